@@ -1,0 +1,47 @@
+"""Every error graphad raises on purpose.
+
+``TypeError`` and ``ValueError`` keep their Python meaning (a value of the wrong type, a wrong value of
+the right type), so the graphad classes derive from them as well.
+"""
+
+from __future__ import annotations
+
+
+class GraphadError(Exception):
+    """Base of every error graphad raises on purpose."""
+
+
+class InvalidType(GraphadError, TypeError):
+    """A value of the wrong Python type was handed in."""
+
+
+class InvalidValue(GraphadError, ValueError):
+    """A value of the right type that makes no sense here."""
+
+
+class ShapeError(InvalidValue):
+    """Shapes or dtypes that do not fit together; the message shows both sides."""
+
+
+class ParseError(InvalidValue):
+    """Text that is not a program or a pipeline; the message points at the character."""
+
+
+class NoGradient(InvalidValue):
+    """Something asked to be differentiated cannot be; the message says what and why."""
+
+
+class InvalidGraph(GraphadError):
+    """A graph breaks a rule of the verifier; the message names the rule and shows the place."""
+
+
+class PassError(GraphadError, RuntimeError):
+    """A pass or a pipeline cannot run as asked."""
+
+
+class ExecutionError(GraphadError, RuntimeError):
+    """An operator failed while a program ran; the message shows its inputs and the user's line."""
+
+
+class RenderError(GraphadError, RuntimeError):
+    """A drawing could not be made; the message says what is missing or went wrong."""

@@ -1,0 +1,223 @@
+"""A block: ordered operators and the variables in its braces; blocks nest through ``parent_idx``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.ops import OpDef, lookup
+from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
+from graphad.program.source import located, user_line
+from graphad.program.variable import TENSOR, Parameter, Variable
+from graphad.types import TensorType, checked_shape, dtype_name
+
+if TYPE_CHECKING:
+    from graphad.program.program import Program
+
+
+class Block:
+    """Operators in program order, and variables by name. Make blocks with ``Program.create_block``."""
+
+    def __init__(self, program: Program, idx: int, parent_idx: int) -> None:
+        self.program = program
+        self.idx = idx
+        self.parent_idx = parent_idx
+        self.ops: list[Operator] = []
+        self.vars: dict[str, Variable] = {}
+
+    # -- variables -------------------------------------------------------------------------------
+
+    @property
+    def parent(self) -> Block | None:
+        """The block around this one, None for block 0."""
+        return None if self.parent_idx < 0 else self.program.blocks[self.parent_idx]
+
+    def chain(self) -> Iterator[Block]:
+        """This block, then the blocks around it."""
+        block: Block | None = self
+        while block is not None:
+            yield block
+            block = block.parent
+
+    def has_var(self, name: str) -> bool:
+        """Whether this block declares the name."""
+        return name in self.vars
+
+    def has_var_recursive(self, name: str) -> bool:
+        """Whether this block or one around it declares the name."""
+        return name in self.vars or any(name in block.vars for block in self.chain())
+
+    def var(self, name: str) -> Variable:
+        """The variable this block declares under the name; ValueError if there is none."""
+        if not isinstance(name, str):
+            raise InvalidType(f"a variable is asked for by its name, not by {name!r}")
+        if name not in self.vars:
+            raise InvalidValue(f"block {self.idx} has no variable {name!r}")
+        return self.vars[name]
+
+    def var_recursive(self, name: str) -> Variable:
+        """The variable of that name in this block or the nearest one around it; ValueError if there is none."""
+        if name in self.vars:
+            return self.vars[name]
+        for block in self.chain():
+            if name in block.vars:
+                return block.vars[name]
+        raise InvalidValue(f"neither block {self.idx} nor a block around it has a variable {name!r}")
+
+    def create_var(
+        self,
+        name: str | None = None,
+        shape: Iterable[int] | None = None,
+        dtype: Any = None,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        type: str = TENSOR,
+    ) -> Variable:
+        """Declare a variable; one that exists is returned if it was declared the same way.
+
+        Args:
+            name: generated (``tmp_0``) if None.
+            shape: extents, -1 where unknown; None leaves it to the operator that writes the variable.
+            dtype: a dtype's name, a numpy dtype or Fluid's number; None leaves it open as well.
+            persistable: whether the value outlives a run, kept in the scope.
+            stop_gradient: whether gradients stop here.
+            type: LOD_TENSOR, LOD_TENSOR_ARRAY or STEP_SCOPES.
+
+        Raises:
+            ValueError: the name exists with another shape, dtype or kind; the shape or the kind makes no sense.
+            TypeError: the name is no string, the shape no list of ints, the dtype no dtype.
+        """
+        name = self.program.names.generate("tmp") if name is None else name
+        if isinstance(name, str) and name in self.vars:
+            return self._redeclared(self.vars[name], shape, dtype, persistable, type)
+        var = Variable(self, name, shape, dtype, persistable, stop_gradient, type)
+        self.vars[name] = var
+        return var
+
+    def create_parameter(
+        self,
+        name: str | None = None,
+        shape: Iterable[int] = (),
+        dtype: Any = "float32",
+        trainable: bool = True,
+        learning_rate: float = 1.0,
+        regularizer: Any = None,
+        need_clip: bool = True,
+    ) -> Parameter:
+        """Declare a parameter: a persistable variable of block 0 that training updates if ``trainable``.
+
+        Raises:
+            ValueError: the name exists with another shape or dtype; an extent is not positive.
+        """
+        home = self.program.global_block()
+        name = self.program.names.generate("param") if name is None else name
+        known = home.vars.get(name)
+        if isinstance(known, Parameter):
+            home._redeclared(known, shape, dtype, True, TENSOR)
+            return known
+        if known is not None:
+            raise InvalidValue(located(f"{name!r} is declared already, and not as a parameter", user_line()))
+        param = Parameter(home, name, shape, dtype, trainable, learning_rate, regularizer, need_clip)
+        home.vars[name] = param
+        return param
+
+    def _redeclared(self, var: Variable, shape: Iterable[int] | None, dtype: Any, persistable: bool, type: str) -> Variable:
+        old_shape, old_dtype = var.declared
+        wanted = (
+            ("shape", old_shape, old_shape if shape is None else checked_shape(shape)),
+            ("dtype", old_dtype, old_dtype if dtype is None else dtype_name(dtype)),
+            ("type", var.type, type),
+            ("persistable", var.persistable, persistable or var.persistable),
+        )
+        for what, old, new in wanted:
+            if old is not None and old != new:
+                raise InvalidValue(located(f"variable {var.name!r} is declared with {what} {_plain(old)}, now with {_plain(new)}", user_line()))
+        var.declare(wanted[0][2], wanted[1][2])
+        return var
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def append_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        role: str = FORWARD,
+    ) -> Operator:
+        """Append an operator; it is checked here, and its outputs' shapes and dtypes are inferred.
+
+        Args:
+            type: a registered operator type.
+            inputs, outputs: slot -> names or variables, one or a list. Outputs nobody declared are declared here.
+            attrs: attributes by name; those left out have their defaults.
+            role: "forward", "backward" or "optimize".
+
+        Raises:
+            ValueError: unknown type, slot or attribute; a slot is missing or has the wrong number of names; a name
+                that nobody declares; shapes or dtypes that do not fit (``ShapeError``).
+            TypeError: slots or attributes of the wrong Python type.
+        """
+        return self.insert_op(len(self.ops), type, inputs, outputs, attrs, role)
+
+    def insert_op(
+        self,
+        index: int,
+        type: str,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        role: str = FORWARD,
+    ) -> Operator:
+        """Insert an operator before position ``index``; otherwise as ``append_op``."""
+        source = user_line()
+        if role not in ROLES:
+            raise InvalidValue(located(f"role is one of {', '.join(ROLES)}, not {role!r}", source))
+        try:
+            row = lookup(type)
+            slots = names_by_slot(f"inputs of operator {type!r}", inputs), names_by_slot(f"outputs of operator {type!r}", outputs)
+            given = _checked_dict(type, attrs)
+        except (InvalidValue, InvalidType) as error:
+            raise error.__class__(located(str(error), source)) from None
+        op = Operator(self, type, *slots, given, role, source)
+        check(op, row)
+        self.ops.insert(index, op)
+        return op
+
+    def emit(self, row: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        """Append an operator given positional inputs, with fresh outputs; return them (the optional ones are left out)."""
+        if len(inputs) > len(row.inputs):
+            raise InvalidType(located(f"operator {row.type!r} takes {', '.join(row.inputs)}; got {len(inputs)} inputs", user_line()))
+        slots = {slot: value for slot, value in zip(row.inputs, inputs, strict=False) if value is not None}
+        stem = self.program.names.generate(row.type)
+        outputs = {slot.name: self._fresh(stem, slot.variadic, row, slots, attrs) for slot in row.outputs.values() if not slot.optional}
+        self.append_op(row.type, slots, outputs, attrs)
+        values = [v if row.outputs[slot].variadic else v[0] for slot, v in outputs.items()]
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _fresh(self, stem: str, variadic: bool, row: OpDef, slots: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[Variable]:
+        count = 1
+        if variadic:
+            types = {s: _types(v) for s, v in slots.items()}
+            count = sum(map(len, row.infer_types(types, attrs).values()))
+        return [self.create_var(name=self.program.names.generate(f"{stem}.tmp")) for _ in range(count)]
+
+    def __repr__(self) -> str:
+        return f"<Block {self.idx} of {len(self.ops)} operators>"
+
+
+def _types(value: Any) -> list[TensorType]:
+    return [TensorType(v.shape, v.dtype) for v in (value if isinstance(value, list | tuple) else [value])]
+
+
+def _checked_dict(op_type: str, attrs: Any) -> dict[str, Any]:
+    if attrs is None:
+        return {}
+    if not isinstance(attrs, Mapping):
+        raise InvalidType(f"attrs of operator {op_type!r} is a dict, not {attrs!r}")
+    return dict(attrs)
+
+
+def _plain(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)

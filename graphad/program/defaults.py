@@ -1,0 +1,62 @@
+"""The programs that layers write into, and guards that change them for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from graphad.errors import InvalidType
+from graphad.program.naming import UniqueNames
+from graphad.program.program import Program
+
+_main: list[Program] = [Program()]
+_startup: list[Program] = [Program()]
+
+
+def default_main_program() -> Program:
+    """The program that layers append to."""
+    return _main[-1]
+
+
+def default_startup_program() -> Program:
+    """The program that layers append initialisation operators to."""
+    return _startup[-1]
+
+
+@contextmanager
+def program_guard(main: Program, startup: Program | None = None) -> Iterator[None]:
+    """Within it, layers write into these programs (a fresh startup program if None is given).
+
+    Raises:
+        TypeError: something other than a Program is given.
+    """
+    for what, program in (("main", main), ("startup", startup)):
+        if not isinstance(program, Program | None) or (what == "main" and program is None):
+            raise InvalidType(f"program_guard takes Programs; {what} is {program!r}")
+    _main.append(main)
+    _startup.append(Program() if startup is None else startup)
+    try:
+        yield
+    finally:
+        _main.pop()
+        _startup.pop()
+
+
+class unique_name:  # a namespace, spelt as Fluid spells it
+    """``unique_name.generate(key)`` counts per program; ``unique_name.guard(prefix)`` starts counting anew."""
+
+    @staticmethod
+    def generate(key: str) -> str:
+        """``key_<n>``, unique in the current main program."""
+        return default_main_program().names.generate(key)
+
+    @staticmethod
+    @contextmanager
+    def guard(prefix: str = "") -> Iterator[None]:
+        """Within it, names of the current main program count from 0, behind ``prefix``."""
+        program = default_main_program()
+        outer, program.names = program.names, UniqueNames(prefix)
+        try:
+            yield
+        finally:
+            program.names = outer

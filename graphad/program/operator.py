@@ -1,0 +1,210 @@
+"""Operators of a program: a type, names by slot, attributes; checked where they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
+from graphad.ops import OpDef, Slot
+from graphad.ops.definition import REQUIRED, checked_attr, did_you_mean
+from graphad.program.source import SourceLine, located
+from graphad.program.variable import Variable
+from graphad.types import Shape, TensorType, joined_shape
+
+if TYPE_CHECKING:
+    from graphad.program.block import Block
+
+FORWARD, BACKWARD, OPTIMIZE = "forward", "backward", "optimize"
+ROLES = (FORWARD, BACKWARD, OPTIMIZE)
+EMPTY = "@EMPTY@"
+
+# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators.
+COMMON_ATTRS = frozenset(
+    "op_role op_role_var op_namescope op_callstack op_device with_quant_attr use_mkldnn use_cudnn use_quantizer "
+    "mkldnn_data_type Scale_x Scale_y Scale_out run_once".split()
+)
+
+Names = dict[str, list[str]]
+
+
+class Operator:
+    """One statement of a block: ``type`` reads the names in ``inputs`` and writes those in ``outputs``."""
+
+    __slots__ = ("attrs", "block", "inputs", "made_by", "outputs", "role", "source", "type")
+
+    def __init__(
+        self,
+        block: Block,
+        type: str,
+        inputs: Names,
+        outputs: Names,
+        attrs: dict[str, Any],
+        role: str = FORWARD,
+        source: SourceLine | None = None,
+        made_by: str | None = None,
+    ) -> None:
+        self.block = block
+        self.type = type
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs = attrs
+        self.role = role
+        self.source = source
+        self.made_by = made_by
+
+    def input(self, slot: str) -> list[str]:
+        """The names in an input slot, empty if it is absent."""
+        return self.inputs.get(slot, [])
+
+    def output(self, slot: str) -> list[str]:
+        """The names in an output slot, empty if it is absent."""
+        return self.outputs.get(slot, [])
+
+    def input_names(self) -> list[str]:
+        """All names read, in slot order, with repetitions."""
+        return [name for names in self.inputs.values() for name in names]
+
+    def output_names(self) -> list[str]:
+        """All names written, in slot order."""
+        return [name for names in self.outputs.values() for name in names]
+
+    def __repr__(self) -> str:
+        return f"{self.type}({_slots_text(self.inputs)}) -> ({_slots_text(self.outputs)})"
+
+
+def _slots_text(slots: Names) -> str:
+    return ", ".join(f"{s}={n[0]}" if len(n) == 1 else f"{s}=[{', '.join(n)}]" for s, n in slots.items())
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def names_by_slot(what: str, given: Any) -> Names:
+    """Slots given as names or variables, one or a list, as lists of names; TypeError for anything else."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"{what} is a dict from slot to names, not {given!r}")
+    return {str(slot): [_name(what, slot, item) for item in _items(value)] for slot, value in given.items()}
+
+
+def _items(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _name(what: str, slot: str, item: Any) -> str:
+    if isinstance(item, Variable):
+        return item.name
+    if isinstance(item, str):
+        return item
+    raise InvalidType(f"{what} slot {slot!r} takes variables or their names, not {item!r}")
+
+
+def check(op: Operator, row: OpDef) -> None:
+    """Slots, names and attributes against the row; the error says what is wrong and where it was written."""
+    try:
+        _check_slots(op.type, "input", op.inputs, row.inputs)
+        _check_slots(op.type, "output", op.outputs, row.outputs)
+        op.attrs = dict(_checked_attrs(op, row))
+        for name in op.input_names():
+            if name != EMPTY and not op.block.has_var_recursive(name):
+                raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
+        _infer(op, row)
+    except GraphadError as error:
+        raise type(error)(located(str(error), op.source)) from None
+
+
+def _check_slots(op_type: str, side: str, given: Names, slots: Mapping[str, Slot]) -> None:
+    for slot, names in given.items():
+        if slot not in slots:
+            raise InvalidValue(f"operator {op_type!r} has no {side} slot {slot!r}; its {side} slots are {', '.join(slots) or 'none'}")
+        if not slots[slot].variadic and len(names) > 1:
+            raise InvalidValue(f"operator {op_type!r}: {side} slot {slot!r} takes one name, got {len(names)}: {', '.join(names)}")
+    for row_slot in slots.values():
+        if not row_slot.optional and not given.get(row_slot.name):
+            raise InvalidValue(f"operator {op_type!r}: {side} slot {row_slot.name!r} is missing")
+
+
+def _checked_attrs(op: Operator, row: OpDef) -> Iterator[tuple[str, Any]]:
+    for name, value in op.attrs.items():
+        if name in COMMON_ATTRS:
+            yield name, value
+        elif name not in row.attrs:
+            known = ", ".join(row.attrs) or "none"
+            hint = did_you_mean(name, row.attrs)
+            raise InvalidValue(f"operator {op.type!r} has no attribute {name!r}; its attributes are {known}{hint}")
+        else:
+            yield name, _checked_value(op, row, name, value)
+    for attr in row.attrs.values():
+        if attr.default is REQUIRED and attr.name not in op.attrs:
+            raise InvalidValue(f"operator {op.type!r}: attribute {attr.name!r} ({attr.kind}) is missing")
+
+
+def _checked_value(op: Operator, row: OpDef, name: str, value: Any) -> Any:
+    try:
+        return checked_attr(row.attrs[name], value)
+    except GraphadError as error:
+        raise type(error)(f"operator {op.type!r}: {error}") from None
+
+
+# -- inference -----------------------------------------------------------------------------------
+
+
+def _infer(op: Operator, row: OpDef) -> None:
+    """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
+    inferred = inferred_types(op, row)
+    for name, declared in [_joined(op, slot, name, t) for slot, name, t in _paired(op, inferred)]:
+        if not op.block.has_var_recursive(name):
+            op.block.create_var(name=name)
+        op.block.var_recursive(name).declare(*declared)
+
+
+def inferred_types(op: Operator, row: OpDef) -> dict[str, list[TensorType]]:
+    """The types of the outputs by slot, as far as those of the inputs are known."""
+    types = input_types(op)
+    if types is None:
+        return {}
+    try:
+        return row.infer_types(types, {k: v for k, v in op.attrs.items() if k in row.attrs})
+    except ShapeError as error:
+        raise ShapeError(f"operator {op.type!r}: {error}\n  {described(op)}") from None
+
+
+def _paired(op: Operator, inferred: Mapping[str, list[TensorType]]) -> Iterator[tuple[str, str, TensorType | None]]:
+    for slot, names in op.outputs.items():
+        types = inferred.get(slot, [])
+        if types and len(types) != len(names):
+            raise InvalidValue(f"operator {op.type!r} writes {len(types)} values to slot {slot!r}, got {len(names)} names: {', '.join(names)}")
+        for i, name in enumerate(names):
+            if name != EMPTY:
+                yield slot, name, types[i] if types else None
+
+
+def input_types(op: Operator) -> dict[str, list[TensorType]] | None:
+    """The types of the inputs by slot; None if one is unknown or not a tensor."""
+    result: dict[str, list[TensorType]] = {}
+    for slot, names in op.inputs.items():
+        types = [op.block.var_recursive(name).tensor_type for name in names if name != EMPTY]
+        if None in types:
+            return None
+        result[slot] = [t for t in types if t is not None]
+    return result
+
+
+def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple[str, tuple[Shape | None, str | None]]:
+    """What the variable is once the operator writes it; ShapeError if it is declared as something else."""
+    shape, dtype = op.block.var_recursive(name).declared if op.block.has_var_recursive(name) else (None, None)
+    if new is None:
+        return name, (shape, dtype)
+    joined = new.shape if shape is None else joined_shape(shape, new.shape)
+    if joined is None or (dtype is not None and dtype != new.dtype):
+        old = TensorType(new.shape if shape is None else shape, dtype or new.dtype)
+        raise ShapeError(f"operator {op.type!r} writes {slot} = {name!r} as {new}, but it is declared as {old}\n  {described(op)}")
+    return name, (joined, new.dtype)
+
+
+def described(op: Operator) -> str:
+    """The operator with the types of what it reads."""
+    inputs = ", ".join(f"{slot}={n}: {op.block.var_recursive(n).tensor_type}" for slot, ns in op.inputs.items() for n in ns if n != EMPTY)
+    return f"{op.type}({inputs}) -> ({_slots_text(op.outputs)})"

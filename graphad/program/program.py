@@ -1,0 +1,187 @@
+"""A program: nested blocks of operators and variables, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.ops import REGISTRY
+from graphad.program.block import Block
+from graphad.program.naming import UniqueNames
+from graphad.program.operator import FORWARD, Operator
+from graphad.program.text import parse_program, print_program
+from graphad.program.variable import Parameter, Variable
+
+
+class Program:
+    """Blocks of operators; block 0 is the root.
+
+    >>> p = Program()
+    >>> x = p.global_block().create_var(name="x", shape=[2, 3], dtype="float32")
+    >>> _ = p.global_block().append_op(type="tanh", inputs={"X": x}, outputs={"Out": "y"})
+    >>> print(p)
+    program {
+      block 0 {
+        var x: float32[2, 3]
+        var y: float32[2, 3]
+        tanh(X=x) -> (Out=y)
+      }
+    }
+    <BLANKLINE>
+
+    ``random_seed`` other than 0 makes every run of the random operators repeatable. ``startup`` is the program
+    that holds the initialisation operators of this one's parameters, None before a layer made any.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = [Block(self, 0, -1)]
+        self.names = UniqueNames()
+        self.random_seed = 0
+        self.startup: Program | None = None
+        self._current = 0
+
+    # -- blocks ----------------------------------------------------------------------------------
+
+    def global_block(self) -> Block:
+        """Block 0."""
+        return self.blocks[0]
+
+    def block(self, index: int) -> Block:
+        """The block at an index; ValueError if there is none."""
+        if not 0 <= index < len(self.blocks):
+            raise InvalidValue(f"the program has blocks 0 to {len(self.blocks) - 1}, no block {index}")
+        return self.blocks[index]
+
+    def current_block(self) -> Block:
+        """The block that is being written."""
+        return self.blocks[self._current]
+
+    def create_block(self, parent_idx: int | None = None) -> Block:
+        """A new block inside ``parent_idx`` (None: the current block); it becomes the current one until ``rollback``."""
+        parent = self._current if parent_idx is None else self.block(parent_idx).idx
+        block = Block(self, len(self.blocks), parent)
+        self.blocks.append(block)
+        self._current = block.idx
+        return block
+
+    def rollback(self) -> None:
+        """Go back to writing the block around the current one."""
+        self._current = max(self.current_block().parent_idx, 0)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def all_parameters(self) -> list[Parameter]:
+        """The parameters, in the order of their making."""
+        return [v for v in self.global_block().vars.values() if isinstance(v, Parameter)]
+
+    def list_vars(self) -> Iterator[Variable]:
+        """Every variable of every block."""
+        for block in self.blocks:
+            yield from block.vars.values()
+
+    def __str__(self) -> str:
+        return print_program(self)
+
+    def __repr__(self) -> str:
+        return f"<Program of {len(self.blocks)} blocks, {sum(len(b.ops) for b in self.blocks)} operators>"
+
+    @staticmethod
+    def parse(text: str) -> Program:
+        """The program a text describes: ``str(Program.parse(str(p))) == str(p)``; ``ParseError`` points at the character."""
+        if not isinstance(text, str):
+            raise InvalidType(f"a program is parsed from text, not from {type(text).__name__}")
+        program = Program()
+        parse_program(text, program)
+        program.names.skip(v.name for v in program.list_vars())
+        return program
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    def clone(self, for_test: bool = False) -> Program:
+        """A deep copy. ``for_test`` leaves out backward and optimization and sets ``is_test`` where an operator has it."""
+        twin = self.clone_empty()
+        for old, new in zip(self.blocks, twin.blocks, strict=True):
+            new.ops = [_copied(op, new) for op in old.ops if not for_test or op.role == FORWARD]
+            new.vars = {name: var.copy_to(new) for name, var in old.vars.items()}
+        if for_test:
+            for op in (op for block in twin.blocks for op in block.ops):
+                if op.type in REGISTRY and "is_test" in REGISTRY[op.type].attrs:
+                    op.attrs["is_test"] = True
+            twin._drop_unused(keep=_used(self.blocks, FORWARD))
+        return twin
+
+    def clone_empty(self) -> Program:
+        """A program of the same nested blocks with nothing in them, counting its names on from here."""
+        twin = Program()
+        twin.names, twin.random_seed, twin.startup = self.names.copy(), self.random_seed, self.startup
+        twin.blocks = [Block(twin, b.idx, b.parent_idx) for b in self.blocks]
+        return twin
+
+    def prune(self, targets: Any) -> Program:
+        """A copy with only the operators that the targets need, and the variables those use.
+
+        Args:
+            targets: variables, their names or operators, one or a list.
+
+        Raises:
+            ValueError: a target is nothing of this program.
+        """
+        wanted = {n for t in (targets if isinstance(targets, list | tuple | set) else [targets]) for n in self._target(t)}
+        twin = self.clone()
+        block = twin.global_block()
+        kept, needed = [], set(wanted)
+        for op in reversed(block.ops):
+            if needed.isdisjoint(op.output_names()):
+                continue
+            kept.append(op)
+            needed.difference_update(set(op.output_names()) - set(op.input_names()))
+            needed.update(op.input_names())
+            needed.update(*(_block_reads(sub) for sub in _sub_blocks(op)))
+        block.ops = kept[::-1]
+        twin._drop_unused(keep=wanted)
+        return twin
+
+    def _target(self, target: Any) -> list[str]:
+        if isinstance(target, Operator):
+            return target.output_names()
+        name = target.name if isinstance(target, Variable) else target
+        if not isinstance(name, str) or not self.global_block().has_var(name):
+            raise InvalidValue(f"cannot prune to {target!r}: it is no variable or operator of this program")
+        return [name]
+
+    def _drop_unused(self, keep: set[str]) -> None:
+        used = keep | _used(self.blocks)
+        for block in self.blocks:
+            block.vars = {name: var for name, var in block.vars.items() if name in used}
+
+
+def _copied(op: Operator, block: Block) -> Operator:
+    attrs = {k: _copied_attr(v, block.program) for k, v in op.attrs.items()}
+    inputs, outputs = ({s: list(n) for s, n in slots.items()} for slots in (op.inputs, op.outputs))
+    return Operator(block, op.type, inputs, outputs, attrs, op.role, op.source, op.made_by)
+
+
+def _copied_attr(value: Any, program: Program) -> Any:
+    if isinstance(value, Block):
+        return program.blocks[value.idx]
+    return list(value) if isinstance(value, list) else value
+
+
+def _sub_blocks(op: Operator) -> list[Block]:
+    return [v for v in op.attrs.values() if isinstance(v, Block)]
+
+
+def _block_reads(block: Block) -> set[str]:
+    reads = {n for op in block.ops for n in op.input_names()}
+    return reads.union(*(_block_reads(sub) for op in block.ops for sub in _sub_blocks(op)))
+
+
+def _used(blocks: list[Block], role: str | None = None) -> set[str]:
+    """Names that operators (of a role) read or write; with a role, also names no operator touches."""
+    ops = [op for block in blocks for op in block.ops]
+    chosen = {n for op in ops if role in (None, op.role) for n in (*op.input_names(), *op.output_names())}
+    if role is None:
+        return chosen
+    touched = {n for op in ops for n in (*op.input_names(), *op.output_names())}
+    return chosen | {v.name for block in blocks for v in block.vars.values() if v.name not in touched}

@@ -1,0 +1,144 @@
+"""Variables and parameters of a program: names with a type, not values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.ops import OpDef, Symbol
+from graphad.types import Shape, TensorType, checked_shape, dtype_name
+
+if TYPE_CHECKING:
+    from graphad.program.block import Block
+    from graphad.program.operator import Operator
+
+TENSOR, TENSOR_ARRAY, STEP_SCOPES = "LOD_TENSOR", "LOD_TENSOR_ARRAY", "STEP_SCOPES"
+KINDS = (TENSOR, TENSOR_ARRAY, STEP_SCOPES)
+
+
+class Variable(Symbol):
+    """A name in a block. ``shape`` has -1 where an extent is unknown, and is None before anything says it.
+
+    Arithmetic (``+ - * / @ **``) and comparisons append operators to the program's current block;
+    two variables are the same one if ``a is b``.
+    """
+
+    __slots__ = ("_dtype", "_shape", "block", "name", "persistable", "stop_gradient", "type")
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        shape: Iterable[int] | None = None,
+        dtype: Any = None,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        type: str = TENSOR,
+    ) -> None:
+        if not isinstance(name, str):
+            raise InvalidType(f"a variable's name is a string, not {name!r}")
+        if not name:
+            raise InvalidValue("a variable's name is not empty")
+        if type not in KINDS:
+            raise InvalidValue(f"variable {name!r}: type is one of {', '.join(KINDS)}, not {type!r}")
+        self.block = block
+        self.name = name
+        self._shape = None if shape is None else checked_shape(shape)
+        self._dtype = None if dtype is None else dtype_name(dtype)
+        self.persistable = persistable
+        self.stop_gradient = stop_gradient
+        self.type = type
+
+    @property
+    def shape(self) -> Shape:
+        """The extents, -1 where unknown; ShapeError while nothing has said the rank."""
+        if self._shape is None:
+            raise ShapeError(f"the shape of variable {self.name!r} is not known: declare it or let an operator write it")
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name; float32 where nothing has said another."""
+        return self._dtype or "float32"
+
+    @property
+    def tensor_type(self) -> TensorType | None:
+        """Shape and dtype, None while the shape is unknown."""
+        return None if self._shape is None else TensorType(self._shape, self.dtype)
+
+    @property
+    def declared(self) -> tuple[Shape | None, str | None]:
+        """The shape and dtype as far as anything has said them."""
+        return self._shape, self._dtype
+
+    def declare(self, shape: Shape | None, dtype: str | None) -> None:
+        """Set the shape and dtype; used by inference."""
+        self._shape, self._dtype = shape, dtype
+
+    @property
+    def op(self) -> Operator | None:
+        """The last operator of the block that writes this variable, None if none does."""
+        return next((op for op in reversed(self.block.ops) if self.name in op.output_names()), None)
+
+    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        return self.block.program.current_block().emit(op, inputs, attrs)
+
+    @classmethod
+    def trusted(cls, block: Block, name: str, shape: Shape | None, dtype: str | None, stop_gradient: bool = False) -> Variable:
+        """A plain variable from parts that are known to be right, so that nothing is checked."""
+        var = cls.__new__(cls)
+        var.block, var.name, var._shape, var._dtype = block, name, shape, dtype
+        var.persistable, var.stop_gradient, var.type = False, stop_gradient, TENSOR
+        return var
+
+    def copy_to(self, block: Block) -> Variable:
+        """The same variable in another block (of another program)."""
+        twin = Variable.trusted(block, self.name, self._shape, self._dtype, self.stop_gradient)
+        twin.persistable, twin.type = self.persistable, self.type
+        return twin
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} {self.name}: {self._dtype or 'float32'}[{_extents(self._shape)}]"
+
+
+class Parameter(Variable):
+    """A persistable variable of block 0 that training updates if it is ``trainable``.
+
+    ``learning_rate`` is a factor on the optimizer's; ``regularizer`` replaces the optimizer's (None: use that one);
+    ``need_clip`` False leaves its gradient out of clipping.
+    """
+
+    __slots__ = ("learning_rate", "need_clip", "regularizer", "trainable")
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        shape: Iterable[int],
+        dtype: Any,
+        trainable: bool = True,
+        learning_rate: float = 1.0,
+        regularizer: Any = None,
+        need_clip: bool = True,
+    ) -> None:
+        if shape is None or dtype is None:
+            raise InvalidValue(f"parameter {name!r} needs a shape and a dtype")
+        super().__init__(block, name, shape, dtype, persistable=True, stop_gradient=not trainable)
+        if any(extent <= 0 for extent in self.shape):
+            raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; its extents must be positive")
+        self.trainable = trainable
+        self.learning_rate = learning_rate
+        self.regularizer = regularizer
+        self.need_clip = need_clip
+
+    def copy_to(self, block: Block) -> Parameter:
+        twin = Parameter(
+            block, self.name, self.shape, self.dtype, self.trainable, self.learning_rate, self.regularizer, self.need_clip
+        )
+        twin.stop_gradient = self.stop_gradient
+        return twin
+
+
+def _extents(shape: Shape | None) -> str:
+    return "?" if shape is None else ", ".join(map(str, shape))

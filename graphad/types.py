@@ -1,0 +1,118 @@
+"""Types of tensors: a shape with -1 for unknown extents, and a dtype by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+
+Shape = tuple[int, ...]
+
+FLOATS = ("float16", "float32", "float64")
+INTS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+DTYPES = (*FLOATS, *INTS)
+
+# The dtype numbers of Fluid's serialised programs (framework.proto, VarType.Type).
+DTYPE_OF_NUMBER = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 20: "uint8", 21: "int8"}
+
+
+class TensorType(NamedTuple):
+    """Shape and dtype of a tensor; an extent of -1 is not known before the program runs."""
+
+    shape: Shape
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def dtype_name(dtype: Any) -> str:
+    """The canonical name of a dtype given as a name, a numpy dtype, a Python type or Fluid's number.
+
+    >>> dtype_name(np.float64), dtype_name("float32"), dtype_name(5), dtype_name(bool)
+    ('float64', 'float32', 'float32', 'bool')
+    """
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return dtype
+    if isinstance(dtype, int) and not isinstance(dtype, bool):
+        if dtype not in DTYPE_OF_NUMBER:
+            raise InvalidValue(f"{dtype} is not the number of a dtype; known are {sorted(DTYPE_OF_NUMBER)}")
+        return DTYPE_OF_NUMBER[dtype]
+    try:
+        name = str(np.dtype(dtype).name)
+    except TypeError:
+        raise InvalidType(f"{dtype!r} is not a dtype; known are {', '.join(DTYPES)}") from None
+    if name not in DTYPES:
+        raise InvalidValue(f"dtype {name!r} is not supported; supported are {', '.join(DTYPES)}")
+    return name
+
+
+def checked_shape(shape: Iterable[int]) -> Shape:
+    """The shape as a tuple of ints, each extent -1 or not negative."""
+    if isinstance(shape, str) or not isinstance(shape, Iterable):
+        raise InvalidType(f"a shape is a list of ints, not {shape!r}")
+    extents = tuple(shape)
+    for extent in extents:
+        if isinstance(extent, bool) or not isinstance(extent, int | np.integer):
+            raise InvalidType(f"a shape is a list of ints, not {list(extents)!r}")
+        if extent < -1:
+            raise InvalidValue(f"shape {list(extents)} has the extent {extent}; an extent is -1 (unknown) or not negative")
+    return tuple(int(extent) for extent in extents)
+
+
+def joined_extent(a: int, b: int) -> int | None:
+    """The extent that both may stand for, None if they disagree."""
+    if a == b or b == -1:
+        return a
+    return b if a == -1 else None
+
+
+def joined_shape(a: Shape, b: Shape) -> Shape | None:
+    """What is known when a shape is both ``a`` and ``b``; None if they disagree.
+
+    >>> joined_shape((-1, 3), (8, -1)), joined_shape((2,), (3,))
+    ((8, 3), None)
+    """
+    if len(a) != len(b):
+        return None
+    joined = tuple(map(joined_extent, a, b))
+    return None if None in joined else joined  # type: ignore[return-value]
+
+
+def broadcast_extent(a: int, b: int) -> int | None:
+    """The extent of ``a`` broadcast with ``b`` by numpy's rule, None if they do not fit."""
+    if a == 1 or a == b:
+        return b
+    if b == 1 or b == -1:
+        return a
+    return b if a == -1 else None
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """Numpy's broadcasting over shapes that may have unknown extents.
+
+    >>> broadcast_shapes((-1, 3), (1,), (4, 1))
+    (4, 3)
+    """
+    rank = max(map(len, shapes))
+    result: Shape = (1,) * rank
+    for shape in shapes:
+        padded = (1,) * (rank - len(shape)) + tuple(shape)
+        extents = [broadcast_extent(a, b) for a, b in zip(result, padded, strict=True)]
+        if None in extents:
+            raise ShapeError("shapes " + " and ".join(str(list(s)) for s in shapes) + " do not broadcast together")
+        result = tuple(e for e in extents if e is not None)
+    return result
+
+
+def element_count(shape: Iterable[int]) -> int:
+    """The number of elements, -1 if an extent is unknown."""
+    count = 1
+    for extent in shape:
+        if extent == -1:
+            return -1
+        count *= extent
+    return count
