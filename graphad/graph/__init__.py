@@ -1,0 +1,23 @@
+"""What a pass sees: graphs of single-assignment values, lowered from programs and scheduled back."""
+
+from graphad.graph.builder import Builder, GraphSymbol
+from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph, paused_collector, print_graph
+from graphad.graph.lower import lower
+from graphad.graph.nodes import Node, Op, Value
+from graphad.graph.schedule import schedule, write_back
+
+__all__ = [
+    "SINGLE_WRITER",
+    "TYPED",
+    "Builder",
+    "Graph",
+    "GraphSymbol",
+    "Node",
+    "Op",
+    "Value",
+    "lower",
+    "paused_collector",
+    "print_graph",
+    "schedule",
+    "write_back",
+]

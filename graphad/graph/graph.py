@@ -1,0 +1,420 @@
+"""The graph: a networkx MultiDiGraph of operators and single-assignment values, changed in a few ways.
+
+    x ─▶ mul ─▶ y        an edge is keyed by the slot it fills: ``mul(x, x)`` is two edges
+
+Operators keep an order (that of the program they came from, or where a pass put them); the order is a
+preference, what an operator reads is the law.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import networkx as nx
+
+from graphad.errors import InvalidGraph, InvalidValue
+from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
+from graphad.ops.definition import did_you_mean
+from graphad.program import Block, Variable
+from graphad.types import Shape
+
+# Properties a graph can have; passes require, clear and establish them, the verifier checks those claimed.
+SINGLE_WRITER, TYPED = "single_writer", "typed"
+
+
+class OpList:
+    """The operators of a graph in order; the one being looked at may be removed, others inserted, meanwhile."""
+
+    def __init__(self) -> None:
+        self.first: Op | None = None
+        self.last: Op | None = None
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Op]:
+        op = self.first
+        while op is not None:
+            following = op.next
+            yield op
+            op = following
+
+    def __reversed__(self) -> Iterator[Op]:
+        op = self.last
+        while op is not None:
+            following = op.previous
+            yield op
+            op = following
+
+    def insert(self, op: Op, before: Op | None) -> None:
+        """Link an operator in before another one, or last."""
+        previous = self.last if before is None else before.previous
+        op.previous, op.next = previous, before
+        if previous is None:
+            self.first = op
+        else:
+            previous.next = op
+        if before is None:
+            self.last = op
+        else:
+            before.previous = op
+        self.count += 1
+
+    def unlink(self, op: Op) -> None:
+        """Take an operator out."""
+        if op.previous is None:
+            self.first = op.next
+        else:
+            op.previous.next = op.next
+        if op.next is None:
+            self.last = op.previous
+        else:
+            op.next.previous = op.previous
+        self.count -= 1
+
+
+class ValueTable:
+    """The values of a graph, by name; a name may have several, its versions, the last of which is its final value."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Value | tuple[Value, ...]] = {}
+        self.count = 0
+        self.suffixes: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Value]:
+        for found in self.by_name.values():
+            if isinstance(found, Value):
+                yield found
+            else:
+                yield from found
+
+    def versions(self, name: str) -> tuple[Value, ...]:
+        """All values of a name, oldest first."""
+        found = self.by_name.get(name, ())
+        return (found,) if isinstance(found, Value) else found
+
+    def add(self, value: Value) -> None:
+        """Make the value the last version of its name."""
+        known = self.by_name.get(value.name)
+        self.by_name[value.name] = value if known is None else (*self.versions(value.name), value)
+        self.count += 1
+
+    def discard(self, value: Value) -> None:
+        """Forget a value."""
+        left = tuple(v for v in self.versions(value.name) if v is not value)
+        self.count -= 1
+        if left:
+            self.by_name[value.name] = left[0] if len(left) == 1 else left
+        else:
+            del self.by_name[value.name]
+
+    def fresh(self, stem: str, pattern: str = "{}_{}") -> str:
+        """A name no value has: the stem, or the stem with the next number."""
+        if stem not in self.by_name:
+            return stem
+        return self.numbered(stem, pattern)
+
+    def numbered(self, stem: str, pattern: str) -> str:
+        """A name no value has, made of the stem and the next number."""
+        n = self.suffixes.get(pattern.format(stem, ""), 0)
+        while (name := pattern.format(stem, n)) in self.by_name:
+            n += 1
+        self.suffixes[pattern.format(stem, "")] = n + 1
+        return name
+
+
+class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
+    """Operators and values; every networkx algorithm that reads a graph works on it.
+
+    Args:
+        block: the program block it is lowered from, whose declarations it keeps.
+
+    Attributes:
+        ops: the operators in order.
+        values: the values; ``value(name)`` finds one.
+        inputs: the values given from outside: data, parameters.
+        properties: what the graph claims of itself, ``single_writer`` and ``typed``; the verifier checks it.
+        analyses: results of analyses by their class, dropped when a pass changes the graph.
+        author: the pass at work, noted on every operator it makes.
+    """
+
+    def __init__(self, block: Block | None = None, **_: Any) -> None:
+        super().__init__()
+        self.block = block
+        self.ops = OpList()
+        self.values = ValueTable()
+        self.inputs: list[Value] = []
+        self.properties = {SINGLE_WRITER, TYPED}
+        self.analyses: dict[type, Any] = {}
+        self.author: str | None = None
+        self._node = NodeTable(self)
+        self._adj = Adjacency(self._node, successors)
+        self._pred = Adjacency(self._node, predecessors)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def versions(self, name: str) -> tuple[Value, ...]:
+        """All values of a name, oldest first; empty if there is none."""
+        return self.values.versions(name)
+
+    def value(self, name: str) -> Value:
+        """The final value of a name; ``x#0`` is its first. ValueError if there is none."""
+        versions = self.versions(name)
+        if versions:
+            return versions[-1]
+        stem, _, number = name.rpartition("#")
+        if stem and number.isdigit() and int(number) < len(self.versions(stem)):
+            return self.versions(stem)[int(number)]
+        raise InvalidValue(f"the graph has no value {name!r}{did_you_mean(name, self.values.by_name)}")
+
+    def given(self, name: str) -> Value:
+        """The value of a name, made an input of the graph if its block declares it and no operator touches it yet."""
+        if self.versions(name) or self.block is None or not self.block.has_var_recursive(name):
+            return self.value(name)
+        var = self.block.var_recursive(name)
+        value = self.add_version(name, *var.declared, var)
+        self.inputs.append(value)
+        return value
+
+    def ordered_ops(self) -> list[Op]:
+        """The operators so that each stands behind the writers of what it reads, otherwise in their order.
+
+        Raises:
+            InvalidGraph: operators wait for one another in a cycle.
+        """
+        ops = list(self.ops)
+        for i, op in enumerate(ops):
+            op.order = i
+        if all(map(_behind_writers, ops)):
+            return ops
+        try:
+            return [n for n in nx.lexicographical_topological_sort(self, key=_place) if isinstance(n, Op)]
+        except nx.NetworkXUnfeasible:
+            cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(self))
+            raise InvalidGraph(f"operators wait for one another in a cycle: {cycle}") from None
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def add_value(self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None) -> Value:
+        """A new value; its name gets a number if it is taken."""
+        return self.add_version(self.values.fresh(name), shape, dtype, var)
+
+    def add_version(self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None) -> Value:
+        """A new value of exactly this name: its last version."""
+        value = Value(self, name, shape, dtype, var)
+        self.values.add(value)
+        return value
+
+    def add_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Sequence[Value]],
+        outputs: Mapping[str, Sequence[Value]],
+        attrs: dict[str, Any] | None = None,
+        before: Op | None = None,
+        role: str | None = None,
+        forward: Op | None = None,
+    ) -> Op:
+        """A new operator over values of this graph, before another one or last.
+
+        ``forward`` is the operator it is made for: its source line, and its role unless one is given, are taken over.
+
+        Raises:
+            InvalidGraph: a value or ``before`` is of another graph.
+        """
+        op = Op(self, type, {s: tuple(v) for s, v in inputs.items()}, {s: tuple(v) for s, v in outputs.items()}, attrs or {})
+        if before is not None and before.graph is not self:
+            raise InvalidGraph(f"{type} cannot stand before {before!r}, which is not in this graph")
+        self._connect(op)
+        op.made_by = self.author
+        if forward is not None:
+            op.forward, op.source, op.role = forward, forward.source, forward.role
+        if role is not None:
+            op.role = role
+        self.ops.insert(op, before)
+        return op
+
+    def _connect(self, op: Op) -> None:
+        for values in op.inputs.values():
+            for value in values:
+                if value.graph is not self:
+                    raise InvalidGraph(f"{op.type} reads {value.name}, which is not in this graph")
+                value.readers[op] = None
+        for values in op.outputs.values():
+            for value in values:
+                if value.graph is not self:
+                    raise InvalidGraph(f"{op.type} writes {value.name}, which is not in this graph")
+                value.writers.append(op)
+
+    def remove_op(self, op: Op) -> None:
+        """Take an operator out; values that nobody reads or writes any more go with it.
+
+        Raises:
+            InvalidGraph: the operator is not in this graph.
+        """
+        self._require(op)
+        self.ops.unlink(op)
+        for value in op.reads():
+            value.readers.pop(op, None)
+        for value in op.writes():
+            value.writers.remove(op)
+        for value in (*op.reads(), *op.writes()):
+            self._drop_if_unused(value)
+        op.graph = _NOWHERE
+        self._node.attributes.pop(op, None)
+
+    def set_inputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
+        """What an operator reads in a slot; no values takes the slot away."""
+        self._require(op, *values)
+        before = op.inputs.pop(slot, ())
+        if values:
+            op.inputs[slot] = tuple(values)
+        still = set(op.reads())
+        for value in before:
+            if value not in still:
+                value.readers.pop(op, None)
+                self._drop_if_unused(value)
+        for value in values:
+            value.readers[op] = None
+
+    def set_outputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
+        """What an operator writes in a slot; no values takes the slot away."""
+        self._require(op, *values)
+        before = op.outputs.pop(slot, ())
+        if values:
+            op.outputs[slot] = tuple(values)
+        for value in values:
+            value.writers.append(op)
+        for value in before:
+            value.writers.remove(op)
+            self._drop_if_unused(value)
+
+    def replace(self, old: Value, new: Value) -> None:
+        """Make every reader of ``old`` read ``new`` instead."""
+        self._require(old, new)
+        for op in list(old.readers):
+            for slot, values in list(op.inputs.items()):
+                if old in values:
+                    self.set_inputs(op, slot, [new if v is old else v for v in values])
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give a value another name; ValueError if a value has it already."""
+        if self.versions(name):
+            raise InvalidValue(f"cannot rename {value!r} to {name!r}: the graph has a value of that name")
+        self.values.discard(value)
+        value.name = name
+        self.values.add(value)
+
+    def _require(self, *nodes: Node) -> None:
+        for node in nodes:
+            if node.graph is not self:
+                raise InvalidGraph(f"{node.type if isinstance(node, Op) else node.name} is not in this graph")
+
+    def _drop_if_unused(self, value: Value) -> None:
+        if value.readers or value.writers or value.var is not None or value.graph is not self:
+            return
+        self.values.discard(value)
+        value.graph = _NOWHERE
+        self._node.attributes.pop(value, None)
+
+    # -- networkx --------------------------------------------------------------------------------
+
+    def copy(self, as_view: bool = False) -> Graph:
+        """A graph of its own with the same operators and values."""
+        twin = Graph(self.block)
+        twin.properties = set(self.properties)
+        of: dict[Value, Value] = {v: twin.add_version(v.name, v.shape, v.dtype, v.var) for v in self.values}
+        made: dict[Op, Op] = {}
+        for op in self.ops:
+            copied = twin.add_op(op.type, _mapped(op.inputs, of), _mapped(op.outputs, of), dict(op.attrs), role=op.role)
+            copied.made_by, copied.source, copied.operator = op.made_by, op.source, op.operator
+            copied.forward = None if op.forward is None else made.get(op.forward)
+            made[op] = copied
+        for old, new in of.items():
+            new.grad_of = None if old.grad_of is None else of.get(old.grad_of)
+        twin.inputs = [of[v] for v in self.inputs]
+        return twin
+
+    def subgraph(self, nodes: Iterable[Node]) -> nx.MultiDiGraph[Node]:
+        """networkx's view of some nodes, as a plain networkx graph."""
+        plain: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
+        plain._node, plain._adj, plain._pred = self._node, self._adj, self._pred
+        return plain.subgraph(nodes)  # type: ignore[return-value]
+
+    def _as_plain(self) -> None:
+        """networkx builds results in ``type(g)()``: an empty Graph that it adds to becomes a plain MultiDiGraph."""
+        if len(self):
+            raise InvalidGraph("a graphad Graph is changed by add_op, remove_op, replace...; nx.MultiDiGraph(graph) is a plain copy to edit")
+        self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
+        nx.MultiDiGraph.__init__(self)
+
+    def __str__(self) -> str:
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        return f"<Graph of {len(self.ops)} operators and {len(self.values)} values>"
+
+
+def _plain_first(name: str) -> Callable[..., Any]:
+    method = getattr(nx.MultiDiGraph, name)
+
+    def changed(self: Graph, *args: Any, **kwargs: Any) -> Any:
+        self._as_plain()
+        return method(self, *args, **kwargs)
+
+    return changed
+
+
+for _name in ("add_node", "add_nodes_from", "add_edge", "add_edges_from", "remove_node", "remove_nodes_from", "remove_edge", "remove_edges_from"):
+    setattr(Graph, _name, _plain_first(_name))
+
+_NOWHERE: Any = Graph()
+
+
+def _behind_writers(op: Op) -> bool:
+    for values in op.inputs.values():
+        for value in values:
+            for writer in value.writers:
+                if writer.order >= op.order:
+                    return False
+    return True
+
+
+def _place(node: Node) -> int:
+    return node.order if isinstance(node, Op) else -1
+
+
+def _mapped(slots: Slots, of: Mapping[Value, Value]) -> Slots:
+    return {slot: tuple(of[v] for v in values) for slot, values in slots.items()}
+
+
+def print_graph(graph: Graph) -> str:
+    """The graph as text: what it is given, then an operator a line, in order."""
+    given = ", ".join(f"{v!r}: {v.type}" for v in graph.inputs)
+    return "\n".join([f"graph ({given}) {{", *(f"  {print_op(op)}" for op in graph.ops), "}", ""])
+
+
+def print_op(op: Op) -> str:
+    """One line for an operator."""
+    attrs = f" {{{', '.join(f'{k}={v!r}' for k, v in op.attrs.items())}}}" if op.attrs else ""
+    return f"{op!r}{attrs}"
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Hold Python's cyclic garbage collector while many nodes are made: it would walk all of them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

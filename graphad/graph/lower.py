@@ -1,0 +1,73 @@
+"""From a program's block to a graph: each writing of a name becomes a value of its own.
+
+    x = increment(x)            x#0 ─▶ increment ─▶ x#1
+    y = tanh(x)          ⇒                           └─▶ tanh ─▶ y
+"""
+
+from __future__ import annotations
+
+from graphad.errors import InvalidType
+from graphad.graph.graph import Graph, paused_collector
+from graphad.graph.nodes import Op, Slots, Value
+from graphad.program import Block, Operator, Program
+
+
+def lower(program: Program) -> Graph:
+    """The graph of a program's block 0, with the same operators in the same order.
+
+    >>> import graphad as ga
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program):
+    ...     x = ga.layers.data("x", shape=[3], append_batch_size=False)
+    ...     y = ga.layers.tanh(x)
+    >>> print(lower(program))
+    graph (x: float32[3]) {
+      tanh(X=x) -> (Out=tanh_0.tmp_0)
+    }
+    <BLANKLINE>
+    """
+    if not isinstance(program, Program):
+        raise InvalidType(f"lower takes a Program, not {program!r}")
+    with paused_collector():
+        return lower_block(program.global_block())
+
+
+def lower_block(block: Block) -> Graph:
+    """The graph of one block; names it reads before writing them are the graph's inputs."""
+    graph = Graph(block)
+    current: dict[str, Value] = {}
+    for operator in block.ops:
+        _lower_operator(graph, operator, current)
+    return graph
+
+
+def _lower_operator(graph: Graph, operator: Operator, current: dict[str, Value]) -> None:
+    inputs: Slots = {}
+    for slot, names in operator.inputs.items():
+        inputs[slot] = tuple([current.get(name) or _given(graph, operator.block, name, current) for name in names])
+    outputs: Slots = {}
+    for slot, names in operator.outputs.items():
+        outputs[slot] = tuple([_written(graph, operator.block, name, current) for name in names])
+    op = Op(graph, operator.type, inputs, outputs, operator.attrs)
+    op.role, op.source, op.made_by, op.operator = operator.role, operator.source, operator.made_by, operator
+    graph._connect(op)
+    graph.ops.insert(op, None)
+
+
+def _given(graph: Graph, block: Block, name: str, current: dict[str, Value]) -> Value:
+    value = current[name] = _version(graph, block, name)
+    graph.inputs.append(value)
+    return value
+
+
+def _written(graph: Graph, block: Block, name: str, current: dict[str, Value]) -> Value:
+    value = current[name] = _version(graph, block, name)
+    return value
+
+
+def _version(graph: Graph, block: Block, name: str) -> Value:
+    var = block.var_recursive(name) if block.has_var_recursive(name) else None
+    if var is None:
+        return graph.add_version(name)
+    shape, dtype = var.declared
+    return graph.add_version(name, shape, dtype, var)

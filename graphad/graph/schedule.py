@@ -1,0 +1,177 @@
+"""From a graph back to an ordered list of operators over names.
+
+Every value keeps its name where it can. Where two values of one name live at the same time,
+
+    x#0 ─▶ increment ─▶ x#1          x@SAVED@0 = assign(x)
+     └───────────────▶ tanh     ⇒    x = increment(x)
+                                     y = tanh(x@SAVED@0)
+
+the name goes to the final value, and to a value given from outside at the start (which is then
+copied, as above); any other one gets a name of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphad.graph.graph import Graph, paused_collector
+from graphad.graph.nodes import Op, Slots, Value
+from graphad.program import EMPTY, Block, Operator, Program, Variable
+
+Names = dict[Value, str]
+
+
+def schedule(graph: Graph) -> Program:
+    """A new program that computes the graph; ``schedule(lower(p))`` has p's operators in p's order.
+
+    Raises:
+        InvalidGraph: operators wait for one another in a cycle.
+    """
+    with paused_collector():
+        program = Program()
+        block = program.global_block()
+        if graph.block is not None:
+            program = graph.block.program.clone_empty()
+            block = program.block(graph.block.idx)
+        _fill(block, graph, reuse=False)
+        return program
+
+
+def write_back(graph: Graph) -> None:
+    """Bring the program that the graph was lowered from up to the graph; unchanged operators stay the same objects."""
+    assert graph.block is not None
+    with paused_collector():
+        _fill(graph.block, graph, reuse=True)
+
+
+def _fill(block: Block, graph: Graph, reuse: bool) -> None:
+    ops = graph.ordered_ops()
+    plan = _Naming(graph).plan(ops)
+    emitted = _Emitter(block, plan, reuse)
+    for value in graph.inputs:
+        emitted.declare(value.name, value)
+    written = [operator for op in ops for operator in emitted.operators(op)]
+    _declare_untouched(block, graph)
+    block.ops = written
+    block.program.names.skip(plan.names.values())
+
+
+def _declare_untouched(block: Block, graph: Graph) -> None:
+    """Keep the declarations that no operator touches: data nobody reads yet, accumulators."""
+    if graph.block is None or graph.block is block:
+        return
+    touched = {n for op in graph.block.ops for n in (*op.input_names(), *op.output_names())}
+    kept = {name: var for name, var in graph.block.vars.items() if name in block.vars or name not in touched or var.persistable}
+    added = {name: var for name, var in block.vars.items() if name not in kept}
+    block.vars = {name: block.vars[name] if name in block.vars else var.copy_to(block) for name, var in kept.items()} | added
+
+
+@dataclass
+class _Plan:
+    """Names of values where they differ from their own, and copies to make before an operator."""
+
+    names: Names = field(default_factory=dict)
+    copies: dict[Op, list[tuple[Value, str]]] = field(default_factory=dict)
+    from_copy: dict[Op, dict[Value, str]] = field(default_factory=dict)
+
+
+class _Naming:
+    """Decides which value has a contested name."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.result = _Plan()
+
+    def plan(self, ops: list[Op]) -> _Plan:
+        for i, op in enumerate(ops):
+            op.order = i
+        for name, found in list(self.graph.values.by_name.items()):
+            if isinstance(found, tuple) and name != EMPTY:
+                self._settle(found)
+        return self.result
+
+    def _settle(self, versions: tuple[Value, ...]) -> None:
+        final = versions[-1]
+        in_order = sorted(versions, key=_written_at)
+        holder: Value | None = None
+        for value in in_order:
+            if holder is not None and (holder is final or _last_read(holder) > _written_at(value)):
+                holder = self._evict(holder, value, final)
+            else:
+                holder = value
+
+    def _evict(self, holder: Value, value: Value, final: Value) -> Value:
+        """Both live at once: one of them gets another name; return who has the name from here on."""
+        if holder is final:
+            self.result.names[value] = self._fresh(value)
+            return holder
+        if holder.writers:
+            self.result.names[holder] = self._fresh(holder)
+            return value
+        self._copy(holder, value)
+        return value
+
+    def _copy(self, holder: Value, value: Value) -> None:
+        writer = value.writers[0]
+        name = self._fresh(holder)
+        self.result.copies.setdefault(writer, []).append((holder, name))
+        for reader in holder.readers:
+            if reader.order > writer.order:
+                self.result.from_copy.setdefault(reader, {})[holder] = name
+
+    def _fresh(self, value: Value) -> str:
+        return self.graph.values.numbered(value.name, "{}@SAVED@{}")
+
+
+def _written_at(value: Value) -> int:
+    return value.writers[0].order if value.writers else -1
+
+
+def _last_read(value: Value) -> int:
+    return max((op.order for op in value.readers), default=-1)
+
+
+class _Emitter:
+    """Writes operators and declarations into a block."""
+
+    def __init__(self, block: Block, plan: _Plan, reuse: bool) -> None:
+        self.block = block
+        self.plan = plan
+        self.reuse = reuse
+
+    def operators(self, op: Op) -> list[Operator]:
+        """The copies to make before the operator, and the operator."""
+        copies = [self._copy_of(value, name) for value, name in self.plan.copies.get(op, ())] if self.plan.copies else []
+        for values in op.outputs.values():
+            for value in values:
+                self.declare(self.plan.names.get(value) or value.name, value)
+        return [*copies, self._operator(op)]
+
+    def _operator(self, op: Op) -> Operator:
+        inputs = self._named(op.inputs, self.plan.from_copy.get(op))
+        outputs = self._named(op.outputs, None)
+        old = op.operator
+        if self.reuse and old is not None and old.block is self.block and old.inputs == inputs and old.outputs == outputs and old.attrs == op.attrs:
+            return old
+        return Operator(self.block, op.type, inputs, outputs, dict(op.attrs), op.role, op.source, op.made_by)
+
+    def _named(self, slots: Slots, copies: dict[Value, str] | None) -> dict[str, list[str]]:
+        names = self.plan.names
+        if not names and not copies:
+            return {slot: [v.name for v in values] for slot, values in slots.items()}
+        local = {**names, **copies} if copies else names
+        return {slot: [local.get(v) or v.name for v in values] for slot, values in slots.items()}
+
+    def _copy_of(self, value: Value, name: str) -> Operator:
+        self.declare(name, value)
+        return Operator(self.block, "assign", {"X": [value.name]}, {"Out": [name]}, {}, made_by="schedule")
+
+    def declare(self, name: str, value: Value) -> None:
+        """Declare the variable of a value, if the block does not yet."""
+        if name in self.block.vars or name == EMPTY:
+            return
+        var = value.var
+        if var is None or var.name != name:
+            self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, value.stop_gradient)
+        elif var.block.idx == self.block.idx:
+            self.block.vars[name] = var.copy_to(self.block)

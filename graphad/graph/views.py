@@ -1,0 +1,93 @@
+"""What networkx sees of a graph: its node and adjacency tables, as read-only views.
+
+Operators hold what they read and write, values who reads and writes them; nothing is stored a second
+time for networkx. An edge has the key ``(slot, index)``, and the slot and index as its data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphad.graph.nodes import Node, Op, Slots, Value
+
+if TYPE_CHECKING:
+    from graphad.graph.graph import Graph
+
+Key = tuple[str, int]
+Neighbours = dict[Node, dict[Key, dict[str, Any]]]
+
+
+class NodeTable(Mapping[Node, dict[str, Any]]):
+    """node -> its attributes: ``bipartite`` (0 operator, 1 value), and what users add."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.attributes: dict[Node, dict[str, Any]] = {}
+
+    def __getitem__(self, node: Node) -> dict[str, Any]:
+        if node not in self:
+            raise KeyError(node)
+        return self.attributes.setdefault(node, {"bipartite": 0 if isinstance(node, Op) else 1})
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, Op | Value) and node.graph is self.graph
+
+    def __iter__(self) -> Iterator[Node]:
+        yield from self.graph.values
+        yield from self.graph.ops
+
+    def __len__(self) -> int:
+        return len(self.graph.values) + len(self.graph.ops)
+
+
+class Adjacency(Mapping[Node, Neighbours]):
+    """node -> neighbour -> edge key -> edge data, in one direction."""
+
+    def __init__(self, nodes: NodeTable, neighbours: Callable[[Node], Neighbours]) -> None:
+        self.nodes = nodes
+        self.neighbours = neighbours
+
+    def __getitem__(self, node: Node) -> Neighbours:
+        if node not in self.nodes:
+            raise KeyError(node)
+        return self.neighbours(node)
+
+    def __contains__(self, node: object) -> bool:
+        return node in self.nodes
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def successors(node: Node) -> Neighbours:
+    """The values an operator writes, or the operators that read a value."""
+    if isinstance(node, Op):
+        return _values(node.outputs)
+    return {op: _keys(op.inputs, node) for op in node.readers}
+
+
+def predecessors(node: Node) -> Neighbours:
+    """The values an operator reads, or the operators that write a value."""
+    if isinstance(node, Op):
+        return _values(node.inputs)
+    return {op: _keys(op.outputs, node) for op in node.writers}
+
+
+def _values(slots: Slots) -> Neighbours:
+    result: Neighbours = {}
+    for slot, index, value in edges(slots):
+        result.setdefault(value, {})[slot, index] = {"slot": slot, "index": index}
+    return result
+
+
+def _keys(slots: Slots, wanted: Value) -> dict[Key, dict[str, Any]]:
+    return {(slot, index): {"slot": slot, "index": index} for slot, index, value in edges(slots) if value is wanted}
+
+
+def edges(slots: Slots) -> Iterable[tuple[str, int, Value]]:
+    """Slot, index and value of every edge on one side of an operator."""
+    return ((slot, index, value) for slot, values in slots.items() for index, value in enumerate(values))
