@@ -1,0 +1,250 @@
+"""Gradients of programs: ``append_backward`` and ``gradients``, each a pipeline of passes over the lowered program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from graphad.errors import InvalidType, InvalidValue, NoGradient
+from graphad.graph import Graph, Op, Value, lower, write_back
+from graphad.ops import GradOpDef
+from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
+from graphad.passes.backward import GradOps
+from graphad.passes.backward.find_op_path import source_value
+from graphad.program import Parameter, Program, Variable, located
+from graphad.rewriting import Pipeline
+from graphad.types import element_count, joined_shape
+
+Names = tuple[str, ...]
+
+
+def backward_pipeline(targets: Names, inputs: Names = (), no_grad: Names = (), target_gradients: Names = (), expand: bool = False) -> Pipeline:
+    """The passes that build the backward of ``targets``: five of them.
+
+    ``expand`` puts two more in front, for graphs that hold gradients already: they make the grad operators on
+    the way differentiable.
+
+    >>> print(backward_pipeline(("loss",)))
+    find-op-path{targets=[loss]}, create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars
+    """
+    find = FindOpPath(targets, inputs, no_grad)
+    build = Pipeline(find, CreateGradOps(target_gradients), PruneNoGrad(), AccumulateGrads(), CreateGradVars())
+    return Pipeline(find, ExpandGradOps(), build) if expand else build
+
+
+def append_backward(loss: Variable, parameter_list: Any = None, no_grad_set: Any = None) -> list[tuple[Parameter, Variable]]:
+    """Append the backward of a scalar loss to the program it lives in.
+
+    Args:
+        loss: a variable of one element that an operator of block 0 writes; its gradient is 1.
+        parameter_list: parameters, or their names, to return gradients of, in this order; None means all trainable ones
+            that reach the loss, in the order of their making.
+        no_grad_set: variables, or their names, without gradient, besides those with ``stop_gradient``.
+
+    Returns:
+        (parameter, its gradient) pairs; the gradient of ``w`` is the variable ``w@GRAD``, of w's shape and dtype.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: the loss has more than one element or no operator makes it; a parameter in ``parameter_list`` does not
+            reach it (the message says why); an operator on the way has no gradient rule.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()):
+    ...     x = ga.layers.data("x", shape=[3])
+    ...     loss = ga.layers.mean(ga.layers.fc(x, size=1))
+    ...     [(p.name, g.name) for p, g in ga.append_backward(loss)]
+    [('fc_0.w_0', 'fc_0.w_0@GRAD'), ('fc_0.b_0', 'fc_0.b_0@GRAD')]
+    """
+    program = _checked_loss(loss)
+    graph = lower(program)
+    pairs = build_backward(graph, loss, parameter_list, no_grad_set)
+    write_back(graph)
+    block = program.global_block()
+    return [(param, block.var(gradient.name)) for param, gradient in pairs]
+
+
+def build_backward(graph: Graph, loss: Variable, parameter_list: Any = None, no_grad_set: Any = None) -> list[tuple[Parameter, Value]]:
+    """``append_backward`` on a lowered program: (parameter, gradient value) pairs, the graph not yet scheduled."""
+    program = _checked_loss(loss)
+    _check_made(graph, loss)
+    parameters = _parameters(program, parameter_list)
+    no_grad = _names("no_grad_set", no_grad_set)
+    backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph)).run(graph)
+    made: GradOps = graph.analyses[GradOps]
+    found = {p.name: _gradient_of(graph, made, p.name) for p in parameters}
+    for param in parameters if parameter_list is not None else ():
+        if found[param.name] is None:
+            raise NoGradient(f"parameter {param.name!r} has no gradient: {_why_not(graph, param.name, loss.name, no_grad)}")
+    return [(p, g) for p in parameters if (g := found[p.name]) is not None]
+
+
+def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None) -> list[Variable | None]:
+    """Append the gradients of targets with respect to inputs to their program.
+
+    Args:
+        targets: one variable or a list; the gradients of several are added up.
+        inputs: one variable or a list: data, parameters or intermediate variables (of a name written more than once, the
+            value given from outside, else the last one).
+        target_gradients: for each target a variable of its shape to start from, or None for ones.
+        no_grad_set: variables, or their names, without gradient.
+
+    Returns:
+        For each input the variable that holds its gradient, of the input's shape and dtype; None if it does not reach a target.
+        Called on the results again it gives higher derivatives, to any order.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: the variables are of different programs; numbers or shapes of target_gradients do not fit.
+    """
+    wanted, sources = _variables("targets", targets), _variables("inputs", inputs)
+    program = _one_program([*wanted, *sources])
+    starts = _starts(wanted, target_gradients)
+    graph = lower(program)
+    for var in (*wanted, *sources):
+        graph.given(var.name)
+    names = tuple(v.name for v in wanted), tuple(v.name for v in sources)
+    backward_pipeline(*names, _names("no_grad_set", no_grad_set), starts, _has_grad_ops(graph)).run(graph)
+    made: GradOps = graph.analyses[GradOps]
+    found = {v.name: _gradient_of(graph, made, v.name) for v in sources}
+    write_back(graph)
+    block = program.global_block()
+    return [None if (g := found.get(v.name)) is None else block.var(g.name) for v in sources]
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+def _gradient_of(graph: Graph, made: GradOps, name: str) -> Value | None:
+    """The gradient with respect to the value a name stands for, as the only value of its own name."""
+    if not graph.versions(name):
+        return None
+    gradient = made.gradient.get(source_value(graph, name))
+    if gradient is None or not gradient.writers:
+        return None
+    for other in graph.versions(gradient.name):
+        if other is not gradient:
+            graph.rename(other, graph.values.numbered(gradient.name, "{}_{}"))
+    return gradient
+
+
+def _has_grad_ops(graph: Graph) -> bool:
+    return any(isinstance(op.row, GradOpDef) for op in graph.ops)
+
+
+# -- reasons -------------------------------------------------------------------------------------
+
+
+def _why_not(graph: Graph, name: str, loss: str, no_grad: Names) -> str:
+    """Why no gradient flows from the loss to a value: it is not on the path, or what cuts it off."""
+    if not graph.versions(name):
+        return "no operator reads it"
+    start, target = source_value(graph, name), graph.value(loss)
+    if cut := _cut(start, no_grad):
+        return cut
+    reached, stack, cuts = {start}, [start], []
+    while stack:
+        value = stack.pop()
+        if value is target:
+            return f"the way to the loss is cut by {_first_cut(cuts)}"
+        for op in value.readers:
+            for out in op.writes():
+                if out not in reached:
+                    reached.add(out)
+                    stack.append(out)
+                    cuts += [c for c in (_cut_between(op, value), _cut(out, no_grad)) if c]
+    return f"it is not on the path: no operator that reads it leads to {loss!r}"
+
+
+def _first_cut(cuts: Sequence[str]) -> str:
+    return cuts[0] if cuts else "operators without gradient"
+
+
+def _cut(value: Value, no_grad: Names) -> str:
+    if value.name in no_grad:
+        return f"no_grad_set, which holds {value.name!r}"
+    return f"stop_gradient of {value.name!r}" if value.stop_gradient else ""
+
+
+def _cut_between(op: Op, value: Value) -> str:
+    row = op.row
+    slots = [slot for slot, values in op.inputs.items() if value in values]
+    if row is None or row.grads is None or any(slot in row.grads for slot in slots):
+        return ""
+    return located(f"operator {op.type!r}, which has no gradient with respect to {', '.join(slots)}", op.source)
+
+
+# -- arguments -----------------------------------------------------------------------------------
+
+
+def _checked_loss(loss: Any) -> Program:
+    if not isinstance(loss, Variable):
+        raise InvalidType(f"loss is a Variable, not {loss!r}")
+    if element_count(loss.shape) != 1:
+        raise InvalidValue(f"the loss is a scalar, but {loss.name!r} has shape {list(loss.shape)}: reduce it, for instance with layers.mean")
+    return loss.block.program
+
+
+def _check_made(graph: Graph, loss: Variable) -> None:
+    versions = graph.versions(loss.name)
+    if not versions or not versions[-1].writers:
+        kind = "a parameter" if isinstance(loss, Parameter) else "data"
+        raise InvalidValue(f"no operator makes the loss {loss.name!r}: it is {kind}, which depends on nothing")
+    if loss.stop_gradient:
+        raise NoGradient(f"the loss {loss.name!r} has stop_gradient set: nothing would get a gradient")
+
+
+def _parameters(program: Program, parameter_list: Any) -> list[Parameter]:
+    if parameter_list is None:
+        return [p for p in program.all_parameters() if p.trainable]
+    block = program.global_block()
+    return [block.var(name) for name in _names("parameter_list", parameter_list)]  # type: ignore[misc]
+
+
+def _names(what: str, given: Any) -> Names:
+    if given is None:
+        return ()
+    if not isinstance(given, list | tuple | set | frozenset):
+        raise InvalidType(f"{what} is a list of variables or their names, not {given!r}")
+    for item in given:
+        if not isinstance(item, str | Variable):
+            raise InvalidType(f"{what} holds variables or their names, not {item!r}")
+    names = [item if isinstance(item, str) else item.name for item in given]
+    return tuple(sorted(names) if isinstance(given, set | frozenset) else names)
+
+
+def _variables(what: str, given: Any) -> list[Variable]:
+    items: Iterable[Any] = given if isinstance(given, list | tuple) else [given]
+    for item in items:
+        if not isinstance(item, Variable):
+            raise InvalidType(f"{what} are Variables, not {item!r}")
+    return list(items)
+
+
+def _one_program(variables: Sequence[Variable]) -> Program:
+    programs = {id(v.block.program): v for v in variables}
+    if len(programs) > 1:
+        first, second, *_ = programs.values()
+        raise InvalidValue(f"{first.name!r} and {second.name!r} are variables of different programs")
+    if not variables:
+        raise InvalidValue("gradients needs at least one target and one input")
+    return variables[0].block.program
+
+
+def _starts(targets: Sequence[Variable], given: Any) -> Names:
+    if given is None:
+        return ()
+    items = given if isinstance(given, list | tuple) else [given]
+    if len(items) != len(targets):
+        raise InvalidValue(f"{len(items)} target_gradients are given for {len(targets)} targets")
+    return tuple(_start(target, item) for target, item in zip(targets, items, strict=True))
+
+
+def _start(target: Variable, start: Any) -> str:
+    if start is None:
+        return ""
+    if not isinstance(start, Variable):
+        raise InvalidType(f"target_gradients are Variables or None, not {start!r}")
+    if joined_shape(target.shape, start.shape) is None:
+        raise InvalidValue(f"target {target.name!r} has shape {list(target.shape)}, its gradient {start.name!r} has {list(start.shape)}")
+    return start.name

@@ -1,0 +1,60 @@
+"""Add up gradients that several operators write.
+
+    f_grad ─▶ w@GRAD ◀─ g_grad          f_grad ─▶ w@GRAD@RENAME@0 ─▶ sum ─▶ w@GRAD
+                                   ⇒    g_grad ─▶ w@GRAD@RENAME@1 ──▲
+
+The sum stands directly before the first operator that reads it, else at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphad.graph import SINGLE_WRITER, Graph, Op, Value
+from graphad.passes.backward.create_grad_ops import GradOps
+from graphad.passes.backward.find_op_path import OpPath
+from graphad.program import BACKWARD
+from graphad.rewriting import Pass
+
+
+@dataclass(frozen=True)
+class AccumulateGrads(Pass):
+    """Give each writer of a shared gradient a value of its own, and sum them."""
+
+    name = "accumulate-grads"
+    requires = (GradOps,)
+    establishes = (SINGLE_WRITER,)
+    preserves = (OpPath, GradOps)
+
+    def apply(self, graph: Graph) -> bool:
+        made: GradOps = graph.analyses[GradOps]
+        shared = [value for value in made.gradient.values() if len(value.writers) > 1]
+        if not shared:
+            return False
+        for i, op in enumerate(graph.ops):
+            op.order = i
+        for value in shared:
+            _accumulate(graph, value)
+        return True
+
+
+def _accumulate(graph: Graph, total: Value) -> None:
+    writers = list(dict.fromkeys(total.writers))
+    parts = [_part(graph, total) for _ in total.writers]
+    first_reader = min(total.readers, key=_order, default=None)
+    graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=writers[0].forward)
+    unused = iter(parts)
+    for op in writers:
+        for slot, values in list(op.outputs.items()):
+            if total in values:
+                graph.set_outputs(op, slot, [next(unused) if v is total else v for v in values])
+
+
+def _part(graph: Graph, total: Value) -> Value:
+    part = graph.add_version(graph.values.numbered(total.name, "{}@RENAME@{}"))
+    part.grad_of = total.grad_of
+    return part
+
+
+def _order(op: Op) -> int:
+    return op.order

@@ -1,0 +1,43 @@
+"""Declare what the backward made: every gradient gets the shape and dtype of what it is the gradient of.
+
+    x: float32[-1, 3]          x: float32[-1, 3]
+    x@GRAD: ?             ⇒    x@GRAD: float32[-1, 3]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphad.graph import TYPED, Graph, Op, Value
+from graphad.passes.backward.create_grad_ops import GradOps
+from graphad.passes.backward.find_op_path import OpPath
+from graphad.rewriting import Pass
+
+
+@dataclass(frozen=True)
+class CreateGradVars(Pass):
+    """Infer the shapes and dtypes of the values that the backward made."""
+
+    name = "create-grad-vars"
+    requires = (GradOps,)
+    establishes = (TYPED,)
+    preserves = (OpPath, GradOps)
+
+    def apply(self, graph: Graph) -> bool:
+        made: GradOps = graph.analyses[GradOps]
+        op: Op | None = made.first
+        changed = False
+        while op is not None:
+            for values in op.outputs.values():
+                for value in values:
+                    changed |= _declare(op, value)
+            op = op.next
+        return changed
+
+
+def _declare(op: Op, value: Value) -> bool:
+    if value.shape is not None:
+        return False
+    if value.grad_of is not None:
+        value.shape, value.dtype = value.grad_of.shape, value.grad_of.dtype
+    return value.shape is not None

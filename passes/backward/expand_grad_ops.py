@@ -1,0 +1,63 @@
+"""Expand the grad operators on the path into the operators that they are defined by.
+
+    y, y@GRAD ─▶ tanh_grad ─▶ x@GRAD    ⇒    y@GRAD * (1 - y * y) ─▶ x@GRAD
+
+What is left on the path are operators with gradient rules of their own, so gradients can be differentiated again,
+to any order. Grad operators elsewhere stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
+from graphad.ops import GradOpDef
+from graphad.passes.backward.find_op_path import OpPath
+from graphad.program import EMPTY
+from graphad.rewriting import Pass
+
+
+@dataclass(frozen=True)
+class ExpandGradOps(Pass):
+    """Replace grad operators on the path by what they mean in terms of operators."""
+
+    name = "expand-grad-ops"
+    requires = (OpPath,)
+
+    def apply(self, graph: Graph) -> bool:
+        path: OpPath = graph.analyses[OpPath]
+        composite = [op for op in path.ops if isinstance(op.row, GradOpDef)]
+        for op in composite:
+            expand(graph, op)
+        return bool(composite)
+
+
+def expand(graph: Graph, op: Op) -> None:
+    """Put the operators that a grad operator means in its place; the values it writes stay the same."""
+    row = op.row
+    assert isinstance(row, GradOpDef)
+    written = {slot: values for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)}
+    stem = next(v.name for values in written.values() for v in values if v.name != EMPTY)
+    builder = Builder(graph, stem, before=op, role=op.role, forward=op.forward)
+    inputs = {slot: [builder.symbol(v) for v in values] for slot, values in op.inputs.items()}
+    for slot, values in written.items():
+        results = row.meaning(inputs, op.attrs, [slot])[slot]
+        for old, new in zip(values, results, strict=True):
+            if old.name != EMPTY:
+                _take_over(graph, builder, op, old, new)
+        graph.set_outputs(op, slot, ())
+    graph.remove_op(op)
+
+
+def _take_over(graph: Graph, builder: Builder, op: Op, old: Value, new: GraphSymbol) -> None:
+    """Make what computes ``new`` write ``old`` instead; a value that was there before, or is taken already, is copied."""
+    value = new.value
+    if value not in builder.made:
+        graph.add_op("assign", {"X": [value]}, {"Out": [old]}, before=op, role=op.role, forward=op.forward)
+        return
+    builder.made.remove(value)
+    writer = value.writers[0]
+    graph.replace(value, old)
+    for slot, values in list(writer.outputs.items()):
+        if value in values:
+            graph.set_outputs(writer, slot, [old if v is value else v for v in values])

@@ -1,0 +1,10 @@
+"""The optimization part of a graph: from gradients to updated parameters, in three passes.
+
+    clip-gradients | decay-weights | optimize-parameters
+"""
+
+from graphad.passes.optimization.clip_gradients import ClipGradients
+from graphad.passes.optimization.decay_weights import DecayWeights
+from graphad.passes.optimization.optimize_parameters import ACCUMULATORS, OptimizeParameters, Updates, updates_of
+
+__all__ = ["ACCUMULATORS", "ClipGradients", "DecayWeights", "OptimizeParameters", "Updates", "updates_of"]

@@ -1,0 +1,61 @@
+"""Bound the gradients before they are applied.
+
+    w@GRAD ─▶ update          w@GRAD ─▶ clip ─▶ w@GRAD@CLIP@... ─▶ update          kind value
+                         ⇒    w@GRAD, its norm ─▶ smaller factor ─▶ ... ─▶ update  kinds norm, global-norm
+
+``w@GRAD`` itself stays the raw gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from graphad.errors import InvalidValue
+from graphad.graph import Builder, Graph
+from graphad.ops import lookup
+from graphad.passes.optimization.optimize_parameters import Updates, updates_of
+from graphad.program import OPTIMIZE
+from graphad.rewriting import Pass
+
+
+@dataclass(frozen=True)
+class ClipGradients(Pass):
+    """Bound gradients: each element (kind value), each gradient's norm (norm), or the norm of all together (global-norm).
+
+    Args:
+        kind: value, norm or global-norm.
+        bound: the largest element, or norm; for kind value elements lie in [-bound, bound].
+        parameters: names of the parameters whose gradients are bounded.
+    """
+
+    name = "clip-gradients"
+    preserves = (Updates,)
+    kind: str = "global-norm"
+    bound: float = 1.0
+    parameters: tuple[str, ...] = ()
+
+    def apply(self, graph: Graph) -> bool:
+        if self.kind not in ("value", "norm", "global-norm"):
+            raise InvalidValue(f"kind of clipping is value, norm or global-norm, not {self.kind!r}")
+        updates = updates_of(graph, self.parameters)
+        symbols = {name: self._symbol(graph, name, updates) for name in self.parameters}
+        factor = self._factor(list(symbols.values())) if self.kind == "global-norm" and symbols else None
+        for name, gradient in symbols.items():
+            updates.gradient[name] = self._clipped(gradient, factor).value
+        return bool(symbols)
+
+    def _symbol(self, graph: Graph, name: str, updates: Updates) -> Any:
+        gradient = updates.gradient[name]
+        return Builder(graph, f"{name}@GRAD@CLIP", role=OPTIMIZE, forward=gradient.writer).symbol(gradient)
+
+    def _clipped(self, gradient: Any, factor: Any) -> Any:
+        if self.kind == "value":
+            return lookup("clip")(gradient, min=-self.bound, max=self.bound)
+        return gradient * (self._factor([gradient]) if factor is None else factor)
+
+    def _factor(self, gradients: list[Any]) -> Any:
+        """``bound / max(norm, bound)``: 1 for a norm within the bound."""
+        squares = lookup("sum")([lookup("squared_l2_norm")(g) for g in gradients])
+        bound = lookup("fill_any_like")(squares, value=self.bound)
+        return bound / lookup("elementwise_max")(lookup("sqrt")(squares), bound)

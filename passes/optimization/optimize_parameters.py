@@ -1,0 +1,85 @@
+"""Give every parameter an operator that applies its gradient.
+
+    w, w@GRAD, learning_rate_0, w_velocity_0 ─▶ momentum ─▶ w (new), w_velocity_0 (new)
+
+The new values are the next versions of the old names, so the program reads as an update in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from graphad.errors import InvalidValue
+from graphad.graph import Builder, Graph, Value
+from graphad.program import OPTIMIZE
+from graphad.rewriting import Pass
+
+# optimizer -> slot of an accumulator -> its name (``<parameter>_<name>_0``)
+ACCUMULATORS: dict[str, dict[str, str]] = {
+    "sgd": {},
+    "momentum": {"Velocity": "velocity"},
+    "adam": {"Moment1": "moment1", "Moment2": "moment2", "Beta1Pow": "beta1_pow_acc", "Beta2Pow": "beta2_pow_acc"},
+    "rmsprop": {"MeanSquare": "mean_square", "MeanGrad": "mean_grad", "Moment": "momentum"},
+}
+
+
+@dataclass
+class Updates:
+    """Which gradient each parameter is updated with: the passes before ``optimize-parameters`` replace it."""
+
+    gradient: dict[str, Value]
+
+
+def updates_of(graph: Graph, parameters: tuple[str, ...]) -> Updates:
+    """The updates of a graph; at first each parameter's gradient is ``<parameter>@GRAD``."""
+    found: Updates | None = graph.analyses.get(Updates)
+    if found is None:
+        found = graph.analyses[Updates] = Updates({})
+    for name in parameters:
+        if name not in found.gradient:
+            found.gradient[name] = graph.value(f"{name}@GRAD")
+    return found
+
+
+@dataclass(frozen=True)
+class OptimizeParameters(Pass):
+    """Append one optimization operator a parameter.
+
+    Args:
+        type: the operator: sgd, momentum, adam, rmsprop.
+        parameters: their names.
+        learning_rate: the learning rate's name.
+        factors: for each parameter a factor on the learning rate; empty means 1.
+        attrs: the operator's attributes, as (name, value) pairs.
+    """
+
+    name = "optimize-parameters"
+    type: str = "sgd"
+    parameters: tuple[str, ...] = ()
+    learning_rate: str = "learning_rate_0"
+    factors: tuple[float, ...] = ()
+    attrs: tuple[tuple[str, Any], ...] = ()
+
+    def apply(self, graph: Graph) -> bool:
+        if self.type not in ACCUMULATORS:
+            raise InvalidValue(f"no optimizer is called {self.type!r}; known are {', '.join(ACCUMULATORS)}")
+        factors = self.factors or (1.0,) * len(self.parameters)
+        if len(factors) != len(self.parameters):
+            raise InvalidValue(f"{len(factors)} learning-rate factors are given for {len(self.parameters)} parameters")
+        updates = updates_of(graph, self.parameters)
+        for name, factor in zip(self.parameters, factors, strict=True):
+            self._update(graph, name, factor, updates.gradient[name])
+        return bool(self.parameters)
+
+    def _update(self, graph: Graph, name: str, factor: float, gradient: Value) -> None:
+        state = {"Param": graph.versions(name)[-1]}
+        for slot, accumulator in ACCUMULATORS[self.type].items():
+            state[slot] = graph.given(f"{name}_{accumulator}_0")
+        rate = graph.given(self.learning_rate)
+        if factor != 1.0:
+            build = Builder(graph, f"{name}@LEARNING_RATE", role=OPTIMIZE, forward=gradient.writer)
+            rate = (build.symbol(rate) * factor).value
+        inputs = {**{s: [v] for s, v in state.items()}, "Grad": [gradient], "LearningRate": [rate]}
+        outputs = {f"{s}Out": [graph.add_version(v.name, v.shape, v.dtype, v.var)] for s, v in state.items()}
+        graph.add_op(self.type, inputs, outputs, dict(self.attrs), role=OPTIMIZE, forward=gradient.writer)
