@@ -1,0 +1,69 @@
+"""The operator table: ``ops.tanh(x)`` computes on arrays and records itself on symbols.
+
+One row an operator (``graphad.ops.definition``), in files by kind. Every registered operator,
+graphad's own or another package's, is an attribute of this module by its type.
+"""
+
+from __future__ import annotations
+
+from graphad.ops import (
+    activation,
+    along,
+    basic,
+    batch_norm,
+    conv,
+    creation,
+    cross_entropy,
+    elementwise,
+    feed,
+    index,
+    linalg,
+    loss,
+    metric,
+    norm,
+    optimize,
+    pool,
+    power,
+    randoms,
+    reduce,
+    scan,
+    shapes,
+    slicing,
+    unary,
+)
+from graphad.ops.definition import GRAD, GradOpDef, OpDef, Slot, grad_kernel, lookup, operator
+from graphad.ops.symbol import REGISTRY, Symbol
+
+ROWS = (
+    basic,
+    elementwise,
+    unary,
+    conv,
+    pool,
+    activation,
+    index,
+    linalg,
+    power,
+    reduce,
+    scan,
+    shapes,
+    slicing,
+    creation,
+    along,
+    batch_norm,
+    norm,
+    cross_entropy,
+    loss,
+    metric,
+    optimize,
+    randoms,
+    feed,
+)
+
+__all__ = ["GRAD", "REGISTRY", "ROWS", "GradOpDef", "OpDef", "Slot", "Symbol", "grad_kernel", "lookup", "operator"]
+
+
+def __getattr__(name: str) -> OpDef:
+    if name in REGISTRY:
+        return REGISTRY[name]
+    raise AttributeError(f"no operator is named {name!r}")

@@ -1,0 +1,282 @@
+"""Activations: elementwise functions of one input with attributes, softmax, and prelu."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.basic import fill_zeros_like, unbroadcast
+from graphad.ops.definition import Array, Attr, Tensor, operator
+from graphad.ops.elementwise import as_mask, wide
+from graphad.ops.index import where
+from graphad.ops.inference import aligned, normal_axis, same_dtypes, same_float
+from graphad.ops.reduce import reduce_sum
+from graphad.ops.unary import abs_, between, erf, exp, square, tanh
+from graphad.types import TensorType, broadcast_shapes, joined_shape
+
+# -- sigmoids ------------------------------------------------------------------------------------
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * (Out * (1.0 - Out))})
+def sigmoid(X: Array) -> Array:
+    """``1 / (1 + exp(-X))``."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1.0 / (1.0 + np.exp(-X)))
+
+
+def _soft_plus(x: Array) -> Array:
+    return np.asarray(np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x))))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * sigmoid(-X)})
+def logsigmoid(X: Array) -> Array:
+    """The logarithm of the sigmoid."""
+    return np.asarray(-_soft_plus(-X))
+
+
+def _silu_slope(X: Tensor, beta: float = 1.0) -> Tensor:
+    s = sigmoid(X * beta)
+    return s * (X * (1.0 - s) * beta + 1.0)
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * _silu_slope(X)})
+def silu(X: Array) -> Array:
+    """``X * sigmoid(X)``."""
+    return np.asarray(X * sigmoid.kernel(X))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, beta: dOut * _silu_slope(X, beta)})
+def swish(X: Array, *, beta: float = 1.0) -> Array:
+    """``X * sigmoid(beta * X)``."""
+    return np.asarray(X * sigmoid.kernel(X * X.dtype.type(beta)))
+
+
+@operator(
+    "X -> Out",
+    infer=same_float,
+    grad={"X": lambda Out, dOut, *, slope: dOut * between(Out, 0.0, 1.0, dOut) * slope},
+)
+def hard_sigmoid(X: Array, *, slope: float = 0.2, offset: float = 0.5) -> Array:
+    """``slope * X + offset`` kept between 0 and 1."""
+    return np.asarray(np.clip(X * slope + offset, 0.0, 1.0))
+
+
+def _hard_swish_grad(X: Tensor, dOut: Tensor, *, threshold: float, scale: float, offset: float) -> Tensor:
+    rising = (X * 2.0 + offset) * (1.0 / scale) * as_mask(X + offset > 0.0, dOut)
+    return where(X + offset < threshold, dOut * rising, dOut * (threshold / scale))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _hard_swish_grad})
+def hard_swish(X: Array, *, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0) -> Array:
+    """``X`` times ``X + offset`` kept between 0 and ``threshold``, over ``scale``."""
+    return np.asarray(X * np.clip(X + offset, 0.0, threshold) / scale)
+
+
+def _stanh_grad(X: Tensor, dOut: Tensor, *, scale_a: float, scale_b: float) -> Tensor:
+    t = tanh(X * scale_a)
+    return dOut * (1.0 - t * t) * (scale_a * scale_b)
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _stanh_grad})
+def stanh(X: Array, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> Array:
+    """``scale_b * tanh(scale_a * X)``."""
+    return np.asarray(np.tanh(X * scale_a) * scale_b)
+
+
+# -- linear where positive -----------------------------------------------------------------------
+
+
+def _clipped_grad(Out: Tensor, dOut: Tensor, *, threshold: float) -> Tensor:
+    return dOut * between(Out, 0.0, threshold, dOut)
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _clipped_grad})
+def relu6(X: Array, *, threshold: float = 6.0) -> Array:
+    """X kept between 0 and ``threshold``."""
+    return np.asarray(np.minimum(np.maximum(X, 0.0), threshold))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, alpha: where(X >= 0.0, dOut, dOut * alpha)})
+def leaky_relu(X: Array, *, alpha: float = 0.02) -> Array:
+    """X where it is positive, else ``alpha * X``."""
+    return np.where(X >= 0, X, X * X.dtype.type(alpha))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, Out, dOut, *, alpha: where(X > 0.0, dOut, dOut * (Out + alpha))})
+def elu(X: Array, *, alpha: float = 1.0) -> Array:
+    """X where it is positive, else ``alpha * (exp(X) - 1)``."""
+    return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0)) * X.dtype.type(alpha))
+
+
+def _selu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, scale: float, alpha: float) -> Tensor:
+    return where(X > 0.0, dOut * scale, dOut * (Out + scale * alpha))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _selu_grad})
+def selu(X: Array, *, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772) -> Array:
+    """``scale`` times the elu of X."""
+    return np.asarray(elu.kernel(X, alpha=alpha) * scale)
+
+
+def _celu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, alpha: float) -> Tensor:
+    return where(X > 0.0, dOut, dOut * (Out * (1.0 / alpha) + 1.0))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _celu_grad})
+def celu(X: Array, *, alpha: float = 1.0) -> Array:
+    """X where it is positive, else ``alpha * (exp(X / alpha) - 1)``."""
+    return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0) / X.dtype.type(alpha)) * X.dtype.type(alpha))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, t_min, t_max: dOut * between(X, t_min, t_max, dOut)})
+def brelu(X: Array, *, t_min: float = 0.0, t_max: float = 24.0) -> Array:
+    """X kept between ``t_min`` and ``t_max``."""
+    return np.asarray(np.minimum(np.maximum(X, t_min), t_max))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(X > threshold, dOut)})
+def thresholded_relu(X: Array, *, threshold: float = 1.0) -> Array:
+    """X where it is above ``threshold``, else 0."""
+    return np.where(X > threshold, X, X.dtype.type(0))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(abs_(X) > threshold, dOut)})
+def hard_shrink(X: Array, *, threshold: float = 0.5) -> Array:
+    """X where its absolute value is above ``threshold``, else 0."""
+    return np.where(np.abs(X) > threshold, X, X.dtype.type(0))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * as_mask(Out != 0.0, dOut)})
+def softshrink(X: Array, **attrs: Any) -> Array:
+    """X moved towards 0 by the attribute ``lambda`` (0.5), 0 where its absolute value is not above it."""
+    limit = attrs.get("lambda", 0.5)
+    return np.asarray(np.sign(X) * np.maximum(np.abs(X) - limit, 0.0))
+
+
+softshrink.attrs["lambda"] = Attr("lambda", "float", 0.5)
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * square(tanh(X))})
+def tanh_shrink(X: Array) -> Array:
+    """``X - tanh(X)``."""
+    return np.asarray(X - np.tanh(X))
+
+
+# -- smooth rectifiers ---------------------------------------------------------------------------
+
+
+def _gelu_grad(X: Tensor, dOut: Tensor, *, approximate: bool) -> Tensor:
+    if not approximate:
+        density = exp(X * X * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+        return dOut * ((erf(X * math.sqrt(0.5)) + 1.0) * 0.5 + X * density)
+    c, cubic = math.sqrt(2.0 / math.pi), 0.044715
+    t = tanh((X + X * X * X * cubic) * c)
+    return dOut * ((t + 1.0) * 0.5 + X * (1.0 - t * t) * (X * X * (3.0 * cubic) + 1.0) * (0.5 * c))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _gelu_grad})
+def gelu(X: Array, *, approximate: bool = False) -> Array:
+    """X times the probability that a standard normal variable is below it; ``approximate`` uses tanh."""
+    if approximate:
+        return np.asarray(0.5 * X * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (X + 0.044715 * X * X * X))))
+    return np.asarray(0.5 * X * (1.0 + erf.kernel(X * X.dtype.type(math.sqrt(0.5)))))
+
+
+def _mish_grad(X: Tensor, dOut: Tensor) -> Tensor:
+    t = tanh(softplus(X))
+    return dOut * (t + X * (1.0 - t * t) * sigmoid(X))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _mish_grad})
+def mish(X: Array, *, threshold: float = 20.0) -> Array:
+    """``X * tanh(softplus(X))``."""
+    return np.asarray(X * np.tanh(_soft_plus(X)))
+
+
+def _softplus_grad(X: Tensor, dOut: Tensor, *, beta: float, threshold: float) -> Tensor:
+    return where(X * beta > threshold, dOut, dOut * sigmoid(X * beta))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _softplus_grad})
+def softplus(X: Array, *, beta: float = 1.0, threshold: float = 20.0) -> Array:
+    """``log(1 + exp(beta * X)) / beta``; X itself where ``beta * X`` is above ``threshold``."""
+    z = X * X.dtype.type(beta)
+    return np.where(z > threshold, X, _soft_plus(z) / X.dtype.type(beta))
+
+
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut / square(abs_(X) + 1.0)})
+def softsign(X: Array) -> Array:
+    """``X / (1 + |X|)``."""
+    return np.asarray(X / (1.0 + np.abs(X)))
+
+
+# -- softmax -------------------------------------------------------------------------------------
+
+
+def _along(X: TensorType, *, axis: int = -1, **_: object) -> TensorType:
+    normal_axis(axis, max(len(X.shape), 1))
+    return same_float(X)
+
+
+def _softmax_grad(Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+    weighted = dOut * Out
+    return weighted - Out * reduce_sum(weighted, dim=[axis], keep_dim=True)
+
+
+def _shifted(X: Array, axis: int) -> Array:
+    return np.asarray(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
+
+
+@operator("X -> Out", infer=_along, grad={"X": _softmax_grad})
+def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Array:
+    """Exponentials along ``axis`` scaled to the sum 1."""
+    e = np.exp(_shifted(X, axis))
+    return np.asarray(e / np.sum(e, axis=axis, keepdims=True))
+
+
+@operator(
+    "X -> Out",
+    infer=_along,
+    grad={"X": lambda Out, dOut, *, axis: dOut - exp(Out) * reduce_sum(dOut, dim=[axis], keep_dim=True)},
+)
+def log_softmax(X: Array, *, axis: int = -1) -> Array:
+    """The logarithm of the softmax along ``axis``."""
+    shifted = _shifted(X, axis)
+    return np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True)))
+
+
+# -- prelu ---------------------------------------------------------------------------------------
+
+
+def _slope_axis(x_rank: int, alpha_rank: int, mode: str, data_format: str) -> int:
+    """Where the first axis of Alpha lies in X (-1: the last axes are aligned)."""
+    return 1 if mode == "channel" and alpha_rank == 1 < x_rank and data_format == "NCHW" else -1
+
+
+def _prelu_type(X: TensorType, Alpha: TensorType, *, mode: str = "all", data_format: str = "NCHW") -> TensorType:
+    same_dtypes(X=same_float(X), Alpha=Alpha)
+    axis = _slope_axis(len(X.shape), len(Alpha.shape), mode, data_format)
+    slopes = (1,) if Alpha.shape == (1,) else aligned(X.shape, Alpha.shape, axis)
+    if mode not in ("all", "channel", "element") or joined_shape(broadcast_shapes(X.shape, slopes), X.shape) is None:
+        raise ShapeError(f"X is {X}, Alpha is {Alpha}: Alpha does not broadcast to X with mode={mode!r}, data_format={data_format!r}")
+    return X
+
+
+def _prelu_x_grad(X: Tensor, Alpha: Tensor, dOut: Tensor, *, mode: str, data_format: str) -> Tensor:
+    slopes = wide(Alpha, X, _slope_axis(X.ndim, Alpha.ndim, mode, data_format))
+    return where(X > 0.0, dOut, dOut * slopes)
+
+
+def _prelu_alpha_grad(X: Tensor, Alpha: Tensor, dOut: Tensor, *, mode: str, data_format: str) -> Tensor:
+    grad = where(X > 0.0, fill_zeros_like(dOut), dOut * X)
+    return unbroadcast(grad, Alpha, _slope_axis(X.ndim, Alpha.ndim, mode, data_format))
+
+
+@operator("X Alpha -> Out", infer=_prelu_type, grad={"X": _prelu_x_grad, "Alpha": _prelu_alpha_grad})
+def prelu(X: Array, Alpha: Array, *, mode: str = "all", data_format: str = "NCHW") -> Array:
+    """X where it is positive, else Alpha times X; Alpha is one number, one a channel, or one an element."""
+    slopes = Alpha.reshape(aligned(X.shape, Alpha.shape, _slope_axis(X.ndim, Alpha.ndim, mode, data_format)))
+    return np.where(X > 0, X, X * slopes)

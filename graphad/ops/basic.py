@@ -1,0 +1,172 @@
+"""Operators that others are made of: constants, copies, affine maps, sums, and shapes taken from a tensor at run time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.inference import aligned, matched, same, same_dtypes
+from graphad.types import TensorType, broadcast_shapes, checked_shape, dtype_name, element_count
+
+DType = str
+
+
+# -- constants -----------------------------------------------------------------------------------
+
+
+def _filled(*, shape: list[int], value: float = 0.0, dtype: DType = "float32") -> TensorType:
+    return TensorType(checked_shape(shape), dtype)
+
+
+@operator("-> Out", infer=_filled, grad={})
+def fill_constant(*, shape: list[int], value: float = 0.0, dtype: DType = "float32") -> Array:
+    """A tensor of one value."""
+    return np.full(tuple(shape), value, dtype)
+
+
+@operator("X -> Out", infer=same, grad={})
+def fill_zeros_like(X: Array) -> Array:
+    """Zeros in the shape and dtype of X."""
+    return np.zeros_like(X)
+
+
+def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorType:
+    return TensorType(X.shape, dtype or X.dtype)
+
+
+@operator("X -> Out", infer=_filled_like, grad={})
+def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Array:
+    """One value in the shape of X."""
+    return np.full(X.shape, value, dtype or X.dtype)
+
+
+# -- copies and affine maps ----------------------------------------------------------------------
+
+
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)})
+def assign(X: Array) -> Array:
+    """The same value under another name (arrays are never changed in place, so nothing is copied)."""
+    return X
+
+
+def _scale_grad(dOut: Tensor, *, scale: float) -> Tensor:
+    return dOut if scale == 1.0 else _scaled(dOut, scale=scale)
+
+
+def _scaled(X: Tensor, *, scale: float) -> Tensor:
+    return scale_(X, scale=scale)
+
+
+@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad})
+def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Array:
+    """``scale * X + bias``, or ``scale * (X + bias)``; the dtype of X is kept."""
+    s, b = X.dtype.type(scale), X.dtype.type(bias)
+    return np.asarray(X * s + b if bias_after_scale else (X + b) * s)
+
+
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)})
+def increment(X: Array, *, step: float = 1.0) -> Array:
+    """X + step; programs often write it back to X, which makes a new value under the old name."""
+    return np.asarray(X + X.dtype.type(step))
+
+
+def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> TensorType:
+    return TensorType(X.shape, out_dtype)
+
+
+@operator("X -> Out", infer=_cast_type, grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))})
+def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Array:
+    """X in another dtype."""
+    return X.astype(out_dtype)
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+def _sum_type(X: list[TensorType]) -> TensorType:
+    same_dtypes(**{f"X[{i}]": x for i, x in enumerate(X)})
+    for i, x in enumerate(X):
+        if len(x.shape) != len(X[0].shape) or not all(map(matched, x.shape, X[0].shape)):
+            raise ShapeError(f"X[0] is {X[0]} but X[{i}] is {x}: a sum adds tensors of one shape")
+    return TensorType(tuple(max(es) for es in zip(*(x.shape for x in X), strict=True)), X[0].dtype)
+
+
+@operator("X* -> Out", name="sum", infer=_sum_type, grad={"X": lambda X, dOut: [assign(dOut) for _ in X]})
+def sum_(X: list[Array]) -> Array:
+    """The elementwise sum of all inputs, added left to right."""
+    total = X[0]
+    for x in X[1:]:
+        total = total + x
+    return total
+
+
+# -- shapes known at run time only ---------------------------------------------------------------
+
+
+@operator("Input -> Out", infer=lambda Input: TensorType((), "int64"), grad={})
+def size(Input: Array) -> Array:
+    """The number of elements."""
+    return np.asarray(Input.size, "int64")
+
+
+def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorType:
+    try:
+        broadcast_shapes(X.shape, aligned(X.shape, Like.shape, axis))
+    except ShapeError:
+        raise ShapeError(f"X is {X}: it cannot be summed to the shape of Like, which is {Like}") from None
+    return TensorType(Like.shape, X.dtype)
+
+
+@operator(
+    "X Like -> Out",
+    infer=_summed_like,
+    grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)},
+)
+def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
+    """X summed over the axes along which Like would be broadcast to it: the transpose of ``expand_like``.
+
+    ``axis`` is where Like's first axis lies in X (-1: the last axes are aligned). Only Like's shape is read.
+    """
+    wide = aligned(X.shape, Like.shape, axis)
+    padded = (1,) * (X.ndim - len(wide)) + wide
+    axes = tuple(i for i, (a, b) in enumerate(zip(X.shape, padded, strict=True)) if a != b)
+    return np.add.reduce(X, axis=axes, keepdims=True).reshape(Like.shape) if axes else X.reshape(Like.shape)
+
+
+def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorType:
+    try:
+        broadcast_shapes(aligned(Like.shape, X.shape, axis), Like.shape)
+    except ShapeError:
+        raise ShapeError(f"X is {X}: it does not broadcast to the shape of Like, which is {Like}") from None
+    return TensorType(Like.shape, X.dtype)
+
+
+@operator(
+    "X Like -> Out",
+    infer=_expanded_like,
+    grad={"X": lambda X, dOut, *, axis=-1: sum_like(dOut, X, axis=axis)},
+)
+def expand_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
+    """X broadcast to the shape of Like, ``axis`` being where its first axis lies in Like. Only Like's shape is read."""
+    return np.broadcast_to(X.reshape(aligned(Like.shape, X.shape, axis)), Like.shape)
+
+
+def _reshaped_like(X: TensorType, Like: TensorType, *, skip: int = 0) -> TensorType:
+    shape = Like.shape[skip:]
+    if not matched(element_count(X.shape), element_count(shape)):
+        raise ShapeError(f"X is {X}: it cannot be reshaped to {list(shape)}, the shape of Like")
+    return TensorType(shape, X.dtype)
+
+
+@operator("X Like -> Out", infer=_reshaped_like, grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+def reshape_like(X: Array, Like: Array, *, skip: int = 0) -> Array:
+    """X in the shape of Like without its first ``skip`` axes (1 for an XShape). Only Like's shape is read."""
+    return X.reshape(Like.shape[skip:])
+
+
+def unbroadcast(cotangent: Tensor, like: Tensor, axis: int = -1) -> Tensor:
+    """The cotangent of a broadcast input: nothing to do where the shapes are known to agree."""
+    if tuple(cotangent.shape) == tuple(like.shape) and -1 not in like.shape:
+        return cotangent
+    return sum_like(cotangent, like, axis=axis)

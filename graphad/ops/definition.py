@@ -1,0 +1,340 @@
+"""What an operator is: one row with its slots, attributes, type inference, kernel and gradient.
+
+    @operator("X Y -> Out", infer=..., grad={"X": lambda Y, dOut: dOut * Y, "Y": lambda X, dOut: dOut * X})
+    def times(X: Array, Y: Array, *, axis: int = -1) -> Array: ...
+
+The signature says the slots (``X*`` takes a list of names, ``Bias?`` may be left out). The kernel's
+positional parameters are the input slots, its keyword-only parameters the attributes, their
+annotations the attributes' kinds.
+
+A gradient rule gives the cotangent of one input slot. Its positional parameters name what it reads:
+input slots, output slots, and ``dOut``, the cotangent of output slot ``Out``; keyword-only
+parameters are attributes. A parameter with a default may be absent. A rule is written over operators
+(and ``+ - * /``), so the operator ``<type>_grad`` that is made of the rules has one meaning: run on
+arrays it is the kernel, run on symbols it expands into operators that can be differentiated again.
+
+``grad={}`` says that the outputs do not depend differentiably on the inputs; ``grad=None`` (no rule
+known) makes differentiating through the operator an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.symbol import REGISTRY, Symbol
+from graphad.types import TensorType, dtype_name
+
+Array = NDArray[Any]
+Tensor = Any  # an array, or a symbol that stands for one
+Inputs = Mapping[str, Sequence[Any]]
+Outputs = dict[str, list[Any]]
+Infer = Callable[..., Any]
+
+GRAD = "@GRAD"
+GRAD_SUFFIX = "_grad"
+REQUIRED: Any = object()
+
+
+class Slot(NamedTuple):
+    """A named place for inputs or outputs."""
+
+    name: str
+    variadic: bool = False
+    optional: bool = False
+
+
+class Attr(NamedTuple):
+    """An attribute: its kind (as its annotation is written) and its default, ``REQUIRED`` if it has none."""
+
+    name: str
+    kind: str
+    default: Any
+
+
+class GradRule(NamedTuple):
+    """The cotangent of one input slot, and which tensors and attributes it reads."""
+
+    function: Callable[..., Any]
+    reads: tuple[str, ...]
+    optional: frozenset[str]
+    attrs: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OpDef:
+    """One row of the operator table; call it on arrays to compute, on symbols to record it."""
+
+    type: str
+    doc: str
+    inputs: dict[str, Slot]
+    outputs: dict[str, Slot]
+    attrs: dict[str, Attr]
+    kernel: Callable[..., Any]
+    infer: Infer
+    grads: dict[str, GradRule] | None
+    random: bool = False
+    side_effect: bool = False
+
+    @property
+    def grad(self) -> GradOpDef | None:
+        """The row of ``<type>_grad``, None if no input has a gradient rule."""
+        return REGISTRY.get(f"{self.type}{GRAD_SUFFIX}") if self.grads else None  # type: ignore[return-value]
+
+    @cached_property
+    def required(self) -> dict[str, int]:
+        """How many slots must be filled, by side: ``input`` and ``output``."""
+        return {side: sum(not s.optional for s in slots.values()) for side, slots in (("input", self.inputs), ("output", self.outputs))}
+
+    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+        for value in inputs:
+            for item in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(item, Symbol):
+                    return item.emit(self, inputs, attrs)
+        return self.without_optional(self.kernel(*inputs, **attrs))
+
+    def without_optional(self, result: Any) -> Any:
+        """The outputs that are not optional: what a call returns, on arrays as on symbols."""
+        if len(self.outputs) == 1 or not any(s.optional for s in self.outputs.values()):
+            return result
+        kept = tuple(v for v, slot in zip(result, self.outputs.values(), strict=True) if not slot.optional)
+        return kept[0] if len(kept) == 1 else kept
+
+    def __repr__(self) -> str:
+        return f"<operator {self.type}>"
+
+    def attr(self, name: str, attrs: Mapping[str, Any]) -> Any:
+        """The attribute's value: as given, else its default."""
+        return attrs[name] if name in attrs else self.attrs[name].default
+
+    def run(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+        """Compute the output slots (at least the wanted ones) from arrays; each slot is a list."""
+        result = self.kernel(*self.arguments(inputs), **attrs)
+        values = result if len(self.outputs) > 1 else (result,)
+        return {slot.name: list(v) if slot.variadic else [v] for slot, v in zip(self.outputs.values(), values, strict=True)}
+
+    def arguments(self, inputs: Inputs) -> list[Any]:
+        """The kernel's positional arguments: a list for a variadic slot, None for an absent one."""
+        return [_argument(slot, inputs.get(slot.name)) for slot in self.inputs.values()]
+
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+        """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit."""
+        result = self.infer(*self.arguments(inputs), **attrs)
+        types = result if len(self.outputs) > 1 else (result,)
+        return {slot.name: list(t) if slot.variadic else [t] for slot, t in zip(self.outputs.values(), types, strict=True)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GradOpDef(OpDef):
+    """The row of ``<type>_grad``: its meaning is the rules of ``forward``, ``fast`` may compute the same quicker."""
+
+    forward: OpDef | None = None
+    fast: Callable[..., Outputs] | None = None
+
+    def run(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+        return (self.fast or self.meaning)(inputs, attrs, wanted)
+
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+        """The wanted cotangents in terms of operators: over arrays they compute, over symbols they expand."""
+        assert self.forward is not None and self.forward.grads is not None
+        result: Outputs = {}
+        for name in wanted:
+            rule = self.forward.grads[name.removesuffix(GRAD)]
+            args = [_argument(self.inputs[slot], inputs.get(slot)) for slot in rule.reads]
+            value = rule.function(*args, **{a: self.attr(a, attrs) for a in rule.attrs})
+            result[name] = list(value) if isinstance(value, list | tuple) else [value]
+        return result
+
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+        """A cotangent has the type of what it is the cotangent of, where that is among the inputs."""
+        return {s: list(inputs[s.removesuffix(GRAD)]) for s in self.outputs if inputs.get(s.removesuffix(GRAD))}
+
+
+def _argument(slot: Slot, values: Sequence[Any] | None) -> Any:
+    if not values:
+        return None
+    return list(values) if slot.variadic else values[0]
+
+
+def _no_kernel(*_: Any, **__: Any) -> Any:
+    raise AssertionError("a grad operator runs by its rules")
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def operator(
+    signature: str,
+    *,
+    infer: Infer,
+    grad: Mapping[str, Callable[..., Any]] | None,
+    name: str | None = None,
+    random: bool = False,
+    side_effect: bool = False,
+) -> Callable[[Callable[..., Any]], OpDef]:
+    """Add a row to the table, and the row of its grad operator; see the module's text."""
+    inputs, outputs = _slots(signature)
+
+    def add(kernel: Callable[..., Any]) -> OpDef:
+        op_type = name or kernel.__name__
+        row = OpDef(
+            type=op_type,
+            doc=(inspect.getdoc(kernel) or "") if inspect.isfunction(kernel) else "",
+            inputs=inputs,
+            outputs=outputs,
+            attrs=_attrs(kernel),
+            kernel=kernel,
+            infer=infer,
+            grads=None if grad is None else {slot: _grad_rule(f, inputs, outputs) for slot, f in grad.items()},
+            random=random,
+            side_effect=side_effect,
+        )
+        return register(row)
+
+    return add
+
+
+def register(row: OpDef) -> OpDef:
+    """Put a row and the row of its grad operator into the table; a type may be defined once."""
+    rows = [row, _grad_operator(row)] if row.grads else [row]
+    for each in rows:
+        if each.type in REGISTRY:
+            raise InvalidValue(f"operator {each.type!r} is defined twice")
+    REGISTRY.update({each.type: each for each in rows})
+    return row
+
+
+def grad_kernel(op_type: str) -> Callable[[Callable[..., Outputs]], Callable[..., Outputs]]:
+    """Give ``<op_type>_grad`` a hand-written kernel ``(inputs, attrs, wanted) -> {slot: [arrays]}``.
+
+    Its meaning stays the rules; a test holds the kernel against them.
+    """
+
+    def add(kernel: Callable[..., Outputs]) -> Callable[..., Outputs]:
+        grad = REGISTRY[op_type].grad
+        assert grad is not None
+        REGISTRY[grad.type] = replace(grad, fast=kernel)
+        return kernel
+
+    return add
+
+
+def lookup(op_type: str) -> OpDef:
+    """The row of an operator type; ValueError with the nearest names if there is none."""
+    row = REGISTRY.get(op_type)
+    if row is None:
+        raise InvalidValue(f"operator {op_type!r} is not registered{did_you_mean(op_type, REGISTRY)}")
+    return row
+
+
+def did_you_mean(name: str, known: Any) -> str:
+    """A hint with the known names nearest to a mistyped one."""
+    near = difflib.get_close_matches(name, list(known), n=3)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+# -- reading signatures --------------------------------------------------------------------------
+
+
+def _slots(signature: str) -> tuple[dict[str, Slot], dict[str, Slot]]:
+    left, arrow, right = signature.partition("->")
+    if not arrow:
+        raise InvalidValue(f"operator signature {signature!r} has no '->'")
+    return {s.name: s for s in map(_slot, left.split())}, {s.name: s for s in map(_slot, right.split())}
+
+
+def _slot(word: str) -> Slot:
+    name = word.rstrip("*?")
+    marks = word[len(name) :]
+    return Slot(name, variadic="*" in marks, optional="?" in marks)
+
+
+def _attrs(kernel: Callable[..., Any]) -> dict[str, Attr]:
+    try:
+        parameters = inspect.signature(kernel).parameters.values()
+    except ValueError:  # a numpy ufunc
+        return {}
+    return {
+        p.name: Attr(p.name, str(p.annotation), REQUIRED if p.default is p.empty else p.default)
+        for p in parameters
+        if p.kind is p.KEYWORD_ONLY and p.name != "rng"
+    }
+
+
+def _grad_rule(function: Callable[..., Any], inputs: Mapping[str, Slot], outputs: Mapping[str, Slot]) -> GradRule:
+    cotangents = {f"d{slot}": f"{slot}{GRAD}" for slot in outputs}
+    reads, optional, attrs = [], set(), []
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is p.KEYWORD_ONLY:
+            attrs.append(p.name)
+            continue
+        slot = cotangents.get(p.name, p.name)
+        if p.name not in cotangents and p.name not in inputs and p.name not in outputs:
+            raise InvalidValue(f"a gradient rule reads {p.name!r}, which is no slot and no cotangent of {[*inputs]} -> {[*outputs]}")
+        reads.append(slot)
+        if p.default is not p.empty or (p.name in inputs and inputs[p.name].optional):
+            optional.add(slot)
+    return GradRule(function, tuple(reads), frozenset(optional), tuple(attrs))
+
+
+def _grad_operator(row: OpDef) -> GradOpDef:
+    """The row of ``<type>_grad``: it reads what the rules read and writes a cotangent per rule."""
+    assert row.grads is not None
+    rules = row.grads.values()
+    read = {slot for rule in rules for slot in rule.reads}
+    always = {slot for slot in read if all(slot in r.reads and slot not in r.optional for r in rules)}
+    slots = {**row.inputs, **row.outputs, **{s + GRAD: s_._replace(name=s + GRAD) for s, s_ in row.outputs.items()}}
+    return GradOpDef(
+        type=f"{row.type}{GRAD_SUFFIX}",
+        doc=f"Cotangents of the inputs of ``{row.type}``.",
+        inputs={s: slot._replace(optional=s not in always) for s, slot in slots.items() if s in read},
+        outputs={s + GRAD: row.inputs[s]._replace(name=s + GRAD, optional=True) for s in row.grads},
+        attrs=row.attrs,
+        kernel=_no_kernel,
+        infer=_no_kernel,
+        grads=None,
+        forward=row,
+    )
+
+
+# -- attribute values ----------------------------------------------------------------------------
+
+_LISTS = {"list[int]": int, "list[float]": float, "list[str]": str, "list[bool]": bool}
+_SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+def checked_attr(attr: Attr, value: Any) -> Any:
+    """The value in its canonical form; TypeError if it is not of the attribute's kind."""
+    if attr.kind == "DType":
+        return "" if value in (-1, "") else dtype_name(value)
+    if attr.kind in _SCALARS:
+        return _scalar(attr, value, _SCALARS[attr.kind])
+    if attr.kind in _LISTS:
+        if isinstance(value, str) or not isinstance(value, list | tuple | np.ndarray):
+            raise InvalidType(_wrong_kind(attr, value))
+        return [_scalar(attr, item, _LISTS[attr.kind]) for item in value]
+    return value
+
+
+def _scalar(attr: Attr, value: Any, kind: type) -> Any:
+    if kind is float and isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        return float(value)
+    if kind is int and isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    if kind is bool and isinstance(value, bool | np.bool_):
+        return bool(value)
+    if kind is str and isinstance(value, str):
+        return value
+    raise InvalidType(_wrong_kind(attr, value))
+
+
+def _wrong_kind(attr: Attr, value: Any) -> str:
+    return f"attribute {attr.name!r} is {attr.kind}, got {type(value).__name__} {value!r}"

@@ -1,0 +1,109 @@
+"""Elementwise operators over two inputs, with Fluid's ``axis`` broadcasting, and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from graphad.ops.basic import cast, expand_like, fill_zeros_like, unbroadcast
+from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.inference import aligned, broadcast, compared
+from graphad.types import dtype_name
+
+
+def _row(name: str, function: Callable[..., Any], grad: Mapping[str, Callable[..., Any]], infer: Callable[..., Any] = broadcast) -> OpDef:
+    def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
+        return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
+
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad)(kernel)
+
+
+def as_mask(condition: Tensor, like: Tensor) -> Tensor:
+    """A boolean tensor as zeros and ones of ``like``'s dtype."""
+    return cast(condition, out_dtype=dtype_name(like.dtype))
+
+
+def wide(Y: Tensor, X: Tensor, axis: int) -> Tensor:
+    """Y aligned with X, ready for numpy's own broadcasting."""
+    return Y if axis == -1 else expand_like(Y, X, axis=axis)
+
+
+elementwise_add = _row(
+    "elementwise_add",
+    np.add,
+    {
+        "X": lambda X, dOut: unbroadcast(dOut, X),
+        "Y": lambda Y, dOut, *, axis=-1: unbroadcast(dOut, Y, axis),
+    },
+)
+elementwise_sub = _row(
+    "elementwise_sub",
+    np.subtract,
+    {
+        "X": lambda X, dOut: unbroadcast(dOut, X),
+        "Y": lambda Y, dOut, *, axis=-1: unbroadcast(-dOut, Y, axis),
+    },
+)
+elementwise_mul: OpDef = _row(
+    "elementwise_mul",
+    np.multiply,
+    {
+        "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(elementwise_mul(dOut, Y, axis=axis), X),
+        "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * X, Y, axis),
+    },
+)
+elementwise_div: OpDef = _row(
+    "elementwise_div",
+    np.divide,
+    {
+        "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(elementwise_div(dOut, Y, axis=axis), X),
+        "Y": lambda Y, Out, dOut, *, axis=-1: unbroadcast(-elementwise_div(dOut * Out, Y, axis=axis), Y, axis),
+    },
+)
+elementwise_max = _row(
+    "elementwise_max",
+    np.maximum,
+    {
+        "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(X > wide(Y, X, axis), dOut), X),
+        "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(X <= wide(Y, X, axis), dOut), Y, axis),
+    },
+)
+elementwise_min = _row(
+    "elementwise_min",
+    np.minimum,
+    {
+        "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(X < wide(Y, X, axis), dOut), X),
+        "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(X >= wide(Y, X, axis), dOut), Y, axis),
+    },
+)
+
+less_than = _row("less_than", np.less, {}, compared)
+less_equal = _row("less_equal", np.less_equal, {}, compared)
+greater_than = _row("greater_than", np.greater, {}, compared)
+greater_equal = _row("greater_equal", np.greater_equal, {}, compared)
+equal = _row("equal", np.equal, {}, compared)
+not_equal = _row("not_equal", np.not_equal, {}, compared)
+
+minus = _row("minus", np.subtract, {"X": lambda X, dOut: unbroadcast(dOut, X), "Y": lambda Y, dOut: unbroadcast(-dOut, Y)})
+elementwise_floordiv = _row(
+    "elementwise_floordiv",
+    np.floor_divide,
+    {
+        "X": lambda X, dOut: fill_zeros_like(X),
+        "Y": lambda Y, dOut: fill_zeros_like(Y),
+    },
+)
+elementwise_mod = _row(
+    "elementwise_mod",
+    np.mod,
+    {
+        "X": lambda X, dOut: unbroadcast(dOut, X),
+        "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(-(dOut * elementwise_floordiv(X, Y, axis=axis)), Y, axis),
+    },
+)
+
+logical_and = _row("logical_and", np.logical_and, {}, compared)
+logical_or = _row("logical_or", np.logical_or, {}, compared)
+logical_xor = _row("logical_xor", np.logical_xor, {}, compared)

@@ -1,0 +1,21 @@
+"""Feeding and fetching: an executor moves the values, the operators only mark where.
+
+``feed`` writes column ``col`` of what the caller hands in to ``Out``; ``fetch`` keeps X as column ``col`` of what comes back.
+"""
+
+from __future__ import annotations
+
+from graphad.ops.definition import Array, operator
+from graphad.ops.inference import same
+
+
+@operator("X -> Out", infer=same, grad={}, side_effect=True)
+def feed(X: Array, *, col: int = 0) -> Array:
+    """The fed value."""
+    return X
+
+
+@operator("X -> Out", infer=same, grad={}, side_effect=True)
+def fetch(X: Array, *, col: int = 0) -> Array:
+    """The value to hand back."""
+    return X

@@ -1,0 +1,210 @@
+"""Updates of a parameter by its gradient, and clipping of gradients. A program writes the outputs back to the inputs' names.
+
+In the formulas p is Param, g Grad and lr LearningRate. Differentiating through an update is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.basic import fill_any_like
+from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.elementwise import as_mask, elementwise_max
+from graphad.ops.inference import matched, same_float
+from graphad.ops.reduce import reduce_sum
+from graphad.ops.unary import sqrt
+from graphad.types import TensorType, element_count
+
+SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow")
+
+
+def _update(inputs: str, outputs: str) -> Callable[[Callable[..., Any]], OpDef]:
+    """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``."""
+    names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
+    signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
+
+    def infer(*types: TensorType | None, **_: Any) -> Any:
+        given = {name: type_ for name, type_ in zip(names, types, strict=True) if type_ is not None}
+        _check_state(given)
+        new = tuple(given.get(name, given["Param"]) for name in updated)
+        return new if len(new) > 1 else new[0]
+
+    def add(formula: Callable[..., Any]) -> OpDef:
+        @wraps(formula)
+        def kernel(*arrays: Array | None, **attrs: Any) -> Any:
+            new = formula(*arrays, **attrs)
+            return tuple(map(np.asarray, new)) if isinstance(new, tuple) else np.asarray(new)
+
+        return operator(signature, infer=infer, grad=None)(kernel)
+
+    return add
+
+
+def _check_state(given: dict[str, TensorType]) -> None:
+    """ShapeError unless everything fits Param: one number, or one for each of its elements."""
+    param = same_float(given["Param"])
+    for name, type_ in given.items():
+        if name in SCALARS:
+            if not matched(element_count(type_.shape), 1):
+                raise ShapeError(f"{name} is {type_}; one number is expected")
+        elif type_.dtype != param.dtype or len(type_.shape) != len(param.shape) or not all(map(matched, type_.shape, param.shape)):
+            raise ShapeError(f"Param is {param} but {name} is {type_}: they are of one type")
+
+
+def _number(tensor: Array, like: Array) -> Any:
+    """The one element of a tensor, in the parameter's dtype."""
+    return like.dtype.type(tensor.reshape(-1)[0])
+
+
+@_update("Param Grad LearningRate", "Param")
+def sgd(Param: Array, Grad: Array, LearningRate: Array) -> Any:
+    """``p - lr g``."""
+    return Param - _number(LearningRate, Param) * Grad
+
+
+@_update("Param Grad Velocity LearningRate", "Param Velocity")
+def momentum(
+    Param: Array,
+    Grad: Array,
+    Velocity: Array,
+    LearningRate: Array,
+    *,
+    mu: float,
+    use_nesterov: bool = False,
+    regularization_method: str = "",
+    regularization_coeff: float = 0.0,
+    rescale_grad: float = 1.0,
+    multi_precision: bool = False,
+) -> Any:
+    """``v = mu v + g``, ``p - lr v``; with Nesterov's step ``p - lr (g + mu v)``. "l2_decay" adds ``coeff p`` to g."""
+    lr, g = _number(LearningRate, Param), Grad if rescale_grad == 1.0 else Grad * rescale_grad
+    if regularization_method == "l2_decay":
+        g = g + regularization_coeff * Param
+    velocity = mu * Velocity + g
+    return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
+
+
+@_update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
+def adam(
+    Param: Array,
+    Grad: Array,
+    LearningRate: Array,
+    Moment1: Array,
+    Moment2: Array,
+    Beta1Pow: Array,
+    Beta2Pow: Array,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    lazy_mode: bool = False,
+    min_row_size_to_use_multithread: int = 1000,
+    multi_precision: bool = False,
+    use_global_beta_pow: bool = False,
+) -> Any:
+    """Adam (Kingma and Ba, 2015): the powers are ``beta^t``, and epsilon is scaled by ``sqrt(1 - beta2^t)``.
+
+    ``use_global_beta_pow`` leaves the powers for another operator to advance.
+    """
+    power1, power2 = _number(Beta1Pow, Param), _number(Beta2Pow, Param)
+    correction = np.sqrt(1 - power2)
+    m1 = beta1 * Moment1 + (1 - beta1) * Grad
+    m2 = beta2 * Moment2 + (1 - beta2) * np.square(Grad)
+    step = _number(LearningRate, Param) * correction / (1 - power1) * m1 / (np.sqrt(m2) + epsilon * correction)
+    if use_global_beta_pow:
+        return Param - step, m1, m2, Beta1Pow, Beta2Pow
+    return Param - step, m1, m2, beta1 * Beta1Pow, beta2 * Beta2Pow
+
+
+@_update("Param Grad LearningRate Moment InfNorm Beta1Pow", "Param Moment InfNorm")
+def adamax(
+    Param: Array,
+    Grad: Array,
+    LearningRate: Array,
+    Moment: Array,
+    InfNorm: Array,
+    Beta1Pow: Array,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> Any:
+    """Adam by the largest gradient (Kingma and Ba, 2015): ``p - lr / (1 - beta1^t) m / u``, ``u = max(|g|, beta2 u + epsilon)``."""
+    m = beta1 * Moment + (1 - beta1) * Grad
+    largest = np.maximum(np.abs(Grad), beta2 * InfNorm + epsilon)
+    return Param - _number(LearningRate, Param) / (1 - _number(Beta1Pow, Param)) * m / largest, m, largest
+
+
+@_update("Param Grad Moment LearningRate", "Param Moment")
+def adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, epsilon: float = 1e-6) -> Any:
+    """``m = m + g^2``, ``p - lr g / (sqrt(m) + epsilon)`` (Duchi, Hazan and Singer, 2011)."""
+    m = Moment + np.square(Grad)
+    return Param - _number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
+
+
+@_update("Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?", "Param AvgSquaredGrad AvgSquaredUpdate")
+def adadelta(
+    Param: Array,
+    Grad: Array,
+    AvgSquaredGrad: Array,
+    AvgSquaredUpdate: Array,
+    LearningRate: Array | None = None,
+    *,
+    rho: float = 0.95,
+    epsilon: float = 1e-6,
+) -> Any:
+    """Steps as large as the last ones were (Zeiler, 2012), times lr if it is there."""
+    squared_grad = rho * AvgSquaredGrad + (1 - rho) * np.square(Grad)
+    step = -np.sqrt((AvgSquaredUpdate + epsilon) / (squared_grad + epsilon)) * Grad
+    squared_update = rho * AvgSquaredUpdate + (1 - rho) * np.square(step)
+    return Param + (step if LearningRate is None else _number(LearningRate, Param) * step), squared_grad, squared_update
+
+
+@_update("Param MeanSquare MeanGrad? Grad Moment LearningRate", "Param Moment MeanSquare MeanGrad?")
+def rmsprop(
+    Param: Array,
+    MeanSquare: Array,
+    MeanGrad: Array | None,
+    Grad: Array,
+    Moment: Array,
+    LearningRate: Array,
+    *,
+    epsilon: float = 1e-10,
+    decay: float = 0.9,
+    momentum: float = 0.0,
+    centered: bool = False,
+) -> Any:
+    """``s = decay s + (1 - decay) g^2``, ``m = momentum m + lr g / sqrt(s + epsilon)``, ``p - m``.
+
+    ``centered`` takes the square of g's mean from s under the root. (Tieleman and Hinton, 2012; centered: Graves, 2013.)
+    """
+    square = decay * MeanSquare + (1 - decay) * np.square(Grad)
+    mean = np.zeros_like(Param) if MeanGrad is None else MeanGrad
+    if centered:
+        mean = decay * mean + (1 - decay) * Grad
+    spread = square - np.square(mean) if centered else square
+    moment = momentum * Moment + _number(LearningRate, Param) * Grad / np.sqrt(spread + epsilon)
+    return Param - moment, moment, square, mean
+
+
+# -- clipping ------------------------------------------------------------------------------------
+
+
+def _clipped_grad(X: Tensor, dOut: Tensor, *, max_norm: float) -> Tensor:
+    norm = sqrt(reduce_sum(X * X, reduce_all=True))
+    limit = fill_any_like(norm, value=max_norm)
+    larger = elementwise_max(norm, limit)
+    radial = X * (as_mask(norm > limit, X) * reduce_sum(X * dOut, reduce_all=True) / (larger * larger))
+    return (dOut - radial) * (limit / larger)
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _clipped_grad})
+def clip_by_norm(X: Array, *, max_norm: float) -> Array:
+    """X, made shorter if its norm (over all elements) is above ``max_norm``."""
+    norm = np.sqrt(np.add.reduce(np.square(X), axis=None))
+    return X if norm <= max_norm else np.asarray(X * X.dtype.type(max_norm / norm))

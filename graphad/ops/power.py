@@ -1,0 +1,30 @@
+"""A tensor to the power of a tensor."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.ops.basic import fill_any_like, unbroadcast
+from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.elementwise import as_mask, logical_and, wide
+from graphad.ops.index import where
+from graphad.ops.inference import aligned, broadcast
+from graphad.ops.unary import log
+
+
+def _base_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+    """``dOut * Y * X**(Y - 1)``, zero for 0**0: there the exponent is not lowered."""
+    exponent = wide(Y, X, axis)
+    kept = as_mask(logical_and(X == 0.0, exponent == 0.0), dOut)
+    return unbroadcast(dOut * exponent * elementwise_pow(X, exponent - 1.0 + kept), X)
+
+
+def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+    """``dOut * Out * log(X)``, zero where X is zero."""
+    return unbroadcast(dOut * Out * log(where(X == 0.0, fill_any_like(X, value=1.0), X)), Y, axis)
+
+
+@operator("X Y -> Out", infer=broadcast, grad={"X": _base_grad, "Y": _exponent_grad})
+def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Array:
+    """X to the power of Y, Y broadcast from ``axis`` on."""
+    return np.asarray(np.power(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))

@@ -1,0 +1,225 @@
+"""Reductions: sums, means, extrema, products and norms over axes, and where the extrema lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.basic import cast, expand_like, fill_any_like, fill_zeros_like, reshape_like, size
+from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.elementwise import as_mask
+from graphad.ops.index import where
+from graphad.ops.inference import reduced, reduced_axes
+from graphad.ops.scan import cumprod
+from graphad.ops.shapes import unsqueeze
+from graphad.ops.unary import abs_, exp, pow_, sign
+from graphad.types import TensorType, dtype_name
+
+DType = str
+
+ALL: list[int] = []
+Axes = tuple[int, ...]
+
+
+def kept(reduced_: Tensor, X: Tensor, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    """A reduction's result in a shape that broadcasts against X."""
+    axes = reduced_axes(X.ndim, dim, reduce_all)
+    return reduced_ if keep_dim or len(axes) == X.ndim else unsqueeze(reduced_, axes=list(axes))
+
+
+def _reduced_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, **attrs: Any) -> TensorType:
+    return TensorType(reduced(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all).shape, attrs.get("out_dtype") or X.dtype)
+
+
+def _extreme_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, **attrs: Any) -> TensorType:
+    if any(X.shape[a] == 0 for a in reduced_axes(len(X.shape), dim, reduce_all)):
+        raise ShapeError(f"X is {X}: there is no extremum over an axis without elements (dim={dim})")
+    return _reduced_type(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all, **attrs)
+
+
+def _truth_type(X: TensorType, **attrs: Any) -> TensorType:
+    return _reduced_type(X, **{**attrs, "out_dtype": "bool"})
+
+
+def _row(
+    name: str, function: Callable[..., Any], grad: Callable[..., Any] | None, infer: Callable[..., Any] = _reduced_type, result: str = ""
+) -> OpDef:
+    def kernel(
+        X: Array, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, in_dtype: DType = "", out_dtype: DType = ""
+    ) -> Array:
+        value = function(X, axis=reduced_axes(X.ndim, dim, reduce_all), keepdims=keep_dim)
+        return np.asarray(value, result or out_dtype or X.dtype)
+
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad})(kernel)
+
+
+# -- sum and mean --------------------------------------------------------------------------------
+
+
+def _in_dtype_of(t: Tensor, like: Tensor) -> Tensor:
+    dtype = dtype_name(like.dtype)
+    return t if dtype_name(t.dtype) == dtype else cast(t, out_dtype=dtype)
+
+
+def _sum_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    return expand_like(kept(_in_dtype_of(dOut, X), X, dim, keep_dim, reduce_all), X)
+
+
+def _share(cotangent: Tensor, X: Tensor) -> Tensor:
+    """The cotangent of a mean divided by the number of elements of X it is the mean of."""
+    dtype = dtype_name(cotangent.dtype)
+    return cotangent * (cast(size(cotangent), out_dtype=dtype) / cast(size(X), out_dtype=dtype))
+
+
+def _mean_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    return expand_like(kept(_share(_in_dtype_of(dOut, X), X), X, dim, keep_dim, reduce_all), X)
+
+
+def _mean(X: Array, axis: Axes, keepdims: bool) -> Any:
+    total, count = np.sum(X, axis=axis, keepdims=keepdims), math.prod(X.shape[a] for a in axis)
+    return total / count if count else np.full_like(total, np.nan, X.dtype)
+
+
+reduce_sum = _row("reduce_sum", np.add.reduce, _sum_grad)
+reduce_mean = _row("reduce_mean", _mean, _mean_grad)
+
+
+@operator("X -> Out", infer=lambda X: TensorType((), X.dtype), grad={"X": lambda X, dOut: expand_like(_share(dOut, X), X)})
+def mean(X: Array) -> Array:
+    """The mean of all elements, of shape []."""
+    return np.asarray(_mean(X, tuple(range(X.ndim)), False), X.dtype)
+
+
+# -- extrema -------------------------------------------------------------------------------------
+
+
+def _every_tie(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    mask = as_mask(X == kept(Out, X, dim, keep_dim, reduce_all), dOut)
+    return mask * kept(dOut, X, dim, keep_dim, reduce_all)
+
+
+def _split_ties(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    mask = as_mask(X == kept(Out, X, dim, keep_dim, reduce_all), dOut)
+    count = reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all)
+    return mask * kept(dOut / count, X, dim, keep_dim, reduce_all)
+
+
+reduce_max = _row("reduce_max", np.max, _every_tie, _extreme_type)
+reduce_min = _row("reduce_min", np.min, _every_tie, _extreme_type)
+reduce_amax = _row("reduce_amax", np.max, _split_ties, _extreme_type)
+reduce_amin = _row("reduce_amin", np.min, _split_ties, _extreme_type)
+reduce_all = _row("reduce_all", np.all, None, _truth_type, "bool")
+reduce_any = _row("reduce_any", np.any, None, _truth_type, "bool")
+
+
+def _arg_type(X: TensorType, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> TensorType:
+    return _extreme_type(X, dim=[axis], keep_dim=keepdims, reduce_all=flatten)._replace(dtype=dtype or "int64")
+
+
+def _arg_row(name: str, function: Callable[..., Any]) -> OpDef:
+    def kernel(X: Array, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> Array:
+        return np.asarray(function(X, axis=None if flatten else axis, keepdims=keepdims), dtype or "int64")
+
+    return operator("X -> Out", name=name, infer=_arg_type, grad={})(kernel)
+
+
+arg_max = _arg_row("arg_max", np.argmax)
+arg_min = _arg_row("arg_min", np.argmin)
+
+# -- products ------------------------------------------------------------------------------------
+
+
+def _prod_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    """Axis by axis, the product of all the others: exact where elements are zero."""
+    axes = reduced_axes(X.ndim, dim, reduce_all)
+    factors = [X]
+    for axis in axes[:-1]:
+        factors.append(reduce_prod(factors[-1], dim=[axis], keep_dim=True))
+    cotangent = kept(dOut, X, dim, keep_dim, reduce_all)
+    for factor, axis in zip(reversed(factors), reversed(axes), strict=False):
+        before = cumprod(factor, dim=axis, exclusive=True)
+        cotangent = cotangent * (before * cumprod(factor, dim=axis, exclusive=True, reverse=True))
+    return cotangent
+
+
+reduce_prod = _row("reduce_prod", np.multiply.reduce, _prod_grad)
+
+# -- norms ---------------------------------------------------------------------------------------
+
+
+def _log_sum_type(X: TensorType, *, axis: list[int] = ALL, keepdim: bool = False, reduce_all: bool = False) -> TensorType:
+    return _extreme_type(X, dim=axis, keep_dim=keepdim, reduce_all=reduce_all)
+
+
+def _log_sum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: list[int], keepdim: bool, reduce_all: bool) -> Tensor:
+    return kept(dOut, X, axis, keepdim, reduce_all) * exp(X - kept(Out, X, axis, keepdim, reduce_all))
+
+
+@operator("X -> Out", infer=_log_sum_type, grad={"X": _log_sum_grad})
+def logsumexp(X: Array, *, axis: list[int] = ALL, keepdim: bool = False, reduce_all: bool = False) -> Array:
+    """The logarithm of the sum of exponentials over ``axis`` (all axes if none is named), without overflow."""
+    axes = reduced_axes(X.ndim, axis, reduce_all)
+    top = np.max(X, axis=axes, keepdims=True)
+    top = np.where(np.isfinite(top), top, X.dtype.type(0))
+    value = np.log(np.add.reduce(np.exp(X - top), axis=axes, keepdims=True)) + top
+    return np.asarray(value if keepdim else np.squeeze(value, axes), X.dtype)
+
+
+def _or_one(norm: Tensor) -> Tensor:
+    """A norm to divide by: one where it is zero, since the cotangent there is zero."""
+    return where(norm == 0.0, fill_any_like(norm, value=1.0), norm)
+
+
+def _norm_type(X: TensorType, *, axis: int = -1, keepdim: bool = False, asvector: bool = False, **_: Any) -> TensorType:
+    return _extreme_type(X, dim=[axis], keep_dim=keepdim, reduce_all=asvector)
+
+
+def _p_norm_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, porder: float, axis: int, keepdim: bool, asvector: bool) -> Tensor:
+    out, d = (kept(t, X, [axis], keepdim, asvector) for t in (Out, dOut))
+    if porder == 0.0:
+        return fill_zeros_like(X)
+    if math.isinf(porder):
+        return d * sign(X) * as_mask(abs_(X) == out, dOut)
+    if porder == 2.0:
+        return X * (d / _or_one(out))
+    return d * sign(X) * pow_(abs_(X) / _or_one(out), factor=porder - 1.0)
+
+
+@operator("X -> Out", infer=_norm_type, grad={"X": _p_norm_grad})
+def p_norm(
+    X: Array, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False, asvector: bool = False
+) -> Array:
+    """The p-norm along ``axis``, or of all elements (``asvector``); ``porder`` may be 0 or infinite."""
+    axes = reduced_axes(X.ndim, [axis], asvector)
+    size_ = np.abs(X)
+    if math.isinf(porder):
+        return np.asarray((np.max if porder > 0 else np.min)(size_, axis=axes, keepdims=keepdim))
+    powers = (size_ != 0).astype(X.dtype) if porder == 0 else size_**porder
+    total = np.sum(powers, axis=axes, keepdims=keepdim)
+    return np.asarray(total if porder == 0 else total ** (1.0 / porder), X.dtype)
+
+
+def _frobenius_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    return X * kept(dOut / _or_one(Out), X, dim, keep_dim, reduce_all)
+
+
+def _frobenius(X: Array, axis: Axes, keepdims: bool) -> Any:
+    return np.sqrt(np.sum(X * X, axis=axis, keepdims=keepdims))
+
+
+frobenius_norm = _row("frobenius_norm", _frobenius, _frobenius_grad)
+
+
+def _squared_norm_grad(X: Tensor, dOut: Tensor) -> Tensor:
+    return X * (reshape_like(dOut, X) if X.ndim == 0 else dOut) * 2.0
+
+
+@operator("X -> Out", infer=lambda X: TensorType((1,), X.dtype), grad={"X": _squared_norm_grad})
+def squared_l2_norm(X: Array) -> Array:
+    """The sum of the squares of all elements, of shape [1]."""
+    flat = X.reshape(-1)
+    return np.asarray(flat @ flat, X.dtype).reshape(1)

@@ -1,0 +1,94 @@
+"""Running sums and products along an axis, and the recurrence that the gradient of a running product is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.basic import reshape_like
+from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.inference import matched, normal_axis, same_dtypes
+from graphad.types import TensorType, element_count
+
+
+def _accumulated(accumulate: Callable[..., Any], X: Array, axis: int, exclusive: bool, reverse: bool, start: float) -> Array:
+    """Everything up to each element along an axis; ``exclusive`` leaves out the element, ``reverse`` runs from the end."""
+    x = np.moveaxis(X, axis, 0)[:: -1 if reverse else 1]
+    out = np.asarray(accumulate(x, axis=0, dtype=X.dtype))
+    if exclusive and len(x):
+        out = np.concatenate((np.full_like(out[:1], start), out[:-1]))
+    return np.moveaxis(out[:: -1 if reverse else 1], 0, axis)
+
+
+# -- running sums --------------------------------------------------------------------------------
+
+
+def _cumsum_type(X: TensorType, *, axis: int = -1, flatten: bool = False, **_: object) -> TensorType:
+    normal_axis(axis, max(len(X.shape), 1))
+    return TensorType((element_count(X.shape),), X.dtype) if flatten else X
+
+
+def _cumsum_grad(X: Tensor, dOut: Tensor, *, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> Tensor:
+    grad = cumsum(dOut, axis=0 if flatten else axis, exclusive=exclusive, reverse=not reverse)
+    return reshape_like(grad, X) if flatten else grad
+
+
+@operator("X -> Out", infer=_cumsum_type, grad={"X": _cumsum_grad})
+def cumsum(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False) -> Array:
+    """The running sum along ``axis``, or over all elements in a row (``flatten``)."""
+    if flatten or X.ndim == 0:
+        row = _accumulated(np.add.accumulate, X.reshape(-1), 0, exclusive, reverse, 0.0)
+        return row if flatten else row.reshape(X.shape)
+    return _accumulated(np.add.accumulate, X, axis, exclusive, reverse, 0.0)
+
+
+# -- running products ----------------------------------------------------------------------------
+
+
+def _cumprod_type(X: TensorType, *, dim: int, **_: object) -> TensorType:
+    normal_axis(dim, len(X.shape), "dim")
+    return X
+
+
+def _cumprod_grad(X: Tensor, dOut: Tensor, *, dim: int, exclusive: bool, reverse: bool) -> Tensor:
+    """With P the exclusive product: the cotangent of P flows back by the recurrence, without division."""
+    before = cumprod(X, dim=dim, exclusive=True, reverse=reverse)
+    if exclusive:
+        return before * linear_recurrence(X, dOut, axis=dim, reverse=not reverse)
+    return before * (dOut + linear_recurrence(X, dOut * X, axis=dim, reverse=not reverse))
+
+
+@operator("X -> Out", infer=_cumprod_type, grad={"X": _cumprod_grad})
+def cumprod(X: Array, *, dim: int, exclusive: bool = False, reverse: bool = False) -> Array:
+    """The running product along ``dim``."""
+    return _accumulated(np.multiply.accumulate, X, dim, exclusive, reverse, 1.0)
+
+
+def _recurrence_type(A: TensorType, B: TensorType, *, axis: int, reverse: bool = False) -> TensorType:
+    same_dtypes(A=A, B=B)
+    normal_axis(axis, len(A.shape))
+    if len(A.shape) != len(B.shape) or not all(map(matched, A.shape, B.shape)):
+        raise ShapeError(f"A is {A} but B is {B}: their shapes must agree")
+    return TensorType(tuple(map(max, A.shape, B.shape)), A.dtype)
+
+
+def _factor_grad(A: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, reverse: bool) -> Tensor:
+    return Out * linear_recurrence(A, dOut, axis=axis, reverse=not reverse)
+
+
+def _term_grad(A: Tensor, dOut: Tensor, *, axis: int, reverse: bool) -> Tensor:
+    return linear_recurrence(A, dOut, axis=axis, reverse=not reverse)
+
+
+@operator("A B -> Out", infer=_recurrence_type, grad={"A": _factor_grad, "B": _term_grad})
+def linear_recurrence(A: Array, B: Array, *, axis: int, reverse: bool = False) -> Array:
+    """``Out[0] = 0`` and ``Out[i + 1] = A[i] * Out[i] + B[i]`` along ``axis``; ``reverse`` runs from the end."""
+    step = -1 if reverse else 1
+    a, b = np.moveaxis(A, axis, 0)[::step], np.moveaxis(B, axis, 0)[::step]
+    out = np.zeros(a.shape, A.dtype)
+    for i in range(len(a) - 1):
+        out[i + 1] = a[i] * out[i] + b[i]
+    return np.moveaxis(out[::step], 0, axis)

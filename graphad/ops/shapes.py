@@ -1,0 +1,290 @@
+"""Operators that change only how elements are arranged: reshape, transpose, squeeze, flatten, expand, tile, flip.
+
+Those named ``…2`` also give ``XShape``, an empty array whose shape is ``(0, *X.shape)``: all their gradients need of X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.basic import assign, reshape_like, sum_like
+from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.inference import matched, normal_axis, same
+from graphad.types import Shape, TensorType, broadcast_shapes, element_count
+
+NO_INTS: list[int] = []
+
+NewShape = Callable[..., Shape]
+
+
+def _back(dOut: Tensor, X: Tensor = None, XShape: Tensor = None) -> Tensor:
+    return reshape_like(dOut, X) if XShape is None else reshape_like(dOut, XShape, skip=1)
+
+
+def _with_old_shape(new_shape: NewShape) -> Callable[..., tuple[TensorType, TensorType]]:
+    def infer(X: TensorType, **attrs: Any) -> tuple[TensorType, TensorType]:
+        return TensorType(new_shape(X.shape, **attrs), X.dtype), TensorType((0, *X.shape), X.dtype)
+
+    return infer
+
+
+def _alone(new_shape: NewShape) -> Callable[..., TensorType]:
+    return lambda X, **attrs: TensorType(new_shape(X.shape, **attrs), X.dtype)
+
+
+def _reshaping(new_shape: NewShape) -> Callable[[Callable[..., tuple[Array, Array]]], OpDef]:
+    """An operator X -> Out XShape; the kernel is the function's."""
+    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back})
+
+
+def _old_shape(X: Array) -> Array:
+    return np.empty((0, *X.shape), X.dtype)
+
+
+# -- reshape -------------------------------------------------------------------------------------
+
+
+def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
+    """The new shape: 0 keeps the extent at that place, -1 is what remains."""
+    if shape.count(-1) > 1 or any(e < -1 for e in shape) or any(e == 0 and i >= len(old) for i, e in enumerate(shape)):
+        raise ShapeError(f"X has the shape {list(old)}: shape={shape} must have at most one -1, and 0 only where X has an axis")
+    kept = {i for i, e in enumerate(shape) if e == 0}
+    given = element_count(e for i, e in enumerate(old) if i not in kept)
+    wanted = element_count(e for e in shape if e > 0)
+    fits = given == -1 or (given % wanted == 0 if -1 in shape else given == wanted)
+    if not fits:
+        raise ShapeError(f"X has the shape {list(old)}: its elements do not fill shape={shape}")
+    rest = -1 if given == -1 else given // wanted
+    return tuple(old[i] if e == 0 else rest if e == -1 else e for i, e in enumerate(shape))
+
+
+@_reshaping(_reshaped)
+def reshape2(X: Array, *, shape: list[int]) -> tuple[Array, Array]:
+    """X in another shape: 0 keeps the extent at that place, one -1 is what remains."""
+    return X.reshape(_reshaped(X.shape, shape=shape)), _old_shape(X)
+
+
+@operator("X -> Out", infer=_alone(_reshaped), grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+def reshape(X: Array, *, shape: list[int]) -> Array:
+    """``reshape2`` without XShape."""
+    return X.reshape(_reshaped(X.shape, shape=shape))
+
+
+# -- transpose -----------------------------------------------------------------------------------
+
+
+def _transposed(old: Shape, *, axis: list[int], data_format: str = "AnyLayout") -> Shape:
+    if sorted(a % len(old) if -len(old) <= a < len(old) else -1 for a in axis) != list(range(len(old))):
+        raise ShapeError(f"X has the shape {list(old)}: axis={axis} is not an order of its axes")
+    return tuple(old[a] for a in axis)
+
+
+def inverse_order(axis: list[int]) -> list[int]:
+    """The order of axes that undoes ``axis``."""
+    order = [a % len(axis) for a in axis]
+    return [order.index(i) for i in range(len(order))]
+
+
+def _transpose2_grad(dOut: Tensor, XShape: Tensor = None, *, axis: list[int]) -> Tensor:
+    return _transpose_grad(dOut, axis=axis)
+
+
+@operator("X -> Out XShape?", infer=_with_old_shape(_transposed), grad={"X": _transpose2_grad})
+def transpose2(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> tuple[Array, Array]:
+    """X with its axes in another order."""
+    return X.transpose(axis), _old_shape(X)
+
+
+def _transpose_grad(dOut: Tensor, *, axis: list[int]) -> Tensor:
+    return transpose(dOut, axis=inverse_order(axis))
+
+
+@operator("X -> Out", infer=_alone(_transposed), grad={"X": _transpose_grad})
+def transpose(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> Array:
+    """``transpose2`` without XShape."""
+    return X.transpose(axis)
+
+
+# -- axes of extent one --------------------------------------------------------------------------
+
+
+def _squeezed(old: Shape, *, axes: list[int] = NO_INTS) -> Shape:
+    if not axes:
+        return tuple(e for e in old if e != 1)
+    gone = {normal_axis(a, len(old), "axes") for a in axes if old or a not in (0, -1)}
+    return tuple(e for i, e in enumerate(old) if i not in gone or e not in (1, -1))
+
+
+@_reshaping(_squeezed)
+def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
+    """X without the named axes that have one element (without all such axes if none is named)."""
+    return X.reshape(_squeezed(X.shape, axes=axes)), _old_shape(X)
+
+
+@operator("X -> Out", infer=_alone(_squeezed), grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+def squeeze(X: Array, *, axes: list[int] = NO_INTS) -> Array:
+    """``squeeze2`` without XShape."""
+    return X.reshape(_squeezed(X.shape, axes=axes))
+
+
+def _unsqueezed(old: Shape, *, axes: list[int]) -> Shape:
+    new = list(old)
+    for axis in axes:
+        new.insert(normal_axis(axis, len(new) + 1, "axes"), 1)
+    return tuple(new)
+
+
+@_reshaping(_unsqueezed)
+def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
+    """X with an axis of one element inserted at each of ``axes``, one after the other."""
+    return X.reshape(_unsqueezed(X.shape, axes=axes)), _old_shape(X)
+
+
+@operator("X -> Out", infer=_alone(_unsqueezed), grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+def unsqueeze(X: Array, *, axes: list[int]) -> Array:
+    """``unsqueeze2`` without XShape."""
+    return X.reshape(_unsqueezed(X.shape, axes=axes))
+
+
+# -- flatten -------------------------------------------------------------------------------------
+
+
+def _flat_range(old: Shape, *, start_axis: int = 1, stop_axis: int = 1) -> Shape:
+    if not old:
+        return (1,)
+    start, stop = normal_axis(start_axis, len(old), "start_axis"), normal_axis(stop_axis, len(old), "stop_axis")
+    if start > stop:
+        raise ShapeError(f"X has the shape {list(old)}: start_axis={start_axis} lies behind stop_axis={stop_axis}")
+    return (*old[:start], element_count(old[start : stop + 1]), *old[stop + 1 :])
+
+
+@_reshaping(_flat_range)
+def flatten_contiguous_range(X: Array, *, start_axis: int = 1, stop_axis: int = 1) -> tuple[Array, Array]:
+    """X with the axes from ``start_axis`` to ``stop_axis`` made one."""
+    return X.reshape(_flat_range(X.shape, start_axis=start_axis, stop_axis=stop_axis)), _old_shape(X)
+
+
+def _two_axes(old: Shape, *, axis: int = 1) -> Shape:
+    if not 0 <= axis <= len(old):
+        raise ShapeError(f"X has the shape {list(old)}: axis={axis} is out of range")
+    return element_count(old[:axis]), element_count(old[axis:])
+
+
+@_reshaping(_two_axes)
+def flatten2(X: Array, *, axis: int = 1) -> tuple[Array, Array]:
+    """X as a matrix: the axes before ``axis`` make the rows, the others the columns."""
+    return X.reshape(_two_axes(X.shape, axis=axis)), _old_shape(X)
+
+
+@operator("X -> Out", infer=_alone(_two_axes), grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+def flatten(X: Array, *, axis: int = 1) -> Array:
+    """``flatten2`` without XShape."""
+    return X.reshape(_two_axes(X.shape, axis=axis))
+
+
+# -- expand and tile -----------------------------------------------------------------------------
+
+
+def _expanded(old: Shape, *, shape: list[int]) -> Shape:
+    lead = len(shape) - len(old)
+    if lead < 0 or any(e == -1 for e in shape[:lead]):
+        raise ShapeError(f"X has the shape {list(old)}: it cannot be expanded to shape={shape}")
+    wanted = (*shape[:lead], *(o if e == -1 else e for o, e in zip(old, shape[lead:], strict=True)))
+    if any(o not in (1, -1, w) for o, w in zip(old, wanted[lead:], strict=True)):
+        raise ShapeError(f"X has the shape {list(old)}: it cannot be expanded to shape={shape}")
+    return wanted
+
+
+@operator("X -> Out", infer=_alone(_expanded), grad={"X": lambda X, dOut: sum_like(dOut, X)})
+def expand_v2(X: Array, *, shape: list[int]) -> Array:
+    """X broadcast to ``shape``; -1 keeps X's extent."""
+    return np.broadcast_to(X, _expanded(X.shape, shape=shape))
+
+
+def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: list[int] = NO_INTS) -> TensorType:
+    wanted = tuple(target_shape) if Y is None else Y.shape
+    try:
+        return TensorType(broadcast_shapes(X.shape, (1,) * (len(X.shape) - len(wanted)) + wanted), X.dtype)
+    except ShapeError:
+        raise ShapeError(f"X is {X}: it does not broadcast to {list(wanted)}, the shape of Y") from None
+
+
+@operator("X Y? -> Out", infer=_expanded_as, grad={"X": lambda X, dOut: sum_like(dOut, X)})
+def expand_as_v2(X: Array, Y: Array | None = None, *, target_shape: list[int] = NO_INTS) -> Array:
+    """X broadcast to the shape of Y, or to ``target_shape`` without Y."""
+    return np.broadcast_to(X, tuple(target_shape) if Y is None else Y.shape)
+
+
+def _tiling(old: Shape, repeats: list[int]) -> tuple[tuple[int, ...], Shape]:
+    """Repeats and extents of the same length, filled with ones in front."""
+    rank = max(len(old), len(repeats))
+    return (1,) * (rank - len(repeats)) + tuple(repeats), (1,) * (rank - len(old)) + old
+
+
+def _tiled(old: Shape, *, repeat_times: list[int]) -> Shape:
+    if any(r < 0 for r in repeat_times):
+        raise ShapeError(f"repeat_times={repeat_times} must not be negative")
+    repeats, extents = _tiling(old, repeat_times)
+    return tuple(-1 if e == -1 else r * e for r, e in zip(repeats, extents, strict=True))
+
+
+def _tile_grad(X: Tensor, dOut: Tensor, *, repeat_times: list[int]) -> Tensor:
+    return untile(dOut, X, repeat_times=repeat_times)
+
+
+@operator("X -> Out", infer=_alone(_tiled), grad={"X": _tile_grad})
+def tile(X: Array, *, repeat_times: list[int]) -> Array:
+    """X repeated along each axis."""
+    return np.tile(X, repeat_times)
+
+
+def _untiled(X: TensorType, Like: TensorType, *, repeat_times: list[int]) -> TensorType:
+    tiled = _tiled(Like.shape, repeat_times=repeat_times)
+    if len(tiled) != len(X.shape) or not all(map(matched, tiled, X.shape)):
+        raise ShapeError(f"X is {X}: it is not {repeat_times} times Like, which is {Like}")
+    return TensorType(Like.shape, X.dtype)
+
+
+@operator(
+    "X Like -> Out",
+    infer=_untiled,
+    grad={"X": lambda dOut, *, repeat_times: tile(dOut, repeat_times=repeat_times)},
+)
+def untile(X: Array, Like: Array, *, repeat_times: list[int]) -> Array:
+    """The sum of the tiles X is made of: the transpose of ``tile``. Only Like's shape is read."""
+    repeats, extents = _tiling(Like.shape, repeat_times)
+    split = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
+    return np.asarray(np.add.reduce(split, axis=tuple(range(0, split.ndim, 2)))).reshape(Like.shape)
+
+
+# -- order along an axis -------------------------------------------------------------------------
+
+
+def _flip_grad(dOut: Tensor, *, axis: list[int]) -> Tensor:
+    return flip(dOut, axis=axis)
+
+
+@operator("X -> Out", infer=same, grad={"X": _flip_grad})
+def flip(X: Array, *, axis: list[int]) -> Array:
+    """X in reverse order along each of ``axis``."""
+    return np.flip(X, tuple(axis))
+
+
+def _roll_grad(dOut: Tensor, *, shifts: list[int], axis: list[int]) -> Tensor:
+    return roll(dOut, shifts=[-s for s in shifts], axis=axis) if shifts else assign(dOut)
+
+
+@operator("X -> Out", infer=same, grad={"X": _roll_grad})
+def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
+    """X moved along each of ``axis``, what leaves at the end coming back at the front; all of X as one row without ``axis``."""
+    return np.roll(X, tuple(shifts), tuple(axis)) if axis else np.roll(X, sum(shifts))
+
+
+@operator("Input -> Out", name="shape", infer=lambda Input: TensorType((len(Input.shape),), "int32"), grad={})
+def shape_(Input: Array) -> Array:
+    """The extents of a tensor."""
+    return np.array(Input.shape, "int32")

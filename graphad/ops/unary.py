@@ -1,0 +1,116 @@
+"""Elementwise operators over one input: ``name, kernel, cotangent of X``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphad.ops.basic import fill_zeros_like
+from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.elementwise import as_mask
+from graphad.ops.error_function import error_function
+from graphad.ops.inference import same, same_float
+from graphad.types import TensorType
+
+
+def _row(name: str, function: Callable[..., Any], grad: Callable[..., Any] | None, infer: Callable[..., Any] = same_float) -> OpDef:
+    def kernel(X: Array) -> Array:
+        return np.asarray(function(X))
+
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad})(kernel)
+
+
+def _zero(dOut: Tensor) -> Tensor:
+    return fill_zeros_like(dOut)
+
+
+def _asked(X: TensorType) -> TensorType:
+    return TensorType(X.shape, "bool")
+
+
+def _away_from_zero(X: Array) -> Array:
+    """Rounded to the nearest integer, halves away from zero."""
+    whole = np.trunc(X)
+    return whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), X.dtype.type(0))
+
+
+# -- powers, exponentials, logarithms ------------------------------------------------------------
+
+exp = _row("exp", np.exp, lambda Out, dOut: dOut * Out)
+expm1 = _row("expm1", np.expm1, lambda Out, dOut: dOut * (Out + 1.0))
+log = _row("log", np.log, lambda X, dOut: dOut / X)
+log2 = _row("log2", np.log2, lambda X, dOut: dOut / (X * math.log(2.0)))
+log10 = _row("log10", np.log10, lambda X, dOut: dOut / (X * math.log(10.0)))
+log1p = _row("log1p", np.log1p, lambda X, dOut: dOut / (X + 1.0))
+square = _row("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same)
+sqrt = _row("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out)
+rsqrt = _row("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5)
+reciprocal = _row("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out))
+erf = _row("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)))
+
+
+def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
+    if factor == 0.0:
+        return fill_zeros_like(dOut)
+    if factor == 1.0:
+        return dOut
+    return dOut * (X if factor == 2.0 else pow_(X, factor=factor - 1.0)) * factor
+
+
+@operator("X -> Out", name="pow", infer=same, grad={"X": _pow_grad})
+def pow_(X: Array, *, factor: float = 1.0) -> Array:
+    """X to the power of a number."""
+    if factor == 3.0:
+        return np.asarray(X * X * X)
+    return np.asarray(X**factor if X.dtype.kind == "f" else X ** X.dtype.type(factor))
+
+
+# -- trigonometric and hyperbolic ----------------------------------------------------------------
+
+sin = _row("sin", np.sin, lambda X, dOut: dOut * cos(X))
+cos: OpDef = _row("cos", np.cos, lambda X, dOut: -(dOut * sin(X)))
+tan = _row("tan", np.tan, lambda Out, dOut: dOut * (Out * Out + 1.0))
+asin = _row("asin", np.arcsin, lambda X, dOut: dOut / sqrt(1.0 - X * X))
+acos = _row("acos", np.arccos, lambda X, dOut: -(dOut / sqrt(1.0 - X * X)))
+atan = _row("atan", np.arctan, lambda X, dOut: dOut / (X * X + 1.0))
+sinh = _row("sinh", np.sinh, lambda X, dOut: dOut * cosh(X))
+cosh: OpDef = _row("cosh", np.cosh, lambda X, dOut: dOut * sinh(X))
+tanh = _row("tanh", np.tanh, lambda Out, dOut: dOut * (1.0 - Out * Out))
+asinh = _row("asinh", np.arcsinh, lambda X, dOut: dOut / sqrt(X * X + 1.0))
+acosh = _row("acosh", np.arccosh, lambda X, dOut: dOut / sqrt((X - 1.0) * (X + 1.0)))
+atanh = _row("atanh", np.arctanh, lambda X, dOut: dOut / (1.0 - X * X))
+
+# -- kinks and steps -----------------------------------------------------------------------------
+
+abs_ = _row("abs", np.abs, lambda X, dOut: dOut * sign(X), infer=same)
+relu = _row("relu", lambda X: np.maximum(X, X.dtype.type(0)), lambda Out, dOut: dOut * as_mask(Out > 0.0, dOut), infer=same)
+sign: OpDef = _row("sign", np.sign, _zero, infer=same)
+floor = _row("floor", np.floor, _zero)
+ceil = _row("ceil", np.ceil, _zero)
+round_ = _row("round", _away_from_zero, _zero)
+
+
+def between(X: Tensor, low: float, high: float, like: Tensor) -> Tensor:
+    """Ones of ``like``'s dtype where X lies strictly between two numbers, else zeros."""
+    return as_mask(X > low, like) * as_mask(X < high, like)
+
+
+def _clip_grad(X: Tensor, dOut: Tensor, *, min: float, max: float) -> Tensor:
+    return dOut * between(X, min, max, dOut)
+
+
+@operator("X -> Out", infer=same, grad={"X": _clip_grad})
+def clip(X: Array, *, min: float, max: float) -> Array:
+    """X, but not below ``min`` and not above ``max``."""
+    return np.asarray(np.minimum(np.maximum(X, X.dtype.type(min)), X.dtype.type(max)))
+
+
+# -- questions -----------------------------------------------------------------------------------
+
+logical_not = _row("logical_not", np.logical_not, None, infer=_asked)
+isnan_v2 = _row("isnan_v2", np.isnan, None, infer=_asked)
+isinf_v2 = _row("isinf_v2", np.isinf, None, infer=_asked)
+isfinite_v2 = _row("isfinite_v2", np.isfinite, None, infer=_asked)
