@@ -18,7 +18,9 @@ from graphad.types import element_count, joined_shape
 Names = tuple[str, ...]
 
 
-def backward_pipeline(targets: Names, inputs: Names = (), no_grad: Names = (), target_gradients: Names = (), expand: bool = False) -> Pipeline:
+def backward_pipeline(
+    targets: Names, inputs: Names = (), no_grad: Names = (), target_gradients: Names = (), expand: bool = False
+) -> Pipeline:
     """The passes that build the backward of ``targets``: five of them.
 
     ``expand`` puts two more in front, for graphs that hold gradients already: they make the grad operators on
@@ -142,7 +144,8 @@ def _why_not(graph: Graph, name: str, loss: str, no_grad: Names) -> str:
     start, target = source_value(graph, name), graph.value(loss)
     if cut := _cut(start, no_grad):
         return cut
-    reached, stack, cuts = {start}, [start], []
+    reached, stack = {start}, [start]
+    cuts: list[str] = []
     while stack:
         value = stack.pop()
         if value is target:
@@ -181,7 +184,9 @@ def _checked_loss(loss: Any) -> Program:
     if not isinstance(loss, Variable):
         raise InvalidType(f"loss is a Variable, not {loss!r}")
     if element_count(loss.shape) != 1:
-        raise InvalidValue(f"the loss is a scalar, but {loss.name!r} has shape {list(loss.shape)}: reduce it, for instance with layers.mean")
+        raise InvalidValue(
+            f"the loss is a scalar, but {loss.name!r} has shape {list(loss.shape)}: reduce it, for instance with layers.mean"
+        )
     return loss.block.program
 
 

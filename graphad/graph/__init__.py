@@ -1,7 +1,8 @@
 """What a pass sees: graphs of single-assignment values, lowered from programs and scheduled back."""
 
 from graphad.graph.builder import Builder, GraphSymbol
-from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph, paused_collector, print_graph
+from graphad.graph.collector import paused_collector
+from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph, print_graph
 from graphad.graph.lower import lower
 from graphad.graph.nodes import Node, Op, Value
 from graphad.graph.schedule import schedule, write_back

@@ -8,15 +8,14 @@ preference, what an operator reads is the law.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
 
 from graphad.errors import InvalidGraph, InvalidValue
 from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Variable
@@ -24,111 +23,6 @@ from graphad.types import Shape
 
 # Properties a graph can have; passes require, clear and establish them, the verifier checks those claimed.
 SINGLE_WRITER, TYPED = "single_writer", "typed"
-
-
-class OpList:
-    """The operators of a graph in order; the one being looked at may be removed, others inserted, meanwhile."""
-
-    def __init__(self) -> None:
-        self.first: Op | None = None
-        self.last: Op | None = None
-        self.count = 0
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __iter__(self) -> Iterator[Op]:
-        op = self.first
-        while op is not None:
-            following = op.next
-            yield op
-            op = following
-
-    def __reversed__(self) -> Iterator[Op]:
-        op = self.last
-        while op is not None:
-            following = op.previous
-            yield op
-            op = following
-
-    def insert(self, op: Op, before: Op | None) -> None:
-        """Link an operator in before another one, or last."""
-        previous = self.last if before is None else before.previous
-        op.previous, op.next = previous, before
-        if previous is None:
-            self.first = op
-        else:
-            previous.next = op
-        if before is None:
-            self.last = op
-        else:
-            before.previous = op
-        self.count += 1
-
-    def unlink(self, op: Op) -> None:
-        """Take an operator out."""
-        if op.previous is None:
-            self.first = op.next
-        else:
-            op.previous.next = op.next
-        if op.next is None:
-            self.last = op.previous
-        else:
-            op.next.previous = op.previous
-        self.count -= 1
-
-
-class ValueTable:
-    """The values of a graph, by name; a name may have several, its versions, the last of which is its final value."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, Value | tuple[Value, ...]] = {}
-        self.count = 0
-        self.suffixes: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __iter__(self) -> Iterator[Value]:
-        for found in self.by_name.values():
-            if isinstance(found, Value):
-                yield found
-            else:
-                yield from found
-
-    def versions(self, name: str) -> tuple[Value, ...]:
-        """All values of a name, oldest first."""
-        found = self.by_name.get(name, ())
-        return (found,) if isinstance(found, Value) else found
-
-    def add(self, value: Value) -> None:
-        """Make the value the last version of its name."""
-        known = self.by_name.get(value.name)
-        self.by_name[value.name] = value if known is None else (*self.versions(value.name), value)
-        self.count += 1
-
-    def discard(self, value: Value) -> None:
-        """Forget a value."""
-        left = tuple(v for v in self.versions(value.name) if v is not value)
-        self.count -= 1
-        if left:
-            self.by_name[value.name] = left[0] if len(left) == 1 else left
-        else:
-            del self.by_name[value.name]
-
-    def fresh(self, stem: str, pattern: str = "{}_{}") -> str:
-        """A name no value has: the stem, or the stem with the next number."""
-        if stem not in self.by_name:
-            return stem
-        return self.numbered(stem, pattern)
-
-    def numbered(self, stem: str, pattern: str) -> str:
-        """A name no value has, made of the stem and the next number."""
-        n = self.suffixes.get(pattern.format(stem, ""), 0)
-        while (name := pattern.format(stem, n)) in self.by_name:
-            n += 1
-        self.suffixes[pattern.format(stem, "")] = n + 1
-        return name
 
 
 class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
@@ -144,6 +38,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         properties: what the graph claims of itself, ``single_writer`` and ``typed``; the verifier checks it.
         analyses: results of analyses by their class, dropped when a pass changes the graph.
         author: the pass at work, noted on every operator it makes.
+        edits: how often the graph was changed.
     """
 
     def __init__(self, block: Block | None = None, **_: Any) -> None:
@@ -155,6 +50,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         self.properties = {SINGLE_WRITER, TYPED}
         self.analyses: dict[type, Any] = {}
         self.author: str | None = None
+        self.edits = 0
         self._node = NodeTable(self)
         self._adj = Adjacency(self._node, successors)
         self._pred = Adjacency(self._node, predecessors)
@@ -211,7 +107,13 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         """A new value of exactly this name: its last version."""
         value = Value(self, name, shape, dtype, var)
         self.values.add(value)
+        self.edits += 1
         return value
+
+    def set_type(self, value: Value, shape: Shape | None, dtype: str | None) -> None:
+        """Say what a value is."""
+        self._require(value)
+        value.shape, value.dtype = shape, dtype
 
     def add_op(
         self,
@@ -243,6 +145,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         return op
 
     def _connect(self, op: Op) -> None:
+        self.edits += 1
         for values in op.inputs.values():
             for value in values:
                 if value.graph is not self:
@@ -309,11 +212,13 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         """Give a value another name; ValueError if a value has it already."""
         if self.versions(name):
             raise InvalidValue(f"cannot rename {value!r} to {name!r}: the graph has a value of that name")
+        self._require(value)
         self.values.discard(value)
         value.name = name
         self.values.add(value)
 
     def _require(self, *nodes: Node) -> None:
+        self.edits += 1
         for node in nodes:
             if node.graph is not self:
                 raise InvalidGraph(f"{node.type if isinstance(node, Op) else node.name} is not in this graph")
@@ -343,16 +248,18 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         twin.inputs = [of[v] for v in self.inputs]
         return twin
 
-    def subgraph(self, nodes: Iterable[Node]) -> nx.MultiDiGraph[Node]:
+    def subgraph(self, nodes: Any) -> Any:
         """networkx's view of some nodes, as a plain networkx graph."""
-        plain: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
+        plain: Any = nx.MultiDiGraph()
         plain._node, plain._adj, plain._pred = self._node, self._adj, self._pred
-        return plain.subgraph(nodes)  # type: ignore[return-value]
+        return plain.subgraph(nodes)
 
     def _as_plain(self) -> None:
         """networkx builds results in ``type(g)()``: an empty Graph that it adds to becomes a plain MultiDiGraph."""
         if len(self):
-            raise InvalidGraph("a graphad Graph is changed by add_op, remove_op, replace...; nx.MultiDiGraph(graph) is a plain copy to edit")
+            raise InvalidGraph(
+                "a graphad Graph is changed by add_op, remove_op, replace...; nx.MultiDiGraph(graph) is a plain copy to edit"
+            )
         self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
         nx.MultiDiGraph.__init__(self)
 
@@ -373,7 +280,16 @@ def _plain_first(name: str) -> Callable[..., Any]:
     return changed
 
 
-for _name in ("add_node", "add_nodes_from", "add_edge", "add_edges_from", "remove_node", "remove_nodes_from", "remove_edge", "remove_edges_from"):
+for _name in (
+    "add_node",
+    "add_nodes_from",
+    "add_edge",
+    "add_edges_from",
+    "remove_node",
+    "remove_nodes_from",
+    "remove_edge",
+    "remove_edges_from",
+):
     setattr(Graph, _name, _plain_first(_name))
 
 _NOWHERE: Any = Graph()
@@ -406,15 +322,3 @@ def print_op(op: Op) -> str:
     """One line for an operator."""
     attrs = f" {{{', '.join(f'{k}={v!r}' for k, v in op.attrs.items())}}}" if op.attrs else ""
     return f"{op!r}{attrs}"
-
-
-@contextmanager
-def paused_collector() -> Iterator[None]:
-    """Hold Python's cyclic garbage collector while many nodes are made: it would walk all of them again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -1,13 +1,14 @@
 """From a program's block to a graph: each writing of a name becomes a value of its own.
 
-    x = increment(x)            x#0 ─▶ increment ─▶ x#1
-    y = tanh(x)          ⇒                           └─▶ tanh ─▶ y
+x = increment(x)            x#0 ─▶ increment ─▶ x#1
+y = tanh(x)          ⇒                           └─▶ tanh ─▶ y
 """
 
 from __future__ import annotations
 
 from graphad.errors import InvalidType
-from graphad.graph.graph import Graph, paused_collector
+from graphad.graph.collector import paused_collector
+from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.program import Block, Operator, Program
 

@@ -72,7 +72,21 @@ class Op:
     it is the gradient of, ``source`` the user's line, ``operator`` the program's operator it was lowered from.
     """
 
-    __slots__ = ("attrs", "forward", "graph", "inputs", "made_by", "next", "operator", "order", "outputs", "previous", "role", "source", "type")
+    __slots__ = (
+        "attrs",
+        "forward",
+        "graph",
+        "inputs",
+        "made_by",
+        "next",
+        "operator",
+        "order",
+        "outputs",
+        "previous",
+        "role",
+        "source",
+        "type",
+    )
 
     def __init__(self, graph: Graph, type: str, inputs: Slots, outputs: Slots, attrs: dict[str, Any]) -> None:
         self.graph = graph

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from graphad.graph.graph import Graph, paused_collector
+from graphad.graph.collector import paused_collector
+from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.program import EMPTY, Block, Operator, Program, Variable
 
@@ -142,16 +143,26 @@ class _Emitter:
     def operators(self, op: Op) -> list[Operator]:
         """The copies to make before the operator, and the operator."""
         copies = [self._copy_of(value, name) for value, name in self.plan.copies.get(op, ())] if self.plan.copies else []
+        names, declared = self.plan.names, self.block.vars
         for values in op.outputs.values():
             for value in values:
-                self.declare(self.plan.names.get(value) or value.name, value)
+                name = names.get(value, value.name) if names else value.name
+                if name not in declared:
+                    self.declare(name, value)
         return [*copies, self._operator(op)]
 
     def _operator(self, op: Op) -> Operator:
         inputs = self._named(op.inputs, self.plan.from_copy.get(op))
         outputs = self._named(op.outputs, None)
         old = op.operator
-        if self.reuse and old is not None and old.block is self.block and old.inputs == inputs and old.outputs == outputs and old.attrs == op.attrs:
+        if (
+            self.reuse
+            and old is not None
+            and old.block is self.block
+            and old.inputs == inputs
+            and old.outputs == outputs
+            and old.attrs == op.attrs
+        ):
             return old
         return Operator(self.block, op.type, inputs, outputs, dict(op.attrs), op.role, op.source, op.made_by)
 

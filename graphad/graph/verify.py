@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from graphad.errors import InvalidGraph
 from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph, print_op
 from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.ops import REGISTRY
 from graphad.program import EMPTY, located
 
 Complaint = tuple[Node, str]
@@ -28,44 +29,43 @@ def in_graph(graph: Graph) -> Iterator[Complaint]:
 
 def linked(graph: Graph) -> Iterator[Complaint]:
     """Operators and values agree on who reads and writes what."""
-    reads, writes = 0, 0
+    edges = 0
     for op in graph.ops:
         for values in op.inputs.values():
+            edges += len(values)
             for value in values:
                 if op not in value.readers:
                     yield op, f"it reads {value!r}, which does not know it as a reader"
-        reads += len({v for values in op.inputs.values() for v in values})
-        writes += sum(map(len, op.outputs.values()))
         for values in op.outputs.values():
+            edges += len(values)
             for value in values:
                 if op not in value.writers:
                     yield op, f"it writes {value!r}, which does not know it as a writer"
-    for value in graph.values if reads != _degree(graph)[0] or writes != _degree(graph)[1] else ():
-        yield from _stale(value)
-
-
-def _degree(graph: Graph) -> tuple[int, int]:
-    return sum(len(v.readers) for v in graph.values), sum(len(v.writers) for v in graph.values)
+    if edges != sum(len(v.readers) + len(v.writers) for v in graph.values):
+        for value in graph.values:
+            yield from _stale(value)
 
 
 def _stale(value: Value) -> Iterator[Complaint]:
-    for op in (*value.readers, *value.writers):
-        if value not in (*op.reads(), *op.writes()):
-            yield value, f"it is linked to {op!r}, which does not touch it"
+    for op in value.readers:
+        if value not in op.reads():
+            yield value, f"it is linked to {op!r}, which does not read it"
+    for op in value.writers:
+        if list(op.writes()).count(value) != value.writers.count(op):
+            yield value, f"it is linked to {op!r}, which does not write it so often"
 
 
 def written(graph: Graph) -> Iterator[Complaint]:
     """A value that is read has a writer, or is given to the graph from outside."""
+    for value in graph.inputs:
+        if value.writers:
+            yield value, "it is given from outside and written inside"
+    if SINGLE_WRITER not in graph.properties:
+        return
     given = set(graph.inputs)
     for value in graph.values:
-        if value.readers and not value.writers and value not in given and _complete(graph):
+        if not value.writers and value.readers and value not in given:
             yield value, f"{next(iter(value.readers))!r} reads it, but nothing writes it"
-        if value.writers and value in given:
-            yield value, "it is given from outside and written inside"
-
-
-def _complete(graph: Graph) -> bool:
-    return SINGLE_WRITER in graph.properties
 
 
 def one_writer(graph: Graph) -> Iterator[Complaint]:
@@ -88,18 +88,21 @@ def acyclic(graph: Graph) -> Iterator[Complaint]:
 def slots_filled(graph: Graph) -> Iterator[Complaint]:
     """A registered operator has the slots of its row, and one value in each that takes one."""
     for op in graph.ops:
-        row = op.row
-        if row is None:
-            continue
-        if len(op.inputs) > len(row.inputs) or not op.inputs.keys() <= row.inputs.keys():
-            yield op, f"it has input slots {[*op.inputs]}; its row has {[*row.inputs]}"
-        if not op.outputs.keys() <= row.outputs.keys():
-            yield op, f"it has output slots {[*op.outputs]}; its row has {[*row.outputs]}"
-        for slots, given in ((row.inputs, op.inputs), (row.outputs, op.outputs)):
-            for slot in slots.values():
-                count = len(given.get(slot.name, ()))
-                if count != 1 and ((count > 1 and not slot.variadic) or (count == 0 and not slot.optional)):
-                    yield op, f"slot {slot.name} holds {count} values"
+        row = REGISTRY.get(op.type)
+        if row is not None:
+            for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
+                filled = 0
+                for name, values in given.items():
+                    slot = slots.get(name)
+                    if slot is None:
+                        yield op, f"it has an {side} slot {name}; its row has {', '.join(slots) or 'none'}"
+                    elif len(values) != 1 and not (slot.variadic and values):
+                        yield op, f"{side} slot {name} holds {len(values)} values"
+                    elif not slot.optional:
+                        filled += 1
+                if filled < row.required[side]:
+                    missing = [s.name for s in slots.values() if not s.optional and s.name not in given]
+                    yield op, f"{side} slot {', '.join(missing)} is empty"
 
 
 def typed(graph: Graph) -> Iterator[Complaint]:

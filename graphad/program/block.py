@@ -132,7 +132,9 @@ class Block:
         )
         for what, old, new in wanted:
             if old is not None and old != new:
-                raise InvalidValue(located(f"variable {var.name!r} is declared with {what} {_plain(old)}, now with {_plain(new)}", user_line()))
+                raise InvalidValue(
+                    located(f"variable {var.name!r} is declared with {what} {_plain(old)}, now with {_plain(new)}", user_line())
+                )
         var.declare(wanted[0][2], wanted[1][2])
         return var
 

@@ -21,8 +21,22 @@ EMPTY = "@EMPTY@"
 
 # Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators.
 COMMON_ATTRS = frozenset(
-    "op_role op_role_var op_namescope op_callstack op_device with_quant_attr use_mkldnn use_cudnn use_quantizer "
-    "mkldnn_data_type Scale_x Scale_y Scale_out run_once".split()
+    {
+        "Scale_out",
+        "Scale_x",
+        "Scale_y",
+        "mkldnn_data_type",
+        "op_callstack",
+        "op_device",
+        "op_namescope",
+        "op_role",
+        "op_role_var",
+        "run_once",
+        "use_cudnn",
+        "use_mkldnn",
+        "use_quantizer",
+        "with_quant_attr",
+    }
 )
 
 Names = dict[str, list[str]]
@@ -175,7 +189,9 @@ def _paired(op: Operator, inferred: Mapping[str, list[TensorType]]) -> Iterator[
     for slot, names in op.outputs.items():
         types = inferred.get(slot, [])
         if types and len(types) != len(names):
-            raise InvalidValue(f"operator {op.type!r} writes {len(types)} values to slot {slot!r}, got {len(names)} names: {', '.join(names)}")
+            raise InvalidValue(
+                f"operator {op.type!r} writes {len(types)} values to slot {slot!r}, got {len(names)} names: {', '.join(names)}"
+            )
         for i, name in enumerate(names):
             if name != EMPTY:
                 yield slot, name, types[i] if types else None

@@ -162,10 +162,7 @@ def _variable(reader: _Reader, block: Block, keyword: str) -> None:
     reader.expect(":")
     dtype = None if reader.take("?") else reader.word()
     shape = _shape(reader)
-    if keyword == "var":
-        var = Variable(block, name, shape, dtype)
-    else:
-        var = Parameter(block, name, shape or (), dtype)
+    var = Variable(block, name, shape, dtype) if keyword == "var" else Parameter(block, name, shape or (), dtype)
     block.vars[name] = var
     while (flag := reader.take_word(_FLAGS)) is not None:
         _FLAGS[flag](reader, var)

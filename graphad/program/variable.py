@@ -133,9 +133,7 @@ class Parameter(Variable):
         self.need_clip = need_clip
 
     def copy_to(self, block: Block) -> Parameter:
-        twin = Parameter(
-            block, self.name, self.shape, self.dtype, self.trainable, self.learning_rate, self.regularizer, self.need_clip
-        )
+        twin = Parameter(block, self.name, self.shape, self.dtype, self.trainable, self.learning_rate, self.regularizer, self.need_clip)
         twin.stop_gradient = self.stop_gradient
         return twin
 

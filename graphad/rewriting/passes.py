@@ -67,7 +67,9 @@ class Pass(ABC):
         if cls.name:
             other = PASSES.setdefault(cls.name, cls)
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise InvalidValue(f"two passes are named {cls.name!r}: {other.__module__}.{other.__qualname__} and {cls.__module__}.{cls.__qualname__}")
+                raise InvalidValue(
+                    f"two passes are named {cls.name!r}: {other.__module__}.{other.__qualname__} and {cls.__module__}.{cls.__qualname__}"
+                )
             PASSES[cls.name] = cls
 
     @abstractmethod
@@ -149,6 +151,10 @@ def fixpoint(*passes: Pass, limit: int = 100) -> Fixpoint:
 # -- running -------------------------------------------------------------------------------------
 
 
+class _Verified:
+    """Key of the analysis that remembers in which state a graph was verified."""
+
+
 def run_pass(each: Pass, graph: Graph) -> bool:
     """Run one pass on a graph: check what it requires, apply it, keep the books, verify, tell the observers.
 
@@ -187,13 +193,18 @@ def _keep_books(each: Pass, graph: Graph, changed: bool) -> None:
     graph.properties.difference_update(each.clears)
     graph.properties.update(each.establishes)
     if changed and not isinstance(each, Pipeline | Fixpoint):
-        kept = set(each.preserves)
+        kept = {*each.preserves, _Verified}
         graph.analyses = {kind: result for kind, result in graph.analyses.items() if kind in kept}
 
 
 def _verify_after(each: Pass, graph: Graph) -> None:
+    """Verify the graph unless it is as it was when last verified, whatever the pass says of it."""
+    state = (graph.edits, frozenset(graph.properties))
+    if graph.analyses.get(_Verified) == state:
+        return
     try:
         verify(graph)
+        graph.analyses[_Verified] = state
     except InvalidGraph as error:
         raise InvalidGraph(f"after pass {each}: {error}") from None
 

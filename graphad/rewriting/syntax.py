@@ -1,8 +1,8 @@
 """The text of pipelines.
 
-    pipeline = call ("," call)*
-    call     = name ["{" option "=" value, ... "}"] ["(" pipeline ")"]
-    value    = true | false | none | number | word | "string" | "[" value, ... "]"
+pipeline = call ("," call)*
+call     = name ["{" option "=" value, ... "}"] ["(" pipeline ")"]
+value    = true | false | none | number | word | "string" | "[" value, ... "]"
 """
 
 from __future__ import annotations

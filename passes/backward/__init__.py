@@ -1,6 +1,6 @@
 """The backward of a graph, built by five passes (and a sixth, where gradients are differentiated again).
 
-    find-op-path | create-grad-ops | prune-no-grad | accumulate-grads | create-grad-vars
+find-op-path | create-grad-ops | prune-no-grad | accumulate-grads | create-grad-vars
 """
 
 from graphad.passes.backward.accumulate_grads import AccumulateGrads

@@ -9,7 +9,6 @@ has a gradient with two writers, and gradients nobody needs are written as well;
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue
@@ -89,23 +88,21 @@ def _seed(graph: Graph, names: _GradientNames, target: Value, start: str) -> Op:
 
 
 def _grad_op(graph: Graph, names: _GradientNames, op: Op) -> Op:
-    row = op.row
-    if row is None or row.grad is None:
+    grad = None if op.row is None else op.row.grad
+    if grad is None:
         raise InvalidValue(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
     inputs = {}
-    for slot in row.grad.inputs:
+    for slot in grad.inputs:
         values = op.inputs.get(slot) or op.outputs.get(slot) or _gradients(names, op.outputs.get(slot.removesuffix(GRAD)))
         if values:
             inputs[slot] = values
     outputs = {}
-    for slot in row.grad.outputs:
+    for slot in grad.outputs:
         values = _gradients(names, op.inputs.get(slot.removesuffix(GRAD)))
         if values:
             outputs[slot] = values
-    return graph.add_op(row.grad.type, inputs, outputs, op.attrs, role=BACKWARD, forward=op)
+    return graph.add_op(grad.type, inputs, outputs, op.attrs, role=BACKWARD, forward=op)
 
 
 def _gradients(names: _GradientNames, values: tuple[Value, ...] | None) -> tuple[Value, ...]:
     return tuple([names.of(v) for v in values]) if values else ()
-
-

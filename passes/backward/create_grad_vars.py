@@ -1,7 +1,7 @@
 """Declare what the backward made: every gradient gets the shape and dtype of what it is the gradient of.
 
-    x: float32[-1, 3]          x: float32[-1, 3]
-    x@GRAD: ?             ⇒    x@GRAD: float32[-1, 3]
+x: float32[-1, 3]          x: float32[-1, 3]
+x@GRAD: ?             ⇒    x@GRAD: float32[-1, 3]
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ class CreateGradVars(Pass):
         while op is not None:
             for values in op.outputs.values():
                 for value in values:
-                    changed |= _declare(op, value)
+                    changed |= _declare(graph, value)
             op = op.next
         return changed
 
 
-def _declare(op: Op, value: Value) -> bool:
-    if value.shape is not None:
+def _declare(graph: Graph, value: Value) -> bool:
+    if value.shape is not None or value.grad_of is None or value.grad_of.shape is None:
         return False
-    if value.grad_of is not None:
-        value.shape, value.dtype = value.grad_of.shape, value.grad_of.dtype
-    return value.shape is not None
+    graph.set_type(value, value.grad_of.shape, value.grad_of.dtype)
+    return True

@@ -78,7 +78,11 @@ def _varied(ops: list[Op], sources: set[Value], blocked: set[Value]) -> set[Valu
             continue
         for values in op.outputs.values():
             for value in values:
-                if (value.var is None or not value.var.stop_gradient) and value not in blocked and (value.dtype is None or value.dtype in FLOATS):
+                if (
+                    (value.var is None or not value.var.stop_gradient)
+                    and value not in blocked
+                    and (value.dtype is None or value.dtype in FLOATS)
+                ):
                     varied.add(value)
     return varied
 

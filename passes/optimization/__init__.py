@@ -1,6 +1,6 @@
 """The optimization part of a graph: from gradients to updated parameters, in three passes.
 
-    clip-gradients | decay-weights | optimize-parameters
+clip-gradients | decay-weights | optimize-parameters
 """
 
 from graphad.passes.optimization.clip_gradients import ClipGradients

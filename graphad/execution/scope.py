@@ -1,0 +1,73 @@
+"""Where values outlive a run: parameters, accumulators, counters, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import InvalidType, InvalidValue
+
+
+class Scope:
+    """Arrays by variable name.
+
+    >>> scope = Scope()
+    >>> scope.set("w", [1.0, 2.0])
+    >>> scope.get("w")
+    array([1., 2.])
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self.runs = 0
+
+    def set(self, name: str, array: Any) -> None:
+        """Store a copy of an array under a name."""
+        if not isinstance(name, str):
+            raise InvalidType(f"a scope stores arrays by name, not by {name!r}")
+        self.arrays[name] = np.array(array)
+
+    def get(self, name: str) -> NDArray[Any]:
+        """The array of a name, read-only (change it with ``set``); ValueError if there is none."""
+        if name not in self.arrays:
+            raise InvalidValue(f"the scope has no value for {name!r}; has the startup program been run in it?")
+        view = self.arrays[name].view()
+        view.flags.writeable = False
+        return view
+
+    def has(self, name: str) -> bool:
+        """Whether the scope has a value for the name."""
+        return name in self.arrays
+
+    def names(self) -> list[str]:
+        """The names that have values, in the order they were first set."""
+        return list(self.arrays)
+
+    def erase(self, names: Any) -> None:
+        """Forget the values of some names, so that initialisation operators run for them again."""
+        for name in [names] if isinstance(names, str) else list(names):
+            self.arrays.pop(name, None)
+
+
+_scopes: list[Scope] = [Scope()]
+
+
+def global_scope() -> Scope:
+    """The scope that runs use if none is given."""
+    return _scopes[-1]
+
+
+@contextmanager
+def scope_guard(scope: Scope) -> Iterator[None]:
+    """Within it, ``scope`` is the global scope."""
+    if not isinstance(scope, Scope):
+        raise InvalidType(f"scope_guard takes a Scope, not {scope!r}")
+    _scopes.append(scope)
+    try:
+        yield
+    finally:
+        _scopes.pop()

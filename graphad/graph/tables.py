@@ -1,0 +1,112 @@
+"""What a graph keeps of its own: the order of its operators, and its values by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphad.graph.nodes import Op, Value
+
+
+class OpList:
+    """The operators of a graph in order; the one being looked at may be removed, others inserted, meanwhile."""
+
+    def __init__(self) -> None:
+        self.first: Op | None = None
+        self.last: Op | None = None
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Op]:
+        op = self.first
+        while op is not None:
+            following = op.next
+            yield op
+            op = following
+
+    def __reversed__(self) -> Iterator[Op]:
+        op = self.last
+        while op is not None:
+            following = op.previous
+            yield op
+            op = following
+
+    def insert(self, op: Op, before: Op | None) -> None:
+        """Link an operator in before another one, or last."""
+        previous = self.last if before is None else before.previous
+        op.previous, op.next = previous, before
+        if previous is None:
+            self.first = op
+        else:
+            previous.next = op
+        if before is None:
+            self.last = op
+        else:
+            before.previous = op
+        self.count += 1
+
+    def unlink(self, op: Op) -> None:
+        """Take an operator out."""
+        if op.previous is None:
+            self.first = op.next
+        else:
+            op.previous.next = op.next
+        if op.next is None:
+            self.last = op.previous
+        else:
+            op.next.previous = op.previous
+        self.count -= 1
+
+
+class ValueTable:
+    """The values of a graph, by name; a name may have several, its versions, the last of which is its final value."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Value | tuple[Value, ...]] = {}
+        self.count = 0
+        self.suffixes: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Value]:
+        for found in self.by_name.values():
+            if isinstance(found, Value):
+                yield found
+            else:
+                yield from found
+
+    def versions(self, name: str) -> tuple[Value, ...]:
+        """All values of a name, oldest first."""
+        found = self.by_name.get(name, ())
+        return (found,) if isinstance(found, Value) else found
+
+    def add(self, value: Value) -> None:
+        """Make the value the last version of its name."""
+        known = self.by_name.get(value.name)
+        self.by_name[value.name] = value if known is None else (*self.versions(value.name), value)
+        self.count += 1
+
+    def discard(self, value: Value) -> None:
+        """Forget a value."""
+        left = tuple(v for v in self.versions(value.name) if v is not value)
+        self.count -= 1
+        if left:
+            self.by_name[value.name] = left[0] if len(left) == 1 else left
+        else:
+            del self.by_name[value.name]
+
+    def fresh(self, stem: str, pattern: str = "{}_{}") -> str:
+        """A name no value has: the stem, or the stem with the next number."""
+        if stem not in self.by_name:
+            return stem
+        return self.numbered(stem, pattern)
+
+    def numbered(self, stem: str, pattern: str) -> str:
+        """A name no value has, made of the stem and the next number."""
+        n = self.suffixes.get(pattern.format(stem, ""), 0)
+        while (name := pattern.format(stem, n)) in self.by_name:
+            n += 1
+        self.suffixes[pattern.format(stem, "")] = n + 1
+        return name

@@ -1,0 +1,137 @@
+"""How parameters start: each initializer appends one operator that runs once in a scope."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import InvalidValue
+from graphad.program import Block, Operator, Variable
+
+
+@dataclass(frozen=True)
+class Initializer:
+    """Base: ``append(block, var)`` appends the operator that gives ``var`` its first value."""
+
+    def append(self, block: Block, var: Variable) -> Operator:
+        """Append the initialisation operator; it does nothing in a scope that has a value already."""
+        op_type, attrs = self.operator(var)
+        attrs = {"shape": list(var.shape), "dtype": var.dtype, **attrs, "run_once": True}
+        return block.append_op(op_type, {}, {"Out": var}, attrs)
+
+    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        """The operator's type and attributes besides shape and dtype."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Constant(Initializer):
+    """One value everywhere."""
+
+    value: float = 0.0
+
+    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        return "fill_constant", {"value": self.value}
+
+
+@dataclass(frozen=True)
+class Uniform(Initializer):
+    """Uniform in [low, high)."""
+
+    low: float = -1.0
+    high: float = 1.0
+    seed: int = 0
+
+    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        return "uniform_random", {"min": self.low, "max": self.high, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Normal(Initializer):
+    """Normal with mean ``loc`` and standard deviation ``scale``."""
+
+    loc: float = 0.0
+    scale: float = 1.0
+    seed: int = 0
+
+    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        return "gaussian_random", {"mean": self.loc, "std": self.scale, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Initializer):
+    """Normal, drawn again outside two standard deviations."""
+
+    loc: float = 0.0
+    scale: float = 1.0
+    seed: int = 0
+
+    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        return "truncated_gaussian_random", {"mean": self.loc, "std": self.scale, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Xavier(Initializer):
+    """Variance 2 / (fan in + fan out), uniform or normal (X. Glorot and Y. Bengio, AISTATS 2010)."""
+
+    uniform: bool = True
+    seed: int = 0
+
+    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        fan_in, fan_out = fans(var)
+        if self.uniform:
+            return Uniform(*_within(math.sqrt(6.0 / (fan_in + fan_out))), self.seed).operator(var)
+        return Normal(0.0, math.sqrt(2.0 / (fan_in + fan_out)), self.seed).operator(var)
+
+
+@dataclass(frozen=True)
+class MSRA(Initializer):
+    """Variance 2 / fan in, uniform or normal (K. He et al., ICCV 2015)."""
+
+    uniform: bool = True
+    seed: int = 0
+
+    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+        fan_in, _ = fans(var)
+        if self.uniform:
+            return Uniform(*_within(math.sqrt(6.0 / fan_in)), self.seed).operator(var)
+        return Normal(0.0, math.sqrt(2.0 / fan_in), self.seed).operator(var)
+
+
+@dataclass(frozen=True, eq=False)
+class NumpyArray(Initializer):
+    """The values of an array, of the parameter's shape."""
+
+    value: Any = None
+
+    def append(self, block: Block, var: Variable) -> Operator:
+        array = np.asarray(self.value, var.dtype)
+        if array.shape != var.shape:
+            raise InvalidValue(f"initializer of {var.name!r} has shape {list(array.shape)}, the variable {list(var.shape)}")
+        slot = {"float64": "fp64_values", "float32": "fp32_values", "int64": "int64_values", "int32": "int32_values"}[var.dtype]
+        attrs = {"shape": list(var.shape), "dtype": var.dtype, slot: array.ravel().tolist(), "run_once": True}
+        return block.append_op("assign_value", {}, {"Out": var}, attrs)
+
+
+def fans(var: Variable) -> tuple[int, int]:
+    """Inputs and outputs of a weight: [in, out] of a matrix, [out, in, height, width] of a filter.
+
+    >>> import graphad as ga
+    >>> block = ga.Program().global_block()
+    >>> fans(block.create_parameter("w", [6, 5])), fans(block.create_parameter("f", [8, 3, 5, 5]))
+    ((6, 5), (75, 200))
+    """
+    shape = var.shape
+    if len(shape) < 2:
+        return (shape[0], shape[0]) if shape else (1, 1)
+    if len(shape) == 2:
+        return shape[0], shape[1]
+    window = math.prod(shape[2:])
+    return shape[1] * window, shape[0] * window
+
+
+def _within(limit: float) -> tuple[float, float]:
+    return -limit, limit

@@ -1,0 +1,131 @@
+"""``train(cost, reader=...)``: run a program over minibatches, with a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.execution import Executor, Scope
+from graphad.program import Program, Variable, default_startup_program
+
+Batch = Mapping[str, Any] | Sequence[Any]
+Reader = Callable[[], Iterable[Batch]] | Iterable[Batch]
+
+
+@dataclass
+class History:
+    """What training went through: for every step the cost, and each metric by its label."""
+
+    cost: list[float] = field(default_factory=list)
+    metrics: dict[str, list[float]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def recent(self, values: Sequence[float], steps: int = 20) -> float:
+        """The mean over the last steps."""
+        return float(np.mean(values[-steps:])) if values else float("nan")
+
+
+def train(
+    cost: Variable,
+    reader: Reader,
+    epochs: int = 1,
+    metrics: Mapping[str, Variable] | None = None,
+    feed_list: Sequence[Any] | None = None,
+    scope: Scope | None = None,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> History:
+    """Run the startup program, then the program of ``cost`` once for every minibatch.
+
+    Args:
+        cost: the scalar that was optimized.
+        reader: a function that returns an iterable of minibatches, called for every epoch, or a list of minibatches. A minibatch
+            is a dict from name to array, or a sequence of arrays in the order of ``feed_list``.
+        epochs: how many times to go through the reader.
+        metrics: variables to show and keep besides the cost, by label.
+        feed_list: names or variables that a minibatch gives, in order; the program's data variables if None.
+        scope: where parameters live; the global scope if None.
+        progress: whether to show a progress bar.
+
+    Raises:
+        ValueError: a minibatch has another number of arrays than ``feed_list``; the reader gives nothing.
+        TypeError: the cost is no Variable, the reader neither callable nor iterable.
+    """
+    if not isinstance(cost, Variable):
+        raise InvalidType(f"cost is a Variable, not {cost!r}")
+    program, run = cost.block.program, executor or Executor()
+    names = [v.name if isinstance(v, Variable) else str(v) for v in feed_list or data_variables(program)]
+    shown = dict(metrics or {})
+    run.run(program.startup or default_startup_program(), scope=scope)
+    history = History(metrics={label: [] for label in shown})
+    start = perf_counter()
+    with _progress(progress) as bar:
+        for epoch in range(epochs):
+            task = bar.add_task(f"epoch {epoch + 1}/{epochs}", total=_length(reader), status="")
+            for feed in _feeds(reader, names):
+                values = run.run(program, feed=feed, fetch_list=[cost, *shown.values()], scope=scope)
+                _note(history, values)
+                bar.update(task, advance=1, status=_status(history))
+            bar.update(task, total=bar.tasks[task].completed)
+    history.seconds = perf_counter() - start
+    if not history.cost:
+        raise InvalidValue("the reader gave no minibatch")
+    return history
+
+
+def data_variables(program: Program) -> list[Variable]:
+    """The variables a program is fed: read before any operator writes them, and not persistable; in the order of their making."""
+    block = program.global_block()
+    written: set[str] = set()
+    fed: set[str] = set()
+    for op in block.ops:
+        fed.update(name for name in op.input_names() if name not in written)
+        written.update(op.output_names())
+    return [var for name, var in block.vars.items() if name in fed and not var.persistable]
+
+
+def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    batches = reader() if callable(reader) else reader
+    if not isinstance(batches, Iterable):
+        raise InvalidType(f"the reader is a function that returns minibatches, or a list of them, not {reader!r}")
+    for batch in batches:
+        if isinstance(batch, Mapping):
+            yield batch
+            continue
+        if len(batch) != len(names):
+            raise InvalidValue(f"a minibatch has {len(batch)} arrays, but the program is fed {len(names)}: {', '.join(names)}")
+        yield dict(zip(names, batch, strict=True))
+
+
+def _length(reader: Any) -> int | None:
+    return len(reader) if hasattr(reader, "__len__") else None
+
+
+def _note(history: History, values: Sequence[Any]) -> None:
+    cost, *metrics = (float(np.mean(v)) for v in values)
+    history.cost.append(cost)
+    for kept, value in zip(history.metrics.values(), metrics, strict=True):
+        kept.append(value)
+
+
+def _status(history: History) -> str:
+    shown = {"cost": history.cost, **history.metrics}
+    return "  ".join(f"{label} {history.recent(values):.4f}" for label, values in shown.items())
+
+
+def _progress(shown: bool) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[status]}"),
+    )
+    return Progress(*columns, console=Console(), disable=not shown)
