@@ -6,6 +6,7 @@ pipeline of them), drawn with Graphviz, and scheduled back into ordered operator
 
 from graphad import errors, initializer, layers, ops, optimizer, passes, program
 from graphad.backward import append_backward, backward_pipeline, gradients
+from graphad.drawing import draw
 from graphad.execution import Executor, Scope, global_scope, scope_guard
 from graphad.graph import Graph, lower, schedule
 from graphad.optimizer import optimize
@@ -42,6 +43,7 @@ __all__ = [
     "backward_pipeline",
     "default_main_program",
     "default_startup_program",
+    "draw",
     "errors",
     "fixpoint",
     "global_scope",

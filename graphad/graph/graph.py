@@ -76,9 +76,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         if self.versions(name) or self.block is None or not self.block.has_var_recursive(name):
             return self.value(name)
         var = self.block.var_recursive(name)
-        value = self.add_version(name, *var.declared, var)
-        self.inputs.append(value)
-        return value
+        return self.add_input(name, *var.declared, var)
 
     def ordered_ops(self) -> list[Op]:
         """The operators so that each stands behind the writers of what it reads, otherwise in their order.
@@ -110,6 +108,13 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         self.edits += 1
         return value
 
+    def add_input(self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None) -> Value:
+        """A new value that is given to the graph from outside."""
+        value = self.add_version(name, shape, dtype, var)
+        value.given = True
+        self.inputs.append(value)
+        return value
+
     def set_type(self, value: Value, shape: Shape | None, dtype: str | None) -> None:
         """Say what a value is."""
         self._require(value)
@@ -120,7 +125,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         type: str,
         inputs: Mapping[str, Sequence[Value]],
         outputs: Mapping[str, Sequence[Value]],
-        attrs: dict[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
         before: Op | None = None,
         role: str | None = None,
         forward: Op | None = None,
@@ -158,7 +163,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
                 value.writers.append(op)
 
     def remove_op(self, op: Op) -> None:
-        """Take an operator out; values that nobody reads or writes any more go with it.
+        """Take an operator out; values that nobody reads or writes any more go with it, unless they are given from outside.
 
         Raises:
             InvalidGraph: the operator is not in this graph.
@@ -200,6 +205,11 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
             value.writers.remove(op)
             self._drop_if_unused(value)
 
+    def set_attr(self, op: Op, name: str, value: Any) -> None:
+        """Give an operator an attribute."""
+        self._require(op)
+        op.attrs = {**op.attrs, name: value}
+
     def replace(self, old: Value, new: Value) -> None:
         """Make every reader of ``old`` read ``new`` instead."""
         self._require(old, new)
@@ -224,7 +234,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
                 raise InvalidGraph(f"{node.type if isinstance(node, Op) else node.name} is not in this graph")
 
     def _drop_if_unused(self, value: Value) -> None:
-        if value.readers or value.writers or value.var is not None or value.graph is not self:
+        if value.readers or value.writers or value.given or value.graph is not self:
             return
         self.values.discard(value)
         value.graph = _NOWHERE
@@ -246,6 +256,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         for old, new in of.items():
             new.grad_of = None if old.grad_of is None else of.get(old.grad_of)
         twin.inputs = [of[v] for v in self.inputs]
+        for value in twin.inputs:
+            value.given = True
         return twin
 
     def subgraph(self, nodes: Any) -> Any:

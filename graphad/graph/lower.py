@@ -10,7 +10,8 @@ from graphad.errors import InvalidType
 from graphad.graph.collector import paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
-from graphad.program import Block, Operator, Program
+from graphad.program import Block, Operator, Program, Variable
+from graphad.types import Shape
 
 
 def lower(program: Program) -> Graph:
@@ -56,19 +57,17 @@ def _lower_operator(graph: Graph, operator: Operator, current: dict[str, Value])
 
 
 def _given(graph: Graph, block: Block, name: str, current: dict[str, Value]) -> Value:
-    value = current[name] = _version(graph, block, name)
-    graph.inputs.append(value)
+    value = current[name] = graph.add_input(name, *_declared(block, name))
     return value
 
 
 def _written(graph: Graph, block: Block, name: str, current: dict[str, Value]) -> Value:
-    value = current[name] = _version(graph, block, name)
+    value = current[name] = graph.add_version(name, *_declared(block, name))
     return value
 
 
-def _version(graph: Graph, block: Block, name: str) -> Value:
-    var = block.var_recursive(name) if block.has_var_recursive(name) else None
-    if var is None:
-        return graph.add_version(name)
-    shape, dtype = var.declared
-    return graph.add_version(name, shape, dtype, var)
+def _declared(block: Block, name: str) -> tuple[Shape | None, str | None, Variable | None]:
+    var = block.vars.get(name)
+    if var is None and block.has_var_recursive(name):
+        var = block.var_recursive(name)
+    return (None, None, None) if var is None else (*var.declared, var)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphad.ops import REGISTRY, OpDef
@@ -16,14 +16,14 @@ Slots = dict[str, tuple["Value", ...]]
 
 
 class Value:
-    """One value: written once (by ``writers[0]``), or given to the graph from outside (no writers).
+    """One value: written once (by ``writers[0]``), or ``given`` to the graph from outside.
 
     ``name`` is what the program calls it; a name written twice is two values. ``grad_of`` is the value
     this one is the gradient of, ``var`` the variable it was lowered from. ``shape`` and ``dtype`` are None
     while unknown. Between two passes of the backward a gradient may have several writers.
     """
 
-    __slots__ = ("dtype", "grad_of", "graph", "name", "readers", "shape", "var", "writers")
+    __slots__ = ("dtype", "given", "grad_of", "graph", "name", "readers", "shape", "var", "writers")
 
     def __init__(self, graph: Graph, name: str, shape: Shape | None, dtype: str | None, var: Variable | None) -> None:
         self.graph = graph
@@ -31,6 +31,7 @@ class Value:
         self.shape = shape
         self.dtype = dtype
         self.var = var
+        self.given = False
         self.grad_of: Value | None = None
         self.writers: list[Op] = []
         self.readers: dict[Op, None] = {}
@@ -70,6 +71,7 @@ class Op:
 
     ``made_by`` names the pass that made it (None: it was lowered from a program), ``forward`` the operator
     it is the gradient of, ``source`` the user's line, ``operator`` the program's operator it was lowered from.
+    ``attrs`` may be shared with other operators: ``graph.set_attr`` changes one.
     """
 
     __slots__ = (
@@ -88,7 +90,7 @@ class Op:
         "type",
     )
 
-    def __init__(self, graph: Graph, type: str, inputs: Slots, outputs: Slots, attrs: dict[str, Any]) -> None:
+    def __init__(self, graph: Graph, type: str, inputs: Slots, outputs: Slots, attrs: Mapping[str, Any]) -> None:
         self.graph = graph
         self.type = type
         self.inputs = inputs

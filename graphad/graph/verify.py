@@ -62,9 +62,8 @@ def written(graph: Graph) -> Iterator[Complaint]:
             yield value, "it is given from outside and written inside"
     if SINGLE_WRITER not in graph.properties:
         return
-    given = set(graph.inputs)
     for value in graph.values:
-        if not value.writers and value.readers and value not in given:
+        if not value.writers and value.readers and not value.given:
             yield value, f"{next(iter(value.readers))!r} reads it, but nothing writes it"
 
 

@@ -139,6 +139,23 @@ class GradOpDef(OpDef):
     forward: OpDef | None = None
     fast: Callable[..., Outputs] | None = None
 
+    @cached_property
+    def given(self) -> tuple[tuple[str, str], ...]:
+        """The forward slots it reads, each with "inputs" or "outputs" for the side it is on there."""
+        assert self.forward is not None
+        sides = {**dict.fromkeys(self.forward.outputs, "outputs"), **dict.fromkeys(self.forward.inputs, "inputs")}
+        return tuple((slot, sides[slot]) for slot in self.inputs if slot in sides)
+
+    @cached_property
+    def cotangents(self) -> tuple[tuple[str, str], ...]:
+        """The cotangents it reads, each with the forward output slot it belongs to."""
+        return tuple((slot, slot.removesuffix(GRAD)) for slot in self.inputs if slot not in dict(self.given))
+
+    @cached_property
+    def written(self) -> tuple[tuple[str, str], ...]:
+        """The cotangents it writes, each with the forward input slot it belongs to."""
+        return tuple((slot, slot.removesuffix(GRAD)) for slot in self.outputs)
+
     def run(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
         return (self.fast or self.meaning)(inputs, attrs, wanted)
 

@@ -91,18 +91,9 @@ def _grad_op(graph: Graph, names: _GradientNames, op: Op) -> Op:
     grad = None if op.row is None else op.row.grad
     if grad is None:
         raise InvalidValue(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
-    inputs = {}
-    for slot in grad.inputs:
-        values = op.inputs.get(slot) or op.outputs.get(slot) or _gradients(names, op.outputs.get(slot.removesuffix(GRAD)))
-        if values:
-            inputs[slot] = values
-    outputs = {}
-    for slot in grad.outputs:
-        values = _gradients(names, op.inputs.get(slot.removesuffix(GRAD)))
-        if values:
-            outputs[slot] = values
+    inputs = {slot: values for slot, side in grad.given if (values := getattr(op, side).get(slot))}
+    for slot, forward in grad.cotangents:
+        if values := op.outputs.get(forward):
+            inputs[slot] = tuple([names.of(v) for v in values])
+    outputs = {slot: tuple([names.of(v) for v in values]) for slot, forward in grad.written if (values := op.inputs.get(forward))}
     return graph.add_op(grad.type, inputs, outputs, op.attrs, role=BACKWARD, forward=op)
-
-
-def _gradients(names: _GradientNames, values: tuple[Value, ...] | None) -> tuple[Value, ...]:
-    return tuple([names.of(v) for v in values]) if values else ()
