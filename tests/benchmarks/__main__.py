@@ -1,0 +1,8 @@
+"""``make bench``: run all benchmarks."""
+
+from __future__ import annotations
+
+from tests.benchmarks import backward
+
+if __name__ == "__main__":
+    backward.main()
