@@ -6,7 +6,7 @@ pipeline of them), drawn with Graphviz, and scheduled back into ordered operator
 
 from graphad import errors, initializer, layers, ops, optimizer, passes, program
 from graphad.backward import append_backward, backward_pipeline, gradients
-from graphad.drawing import draw
+from graphad.drawing import draw, repr_svg
 from graphad.execution import Executor, Scope, global_scope, scope_guard
 from graphad.graph import Graph, lower, schedule
 from graphad.optimizer import optimize
@@ -23,6 +23,9 @@ from graphad.program import (
 )
 from graphad.rewriting import Pass, Pipeline, fixpoint
 from graphad.training import train
+
+for _drawn in (Graph, Program):
+    setattr(_drawn, "_repr_svg_", repr_svg)  # notebooks show the drawing
 
 layer = layers  # the specification writes layer.data, layer.fc
 

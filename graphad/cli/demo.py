@@ -1,0 +1,153 @@
+"""``graphad demo``: a convolutional net on handwritten digits; its graphs drawn pass by pass; trained by the numpy executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from graphad import layers
+from graphad.drawing import draw
+from graphad.errors import GraphadError
+from graphad.execution import Executor, Scope
+from graphad.graph import Graph, lower
+from graphad.optimizer import Adam
+from graphad.passes.backward import OpPath
+from graphad.program import Program, Variable, program_guard
+from graphad.rewriting import Pass, Step, observing
+from graphad.training import train
+
+try:
+    from sklearn.datasets import load_digits
+except ImportError:  # the demo alone needs it
+    load_digits = None
+
+Array = NDArray[Any]
+TEST_IMAGES = 360
+BATCH = 32
+
+
+@dataclass(frozen=True)
+class Digits:
+    """1,797 images of handwritten digits, 8 x 8, values 0 to 1, in a fixed split."""
+
+    images: Array
+    labels: Array
+    test_images: Array
+    test_labels: Array
+
+    @staticmethod
+    def load() -> Digits:
+        if load_digits is None:
+            raise GraphadError("the demo needs the digits that come with scikit-learn: pip install 'graphad[demo]'")
+        found = load_digits()
+        order = np.random.default_rng(0).permutation(len(found.target))
+        images = (found.images[order] / 16.0).astype("float32").reshape(-1, 1, 8, 8)
+        labels = found.target[order].astype("int64").reshape(-1, 1)
+        return Digits(images[TEST_IMAGES:], labels[TEST_IMAGES:], images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+    def batches(self, seed: int) -> Iterator[dict[str, Array]]:
+        """Minibatches of the training images in a new order."""
+        order = np.random.default_rng(seed).permutation(len(self.labels))
+        for start in range(0, len(order) - BATCH + 1, BATCH):
+            chosen = order[start : start + BATCH]
+            yield {"image": self.images[chosen], "label": self.labels[chosen]}
+
+
+@dataclass(frozen=True)
+class Model:
+    """The net: its program, its cost, and the share of right answers."""
+
+    program: Program
+    startup: Program
+    cost: Variable
+    accuracy: Variable
+
+
+def build_model() -> Model:
+    """Two convolutions with pooling, the second beside a shortcut, then two fully connected layers."""
+    program, startup = Program(), Program()
+    program.random_seed = startup.random_seed = 1
+    with program_guard(program, startup):
+        image, label = layers.data("image", [1, 8, 8]), layers.data("label", [1], dtype="int64")
+        x = layers.pool2d(layers.conv2d(image, 32, 3, padding=1, act="relu"))
+        x = layers.pool2d(x + layers.conv2d(x, 32, 3, padding=1, act="relu"))
+        logits = layers.fc(layers.fc(x, 64, act="relu"), 10)
+        cost = layers.mean(layers.softmax_with_cross_entropy(logits, label))
+        return Model(program, startup, cost, layers.accuracy(logits, label))
+
+
+@dataclass
+class Gallery:
+    """Draws the graph behind every backward pass, and keeps what each pass did."""
+
+    folder: Path
+    steps: list[Step] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    known: set[Any] = field(default_factory=set)
+
+    def forward(self, program: Program) -> None:
+        """Draw the forward graph, before any pass."""
+        self._draw(lower(program), "forward", ())
+
+    def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
+        """Observe a pass."""
+        self.steps.append(step)
+        now = set(graph.nodes)
+        new = set(graph.analyses[OpPath].ops) if not self.known else now - self.known
+        self.known = now
+        if "optimize" not in step.name:
+            self._draw(graph, step.name, new)
+
+    def _draw(self, graph: Graph, name: str, highlight: Any) -> None:
+        path = self.folder / f"{len(self.files):02d}-{name}.svg"
+        self.files.append(draw(graph, path, title=name, highlight=highlight))
+
+
+def run_demo(folder: Path, epochs: int = 15) -> int:
+    """Draw, train, test; return the exit status."""
+    console = Console()
+    digits = Digits.load()
+    folder.mkdir(parents=True, exist_ok=True)
+    model, gallery = build_model(), Gallery(folder)
+    gallery.forward(model.program)
+    test_program = model.program.clone(for_test=True)
+    with observing(gallery):
+        Adam(learning_rate=0.003).minimize(model.cost, model.startup)
+    gallery.files.append(draw(model.program, folder / "train.svg", title="train"))
+    console.print(_table(gallery.steps))
+    for path in gallery.files:
+        console.print(f"  drawn: {path}")
+    return _train(console, model, test_program, digits, epochs)
+
+
+def _train(console: Console, model: Model, test_program: Program, digits: Digits, epochs: int) -> int:
+    scope = Scope()
+    seeds = iter(range(epochs))
+    history = train(model.cost, lambda: list(digits.batches(next(seeds))), epochs, {"accuracy": model.accuracy}, scope=scope)
+    feed = {"image": digits.test_images, "label": digits.test_labels}
+    (accuracy,) = Executor().run(test_program, feed=feed, fetch_list=[model.accuracy], scope=scope)
+    share = float(np.mean(accuracy))
+    console.print(
+        f"trained on {len(digits.labels)} images in {history.seconds:.1f} s; right on {share:.1%} of {len(digits.test_labels)} others"
+    )
+    return 0
+
+
+def _table(steps: list[Step]) -> Table:
+    table = Table(title="from forward to training program, pass by pass")
+    for column, justify in (("pass", "left"), ("ms", "right"), ("operators", "right"), ("values", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for step in steps:
+        table.add_row(step.name, f"{step.seconds * 1e3:.2f}", _change(*step.ops), _change(*step.values))
+    return table
+
+
+def _change(before: int, after: int) -> str:
+    return f"{after}" if before == after else f"{after} ({after - before:+d})"

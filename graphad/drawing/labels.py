@@ -1,0 +1,104 @@
+"""Names and attributes as text that Graphviz shows as it is: names never stand in DOT but quoted in here."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from graphad.graph import Op, Value
+from graphad.program import FORWARD, Block, SourceLine
+
+LONGEST_NAME, LONGEST_TEXT = 44, 100
+
+
+def shown(name: str) -> str:
+    """A name as readers see it: as it is, or as Python writes it if it has a look that deceives.
+
+    >>> print(shown("fc_0.w_0"), shown("two words"), shown("line" + chr(10)), shown(" "))
+    fc_0.w_0 two words 'line\\n' ' '
+    """
+    return name if name.isprintable() and name and name == name.strip() else repr(name)
+
+
+def shortened(text: str, limit: int = LONGEST_NAME) -> str:
+    """A long text without its middle."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}…{text[len(text) - limit // 2 + 1 :]}"
+
+
+def quoted(*lines: str) -> str:
+    """Lines as one quoted DOT string, nothing in them read as an escape or an entity."""
+    text = "\n".join(lines).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + text.replace("\n", "\\n") + '"'
+
+
+def tooltip(*lines: str) -> str:
+    """Lines as a quoted tooltip.
+
+    Graphviz reads escapes in a tooltip twice; an invisible word joiner behind a backslash leaves it nothing to read.
+    """
+    return quoted(*(line.replace("\\", "\\\u2060") for line in lines))
+
+
+def markup(text: str) -> str:
+    """Text inside an HTML-like label."""
+    lines = (shown(line) if line else "" for line in text.split("\n"))
+    return "<br/>".join(html.escape(line, quote=False).replace("\\", "&#92;") for line in lines)
+
+
+def op_label(op: Op, kept: list[str]) -> str:
+    """An operator's type, and the slots of what it keeps from run to run if that is not drawn."""
+    return quoted(shortened(shown(op.type)), *([f"keeps {', '.join(map(shown, kept))}"] if kept else []))
+
+
+def value_label(value: Value) -> str:
+    """A value's name and type."""
+    name = shortened(shown(repr(value)))
+    return quoted(name) if value.type is None else quoted(name, str(value.type))
+
+
+def value_tooltip(value: Value, gradient_of: Value | None) -> str:
+    """A value's full name, its type, and what is special about it."""
+    lines = [f"{shown(repr(value))}: {value.type or 'unknown type'}"]
+    lines += ["persistable"] if value.persistable else []
+    lines += ["stop_gradient"] if value.stop_gradient else []
+    lines += [f"gradient of {shown(repr(gradient_of))}"] if gradient_of is not None else []
+    return tooltip(*lines)
+
+
+def op_tooltip(op: Op) -> str:
+    """An operator's type and role, attributes, line in the user's program and the pass that made it."""
+    lines = [shown(op.type) if op.role == FORWARD else f"{shown(op.type)} ({op.role})"]
+    lines += [f"{shown(name)} = {shortened(attr_text(value), LONGEST_TEXT)}" for name, value in op.attrs.items()]
+    lines += [
+        f"{shown(slot)}: {shortened(', '.join(shown(repr(v)) for v in values), LONGEST_TEXT)}"
+        for slot, values in (*op.inputs.items(), *op.outputs.items())
+    ]
+    lines += [f"written at {short_source(op.source)}"] if op.source is not None else []
+    lines += [f"made by {shown(op.made_by)}"] if op.made_by else []
+    return tooltip(*lines)
+
+
+def arrow_tooltip(value: Value, tail_slot: str, head_slot: str) -> str:
+    """The value an arrow carries, and the slots it leaves and fills where there are several."""
+    slots = " → ".join(shown(slot) for slot in (tail_slot, head_slot) if slot)
+    return tooltip(f"{shown(repr(value))} ({slots})" if slots else shown(repr(value)))
+
+
+def attr_text(value: Any) -> str:
+    """An attribute's value, the same in every run."""
+    if isinstance(value, Block):
+        return f"block {value.idx}"
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(attr_text, value))}]"
+    return type(value).__name__
+
+
+def short_source(source: SourceLine) -> str:
+    """A source line with the last two parts of its file's path, so that it is the same on every machine."""
+    parts = re.split(r"[/\\]", source.file)
+    return f"{shown('/'.join(parts[-2:]))}:{source.line}"
