@@ -24,8 +24,9 @@ from graphad.program import (
 from graphad.rewriting import Pass, Pipeline, fixpoint
 from graphad.training import train
 
-for _drawn in (Graph, Program):
-    setattr(_drawn, "_repr_svg_", repr_svg)  # notebooks show the drawing
+# Notebooks show the drawing; it is hooked in here because drawing is a later layer than both.
+Graph._repr_svg_ = repr_svg  # type: ignore[attr-defined]
+Program._repr_svg_ = repr_svg  # type: ignore[attr-defined]
 
 layer = layers  # the specification writes layer.data, layer.fc
 

@@ -41,7 +41,7 @@ class Executor:
         self,
         program: Program | None = None,
         feed: Mapping[str, Any] | None = None,
-        fetch_list: Sequence[Any] | None = None,
+        fetch_list: Any = None,
         scope: Scope | None = None,
         reinitialize: bool = False,
     ) -> list[Array]:
@@ -50,7 +50,7 @@ class Executor:
         Args:
             program: the default main program if None.
             feed: arrays by the name of the variable; a list or a number becomes an array of the variable's dtype.
-            fetch_list: variables or names whose values to return, in this order.
+            fetch_list: variables or names whose values to return, in this order; one alone need not be a list.
             scope: where persistable variables are read and kept; the global scope if None.
             reinitialize: run initialisation operators although they have run in this scope before.
 
@@ -67,7 +67,7 @@ class Executor:
         if not isinstance(program, Program) or not isinstance(scope, Scope):
             raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
         block = program.global_block()
-        fetched = [_fetch_name(block, item) for item in fetch_list or ()]
+        fetched = [_fetch_name(block, item) for item in _fetch_items(fetch_list)]
         env = _fed(block, feed or {})
         run = _Run(block, env, scope, set(fetched), self.check_finite, reinitialize)
         with np.errstate(all="ignore"):
@@ -185,10 +185,16 @@ def _fed_array(block: Block, name: str, value: Any) -> Array:
     except (TypeError, ValueError) as error:
         raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: {error}") from None
     if dtype is not None and array.dtype != dtype:
-        raise InvalidType(f"feed {name!r} is {array.dtype}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")
+        raise InvalidValue(f"feed {name!r} is {array.dtype}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")
     if shape is not None and (len(shape) != array.ndim or any(e not in (-1, a) for e, a in zip(shape, array.shape, strict=True))):
         raise InvalidValue(f"feed {name!r} has shape {list(array.shape)}, but the variable is declared {list(shape)}")
     return array
+
+
+def _fetch_items(fetch_list: Any) -> Sequence[Any]:
+    if fetch_list is None:
+        return ()
+    return fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]
 
 
 def _fetch_name(block: Block, item: Any) -> str:

@@ -39,18 +39,20 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         analyses: results of analyses by their class, dropped when a pass changes the graph.
         author: the pass at work, noted on every operator it makes.
         edits: how often the graph was changed.
+        lost_operators: whether an operator of the program it was lowered from was removed.
     """
 
     def __init__(self, block: Block | None = None, **_: Any) -> None:
         super().__init__()
         self.block = block
         self.ops = OpList()
-        self.values = ValueTable()
+        self.values = ValueTable({} if block is None else block.vars)
         self.inputs: list[Value] = []
         self.properties = {SINGLE_WRITER, TYPED}
         self.analyses: dict[type, Any] = {}
         self.author: str | None = None
         self.edits = 0
+        self.lost_operators = False
         self._node = NodeTable(self)
         self._adj = Adjacency(self._node, successors)
         self._pred = Adjacency(self._node, predecessors)
@@ -79,7 +81,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         return self.add_input(name, *var.declared, var)
 
     def ordered_ops(self) -> list[Op]:
-        """The operators so that each stands behind the writers of what it reads, otherwise in their order.
+        """The operators so that each stands behind the writers of what it reads, otherwise in their order; ``op.order`` counts them.
 
         Raises:
             InvalidGraph: operators wait for one another in a cycle.
@@ -90,10 +92,13 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         if all(map(_behind_writers, ops)):
             return ops
         try:
-            return [n for n in nx.lexicographical_topological_sort(self, key=_place) if isinstance(n, Op)]
+            ops = [n for n in nx.lexicographical_topological_sort(self, key=_place) if isinstance(n, Op)]
         except nx.NetworkXUnfeasible:
             cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(self))
             raise InvalidGraph(f"operators wait for one another in a cycle: {cycle}") from None
+        for i, op in enumerate(ops):
+            op.order = i
+        return ops
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -177,6 +182,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         for value in (*op.reads(), *op.writes()):
             self._drop_if_unused(value)
         op.graph = _NOWHERE
+        self.lost_operators |= op.operator is not None
         self._node.attributes.pop(op, None)
 
     def set_inputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
@@ -245,7 +251,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
     def copy(self, as_view: bool = False) -> Graph:
         """A graph of its own with the same operators and values."""
         twin = Graph(self.block)
-        twin.properties = set(self.properties)
+        twin.properties, twin.lost_operators = set(self.properties), self.lost_operators
         of: dict[Value, Value] = {v: twin.add_version(v.name, v.shape, v.dtype, v.var) for v in self.values}
         made: dict[Op, Op] = {}
         for op in self.ops:

@@ -49,7 +49,9 @@ def _lower_operator(graph: Graph, operator: Operator, current: dict[str, Value])
         inputs[slot] = tuple([current.get(name) or _given(graph, operator.block, name, current) for name in names])
     outputs: Slots = {}
     for slot, names in operator.outputs.items():
-        outputs[slot] = tuple([_written(graph, operator.block, name, current) for name in names])
+        written = [graph.add_version(name, *_declared(operator.block, name)) for name in names]
+        current.update(zip(names, written, strict=True))
+        outputs[slot] = tuple(written)
     op = Op(graph, operator.type, inputs, outputs, operator.attrs)
     op.role, op.source, op.made_by, op.operator = operator.role, operator.source, operator.made_by, operator
     graph._connect(op)
@@ -61,13 +63,8 @@ def _given(graph: Graph, block: Block, name: str, current: dict[str, Value]) -> 
     return value
 
 
-def _written(graph: Graph, block: Block, name: str, current: dict[str, Value]) -> Value:
-    value = current[name] = graph.add_version(name, *_declared(block, name))
-    return value
-
-
 def _declared(block: Block, name: str) -> tuple[Shape | None, str | None, Variable | None]:
     var = block.vars.get(name)
     if var is None and block.has_var_recursive(name):
         var = block.var_recursive(name)
-    return (None, None, None) if var is None else (*var.declared, var)
+    return (None, None, None) if var is None else (var._shape, var._dtype, var)

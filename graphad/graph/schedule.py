@@ -47,24 +47,23 @@ def write_back(graph: Graph) -> None:
 
 def _fill(block: Block, graph: Graph, reuse: bool) -> None:
     ops = graph.ordered_ops()
-    plan = _Naming(graph).plan(ops)
+    plan = _Naming(graph).plan()
+    if graph.block is not None and graph.block is not block:
+        block.vars = {name: var.copy_to(block) for name, var in graph.block.vars.items()}
     emitted = _Emitter(block, plan, reuse)
     for value in graph.inputs:
         emitted.declare(value.name, value)
-    written = [operator for op in ops for operator in emitted.operators(op)]
-    _declare_untouched(block, graph)
-    block.ops = written
+    block.ops = [operator for op in ops for operator in emitted.operators(op)]
     block.program.names.skip(plan.names.values())
+    if graph.block is not None and graph.lost_operators:
+        _drop_leftovers(block, graph.block)
 
 
-def _declare_untouched(block: Block, graph: Graph) -> None:
-    """Keep the declarations that no operator touches: data nobody reads yet, accumulators."""
-    if graph.block is None or graph.block is block:
-        return
-    touched = {n for op in graph.block.ops for n in (*op.input_names(), *op.output_names())}
-    kept = {name: var for name, var in graph.block.vars.items() if name in block.vars or name not in touched or var.persistable}
-    added = {name: var for name, var in block.vars.items() if name not in kept}
-    block.vars = {name: block.vars[name] if name in block.vars else var.copy_to(block) for name, var in kept.items()} | added
+def _drop_leftovers(block: Block, origin: Block) -> None:
+    """Forget the variables that only removed operators touched."""
+    used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
+    touched = {n for op in origin.ops for n in (*op.input_names(), *op.output_names())} - used
+    block.vars = {name: var for name, var in block.vars.items() if var.persistable or name not in touched}
 
 
 @dataclass
@@ -83,9 +82,7 @@ class _Naming:
         self.graph = graph
         self.result = _Plan()
 
-    def plan(self, ops: list[Op]) -> _Plan:
-        for i, op in enumerate(ops):
-            op.order = i
+    def plan(self) -> _Plan:
         for name, found in list(self.graph.values.by_name.items()):
             if isinstance(found, tuple) and name != EMPTY:
                 self._settle(found)
@@ -142,7 +139,7 @@ class _Emitter:
 
     def operators(self, op: Op) -> list[Operator]:
         """The copies to make before the operator, and the operator."""
-        copies = [self._copy_of(value, name) for value, name in self.plan.copies.get(op, ())] if self.plan.copies else []
+        copies = [self._copy_of(value, name) for value, name in self.plan.copies.get(op, ())] if self.plan.copies else ()
         names, declared = self.plan.names, self.block.vars
         for values in op.outputs.values():
             for value in values:
@@ -152,9 +149,12 @@ class _Emitter:
         return [*copies, self._operator(op)]
 
     def _operator(self, op: Op) -> Operator:
-        inputs = self._named(op.inputs, self.plan.from_copy.get(op))
-        outputs = self._named(op.outputs, None)
-        old = op.operator
+        plan, old = self.plan, op.operator
+        if plan.names or plan.from_copy:
+            inputs, outputs = self._named(op.inputs, plan.from_copy.get(op)), self._named(op.outputs, None)
+        else:
+            inputs = {slot: [v.name for v in values] for slot, values in op.inputs.items()}
+            outputs = {slot: [v.name for v in values] for slot, values in op.outputs.items()}
         if (
             self.reuse
             and old is not None
@@ -167,10 +167,7 @@ class _Emitter:
         return Operator(self.block, op.type, inputs, outputs, dict(op.attrs), op.role, op.source, op.made_by)
 
     def _named(self, slots: Slots, copies: dict[Value, str] | None) -> dict[str, list[str]]:
-        names = self.plan.names
-        if not names and not copies:
-            return {slot: [v.name for v in values] for slot, values in slots.items()}
-        local = {**names, **copies} if copies else names
+        local = {**self.plan.names, **copies} if copies else self.plan.names
         return {slot: [local.get(v) or v.name for v in values] for slot, values in slots.items()}
 
     def _copy_of(self, value: Value, name: str) -> Operator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from graphad.graph.nodes import Op, Value
 
@@ -60,9 +60,13 @@ class OpList:
 
 
 class ValueTable:
-    """The values of a graph, by name; a name may have several, its versions, the last of which is its final value."""
+    """The values of a graph, by name; a name may have several, its versions, the last of which is its final value.
 
-    def __init__(self) -> None:
+    ``reserved`` holds names that are taken although no value has them: those that the graph's block declares.
+    """
+
+    def __init__(self, reserved: Mapping[str, object]) -> None:
+        self.reserved = reserved
         self.by_name: dict[str, Value | tuple[Value, ...]] = {}
         self.count = 0
         self.suffixes: dict[str, int] = {}
@@ -99,14 +103,14 @@ class ValueTable:
 
     def fresh(self, stem: str, pattern: str = "{}_{}") -> str:
         """A name no value has: the stem, or the stem with the next number."""
-        if stem not in self.by_name:
+        if stem not in self.by_name and stem not in self.reserved:
             return stem
         return self.numbered(stem, pattern)
 
     def numbered(self, stem: str, pattern: str) -> str:
         """A name no value has, made of the stem and the next number."""
         n = self.suffixes.get(pattern.format(stem, ""), 0)
-        while (name := pattern.format(stem, n)) in self.by_name:
+        while (name := pattern.format(stem, n)) in self.by_name or name in self.reserved:
             n += 1
         self.suffixes[pattern.format(stem, "")] = n + 1
         return name

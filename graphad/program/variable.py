@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Symbol
@@ -85,16 +85,16 @@ class Variable(Symbol):
         return self.block.program.current_block().emit(op, inputs, attrs)
 
     @classmethod
-    def trusted(cls, block: Block, name: str, shape: Shape | None, dtype: str | None, stop_gradient: bool = False) -> Variable:
+    def trusted(cls, block: Block, name: str, shape: Shape | None, dtype: str | None, stop_gradient: bool = False) -> Self:
         """A plain variable from parts that are known to be right, so that nothing is checked."""
         var = cls.__new__(cls)
         var.block, var.name, var._shape, var._dtype = block, name, shape, dtype
         var.persistable, var.stop_gradient, var.type = False, stop_gradient, TENSOR
         return var
 
-    def copy_to(self, block: Block) -> Variable:
+    def copy_to(self, block: Block) -> Self:
         """The same variable in another block (of another program)."""
-        twin = Variable.trusted(block, self.name, self._shape, self._dtype, self.stop_gradient)
+        twin = self.trusted(block, self.name, self._shape, self._dtype, self.stop_gradient)
         twin.persistable, twin.type = self.persistable, self.type
         return twin
 
@@ -125,16 +125,17 @@ class Parameter(Variable):
         if shape is None or dtype is None:
             raise InvalidValue(f"parameter {name!r} needs a shape and a dtype")
         super().__init__(block, name, shape, dtype, persistable=True, stop_gradient=not trainable)
-        if any(extent <= 0 for extent in self.shape):
-            raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; its extents must be positive")
+        if not self.shape or min(self.shape) <= 0:
+            raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; it needs at least one axis, and positive extents")
         self.trainable = trainable
         self.learning_rate = learning_rate
         self.regularizer = regularizer
         self.need_clip = need_clip
 
-    def copy_to(self, block: Block) -> Parameter:
-        twin = Parameter(block, self.name, self.shape, self.dtype, self.trainable, self.learning_rate, self.regularizer, self.need_clip)
-        twin.stop_gradient = self.stop_gradient
+    def copy_to(self, block: Block) -> Self:
+        twin = super().copy_to(block)
+        twin.trainable, twin.learning_rate = self.trainable, self.learning_rate
+        twin.regularizer, twin.need_clip = self.regularizer, self.need_clip
         return twin
 
 
