@@ -10,10 +10,11 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.basic import fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, Attr, Tensor, operator
-from graphad.ops.elementwise import as_mask, wide
+from graphad.ops.elementwise import as_mask
 from graphad.ops.index import where
 from graphad.ops.inference import aligned, normal_axis, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
+from graphad.ops.shapes import wide
 from graphad.ops.unary import abs_, between, erf, exp, square, tanh
 from graphad.types import TensorType, broadcast_shapes, joined_shape
 

@@ -25,11 +25,6 @@ def as_mask(condition: Tensor, like: Tensor) -> Tensor:
     return cast(condition, out_dtype=dtype_name(like.dtype))
 
 
-def wide(Y: Tensor, X: Tensor, axis: int) -> Tensor:
-    """Y aligned with X, ready for numpy's own broadcasting."""
-    return Y if axis == -1 else expand_like(Y, X, axis=axis)
-
-
 elementwise_add = _row(
     "elementwise_add",
     np.add,
@@ -66,16 +61,16 @@ elementwise_max = _row(
     "elementwise_max",
     np.maximum,
     {
-        "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(X > wide(Y, X, axis), dOut), X),
-        "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(X <= wide(Y, X, axis), dOut), Y, axis),
+        "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(greater_than(X, Y, axis=axis), dOut), X),
+        "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(less_equal(X, Y, axis=axis), dOut), Y, axis),
     },
 )
 elementwise_min = _row(
     "elementwise_min",
     np.minimum,
     {
-        "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(X < wide(Y, X, axis), dOut), X),
-        "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(X >= wide(Y, X, axis), dOut), Y, axis),
+        "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(less_than(X, Y, axis=axis), dOut), X),
+        "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(greater_equal(X, Y, axis=axis), dOut), Y, axis),
     },
 )
 

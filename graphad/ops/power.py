@@ -6,9 +6,10 @@ import numpy as np
 
 from graphad.ops.basic import fill_any_like, unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
-from graphad.ops.elementwise import as_mask, logical_and, wide
+from graphad.ops.elementwise import as_mask, logical_and
 from graphad.ops.index import where
 from graphad.ops.inference import aligned, broadcast
+from graphad.ops.shapes import wide
 from graphad.ops.unary import log
 
 

@@ -288,3 +288,8 @@ def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
 def shape_(Input: Array) -> Array:
     """The extents of a tensor."""
     return np.array(Input.shape, "int32")
+
+
+def wide(Y: Tensor, X: Tensor, axis: int) -> Tensor:
+    """Y with axes of one element behind its own, so that its first axis lies at ``axis`` of X: ready for plain broadcasting."""
+    return Y if axis == -1 or Y.ndim > X.ndim else unsqueeze(Y, axes=list(range(Y.ndim, X.ndim - axis)))

@@ -10,6 +10,9 @@ PAIRS = [
     Sample({"X": uniform(2, 3), "Y": away_from_zero(2, 3)}),
     Sample({"X": uniform(2, 3, 4), "Y": away_from_zero(3)}, {"axis": 1}),
     Sample({"X": uniform(2, 3), "Y": away_from_zero(1)}),
+    Sample({"X": uniform(3), "Y": away_from_zero(2, 3)}),
+    Sample({"X": uniform(2, 1, 4), "Y": away_from_zero(3)}, {"axis": 1}),
+    Sample({"X": uniform(2, 3), "Y": away_from_zero(2, 3)}, {"axis": 0}),
     Sample({"X": uniform(), "Y": away_from_zero()}),
     Sample({"X": uniform(0, 3), "Y": away_from_zero(3)}),
 ]
