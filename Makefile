@@ -1,0 +1,59 @@
+# Everything starts here, on a machine with Python >= 3.11 and make: each target sets up .venv by itself when it has to.
+
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+# What .venv is made with: the first interpreter that is new enough and can make one. `make clean test PYTHON=...` takes another.
+SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	if $$python -c "$(SUITABLE)" >/dev/null 2>&1; then echo $$python; break; fi; done)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench fuzz clean
+
+help: ## Say what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/demo ## Train a small network, and draw its forward and backward graphs
+	$(BIN)/graphad demo
+
+test: $(VENV)/dev ## Run all tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+lint: $(VENV)/dev ## Check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev ## Sort imports, mend what can be mended, and format; lint says what is left
+	$(BIN)/ruff check --fix --exit-zero --quiet .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev ## Measure speed and memory
+	$(BIN)/python -m tests.benchmarks
+
+fuzz: $(VENV)/dev ## Run the property tests for long, on new random programs
+	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=fuzz
+
+clean: ## Remove .venv, caches and build outputs
+	rm -rf $(VENV) build dist graphad.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find graphad passes tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# Files in .venv that stand for what was installed there, so that it is done again only when pyproject.toml changes.
+$(VENV)/demo: pyproject.toml $(VENV)/made
+	@echo "Installing graphad and what the demo needs into $(VENV) ..."
+	@$(INSTALL) '.[demo]'
+	@touch $@
+
+$(VENV)/dev: pyproject.toml $(VENV)/made
+	@echo "Installing graphad and the tools of its developers into $(VENV) ..."
+	@$(INSTALL) '.[dev]'
+	@touch $(VENV)/demo $@
+
+$(VENV)/made:
+	@test -n "$(PYTHON)" || { echo "make: no Python >= 3.11 with venv and ensurepip found; name one with PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c "$(SUITABLE)" || { echo "make: $(PYTHON) is older than Python 3.11, or lacks venv and ensurepip" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@

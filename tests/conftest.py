@@ -1,0 +1,14 @@
+"""How long hypothesis looks for a counterexample: as part of the tests, and with ``make fuzz``. The option of the golden texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("tests", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.register_profile("fuzz", deadline=None, max_examples=5000, print_blob=True)
+settings.load_profile("tests")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write what the passes give now into tests/golden/*.txt")

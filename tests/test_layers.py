@@ -1,0 +1,157 @@
+"""Imports go one way, and files and functions stay short."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from tests.source_tree import ROOT, modules
+
+# From the lowest up: a module imports from rows above its own, and from its own package.
+LAYERS = (
+    "errors",
+    "types",
+    "ops",
+    "program",
+    "graph",
+    "rewriting",
+    "passes",
+    "initializer",
+    "backward drawing execution interop layers",
+    "optimizer",
+    "training",
+    "cli",
+    "__main__",
+    "graphad",
+)
+ROW = {part: row for row, parts in enumerate(LAYERS) for part in parts.split()}
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+MODULES = modules()
+FILES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Import = ast.Import | ast.ImportFrom
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def place(path: Path, node: ast.stmt) -> str:
+    return f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+
+
+def imports(tree: ast.AST) -> Iterator[Import]:
+    """The import statements of a module, wherever they stand, without those for the type checker only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")):
+            yield from imports(node)
+
+
+def imported(node: Import) -> Iterator[str]:
+    """The modules of graphad a statement imports: ``from graphad.ops import basic`` is ``graphad.ops.basic``."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in MODULES)
+    elif node.module in MODULES:
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield inner if inner in MODULES else node.module
+
+
+def edges() -> Iterator[tuple[str, str, str]]:
+    """(module, module it imports, where)."""
+    for name, path in MODULES.items():
+        for node in imports(parsed(path)):
+            for target in imported(node):
+                yield name, target, place(path, node)
+
+
+def part_of(module: str) -> str:
+    """The part of graphad a module belongs to: ``ops`` for ``graphad.ops.basic``, ``graphad`` for the top itself."""
+    return module.split(".")[1] if "." in module else module
+
+
+def may_import(module: str, target: str) -> bool:
+    own, other = part_of(module), part_of(target)
+    return own == other or ROW[other] < ROW[own]
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def test_every_part_has_a_row() -> None:
+    unknown = sorted({part_of(name) for name in MODULES} - set(ROW))
+    assert not unknown, "add them to LAYERS"
+
+
+def test_imports_go_one_way() -> None:
+    known = [(name, target, where) for name, target, where in edges() if {part_of(name), part_of(target)} <= ROW.keys()]
+    offenders = [f"{where}: {name} imports {target}" for name, target, where in known if not may_import(name, target)]
+    assert not offenders, "\n".join(["imports from a later row of LAYERS:", *offenders])
+
+
+def test_no_modules_import_each_other() -> None:
+    graph = nx.DiGraph((name, target) for name, target, _ in edges())
+    knots = [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
+    assert not knots, f"import cycles: {knots}"
+
+
+def test_no_import_inside_a_function() -> None:
+    found = {place(path, node) for path in FILES for function in functions(parsed(path)) for node in imports(function)}
+    assert not found, "\n".join(["imports inside functions:", *sorted(found)])
+
+
+def test_no_relative_imports() -> None:
+    """``imported`` above does not see them."""
+    nodes = [(path, node) for path in FILES for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom) and node.level]
+    assert not nodes, "\n".join(place(path, node) for path, node in nodes)
+
+
+def test_files_are_short() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    offenders = [f"{path.relative_to(ROOT).as_posix()}: {count} lines" for path, count in lines.items() if count > MAX_FILE_LINES]
+    assert not offenders, "\n".join([f"files of more than {MAX_FILE_LINES} lines:", *offenders])
+
+
+def test_functions_are_short() -> None:
+    sizes = [(path, f, (f.end_lineno or f.lineno) - f.lineno + 1) for path in FILES for f in functions(parsed(path))]
+    offenders = [f"{place(path, f)}: {f.name} has {count} lines" for path, f, count in sizes if count > MAX_FUNCTION_LINES]
+    assert not offenders, "\n".join([f"functions of more than {MAX_FUNCTION_LINES} lines:", *offenders])
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "allowed"),
+    [
+        ("graphad.passes.backward.find_op_path", "graphad.graph.nodes", True),
+        ("graphad.graph.nodes", "graphad.passes", False),
+        ("graphad.ops.basic", "graphad.ops.index", True),
+        ("graphad.layers.nn", "graphad.execution", False),
+        ("graphad.cli.main", "graphad", False),
+        ("graphad", "graphad.cli", True),
+    ],
+)
+def test_the_rule_itself(module: str, target: str, allowed: bool) -> None:
+    assert may_import(module, target) is allowed
+
+
+def test_the_finder_itself() -> None:
+    text = """
+if TYPE_CHECKING:
+    import graphad.cli
+try:
+    from graphad.ops import basic, lookup
+finally:
+    import graphad.graph
+"""
+    found = [target for node in imports(ast.parse(text)) for target in imported(node)]
+    assert found == ["graphad.ops.basic", "graphad.ops", "graphad.graph"]
