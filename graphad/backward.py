@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import networkx as nx
+
 from graphad.errors import InvalidType, InvalidValue, NoGradient
 from graphad.graph import Graph, Op, Value, lower, write_back
 from graphad.ops import GradOpDef
@@ -100,6 +102,10 @@ def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_s
         ValueError: the variables are of different programs; numbers or shapes of target_gradients do not fit.
     """
     wanted, sources = _variables("targets", targets), _variables("inputs", inputs)
+    if not wanted:
+        raise InvalidValue("gradients needs at least one target")
+    if not sources:
+        return []
     program = _one_program([*wanted, *sources])
     starts = _starts(wanted, target_gradients)
     graph = lower(program)
@@ -144,23 +150,17 @@ def _why_not(graph: Graph, name: str, loss: str, no_grad: Names) -> str:
     start, target = source_value(graph, name), graph.value(loss)
     if cut := _cut(start, no_grad):
         return cut
-    reached, stack = {start}, [start]
-    cuts: list[str] = []
-    while stack:
-        value = stack.pop()
-        if value is target:
-            return f"the way to the loss is cut by {_first_cut(cuts)}"
-        for op in value.readers:
-            for out in op.writes():
-                if out not in reached:
-                    reached.add(out)
-                    stack.append(out)
-                    cuts += [c for c in (_cut_between(op, value), _cut(out, no_grad)) if c]
-    return f"it is not on the path: no operator that reads it leads to {loss!r}"
-
-
-def _first_cut(cuts: Sequence[str]) -> str:
-    return cuts[0] if cuts else "operators without gradient"
+    way = (nx.descendants(graph, start) | {start}) & (nx.ancestors(graph, target) | {target})
+    if target not in way:
+        return f"it is not on the path: no operator that reads it leads to {loss!r}"
+    for op in (op for op in graph.ordered_ops() if op in way):
+        for value in (v for v in op.reads() if v in way):
+            if cut := _cut_between(op, value):
+                return f"the way to the loss is cut by {cut}"
+        for out in (v for v in op.writes() if v in way):
+            if cut := _cut(out, no_grad):
+                return f"the way to the loss is cut by {cut}"
+    return "the way to the loss is cut by operators without gradient"
 
 
 def _cut(value: Value, no_grad: Names) -> str:
@@ -183,6 +183,8 @@ def _cut_between(op: Op, value: Value) -> str:
 def _checked_loss(loss: Any) -> Program:
     if not isinstance(loss, Variable):
         raise InvalidType(f"loss is a Variable, not {loss!r}")
+    if loss.block.idx:
+        raise InvalidValue(f"the loss is a variable of block 0, but {loss.name!r} is one of block {loss.block.idx}")
     if element_count(loss.shape) != 1:
         raise InvalidValue(
             f"the loss is a scalar, but {loss.name!r} has shape {list(loss.shape)}: reduce it, for instance with layers.mean"
@@ -231,8 +233,6 @@ def _one_program(variables: Sequence[Variable]) -> Program:
     if len(programs) > 1:
         first, second, *_ = programs.values()
         raise InvalidValue(f"{first.name!r} and {second.name!r} are variables of different programs")
-    if not variables:
-        raise InvalidValue("gradients needs at least one target and one input")
     return variables[0].block.program
 
 
@@ -250,6 +250,8 @@ def _start(target: Variable, start: Any) -> str:
         return ""
     if not isinstance(start, Variable):
         raise InvalidType(f"target_gradients are Variables or None, not {start!r}")
+    if start.dtype != target.dtype:
+        raise InvalidValue(f"target {target.name!r} is {target.dtype}, its gradient {start.name!r} is {start.dtype}")
     if joined_shape(target.shape, start.shape) is None:
         raise InvalidValue(f"target {target.name!r} has shape {list(target.shape)}, its gradient {start.name!r} has {list(start.shape)}")
     return start.name

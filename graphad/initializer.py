@@ -111,7 +111,10 @@ class NumpyArray(Initializer):
         array = np.asarray(self.value, var.dtype)
         if array.shape != var.shape:
             raise InvalidValue(f"initializer of {var.name!r} has shape {list(array.shape)}, the variable {list(var.shape)}")
-        slot = {"float64": "fp64_values", "float32": "fp32_values", "int64": "int64_values", "int32": "int32_values"}[var.dtype]
+        slots = {"float64": "fp64_values", "float32": "fp32_values", "int64": "int64_values", "int32": "int32_values"}
+        if var.dtype not in slots:
+            raise InvalidValue(f"initializer of {var.name!r}: an array can start {', '.join(slots)}, not {var.dtype}")
+        slot = slots[var.dtype]
         attrs = {"shape": list(var.shape), "dtype": var.dtype, slot: array.ravel().tolist(), "run_once": True}
         return block.append_op("assign_value", {}, {"Out": var}, attrs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,25 +12,37 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.graph import lower, write_back
 from graphad.initializer import Constant
 from graphad.layers.helper import declare_in
-from graphad.passes.optimization import ACCUMULATORS, ClipGradients, DecayWeights, OptimizeParameters, Updates
-from graphad.program import OPTIMIZE, Block, Operator, Parameter, Program, Variable, default_startup_program
+from graphad.passes.optimization import ACCUMULATORS, ClipGradients, DecayWeights, OptimizeParameters, Updates, accumulator_name
+from graphad.program import (
+    OPTIMIZE,
+    Block,
+    L1Decay,
+    L2Decay,
+    Operator,
+    Parameter,
+    Program,
+    Regularizer,
+    Variable,
+    default_startup_program,
+)
 from graphad.rewriting import Pass, Pipeline
+from graphad.types import element_count
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "ClipByGlobalNorm",
+    "ClipByNorm",
+    "ClipByValue",
+    "L1Decay",
+    "L2Decay",
+    "Momentum",
+    "Optimizer",
+    "RMSProp",
+    "optimize",
+]
 
 Pairs = list[tuple[Parameter, Variable]]
-
-
-@dataclass(frozen=True)
-class L1Decay:
-    """Adds ``coefficient * sign(w)`` to the gradient."""
-
-    coefficient: float = 0.0
-
-
-@dataclass(frozen=True)
-class L2Decay:
-    """Adds ``coefficient * w`` to the gradient."""
-
-    coefficient: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,9 @@ class ClipByGlobalNorm:
     kind: ClassVar[str] = "global-norm"
 
 
+Clip = ClipByValue | ClipByNorm | ClipByGlobalNorm
+
+
 class Optimizer:
     """Base of the optimizers.
 
@@ -69,8 +85,16 @@ class Optimizer:
     starts: ClassVar[dict[str, str]] = {}
 
     def __init__(self, learning_rate: Any, regularization: Any = None, grad_clip: Any = None) -> None:
-        if not isinstance(learning_rate, int | float | Variable):
+        if isinstance(learning_rate, bool) or not isinstance(learning_rate, int | float | Variable):
             raise InvalidType(f"learning_rate is a number or a Variable, not {learning_rate!r}")
+        if isinstance(learning_rate, Variable) and element_count(learning_rate.shape) != 1:
+            raise InvalidValue(f"learning_rate has one element, not the shape of {learning_rate!r}")
+        if not isinstance(learning_rate, Variable) and not math.isfinite(learning_rate):
+            raise InvalidValue(f"learning_rate is a finite number, not {learning_rate!r}")
+        if not isinstance(regularization, Regularizer | None):
+            raise InvalidType(f"regularization is an L1Decay or L2Decay, not {regularization!r}")
+        if not isinstance(grad_clip, Clip | None):
+            raise InvalidType(f"grad_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not {grad_clip!r}")
         self.learning_rate = learning_rate
         self.regularization = regularization
         self.grad_clip = grad_clip
@@ -91,27 +115,49 @@ class Optimizer:
         Raises:
             ValueError: as ``append_backward``; and if no parameter reaches the loss.
         """
-        graph = lower(loss.block.program) if isinstance(loss, Variable) else None
-        if graph is None:
+        if not isinstance(loss, Variable):
             raise InvalidType(f"loss is a Variable, not {loss!r}")
-        pairs = build_backward(graph, loss, parameter_list, no_grad_set)
+        program = loss.block.program
+        startup = startup_program or program.startup or default_startup_program()
+        if not isinstance(startup, Program):
+            raise InvalidType(f"startup_program is a Program, not {startup_program!r}")
+        with program.atomic(), startup.atomic():
+            return self._minimize(program, startup, loss, parameter_list, no_grad_set)
+
+    def _minimize(
+        self, program: Program, startup: Program, loss: Variable, parameter_list: Any, no_grad_set: Any
+    ) -> tuple[list[Operator], Pairs]:
+        graph, block = lower(program), program.global_block()
+        found = build_backward(graph, loss, parameter_list, no_grad_set)
+        pairs = list({param.name: (param, gradient) for param, gradient in found}.values())
+        parameters = [param for param, _ in pairs]
         if not pairs:
             raise InvalidValue(f"nothing to optimize: no trainable parameter reaches the loss {loss.name!r}")
-        block, startup = loss.block.program.global_block(), startup_program or loss.block.program.startup or default_startup_program()
-        loss.block.program.startup = startup
-        rate = self._declare_state(block, startup.global_block(), [p for p, _ in pairs], loss.dtype)
-        graph.analyses[Updates] = Updates({p.name: gradient for p, gradient in pairs})
-        self.pipeline([p for p, _ in pairs], rate).run(graph)
+        for param in parameters:
+            if not isinstance(param, Parameter):
+                raise InvalidValue(f"{param!r} is no parameter: only those can be optimized")
+        program.startup = startup
+        instance = self._free_instance(block, parameters)
+        rate = self._declare_state(block, startup.global_block(), parameters, loss.dtype, instance)
+        graph.analyses[Updates] = Updates({param.name: gradient for param, gradient in pairs})
+        self.pipeline(parameters, rate, instance).run(graph)
         write_back(graph)
         updates = [op for op in block.ops if op.role == OPTIMIZE and op.type == self.type]
-        return updates[-len(pairs) :], [(p, block.var(g.name)) for p, g in pairs]
+        return updates[-len(pairs) :], [(param, block.var(gradient.name)) for param, gradient in pairs]
 
-    def pipeline(self, parameters: Sequence[Parameter], learning_rate: str) -> Pipeline:
+    def _free_instance(self, block: Block, parameters: Sequence[Parameter]) -> int:
+        """The first number that no accumulator of these parameters has."""
+        instance = 0
+        while any(block.has_var(accumulator_name(p.name, a, instance)) for p in parameters for a in ACCUMULATORS[self.type].values()):
+            instance += 1
+        return instance
+
+    def pipeline(self, parameters: Sequence[Parameter], learning_rate: str, instance: int = 0) -> Pipeline:
         """The passes that turn gradients into updates: clip, decay, optimize."""
         names, factors = tuple(p.name for p in parameters), tuple(p.learning_rate for p in parameters)
         clip = [ClipGradients(self.grad_clip.kind, self.grad_clip.bound, _clipped(parameters))] if self.grad_clip else []
         decay = self._decay_passes(parameters)
-        return Pipeline(*clip, *decay, OptimizeParameters(self.type, names, learning_rate, factors, tuple(self.attrs().items())))
+        return Pipeline(*clip, *decay, OptimizeParameters(self.type, names, learning_rate, factors, tuple(self.attrs().items()), instance))
 
     def _decay_passes(self, parameters: Sequence[Parameter]) -> list[Pass]:
         groups: dict[Any, list[str]] = {}
@@ -119,10 +165,9 @@ class Optimizer:
             decay = param.regularizer or self.regularization
             if decay is not None and decay.coefficient:
                 groups.setdefault(decay, []).append(param.name)
-        kinds = {L1Decay: "l1", L2Decay: "l2"}
-        return [DecayWeights(kinds[type(decay)], decay.coefficient, tuple(names)) for decay, names in groups.items()]
+        return [DecayWeights(decay.kind, decay.coefficient, tuple(names)) for decay, names in groups.items()]
 
-    def _declare_state(self, block: Block, startup: Block, parameters: Sequence[Parameter], dtype: str) -> str:
+    def _declare_state(self, block: Block, startup: Block, parameters: Sequence[Parameter], dtype: str, instance: int) -> str:
         """Declare the learning rate and the accumulators, and initialise them; return the learning rate's name."""
         rate = self.learning_rate
         if not isinstance(rate, Variable):
@@ -130,7 +175,7 @@ class Optimizer:
         for param in parameters:
             for slot, accumulator in ACCUMULATORS[self.type].items():
                 shape = [1] if slot.endswith("Pow") else list(param.shape)
-                _state(block, startup, f"{param.name}_{accumulator}_0", shape, param.dtype, self._start(slot))
+                _state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, self._start(slot))
         return rate.name
 
     def _start(self, slot: str) -> float:
@@ -214,4 +259,6 @@ class RMSProp(Optimizer):
 
 def optimize(cost: Variable, optimizer: Optimizer | None = None) -> tuple[list[Operator], Pairs]:
     """Append the backward and the optimization part for a cost; SGD with a learning rate of 0.01 if no optimizer is given."""
+    if not isinstance(optimizer, Optimizer | None):
+        raise InvalidType(f"optimizer is an Optimizer, not {optimizer!r}")
     return (SGD() if optimizer is None else optimizer).minimize(cost)

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution import Executor, Scope
 from graphad.program import Program, Variable, default_startup_program
+from graphad.types import element_count
 
 Batch = Mapping[str, Any] | Sequence[Any]
 Reader = Callable[[], Iterable[Batch]] | Iterable[Batch]
@@ -60,6 +61,12 @@ def train(
     """
     if not isinstance(cost, Variable):
         raise InvalidType(f"cost is a Variable, not {cost!r}")
+    if element_count(cost.shape) != 1:
+        raise InvalidValue(f"the cost is a scalar, but {cost.name!r} has shape {list(cost.shape)}")
+    if not isinstance(epochs, int) or epochs < 1:
+        raise InvalidValue(f"epochs is a number from 1 on, not {epochs!r}")
+    if not isinstance(metrics, Mapping | None):
+        raise InvalidType(f"metrics is a dict from label to variable, not {metrics!r}")
     program, run = cost.block.program, executor or Executor()
     names = [v.name if isinstance(v, Variable) else str(v) for v in feed_list or data_variables(program)]
     shown = dict(metrics or {})
@@ -69,14 +76,15 @@ def train(
     with _progress(progress) as bar:
         for epoch in range(epochs):
             task = bar.add_task(f"epoch {epoch + 1}/{epochs}", total=_length(reader), status="")
+            steps = len(history.cost)
             for feed in _feeds(reader, names):
                 values = run.run(program, feed=feed, fetch_list=[cost, *shown.values()], scope=scope)
                 _note(history, values)
                 bar.update(task, advance=1, status=_status(history))
             bar.update(task, total=bar.tasks[task].completed)
+            if len(history.cost) == steps:
+                raise InvalidValue(f"the reader gave no minibatch in epoch {epoch + 1}: a function that returns them can be read again")
     history.seconds = perf_counter() - start
-    if not history.cost:
-        raise InvalidValue("the reader gave no minibatch")
     return history
 
 
@@ -99,6 +107,8 @@ def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         if isinstance(batch, Mapping):
             yield batch
             continue
+        if isinstance(batch, str) or not isinstance(batch, Sequence):
+            raise InvalidType(f"a minibatch is a dict or a sequence of arrays, not {batch!r}")
         if len(batch) != len(names):
             raise InvalidValue(f"a minibatch has {len(batch)} arrays, but the program is fed {len(names)}: {', '.join(names)}")
         yield dict(zip(names, batch, strict=True))

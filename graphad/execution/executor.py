@@ -13,7 +13,8 @@ from graphad.errors import ExecutionError, GraphadError, InvalidType, InvalidVal
 from graphad.execution.scope import Scope, global_scope
 from graphad.ops import REGISTRY, OpDef
 from graphad.ops.definition import did_you_mean
-from graphad.program import EMPTY, Block, Operator, Program, Variable, default_main_program, located
+from graphad.program import EMPTY, Block, Operator, Program, Variable, default_main_program, located, stands_for
+from graphad.types import FLOATS
 
 Array = NDArray[Any]
 Env = dict[str, Array]
@@ -136,15 +137,31 @@ class _Run:
 
     def read(self, name: str, op: Operator | None) -> Array:
         """The value of a name: of this run, else of the scope."""
-        for values in (self.env, self.kept, self.scope.arrays):
+        for values in (self.env, self.kept):
             if name in values:
                 return values[name]
+        if name in self.scope.arrays:
+            return self._from_scope(name, op)
         raise InvalidValue(self._missing(name, op))
+
+    def _from_scope(self, name: str, op: Operator | None) -> Array:
+        """The scope's value, in the declared dtype; ValueError if it is not what the program declares."""
+        array = self.scope.arrays[name]
+        var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
+        shape, dtype = (None, None) if var is None else var.declared
+        fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
+        kind = dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)
+        if not fits or not kind:
+            found = f"{array.dtype}{list(array.shape)}"
+            raise InvalidValue(located(f"the scope has {name!r} as {found}, but it is declared {var!r}", op.source if op else None))
+        self.env[name] = array if dtype is None else array.astype(dtype, copy=False)
+        return self.env[name]
 
     def _missing(self, name: str, op: Operator | None) -> str:
         reader = f"operator {op.type!r} reads" if op else "the fetch list asks for"
         if name in self.persistable:
-            return f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it"
+            message = f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it"
+            return located(message, op.source if op else None)
         if any(name in other.output_names() for other in self.block.ops):
             return located(f"{reader} {name!r} before any operator wrote it", op.source if op else None)
         return located(f"{reader} {name!r}, which is not fed and no operator writes", op.source if op else None)
@@ -199,6 +216,8 @@ def _fetch_items(fetch_list: Any) -> Sequence[Any]:
 
 def _fetch_name(block: Block, item: Any) -> str:
     name = item.name if isinstance(item, Variable) else item
+    if isinstance(item, Variable) and not stands_for(block, item):
+        raise InvalidValue(f"cannot fetch {item!r}: it is of another program; here the name is {block.var_recursive(item.name)!r}")
     if not isinstance(name, str):
         raise InvalidType(f"fetch_list holds variables or their names, not {item!r}")
     if not block.has_var_recursive(name):

@@ -13,7 +13,7 @@ from typing import Any
 
 import networkx as nx
 
-from graphad.errors import InvalidGraph, InvalidValue
+from graphad.errors import InvalidGraph, InvalidType, InvalidValue
 from graphad.graph.nodes import Node, Op, Slots, Value
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
@@ -65,6 +65,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
 
     def value(self, name: str) -> Value:
         """The final value of a name; ``x#0`` is its first. ValueError if there is none."""
+        if not isinstance(name, str):
+            raise InvalidType(f"a value is asked for by its name, not by {name!r}")
         versions = self.versions(name)
         if versions:
             return versions[-1]
@@ -142,7 +144,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         Raises:
             InvalidGraph: a value or ``before`` is of another graph.
         """
-        op = Op(self, type, {s: tuple(v) for s, v in inputs.items()}, {s: tuple(v) for s, v in outputs.items()}, attrs or {})
+        op = Op(self, type, _frozen(inputs), _frozen(outputs), attrs or {})
         if before is not None and before.graph is not self:
             raise InvalidGraph(f"{type} cannot stand before {before!r}, which is not in this graph")
         self._connect(op)
@@ -156,15 +158,16 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
 
     def _connect(self, op: Op) -> None:
         self.edits += 1
+        for slots in (op.inputs, op.outputs):
+            for values in slots.values():
+                for value in values:
+                    if value.graph is not self:
+                        raise InvalidGraph(f"{op.type} touches {value.name}, which is not in this graph")
         for values in op.inputs.values():
             for value in values:
-                if value.graph is not self:
-                    raise InvalidGraph(f"{op.type} reads {value.name}, which is not in this graph")
                 value.readers[op] = None
         for values in op.outputs.values():
             for value in values:
-                if value.graph is not self:
-                    raise InvalidGraph(f"{op.type} writes {value.name}, which is not in this graph")
                 value.writers.append(op)
 
     def remove_op(self, op: Op) -> None:
@@ -188,9 +191,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
     def set_inputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
         """What an operator reads in a slot; no values takes the slot away."""
         self._require(op, *values)
-        before = op.inputs.pop(slot, ())
-        if values:
-            op.inputs[slot] = tuple(values)
+        before = op.inputs.get(slot, ())
+        _fill_slot(op.inputs, slot, values)
         still = set(op.reads())
         for value in before:
             if value not in still:
@@ -202,9 +204,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
     def set_outputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
         """What an operator writes in a slot; no values takes the slot away."""
         self._require(op, *values)
-        before = op.outputs.pop(slot, ())
-        if values:
-            op.outputs[slot] = tuple(values)
+        before = op.outputs.get(slot, ())
+        _fill_slot(op.outputs, slot, values)
         for value in values:
             value.writers.append(op)
         for value in before:
@@ -226,6 +227,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value another name; ValueError if a value has it already."""
+        if not isinstance(name, str):
+            raise InvalidType(f"a value's name is a string, not {name!r}")
         if self.versions(name):
             raise InvalidValue(f"cannot rename {value!r} to {name!r}: the graph has a value of that name")
         self._require(value)
@@ -236,6 +239,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
     def _require(self, *nodes: Node) -> None:
         self.edits += 1
         for node in nodes:
+            if not isinstance(node, Op | Value):
+                raise InvalidType(f"an operator or a value of the graph is expected, not {node!r}")
             if node.graph is not self:
                 raise InvalidGraph(f"{node.type if isinstance(node, Op) else node.name} is not in this graph")
 
@@ -248,8 +253,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
 
     # -- networkx --------------------------------------------------------------------------------
 
-    def copy(self, as_view: bool = False) -> Graph:
-        """A graph of its own with the same operators and values."""
+    def clone(self) -> Graph:
+        """A graph of its own with the same operators and values (``copy`` is networkx's: a plain MultiDiGraph to edit)."""
         twin = Graph(self.block)
         twin.properties, twin.lost_operators = set(self.properties), self.lost_operators
         of: dict[Value, Value] = {v: twin.add_version(v.name, v.shape, v.dtype, v.var) for v in self.values}
@@ -281,6 +286,16 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
         nx.MultiDiGraph.__init__(self)
 
+    def _become_view(self, graph: Graph) -> None:
+        """networkx makes its views of an empty Graph as well, telling it what it is a view of."""
+        self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
+        self.__dict__["_graph"] = graph
+
+    _graph = property(fset=_become_view)
+
+    def __deepcopy__(self, memo: object) -> Graph:
+        return self.clone()
+
     def __str__(self) -> str:
         return print_graph(self)
 
@@ -307,10 +322,28 @@ for _name in (
     "remove_nodes_from",
     "remove_edge",
     "remove_edges_from",
+    "clear",
+    "clear_edges",
 ):
     setattr(Graph, _name, _plain_first(_name))
 
 _NOWHERE: Any = Graph()
+
+
+def _frozen(slots: Mapping[str, Sequence[Value]]) -> Slots:
+    frozen: Slots = {}
+    for slot, values in slots.items():
+        if not isinstance(values, tuple | list) or not all(isinstance(v, Value) for v in values):
+            raise InvalidType(f"slot {slot} takes a list of values of the graph, not {values!r}")
+        frozen[slot] = tuple(values)
+    return frozen
+
+
+def _fill_slot(slots: Slots, slot: str, values: Sequence[Value]) -> None:
+    if values:
+        slots[slot] = tuple(values)
+    else:
+        slots.pop(slot, None)
 
 
 def _behind_writers(op: Op) -> bool:

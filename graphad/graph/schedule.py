@@ -81,6 +81,7 @@ class _Naming:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.result = _Plan()
+        self.numbers: dict[str, int] = {}
 
     def plan(self) -> _Plan:
         for name, found in list(self.graph.values.by_name.items()):
@@ -118,7 +119,11 @@ class _Naming:
                 self.result.from_copy.setdefault(reader, {})[holder] = name
 
     def _fresh(self, value: Value) -> str:
-        return self.graph.values.numbered(value.name, "{}@SAVED@{}")
+        n, values = self.numbers.get(value.name, 0), self.graph.values
+        while values.taken(name := f"{value.name}@SAVED@{n}"):
+            n += 1
+        self.numbers[value.name] = n + 1
+        return name
 
 
 def _written_at(value: Value) -> int:
@@ -171,7 +176,7 @@ class _Emitter:
         return {slot: [local.get(v) or v.name for v in values] for slot, values in slots.items()}
 
     def _copy_of(self, value: Value, name: str) -> Operator:
-        self.declare(name, value)
+        self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype)
         return Operator(self.block, "assign", {"X": [value.name]}, {"Out": [name]}, {}, made_by="schedule")
 
     def declare(self, name: str, value: Value) -> None:

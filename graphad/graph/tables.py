@@ -101,16 +101,20 @@ class ValueTable:
         else:
             del self.by_name[value.name]
 
+    def taken(self, name: str) -> bool:
+        """Whether a value has the name, or the block declares it."""
+        return name in self.by_name or name in self.reserved
+
     def fresh(self, stem: str, pattern: str = "{}_{}") -> str:
         """A name no value has: the stem, or the stem with the next number."""
-        if stem not in self.by_name and stem not in self.reserved:
+        if not self.taken(stem):
             return stem
         return self.numbered(stem, pattern)
 
     def numbered(self, stem: str, pattern: str) -> str:
         """A name no value has, made of the stem and the next number."""
         n = self.suffixes.get(pattern.format(stem, ""), 0)
-        while (name := pattern.format(stem, n)) in self.by_name or name in self.reserved:
+        while self.taken(name := pattern.format(stem, n)):
             n += 1
         self.suffixes[pattern.format(stem, "")] = n + 1
         return name

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import networkx as nx
+
 from graphad.errors import InvalidGraph
 from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph, print_op
 from graphad.graph.nodes import Node, Op, Slots, Value
@@ -81,7 +83,7 @@ def acyclic(graph: Graph) -> Iterator[Complaint]:
     try:
         graph.ordered_ops()
     except InvalidGraph as error:
-        yield next(iter(graph.ops)), str(error)
+        yield next(node for edge in nx.find_cycle(graph) for node in edge[:2] if isinstance(node, Op)), str(error)
 
 
 def slots_filled(graph: Graph) -> Iterator[Complaint]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from graphad.errors import InvalidType
 from graphad.initializer import Constant, Initializer, Xavier
 from graphad.program import Parameter, Variable, default_main_program, default_startup_program
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -58,20 +62,45 @@ class LayerHelper:
         self.main.startup = startup
         initializer.append(startup.global_block(), declare_in(startup.global_block(), var))
 
-    def tmp(self, dtype: str | None = None, stop_gradient: bool = False) -> Variable:
-        """A fresh variable for an operator's output."""
-        name = self.main.names.generate(f"{self.name}.tmp")
-        return self.main.current_block().create_var(name, dtype=dtype, stop_gradient=stop_gradient)
-
     def append(self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, out: str = "Out") -> Variable:
         """Append an operator with one fresh output; return that."""
-        result = self.tmp()
-        self.main.current_block().append_op(type, inputs, {out: result}, attrs)
+        (result,) = self.append_all(type, inputs, (out,), attrs)
         return result
+
+    def append_all(
+        self,
+        type: str,
+        inputs: Mapping[str, Any],
+        outputs: Sequence[str],
+        attrs: Mapping[str, Any] | None = None,
+        written: Mapping[str, Any] | None = None,
+        stopped: Sequence[str] = (),
+    ) -> list[Variable]:
+        """Append an operator with fresh outputs and return those.
+
+        ``written`` are outputs that exist already, ``stopped`` those of ``outputs`` that no gradient flows through.
+        """
+        block = self.main.current_block()
+        names = {slot: self.main.names.generate(f"{self.name}.tmp") for slot in outputs}
+        block.append_op(type, inputs, {**names, **(written or {})}, attrs)
+        for slot in stopped:
+            block.var(names[slot]).stop_gradient = True
+        return [block.var(name) for name in names.values()]
 
     def activate(self, x: Variable, act: str | None) -> Variable:
         """Apply an activation by its operator's type."""
         return x if act is None else self.append(act, {"X": x})
+
+
+def layer(function: Callable[P, R]) -> Callable[P, R]:
+    """A layer that, if it fails, leaves the programs as they were."""
+
+    @wraps(function)
+    def atomic(*args: P.args, **kwargs: P.kwargs) -> R:
+        with default_main_program().atomic(), default_startup_program().atomic():
+            return function(*args, **kwargs)
+
+    return atomic
 
 
 def declare_in(block: Any, var: Variable) -> Variable:

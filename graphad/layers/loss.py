@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, overload
 
-from graphad.layers.helper import LayerHelper, checked_input
+from graphad.layers.helper import LayerHelper, checked_input, layer
 from graphad.program import Variable
 
 
+@layer
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """``(input - label) ** 2``, elementwise."""
     return LayerHelper("square_error_cost").append(
@@ -15,16 +16,19 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     )
 
 
+@layer
 def mse(input: Variable, label: Variable) -> Variable:
     """The mean of the squared error, a scalar."""
     return mean(square_error_cost(input, label))
 
 
+@layer
 def mean(x: Variable) -> Variable:
     """The mean of all elements, a scalar of shape []."""
     return LayerHelper("mean").append("mean", {"X": checked_input("mean", x)})
 
 
+@layer
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:
     """``-log`` of the probability that ``input`` gives to the label; one value a row."""
     attrs = {"soft_label": soft_label, "ignore_index": ignore_index}
@@ -45,28 +49,25 @@ def softmax_with_cross_entropy(
 def softmax_with_cross_entropy(
     logits: Variable, label: Variable, soft_label: bool = ..., ignore_index: int = ..., axis: int = ..., *, return_softmax: Literal[True]
 ) -> tuple[Variable, Variable]: ...
+@layer
 def softmax_with_cross_entropy(
     logits: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100, axis: int = -1, return_softmax: bool = False
 ) -> Variable | tuple[Variable, Variable]:
     """Cross entropy of ``softmax(logits)``, computed without overflow; one value a row, and the softmax if asked for."""
     helper = LayerHelper("softmax_with_cross_entropy")
-    softmax, loss = helper.tmp(), helper.tmp()
-    helper.main.current_block().append_op(
-        "softmax_with_cross_entropy",
-        {"Logits": checked_input("softmax_with_cross_entropy", logits), "Label": checked_input("softmax_with_cross_entropy", label)},
-        {"Softmax": softmax, "Loss": loss},
-        {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis},
-    )
+    inputs = {"Logits": checked_input("softmax_with_cross_entropy", logits), "Label": checked_input("softmax_with_cross_entropy", label)}
+    attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
+    softmax, loss = helper.append_all("softmax_with_cross_entropy", inputs, ("Softmax", "Loss"), attrs)
     return (loss, softmax) if return_softmax else loss
 
 
+@layer
 def accuracy(input: Variable, label: Variable, k: int = 1) -> Variable:
     """The share of rows whose label is among the ``k`` largest entries, as a float32 of one element."""
     helper = LayerHelper("accuracy")
-    block = helper.main.current_block()
-    values, indices = helper.tmp(stop_gradient=True), helper.tmp(stop_gradient=True)
-    block.append_op("top_k", {"X": checked_input("accuracy", input)}, {"Out": values, "Indices": indices}, {"k": k})
-    result, correct, total = (helper.tmp(stop_gradient=True) for _ in range(3))
+    slots = ("Out", "Indices")
+    values, indices = helper.append_all("top_k", {"X": checked_input("accuracy", input)}, slots, {"k": k}, stopped=slots)
     inputs = {"Out": values, "Indices": indices, "Label": checked_input("accuracy", label)}
-    block.append_op("accuracy", inputs, {"Accuracy": result, "Correct": correct, "Total": total})
+    counts = ("Accuracy", "Correct", "Total")
+    result, *_ = helper.append_all("accuracy", inputs, counts, stopped=counts)
     return result

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphad.errors import InvalidValue
+from graphad.errors import InvalidType, InvalidValue
 from graphad.initializer import Constant, Normal
-from graphad.layers.helper import LayerHelper, checked_input
+from graphad.layers.helper import LayerHelper, checked_input, layer
 from graphad.program import Variable, default_main_program
-from graphad.types import element_count
+from graphad.types import FLOATS, element_count
 
 
 def data(name: str, shape: Sequence[int], dtype: Any = "float32", append_batch_size: bool = True, stop_gradient: bool = True) -> Variable:
@@ -20,12 +20,15 @@ def data(name: str, shape: Sequence[int], dtype: Any = "float32", append_batch_s
         shape: extents of one sample; -1 where unknown. A shape that holds -1 already is not prefixed.
         stop_gradient: False to differentiate with respect to the data.
     """
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        raise InvalidType(f"layers.data: shape is a list of ints, not {shape!r}")
     extents = list(shape)
     if append_batch_size and -1 not in extents:
         extents = [-1, *extents]
     return default_main_program().global_block().create_var(name, extents, dtype, stop_gradient=stop_gradient)
 
 
+@layer
 def fc(
     input: Variable,
     size: int,
@@ -53,6 +56,8 @@ def fc(
     width = element_count(x.shape[num_flatten_dims:])
     if width <= 0:
         raise InvalidValue(f"layers.fc: {x!r} has no known width behind its first {num_flatten_dims} axes")
+    if x.dtype not in FLOATS:
+        raise InvalidValue(f"layers.fc takes a floating-point variable, not {x!r}; cast it first")
     helper = LayerHelper("fc", name)
     w = helper.parameter(param_attr, "w", [width, size], x.dtype)
     out = helper.append("mul", {"X": x, "Y": w}, {"x_num_col_dims": num_flatten_dims, "y_num_col_dims": 1})
@@ -62,6 +67,7 @@ def fc(
     return helper.activate(out, act)
 
 
+@layer
 def conv2d(
     input: Variable,
     num_filters: int,
@@ -79,7 +85,7 @@ def conv2d(
     x = checked_input("conv2d", input)
     if len(x.shape) != 4 or x.shape[1] < 1:
         raise InvalidValue(f"layers.conv2d takes [batch, channels, height, width] with known channels, not {x!r}")
-    if x.shape[1] % groups or num_filters % groups:
+    if groups < 1 or x.shape[1] % groups or num_filters % groups:
         raise InvalidValue(f"layers.conv2d: {x.shape[1]} channels and {num_filters} filters do not split into {groups} groups")
     helper = LayerHelper("conv2d", name)
     window = _pair(filter_size)
@@ -94,6 +100,7 @@ def conv2d(
     return helper.activate(out, act)
 
 
+@layer
 def pool2d(
     input: Variable,
     pool_size: int | Sequence[int] = 2,
@@ -122,6 +129,7 @@ def pool2d(
     return LayerHelper("pool2d", name).append("pool2d", {"X": x}, attrs)
 
 
+@layer
 def batch_norm(
     input: Variable,
     act: str | None = None,
@@ -134,21 +142,25 @@ def batch_norm(
 ) -> Variable:
     """Normalise each channel (axis 1) over the batch, and keep running statistics for inference."""
     x = checked_input("batch_norm", input)
+    if len(x.shape) < 2 or x.shape[1] < 1:
+        raise InvalidValue(f"layers.batch_norm takes [batch, channels, ...] with known channels, not {x!r}")
     helper = LayerHelper("batch_norm", name)
     channels = [x.shape[1]]
     scale = helper.parameter(param_attr, "w", channels, x.dtype, Constant(1.0))
     bias = helper.parameter(bias_attr, "b", channels, x.dtype, Constant(0.0))
     mean, variance = helper.persistable("mean", channels, x.dtype, 0.0), helper.persistable("variance", channels, x.dtype, 1.0)
-    out, saved_mean, saved_variance = helper.tmp(), helper.tmp(stop_gradient=True), helper.tmp(stop_gradient=True)
-    helper.main.current_block().append_op(
+    out, *_ = helper.append_all(
         "batch_norm",
         {"X": x, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance},
-        {"Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved_mean, "SavedVariance": saved_variance},
+        ("Y", "SavedMean", "SavedVariance"),
         {"momentum": momentum, "epsilon": epsilon, "is_test": is_test},
+        written={"MeanOut": mean, "VarianceOut": variance},
+        stopped=("SavedMean", "SavedVariance"),
     )
     return helper.activate(out, act)
 
 
+@layer
 def layer_norm(
     input: Variable,
     begin_norm_axis: int = 1,
@@ -161,28 +173,30 @@ def layer_norm(
     """Normalise over the axes from ``begin_norm_axis`` on, with a learnt scale and shift (J. L. Ba et al., 2016)."""
     x = checked_input("layer_norm", input)
     width = element_count(x.shape[begin_norm_axis:])
+    if not 0 < begin_norm_axis < len(x.shape) or width < 1:
+        raise InvalidValue(f"layers.layer_norm: {x!r} has no known width from axis begin_norm_axis={begin_norm_axis} on")
     helper = LayerHelper("layer_norm", name)
     inputs = {"X": x, "Scale": helper.parameter(param_attr, "w", [width], x.dtype, Constant(1.0))}
     bias = helper.bias(bias_attr, [width], x.dtype)
     if bias is not None:
         inputs["Bias"] = bias
-    out, mean, variance = helper.tmp(), helper.tmp(stop_gradient=True), helper.tmp(stop_gradient=True)
     attrs = {"begin_norm_axis": begin_norm_axis, "epsilon": epsilon}
-    helper.main.current_block().append_op("layer_norm", inputs, {"Y": out, "Mean": mean, "Variance": variance}, attrs)
+    out, *_ = helper.append_all("layer_norm", inputs, ("Y", "Mean", "Variance"), attrs, stopped=("Mean", "Variance"))
     return helper.activate(out, act)
 
 
+@layer
 def dropout(x: Variable, dropout_prob: float, is_test: bool = False, seed: int = 0, name: str | None = None) -> Variable:
     """Zero each element with a probability, scaling the others up so that inference needs no change (N. Srivastava et al., 2014)."""
     helper = LayerHelper("dropout", name)
-    out, mask = helper.tmp(), helper.tmp(stop_gradient=True)
     attrs = {"dropout_prob": dropout_prob, "is_test": is_test, "dropout_implementation": "upscale_in_train"}
     if seed:
         attrs |= {"seed": seed, "fix_seed": True}
-    helper.main.current_block().append_op("dropout", {"X": checked_input("dropout", x)}, {"Out": out, "Mask": mask}, attrs)
+    out, _ = helper.append_all("dropout", {"X": checked_input("dropout", x)}, ("Out", "Mask"), attrs, stopped=("Mask",))
     return out
 
 
+@layer
 def embedding(
     input: Variable, size: Sequence[int], padding_idx: int = -1, dtype: str = "float32", param_attr: Any = None, name: str | None = None
 ) -> Variable:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.ops.basic import cast, expand_like, fill_zeros_like, unbroadcast
+from graphad.ops.basic import cast, fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import aligned, broadcast, compared
 from graphad.types import dtype_name
@@ -49,9 +49,16 @@ elementwise_mul: OpDef = _row(
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * X, Y, axis),
     },
 )
+
+
+def _quotient(X: Array, Y: Array) -> Array:
+    """X / Y; the quotient of integers is cut to a whole number, as in C."""
+    return np.divide(X, Y) if X.dtype.kind == "f" else np.trunc(np.divide(X, Y)).astype(X.dtype)
+
+
 elementwise_div: OpDef = _row(
     "elementwise_div",
-    np.divide,
+    _quotient,
     {
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(elementwise_div(dOut, Y, axis=axis), X),
         "Y": lambda Y, Out, dOut, *, axis=-1: unbroadcast(-elementwise_div(dOut * Out, Y, axis=axis), Y, axis),

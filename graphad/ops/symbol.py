@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphad.types import Shape
+from graphad.errors import ShapeError
+from graphad.types import FLOATS, Shape
 
 if TYPE_CHECKING:
     from graphad.ops.definition import OpDef
@@ -25,6 +26,7 @@ class Symbol:
 
     __slots__ = ()
     __hash__ = object.__hash__
+    __array_ufunc__ = None  # numpy leaves `array + symbol` to the symbol
 
     @property
     def shape(self) -> Shape:
@@ -115,6 +117,8 @@ def _is_operand(value: Any) -> bool:
 
 
 def _affine(x: Symbol, scale: Any = 1.0, bias: Any = 0.0) -> Any:
+    _check_number(x, scale)
+    _check_number(x, bias)
     return REGISTRY["scale"](x, scale=float(scale), bias=float(bias))
 
 
@@ -123,10 +127,16 @@ def _binary(op: str, x: Any, y: Any) -> Any:
     return REGISTRY[op](_as_tensor(x, like), _as_tensor(y, like))
 
 
+def _check_number(x: Symbol, value: Any) -> None:
+    if x.dtype not in FLOATS and value != int(value):
+        raise ShapeError(f"{x!r} cannot be combined with {value}, which is no whole number: cast it first")
+
+
 def _as_tensor(value: Any, like: Symbol) -> Any:
     """A Python number beside a symbol becomes a constant of its dtype."""
     if isinstance(value, Symbol):
         return value
     if not _is_number(value):
         raise TypeError(f"cannot combine {like!r} with {value!r}: a variable or a number is expected")
+    _check_number(like, value)
     return like.emit(REGISTRY["fill_constant"], (), {"shape": [], "value": float(value), "dtype": str(like.dtype)})

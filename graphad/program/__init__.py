@@ -4,8 +4,9 @@ from graphad.program.block import Block
 from graphad.program.defaults import default_main_program, default_startup_program, program_guard, unique_name
 from graphad.program.operator import BACKWARD, EMPTY, FORWARD, OPTIMIZE, ROLES, Operator
 from graphad.program.program import Program
+from graphad.program.regularizer import L1Decay, L2Decay, Regularizer
 from graphad.program.source import SourceLine, located, user_line
-from graphad.program.variable import STEP_SCOPES, TENSOR, TENSOR_ARRAY, Parameter, Variable
+from graphad.program.variable import STEP_SCOPES, TENSOR, TENSOR_ARRAY, Parameter, Variable, stands_for
 
 __all__ = [
     "BACKWARD",
@@ -17,15 +18,19 @@ __all__ = [
     "TENSOR",
     "TENSOR_ARRAY",
     "Block",
+    "L1Decay",
+    "L2Decay",
     "Operator",
     "Parameter",
     "Program",
+    "Regularizer",
     "SourceLine",
     "Variable",
     "default_main_program",
     "default_startup_program",
     "located",
     "program_guard",
+    "stands_for",
     "unique_name",
     "user_line",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import OpDef, lookup
 from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
-from graphad.program.source import located, user_line
+from graphad.program.source import at_users_line, located, user_line
 from graphad.program.variable import TENSOR, Parameter, Variable
 from graphad.types import TensorType, checked_shape, dtype_name
 
@@ -89,9 +89,10 @@ class Block:
             TypeError: the name is no string, the shape no list of ints, the dtype no dtype.
         """
         name = self.program.names.generate("tmp") if name is None else name
-        if isinstance(name, str) and name in self.vars:
-            return self._redeclared(self.vars[name], shape, dtype, persistable, type)
-        var = Variable(self, name, shape, dtype, persistable, stop_gradient, type)
+        with at_users_line(f"variable {name!r}"):
+            if isinstance(name, str) and name in self.vars:
+                return self._redeclared(self.vars[name], shape, dtype, persistable, type)
+            var = Variable(self, name, shape, dtype, persistable, stop_gradient, type)
         self.vars[name] = var
         return var
 
@@ -112,13 +113,14 @@ class Block:
         """
         home = self.program.global_block()
         name = self.program.names.generate("param") if name is None else name
-        known = home.vars.get(name)
-        if isinstance(known, Parameter):
-            home._redeclared(known, shape, dtype, True, TENSOR)
-            return known
-        if known is not None:
-            raise InvalidValue(located(f"{name!r} is declared already, and not as a parameter", user_line()))
-        param = Parameter(home, name, shape, dtype, trainable, learning_rate, regularizer, need_clip)
+        with at_users_line(f"parameter {name!r}"):
+            known = home.vars.get(name) if isinstance(name, str) else None
+            if isinstance(known, Parameter):
+                home._redeclared(known, shape, dtype, True, TENSOR)
+                return known
+            if known is not None:
+                raise InvalidValue(f"{name!r} is declared already, and not as a parameter")
+            param = Parameter(home, name, shape, dtype, trainable, learning_rate, regularizer, need_clip)
         home.vars[name] = param
         return param
 
@@ -132,9 +134,7 @@ class Block:
         )
         for what, old, new in wanted:
             if old is not None and old != new:
-                raise InvalidValue(
-                    located(f"variable {var.name!r} is declared with {what} {_plain(old)}, now with {_plain(new)}", user_line())
-                )
+                raise InvalidValue(f"variable {var.name!r} is declared with {what} {_plain(old)}, now with {_plain(new)}")
         var.declare(wanted[0][2], wanted[1][2])
         return var
 
@@ -174,11 +174,16 @@ class Block:
     ) -> Operator:
         """Insert an operator before position ``index``; otherwise as ``append_op``."""
         source = user_line()
+        if not isinstance(type, str):
+            raise InvalidType(located(f"an operator's type is a string, not {type!r}", source))
         if role not in ROLES:
             raise InvalidValue(located(f"role is one of {', '.join(ROLES)}, not {role!r}", source))
         try:
             row = lookup(type)
-            slots = names_by_slot(f"inputs of operator {type!r}", inputs), names_by_slot(f"outputs of operator {type!r}", outputs)
+            slots = (
+                names_by_slot(f"inputs of operator {type!r}", self, inputs),
+                names_by_slot(f"outputs of operator {type!r}", self, outputs),
+            )
             given = _checked_dict(type, attrs)
         except (InvalidValue, InvalidType) as error:
             raise error.__class__(located(str(error), source)) from None
@@ -193,17 +198,18 @@ class Block:
             raise InvalidType(located(f"operator {row.type!r} takes {', '.join(row.inputs)}; got {len(inputs)} inputs", user_line()))
         slots = {slot: value for slot, value in zip(row.inputs, inputs, strict=False) if value is not None}
         stem = self.program.names.generate(row.type)
-        outputs = {slot.name: self._fresh(stem, slot.variadic, row, slots, attrs) for slot in row.outputs.values() if not slot.optional}
-        self.append_op(row.type, slots, outputs, attrs)
-        values = [v if row.outputs[slot].variadic else v[0] for slot, v in outputs.items()]
+        names = {slot.name: self._fresh(stem, slot.variadic, row, slots, attrs) for slot in row.outputs.values() if not slot.optional}
+        self.append_op(row.type, slots, names, attrs)
+        values = [[*map(self.var, v)] if row.outputs[slot].variadic else self.var(v[0]) for slot, v in names.items()]
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _fresh(self, stem: str, variadic: bool, row: OpDef, slots: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[Variable]:
+    def _fresh(self, stem: str, variadic: bool, row: OpDef, slots: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[str]:
         count = 1
         if variadic:
             types = {s: _types(v) for s, v in slots.items()}
-            count = sum(map(len, row.infer_types(types, attrs).values()))
-        return [self.create_var(name=self.program.names.generate(f"{stem}.tmp")) for _ in range(count)]
+            with at_users_line(f"operator {row.type!r}"):
+                count = sum(map(len, row.infer_types(types, attrs).values()))
+        return [self.program.names.generate(f"{stem}.tmp") for _ in range(count)]
 
     def __repr__(self) -> str:
         return f"<Block {self.idx} of {len(self.ops)} operators>"

@@ -55,7 +55,7 @@ class unique_name:  # a namespace, spelt as Fluid spells it
     def guard(prefix: str = "") -> Iterator[None]:
         """Within it, names of the current main program count from 0, behind ``prefix``."""
         program = default_main_program()
-        outer, program.names = program.names, UniqueNames(prefix)
+        outer, program.names = program.names, UniqueNames(prefix, program.declares)
         try:
             yield
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 _NUMBERED = re.compile(r"(.+?)_(\d+)(?:\.|$)")
 
@@ -16,15 +16,19 @@ class UniqueNames:
     ('fc_0', 'fc_1', 'fc_0.w_0')
     """
 
-    def __init__(self, prefix: str = "") -> None:
+    def __init__(self, prefix: str = "", taken: Callable[[str], bool] = lambda name: False) -> None:
         self.prefix = prefix
+        self.taken = taken
         self.counts: dict[str, int] = {}
 
     def generate(self, key: str) -> str:
-        """``key_<n>``, n counting up from 0."""
+        """``key_<n>``, n counting up from 0 past the names that are taken."""
+        prefix = "" if key.startswith(self.prefix) else self.prefix
         n = self.counts.get(key, 0)
+        while self.taken(name := f"{prefix}{key}_{n}"):
+            n += 1
         self.counts[key] = n + 1
-        return f"{self.prefix}{key}_{n}"
+        return name
 
     def skip(self, names: Iterable[str]) -> None:
         """Never generate what these names were generated from."""
@@ -33,8 +37,8 @@ class UniqueNames:
                 key, n = match[1], int(match[2])
                 self.counts[key] = max(self.counts.get(key, 0), n + 1)
 
-    def copy(self) -> UniqueNames:
-        """The same counters, counting on separately."""
-        twin = UniqueNames(self.prefix)
+    def copy(self, taken: Callable[[str], bool]) -> UniqueNames:
+        """The same counters, counting on separately for another program."""
+        twin = UniqueNames(self.prefix, taken)
         twin.counts = dict(self.counts)
         return twin

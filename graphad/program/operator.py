@@ -9,7 +9,7 @@ from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Slot
 from graphad.ops.definition import REQUIRED, checked_attr, did_you_mean
 from graphad.program.source import SourceLine, located
-from graphad.program.variable import Variable
+from graphad.program.variable import Variable, stands_for
 from graphad.types import Shape, TensorType, joined_shape
 
 if TYPE_CHECKING:
@@ -94,23 +94,27 @@ def _slots_text(slots: Names) -> str:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def names_by_slot(what: str, given: Any) -> Names:
+def names_by_slot(what: str, block: Block, given: Any) -> Names:
     """Slots given as names or variables, one or a list, as lists of names; TypeError for anything else."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         raise InvalidType(f"{what} is a dict from slot to names, not {given!r}")
-    return {str(slot): [_name(what, slot, item) for item in _items(value)] for slot, value in given.items()}
+    return {str(slot): [_name(what, block, slot, item) for item in _items(value)] for slot, value in given.items()}
 
 
 def _items(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _name(what: str, slot: str, item: Any) -> str:
+def _name(what: str, block: Block, slot: str, item: Any) -> str:
     if isinstance(item, Variable):
+        if not stands_for(block, item):
+            raise InvalidValue(f"{what} slot {slot!r}: {item!r} is of another program; here the name is {block.var_recursive(item.name)!r}")
         return item.name
     if isinstance(item, str):
+        if not item:
+            raise InvalidValue(f"{what} slot {slot!r}: a variable's name is not empty")
         return item
     raise InvalidType(f"{what} slot {slot!r} takes variables or their names, not {item!r}")
 
@@ -124,9 +128,18 @@ def check(op: Operator, row: OpDef) -> None:
         for name in op.input_names():
             if name != EMPTY and not op.block.has_var_recursive(name):
                 raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
+        _check_distinct(op)
         _infer(op, row)
     except GraphadError as error:
         raise type(error)(located(str(error), op.source)) from None
+
+
+def _check_distinct(op: Operator) -> None:
+    seen: set[str] = {EMPTY}
+    for name in op.output_names():
+        if name in seen and name != EMPTY:
+            raise InvalidValue(f"operator {op.type!r} writes {name!r} twice: every output needs a name of its own")
+        seen.add(name)
 
 
 def _check_slots(op_type: str, side: str, given: Names, slots: Mapping[str, Slot]) -> None:
@@ -142,8 +155,10 @@ def _check_slots(op_type: str, side: str, given: Names, slots: Mapping[str, Slot
 
 def _checked_attrs(op: Operator, row: OpDef) -> Iterator[tuple[str, Any]]:
     for name, value in op.attrs.items():
+        if not isinstance(name, str):
+            raise InvalidType(f"operator {op.type!r}: an attribute's name is a string, not {name!r}")
         if name in COMMON_ATTRS:
-            yield name, value
+            yield name, _printable(op, name, value)
         elif name not in row.attrs:
             known = ", ".join(row.attrs) or "none"
             hint = did_you_mean(name, row.attrs)
@@ -153,6 +168,15 @@ def _checked_attrs(op: Operator, row: OpDef) -> Iterator[tuple[str, Any]]:
     for attr in row.attrs.values():
         if attr.default is REQUIRED and attr.name not in op.attrs:
             raise InvalidValue(f"operator {op.type!r}: attribute {attr.name!r} ({attr.kind}) is missing")
+
+
+def _printable(op: Operator, name: str, value: Any) -> Any:
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if not isinstance(item, bool | int | float | str):
+            raise InvalidType(
+                f"operator {op.type!r}: attribute {name!r} is a boolean, a number, a string or a list of those, not {value!r}"
+            )
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _checked_value(op: Operator, row: OpDef, name: str, value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
@@ -10,8 +11,9 @@ from graphad.ops import REGISTRY
 from graphad.program.block import Block
 from graphad.program.naming import UniqueNames
 from graphad.program.operator import FORWARD, Operator
-from graphad.program.text import parse_program, print_program
-from graphad.program.variable import Parameter, Variable
+from graphad.program.parsing import parse_program
+from graphad.program.text import print_program
+from graphad.program.variable import Parameter, Variable, stands_for
 
 
 class Program:
@@ -36,7 +38,7 @@ class Program:
 
     def __init__(self) -> None:
         self.blocks: list[Block] = [Block(self, 0, -1)]
-        self.names = UniqueNames()
+        self.names = UniqueNames(taken=self.declares)
         self.random_seed = 0
         self.startup: Program | None = None
         self._current = 0
@@ -80,6 +82,24 @@ class Program:
         for block in self.blocks:
             yield from block.vars.values()
 
+    def declares(self, name: str) -> bool:
+        """Whether a block declares the name."""
+        return any(name in block.vars for block in self.blocks)
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Within it, an error leaves the program as it was."""
+        kept = [(block, list(block.ops), dict(block.vars)) for block in self.blocks]
+        counts, current, startup = dict(self.names.counts), self._current, self.startup
+        try:
+            yield
+        except BaseException:
+            self.blocks = [block for block, _, _ in kept]
+            for block, ops, variables in kept:
+                block.ops, block.vars = ops, variables
+            self.names.counts, self._current, self.startup = counts, current, startup
+            raise
+
     def __str__(self) -> str:
         return print_program(self)
 
@@ -114,7 +134,7 @@ class Program:
     def clone_empty(self) -> Program:
         """A program of the same nested blocks with nothing in them, counting its names on from here."""
         twin = Program()
-        twin.names, twin.random_seed, twin.startup = self.names.copy(), self.random_seed, self.startup
+        twin.names, twin.random_seed, twin.startup = self.names.copy(twin.declares), self.random_seed, self.startup
         twin.blocks = [Block(twin, b.idx, b.parent_idx) for b in self.blocks]
         return twin
 
@@ -146,7 +166,8 @@ class Program:
         if isinstance(target, Operator):
             return target.output_names()
         name = target.name if isinstance(target, Variable) else target
-        if not isinstance(name, str) or not self.global_block().has_var(name):
+        ours = not isinstance(target, Variable) or stands_for(self.global_block(), target)
+        if not isinstance(name, str) or not self.global_block().has_var(name) or not ours:
             raise InvalidValue(f"cannot prune to {target!r}: it is no variable or operator of this program")
         return [name]
 
@@ -165,7 +186,7 @@ def _copied(op: Operator, block: Block) -> Operator:
 def _copied_attr(value: Any, program: Program) -> Any:
     if isinstance(value, Block):
         return program.blocks[value.idx]
-    return list(value) if isinstance(value, list) else value
+    return [_copied_attr(item, program) for item in value] if isinstance(value, list) else value
 
 
 def _sub_blocks(op: Operator) -> list[Block]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Symbol
+from graphad.program.regularizer import Regularizer
 from graphad.types import Shape, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Parameter(Variable):
         dtype: Any,
         trainable: bool = True,
         learning_rate: float = 1.0,
-        regularizer: Any = None,
+        regularizer: Regularizer | None = None,
         need_clip: bool = True,
     ) -> None:
         if shape is None or dtype is None:
@@ -127,8 +128,14 @@ class Parameter(Variable):
         super().__init__(block, name, shape, dtype, persistable=True, stop_gradient=not trainable)
         if not self.shape or min(self.shape) <= 0:
             raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; it needs at least one axis, and positive extents")
+        if not isinstance(trainable, bool) or not isinstance(need_clip, bool):
+            raise InvalidType(f"parameter {name!r}: trainable and need_clip are booleans, not {trainable!r} and {need_clip!r}")
+        if isinstance(learning_rate, str) or not isinstance(regularizer, Regularizer | None):
+            raise InvalidType(
+                f"parameter {name!r}: learning_rate is a number and regularizer a decay, not {learning_rate!r} and {regularizer!r}"
+            )
         self.trainable = trainable
-        self.learning_rate = learning_rate
+        self.learning_rate = float(learning_rate)
         self.regularizer = regularizer
         self.need_clip = need_clip
 
@@ -137,6 +144,13 @@ class Parameter(Variable):
         twin.trainable, twin.learning_rate = self.trainable, self.learning_rate
         twin.regularizer, twin.need_clip = self.regularizer, self.need_clip
         return twin
+
+
+def stands_for(block: Block, var: Variable) -> bool:
+    """Whether a variable can be named in a block: it is of the same program, or declared the same way there (as in a clone)."""
+    if var.block.program is block.program or not block.has_var_recursive(var.name):
+        return True
+    return block.var_recursive(var.name).declared == var.declared
 
 
 def _extents(shape: Shape | None) -> str:

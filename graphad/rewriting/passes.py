@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue, PassError
 from graphad.graph import Graph, paused_collector
@@ -26,6 +26,7 @@ from graphad.graph.verify import verify
 from graphad.rewriting.syntax import Call, parse_calls, print_option
 
 PASSES: dict[str, type[Pass]] = {}
+LIMIT = 100
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class Fixpoint(Pass):
 
     name = "fixpoint"
 
-    def __init__(self, *passes: Pass, limit: int = 100) -> None:
+    def __init__(self, *passes: Pass, limit: int = LIMIT) -> None:
         self.inner = Pipeline(*passes)
         self.limit = limit
 
@@ -140,10 +141,17 @@ class Fixpoint(Pass):
         raise PassError(f"{self} still changes the graph after {self.limit} rounds")
 
     def __str__(self) -> str:
-        return f"fixpoint({self.inner})"
+        limit = "" if self.limit == LIMIT else f"{{limit={self.limit}}}"
+        return f"fixpoint{limit}({self.inner})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixpoint) and (self.inner, self.limit) == (other.inner, other.limit)
+
+    def __hash__(self) -> int:
+        return hash((self.inner, self.limit))
 
 
-def fixpoint(*passes: Pass, limit: int = 100) -> Fixpoint:
+def fixpoint(*passes: Pass, limit: int = LIMIT) -> Fixpoint:
     """Passes repeated until none changes the graph; ``PassError`` after ``limit`` rounds."""
     return Fixpoint(*passes, limit=limit)
 
@@ -234,9 +242,10 @@ def verification(on: bool) -> Iterator[None]:
 
 def _built(call: Call) -> Pass:
     if call.name == Fixpoint.name:
-        if call.options:
-            call.fail("fixpoint takes passes in parentheses")
-        return Fixpoint(*map(_built, call.inner))
+        limit = call.options.pop("limit", LIMIT)
+        if call.options or not call.inner or type(limit) is not int:
+            call.fail("fixpoint takes passes in parentheses, and a whole number as its limit")
+        return Fixpoint(*map(_built, call.inner), limit=limit)
     kind = PASSES.get(call.name)
     if kind is None:
         call.fail(f"no pass is named {call.name!r}; known are {', '.join(sorted(PASSES))}")
@@ -247,11 +256,26 @@ def _built(call: Call) -> Pass:
     for option in call.options:
         if option not in known:
             call.fail(f"pass {call.name} has no option {option!r}; it has {', '.join(known) or 'none'}")
+    hints = get_type_hints(kind)
+    for option, value in call.options.items():
+        if not _fits(value, hints[option]):
+            call.fail(f"option {option} of pass {call.name} is {known[option].type}, not {print_option(value)}")
     try:
         return kind(**{name: _option(value) for name, value in call.options.items()})
     except (TypeError, ValueError) as error:
         call.fail(str(error))
         raise AssertionError from error
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether an option's value is of the type that its field declares."""
+    if get_origin(hint) is tuple and isinstance(value, list):
+        inner = get_args(hint)
+        each = inner[:1] * len(value) if inner[-1:] == (...,) else inner
+        return len(each) == len(value) and all(map(_fits, value, each))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return hint is Any or (type(value) is hint if isinstance(hint, type) else not isinstance(value, list))
 
 
 def _option(value: Any) -> Any:

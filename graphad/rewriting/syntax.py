@@ -35,7 +35,9 @@ class Call:
 
 
 def _fail(text: str, place: int, message: str) -> NoReturn:
-    raise ParseError(f"{message}\n  {text}\n  {' ' * place}^")
+    begin = text.rfind("\n", 0, place) + 1
+    line = text[begin:].split("\n", 1)[0]
+    raise ParseError(f"{message}\n  {line}\n  {' ' * (place - begin)}^")
 
 
 def parse_calls(text: str) -> list[Call]:
@@ -144,7 +146,10 @@ class _Reader:
             self.expect("]")
             return items
         if token.startswith('"'):
-            return json.loads(token)
+            try:
+                return json.loads(token)
+            except ValueError as error:
+                _fail(self.text, start, f"not a string: {error}")
         if not _WORD.fullmatch(token):
             _fail(self.text, start, f"expected a value, found {token or 'the end'!r}")
         return _constant(token)

@@ -55,7 +55,7 @@ class FindOpPath(Pass):
         blocked = {v for name in self.no_grad for v in graph.versions(name)}
         sources = {source_value(graph, name) for name in self.inputs} if self.inputs else set(_open_values(graph))
         ops = graph.ordered_ops()
-        varied = _varied(ops, sources - blocked, blocked)
+        varied = _varied(ops, {v for v in sources - blocked if v.dtype in FLOATS}, blocked)
         path, useful = _useful(ops, set(targets), varied)
         graph.analyses[OpPath] = OpPath(targets, tuple(path), frozenset(useful))
         return False

@@ -5,6 +5,6 @@ clip-gradients | decay-weights | optimize-parameters
 
 from graphad.passes.optimization.clip_gradients import ClipGradients
 from graphad.passes.optimization.decay_weights import DecayWeights
-from graphad.passes.optimization.optimize_parameters import ACCUMULATORS, OptimizeParameters, Updates, updates_of
+from graphad.passes.optimization.optimize_parameters import ACCUMULATORS, OptimizeParameters, Updates, accumulator_name, updates_of
 
-__all__ = ["ACCUMULATORS", "ClipGradients", "DecayWeights", "OptimizeParameters", "Updates", "updates_of"]
+__all__ = ["ACCUMULATORS", "ClipGradients", "DecayWeights", "OptimizeParameters", "Updates", "accumulator_name", "updates_of"]

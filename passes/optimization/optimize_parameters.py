@@ -24,6 +24,11 @@ ACCUMULATORS: dict[str, dict[str, str]] = {
 }
 
 
+def accumulator_name(parameter: str, accumulator: str, instance: int = 0) -> str:
+    """What Fluid calls the state that an optimizer keeps for a parameter: ``w_moment1_0``."""
+    return f"{parameter}_{accumulator}_{instance}"
+
+
 @dataclass
 class Updates:
     """Which gradient each parameter is updated with: the passes before ``optimize-parameters`` replace it."""
@@ -52,6 +57,7 @@ class OptimizeParameters(Pass):
         learning_rate: the learning rate's name.
         factors: for each parameter a factor on the learning rate; empty means 1.
         attrs: the operator's attributes, as (name, value) pairs.
+        instance: which of several optimizers of the same parameters this is; accumulators end in it.
     """
 
     name = "optimize-parameters"
@@ -60,6 +66,7 @@ class OptimizeParameters(Pass):
     learning_rate: str = "learning_rate_0"
     factors: tuple[float, ...] = ()
     attrs: tuple[tuple[str, Any], ...] = ()
+    instance: int = 0
 
     def apply(self, graph: Graph) -> bool:
         if self.type not in ACCUMULATORS:
@@ -75,7 +82,7 @@ class OptimizeParameters(Pass):
     def _update(self, graph: Graph, name: str, factor: float, gradient: Value) -> None:
         state = {"Param": graph.versions(name)[-1]}
         for slot, accumulator in ACCUMULATORS[self.type].items():
-            state[slot] = graph.given(f"{name}_{accumulator}_0")
+            state[slot] = graph.given(accumulator_name(name, accumulator, self.instance))
         rate = graph.given(self.learning_rate)
         if factor != 1.0:
             build = Builder(graph, f"{name}@LEARNING_RATE", role=OPTIMIZE, forward=gradient.writer)

@@ -1,0 +1,183 @@
+"""Programs read back from text; the grammar stands in ``graphad.program.text``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from graphad.errors import GraphadError, ParseError
+from graphad.program.block import Block
+from graphad.program.operator import FORWARD, ROLES, Operator
+from graphad.program.reader import Reader
+from graphad.program.regularizer import L1Decay, L2Decay
+from graphad.program.variable import KINDS, TENSOR, Parameter, Variable
+
+if TYPE_CHECKING:
+    from graphad.program.program import Program
+
+MAX_DEPTH = 64
+
+
+def parse_program(text: str, program: Program) -> None:
+    """Fill an empty program from its text; ``ParseError`` points at what is wrong."""
+    reader = Reader(text)
+    try:
+        _program(reader, program)
+    except ParseError:
+        raise
+    except (GraphadError, ValueError, OverflowError) as error:
+        reader.fail(str(error))
+
+
+def _program(reader: Reader, program: Program) -> None:
+    reader.expect("program")
+    if reader.take("seed"):
+        program.random_seed = reader.integer()
+    reader.expect("{")
+    seen = 0
+    while not reader.take("}"):
+        _block(reader, _block_head(reader, program, seen))
+        seen += 1
+    reader.end()
+    for op in (op for block in program.blocks for op in block.ops):
+        op.attrs = {name: _resolved(reader, value, program) for name, value in op.attrs.items()}
+
+
+def _block_head(reader: Reader, program: Program, seen: int) -> Block:
+    reader.expect("block")
+    idx = reader.integer()
+    parent = reader.integer() if reader.take("in") else -1
+    if idx != seen or (parent < 0) != (idx == 0) or parent >= max(idx, 1):
+        reader.fail(f"block {idx} in {parent} is out of place: blocks count up from 0, each inside an earlier one")
+    if idx:
+        program.blocks.append(Block(program, idx, parent))
+    reader.expect("{")
+    return program.blocks[idx]
+
+
+def _block(reader: Reader, block: Block) -> None:
+    while not reader.take("}"):
+        word = reader.word()
+        if word in ("var", "param") and not reader.at("("):
+            _variable(reader, block, word)
+        else:
+            _operator(reader, block, word)
+
+
+# -- variables -----------------------------------------------------------------------------------
+
+
+def _variable(reader: Reader, block: Block, keyword: str) -> None:
+    name = reader.word()
+    if name in block.vars:
+        reader.fail(f"{name!r} is declared twice in block {block.idx}")
+    reader.expect(":")
+    dtype = None if reader.take("?") else reader.word()
+    shape = _shape(reader)
+    var = Variable(block, name, shape, dtype) if keyword == "var" else Parameter(block, name, shape, dtype)  # type: ignore[arg-type]
+    block.vars[name] = var
+    flags = _PARAMETER_FLAGS if isinstance(var, Parameter) else _VARIABLE_FLAGS
+    while (flag := reader.take_word(flags)) is not None:
+        flags[flag](reader, var)
+
+
+def _shape(reader: Reader) -> list[int] | None:
+    reader.expect("[")
+    if reader.take("?"):
+        reader.expect("]")
+        return None
+    return reader.listed("]", reader.integer)
+
+
+Flag = Callable[[Reader, Any], None]
+
+
+def _set(**values: Any) -> Flag:
+    def apply(reader: Reader, var: Any) -> None:
+        for name, value in values.items():
+            setattr(var, name, value)
+
+    return apply
+
+
+def _set_number(attribute: str, kind: Callable[[float], Any]) -> Flag:
+    def apply(reader: Reader, var: Any) -> None:
+        reader.expect("=")
+        setattr(var, attribute, kind(float(reader.number())))
+
+    return apply
+
+
+def _set_stop_gradient(reader: Reader, var: Any) -> None:
+    reader.expect("=")
+    var.stop_gradient = reader.boolean()
+
+
+_VARIABLE_FLAGS: Mapping[str, Flag] = {
+    "persistable": _set(persistable=True),
+    "stop_gradient": _set(stop_gradient=True),
+    **{kind: _set(type=kind) for kind in KINDS if kind != TENSOR},
+}
+_PARAMETER_FLAGS: Mapping[str, Flag] = {
+    "fixed": _set(trainable=False, stop_gradient=True),
+    "learning_rate": _set_number("learning_rate", float),
+    "l1_decay": _set_number("regularizer", L1Decay),
+    "l2_decay": _set_number("regularizer", L2Decay),
+    "no_clip": _set(need_clip=False),
+    "stop_gradient": _set_stop_gradient,
+}
+
+
+# -- operators -----------------------------------------------------------------------------------
+
+
+class _BlockRef(NamedTuple):
+    """A block named by an attribute, perhaps before it is read."""
+
+    idx: int
+
+
+def _operator(reader: Reader, block: Block, op_type: str) -> None:
+    inputs = _slots(reader)
+    reader.expect("->")
+    op = Operator(block, op_type, inputs, _slots(reader), {})
+    if reader.take("{"):
+        op.attrs = reader.table("}", _value)
+    op.role = reader.take_word(ROLES) or FORWARD
+    block.ops.append(op)
+
+
+def _slots(reader: Reader) -> dict[str, list[str]]:
+    reader.expect("(")
+    return reader.table(")", _names)
+
+
+def _names(reader: Reader) -> list[str]:
+    return reader.listed("]", reader.word) if reader.take("[") else [reader.word()]
+
+
+def _value(reader: Reader, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        reader.fail(f"lists are nested more than {MAX_DEPTH} deep")
+    if reader.take("["):
+        return reader.listed("]", lambda: _value(reader, depth + 1))
+    if reader.peek()[0] == "string":
+        return reader.word()
+    if reader.peek()[1] in ("true", "false"):
+        return reader.boolean()
+    if not reader.take("block"):
+        return reader.number()
+    reader.expect("(")
+    idx = reader.integer()
+    reader.expect(")")
+    return _BlockRef(idx)
+
+
+def _resolved(reader: Reader, value: Any, program: Program) -> Any:
+    if isinstance(value, list):
+        return [_resolved(reader, item, program) for item in value]
+    if not isinstance(value, _BlockRef):
+        return value
+    if not 0 <= value.idx < len(program.blocks):
+        reader.fail(f"an attribute names block {value.idx}, which is not in the program")
+    return program.blocks[value.idx]
