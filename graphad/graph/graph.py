@@ -9,7 +9,7 @@ preference, what an operator reads is the law.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import networkx as nx
 
@@ -147,28 +147,41 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         op = Op(self, type, _frozen(inputs), _frozen(outputs), attrs or {})
         if before is not None and before.graph is not self:
             raise InvalidGraph(f"{type} cannot stand before {before!r}, which is not in this graph")
-        self._connect(op)
-        op.made_by = self.author
         if forward is not None:
             op.forward, op.source, op.role = forward, forward.source, forward.role
         if role is not None:
             op.role = role
-        self.ops.insert(op, before)
+        op.made_by = self.author
+        self.link(op, before)
         return op
 
-    def _connect(self, op: Op) -> None:
+    def link(self, op: Op, before: Op | None = None) -> None:
+        """Put an operator that was made by hand into the graph; ``add_op`` makes one and does this.
+
+        Raises:
+            InvalidGraph: it touches a value of another graph.
+        """
         self.edits += 1
-        for slots in (op.inputs, op.outputs):
-            for values in slots.values():
-                for value in values:
-                    if value.graph is not self:
-                        raise InvalidGraph(f"{op.type} touches {value.name}, which is not in this graph")
         for values in op.inputs.values():
             for value in values:
+                if value.graph is not self:
+                    self._refuse(op, value)
                 value.readers[op] = None
         for values in op.outputs.values():
             for value in values:
+                if value.graph is not self:
+                    self._refuse(op, value)
                 value.writers.append(op)
+        self.ops.insert(op, before)
+
+    def _refuse(self, op: Op, stranger: Value) -> NoReturn:
+        """Undo what was linked, and complain."""
+        for value in op.reads():
+            value.readers.pop(op, None)
+        for value in op.writes():
+            if op in value.writers:
+                value.writers.remove(op)
+        raise InvalidGraph(f"{op.type} touches {stranger.name}, which is not in this graph")
 
     def remove_op(self, op: Op) -> None:
         """Take an operator out; values that nobody reads or writes any more go with it, unless they are given from outside.

@@ -54,8 +54,7 @@ def _lower_operator(graph: Graph, operator: Operator, current: dict[str, Value])
         outputs[slot] = tuple(written)
     op = Op(graph, operator.type, inputs, outputs, operator.attrs)
     op.role, op.source, op.made_by, op.operator = operator.role, operator.source, operator.made_by, operator
-    graph._connect(op)
-    graph.ops.insert(op, None)
+    graph.link(op)
 
 
 def _given(graph: Graph, block: Block, name: str, current: dict[str, Value]) -> Value:

@@ -12,6 +12,7 @@ copied, as above); any other one gets a name of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from graphad.graph.collector import paused_collector
@@ -53,7 +54,7 @@ def _fill(block: Block, graph: Graph, reuse: bool) -> None:
     emitted = _Emitter(block, plan, reuse)
     for value in graph.inputs:
         emitted.declare(value.name, value)
-    block.ops = [operator for op in ops for operator in emitted.operators(op)]
+    block.ops = emitted.all_operators(ops) if plan.names or plan.copies else emitted.plain_operators(ops)
     block.program.names.skip(plan.names.values())
     if graph.block is not None and graph.lost_operators:
         _drop_leftovers(block, graph.block)
@@ -142,32 +143,34 @@ class _Emitter:
         self.plan = plan
         self.reuse = reuse
 
-    def operators(self, op: Op) -> list[Operator]:
-        """The copies to make before the operator, and the operator."""
-        copies = [self._copy_of(value, name) for value, name in self.plan.copies.get(op, ())] if self.plan.copies else ()
-        names, declared = self.plan.names, self.block.vars
-        for values in op.outputs.values():
-            for value in values:
-                name = names.get(value, value.name) if names else value.name
-                if name not in declared:
-                    self.declare(name, value)
-        return [*copies, self._operator(op)]
+    def plain_operators(self, ops: list[Op]) -> list[Operator]:
+        """The operators where every value keeps its own name, which is nearly always."""
+        declared, result = self.block.vars, []
+        for op in ops:
+            outputs = {}
+            for slot, values in op.outputs.items():
+                names = outputs[slot] = [values[0].name] if len(values) == 1 else [v.name for v in values]
+                for i, name in enumerate(names):
+                    if name not in declared:
+                        self.declare(name, values[i])
+            inputs = {slot: [v[0].name] if len(v) == 1 else [x.name for x in v] for slot, v in op.inputs.items()}
+            result.append(self._operator(op, inputs, outputs))
+        return result
 
-    def _operator(self, op: Op) -> Operator:
-        plan, old = self.plan, op.operator
-        if plan.names or plan.from_copy:
-            inputs, outputs = self._named(op.inputs, plan.from_copy.get(op)), self._named(op.outputs, None)
-        else:
-            inputs = {slot: [v.name for v in values] for slot, values in op.inputs.items()}
-            outputs = {slot: [v.name for v in values] for slot, values in op.outputs.items()}
-        if (
-            self.reuse
-            and old is not None
-            and old.block is self.block
-            and old.inputs == inputs
-            and old.outputs == outputs
-            and old.attrs == op.attrs
-        ):
+    def all_operators(self, ops: list[Op]) -> list[Operator]:
+        """The operators, each behind the copies to make before it."""
+        return [operator for op in ops for operator in self._with_copies(op)]
+
+    def _with_copies(self, op: Op) -> Iterator[Operator]:
+        for value, name in self.plan.copies.get(op, ()):
+            yield self._copy_of(value, name)
+        for value in op.writes():
+            self.declare(self.plan.names.get(value, value.name), value)
+        yield self._operator(op, self._named(op.inputs, self.plan.from_copy.get(op)), self._named(op.outputs, None))
+
+    def _operator(self, op: Op, inputs: dict[str, list[str]], outputs: dict[str, list[str]]) -> Operator:
+        old = op.operator
+        if self.reuse and old is not None and (old.block, old.inputs, old.outputs, old.attrs) == (self.block, inputs, outputs, op.attrs):
             return old
         return Operator(self.block, op.type, inputs, outputs, dict(op.attrs), op.role, op.source, op.made_by)
 

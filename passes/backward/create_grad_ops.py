@@ -65,6 +65,9 @@ class _GradientNames:
         self.gradient: dict[Value, Value] = {}
         self.names: dict[str, str] = {}
 
+    def of_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return (self.of(values[0]),) if len(values) == 1 else tuple(map(self.of, values))
+
     def of(self, value: Value) -> Value:
         found = self.gradient.get(value)
         if found is None:
@@ -94,6 +97,9 @@ def _grad_op(graph: Graph, names: _GradientNames, op: Op) -> Op:
     inputs = {slot: values for slot, side in grad.given if (values := getattr(op, side).get(slot))}
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
-            inputs[slot] = tuple([names.of(v) for v in values])
-    outputs = {slot: tuple([names.of(v) for v in values]) for slot, forward in grad.written if (values := op.inputs.get(forward))}
-    return graph.add_op(grad.type, inputs, outputs, op.attrs, role=BACKWARD, forward=op)
+            inputs[slot] = names.of_all(values)
+    outputs = {slot: names.of_all(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
+    made = Op(graph, grad.type, inputs, outputs, op.attrs)
+    made.role, made.forward, made.source, made.made_by = BACKWARD, op, op.source, graph.author
+    graph.link(made)
+    return made
