@@ -127,6 +127,9 @@ class Optimizer:
     def _minimize(
         self, program: Program, startup: Program, loss: Variable, parameter_list: Any, no_grad_set: Any
     ) -> tuple[list[Operator], Pairs]:
+        for name, value in self.attrs().items():
+            if not isinstance(value, int | float):
+                raise InvalidType(f"{type(self).__name__}: {name} is a number, not {value!r}")
         graph, block = lower(program), program.global_block()
         found = build_backward(graph, loss, parameter_list, no_grad_set)
         pairs = list({param.name: (param, gradient) for param, gradient in found}.values())

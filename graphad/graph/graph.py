@@ -190,6 +190,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
             InvalidGraph: the operator is not in this graph.
         """
         self._require(op)
+        if not isinstance(op, Op):
+            raise InvalidType(f"remove_op takes an operator, not the value {op!r}; a value goes with its last writer and reader")
         self.ops.unlink(op)
         for value in op.reads():
             value.readers.pop(op, None)

@@ -95,6 +95,8 @@ class OpDef:
         return {side: sum(not s.optional for s in slots.values()) for side, slots in (("input", self.inputs), ("output", self.outputs))}
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+        if len(inputs) < self.required["input"]:
+            raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")
         for value in inputs:
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Symbol):

@@ -208,7 +208,7 @@ class Block:
         if variadic:
             types = {s: _types(v) for s, v in slots.items()}
             with at_users_line(f"operator {row.type!r}"):
-                count = sum(map(len, row.infer_types(types, attrs).values()))
+                count = sum(map(len, row.infer_types(types, {k: v for k, v in attrs.items() if k in row.attrs}).values()))
         return [self.program.names.generate(f"{stem}.tmp") for _ in range(count)]
 
     def __repr__(self) -> str:

@@ -275,7 +275,9 @@ def _fits(value: Any, hint: Any) -> bool:
         return len(each) == len(value) and all(map(_fits, value, each))
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
-    return hint is Any or (type(value) is hint if isinstance(hint, type) else not isinstance(value, list))
+    if get_origin(hint) is tuple or isinstance(value, list):
+        return hint is Any
+    return hint is Any or not isinstance(hint, type) or type(value) is hint
 
 
 def _option(value: Any) -> Any:

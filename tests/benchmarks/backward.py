@@ -144,7 +144,7 @@ def why_table() -> Table:
             table.add_row(label, f"{(time.perf_counter() - start) / count * 1e6:.1f}", "")
     tracemalloc.start()
     start = time.perf_counter()
-    plain = nx.MultiDiGraph(graph)
+    plain: nx.MultiDiGraph[Any] = nx.MultiDiGraph(graph)
     seconds = time.perf_counter() - start
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
