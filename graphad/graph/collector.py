@@ -9,11 +9,19 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Hold Python's cyclic garbage collector while many nodes are made: it would walk all of them again and again."""
-    was_enabled = gc.isenabled()
+    """Hold the collector while many nodes are made: it would walk all of them again and again, and find nothing.
+
+    What was made meanwhile then goes straight to the oldest generation, which is walked least (``gc.freeze`` and
+    ``gc.unfreeze`` move objects without looking at them); else the collector would walk it all when it wakes.
+    """
+    if not gc.isenabled():
+        yield
+        return
     gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        if gc.get_freeze_count() == 0:
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()

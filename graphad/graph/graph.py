@@ -38,7 +38,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         properties: what the graph claims of itself, ``single_writer`` and ``typed``; the verifier checks it.
         analyses: results of analyses by their class, dropped when a pass changes the graph.
         author: the pass at work, noted on every operator it makes.
-        edits: how often the graph was changed.
+        edits, typings: how often the graph was changed, and how often only the type of a value.
         lost_operators: whether an operator of the program it was lowered from was removed.
     """
 
@@ -52,6 +52,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         self.analyses: dict[type, Any] = {}
         self.author: str | None = None
         self.edits = 0
+        self.typings = 0
         self.lost_operators = False
         self._node = NodeTable(self)
         self._adj = Adjacency(self._node, successors)
@@ -91,7 +92,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         ops = list(self.ops)
         for i, op in enumerate(ops):
             op.order = i
-        if all(map(_behind_writers, ops)):
+        if _in_order(ops):
             return ops
         try:
             ops = [n for n in nx.lexicographical_topological_sort(self, key=_place) if isinstance(n, Op)]
@@ -124,8 +125,10 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
 
     def set_type(self, value: Value, shape: Shape | None, dtype: str | None) -> None:
         """Say what a value is."""
-        self._require(value)
+        if value.graph is not self:
+            raise InvalidGraph(f"{value.name} is not in this graph")
         value.shape, value.dtype = shape, dtype
+        self.typings += 1
 
     def add_op(
         self,
@@ -361,12 +364,15 @@ def _fill_slot(slots: Slots, slot: str, values: Sequence[Value]) -> None:
         slots.pop(slot, None)
 
 
-def _behind_writers(op: Op) -> bool:
-    for values in op.inputs.values():
-        for value in values:
-            for writer in value.writers:
-                if writer.order >= op.order:
-                    return False
+def _in_order(ops: list[Op]) -> bool:
+    """Whether every operator stands behind the writers of what it reads."""
+    for op in ops:
+        order = op.order
+        for values in op.inputs.values():
+            for value in values:
+                for writer in value.writers:
+                    if writer.order >= order:
+                        return False
     return True
 
 

@@ -44,14 +44,17 @@ def lower_block(block: Block) -> Graph:
 
 
 def _lower_operator(graph: Graph, operator: Operator, current: dict[str, Value]) -> None:
+    block = operator.block
     inputs: Slots = {}
     for slot, names in operator.inputs.items():
-        inputs[slot] = tuple([current.get(name) or _given(graph, operator.block, name, current) for name in names])
+        inputs[slot] = tuple([current.get(name) or _given(graph, block, name, current) for name in names])
     outputs: Slots = {}
     for slot, names in operator.outputs.items():
-        written = [graph.add_version(name, *_declared(operator.block, name)) for name in names]
-        current.update(zip(names, written, strict=True))
-        outputs[slot] = tuple(written)
+        values = []
+        for name in names:
+            current[name] = value = graph.add_version(name, *_declared(block, name))
+            values.append(value)
+        outputs[slot] = tuple(values)
     op = Op(graph, operator.type, inputs, outputs, operator.attrs)
     op.role, op.source, op.made_by, op.operator = operator.role, operator.source, operator.made_by, operator
     graph.link(op)

@@ -85,12 +85,14 @@ class _Naming:
         self.numbers: dict[str, int] = {}
 
     def plan(self) -> _Plan:
-        for name, found in list(self.graph.values.by_name.items()):
-            if isinstance(found, tuple) and name != EMPTY:
-                self._settle(found)
+        for name in self.graph.values.contested:
+            if name != EMPTY:
+                self._settle(self.graph.versions(name))
         return self.result
 
     def _settle(self, versions: tuple[Value, ...]) -> None:
+        if len(versions) < 2:
+            return
         final = versions[-1]
         in_order = sorted(versions, key=_written_at)
         holder: Value | None = None

@@ -62,13 +62,15 @@ class OpList:
 class ValueTable:
     """The values of a graph, by name; a name may have several, its versions, the last of which is its final value.
 
-    ``reserved`` holds names that are taken although no value has them: those that the graph's block declares.
+    ``contested`` holds the names that have, or had, several. ``reserved`` holds names that are taken although no value has them:
+    those that the graph's block declares.
     """
 
     def __init__(self, reserved: Mapping[str, object]) -> None:
         self.reserved = reserved
         self.by_name: dict[str, Value | tuple[Value, ...]] = {}
         self.count = 0
+        self.contested: dict[str, None] = {}
         self.suffixes: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -88,8 +90,12 @@ class ValueTable:
 
     def add(self, value: Value) -> None:
         """Make the value the last version of its name."""
-        known = self.by_name.get(value.name)
-        self.by_name[value.name] = value if known is None else (*self.versions(value.name), value)
+        name = value.name
+        if name in self.by_name:
+            self.by_name[name] = (*self.versions(name), value)
+            self.contested[name] = None
+        else:
+            self.by_name[name] = value
         self.count += 1
 
     def discard(self, value: Value) -> None:

@@ -126,15 +126,17 @@ def gradients_fit(graph: Graph) -> Iterator[Complaint]:
 
 
 RULES: tuple[Rule, ...] = (in_graph, linked, written, one_writer, acyclic, slots_filled, typed, gradients_fit)
+CLAIM_RULES: tuple[Rule, ...] = (written, one_writer, typed)  # what depends on the properties a graph claims
+TYPE_RULES: tuple[Rule, ...] = (typed, gradients_fit)  # what depends on the types of its values
 
 
-def verify(graph: Graph) -> None:
-    """Hold a graph against every rule.
+def verify(graph: Graph, rules: tuple[Rule, ...] = RULES) -> None:
+    """Hold a graph against rules, all of them if none are given.
 
     Raises:
         InvalidGraph: the message names the rule, the node, the operators around it and the user's line.
     """
-    for rule in RULES:
+    for rule in rules:
         for node, complaint in rule(graph):
             raise InvalidGraph(_message(rule, node, complaint))
 

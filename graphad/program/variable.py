@@ -95,8 +95,9 @@ class Variable(Symbol):
 
     def copy_to(self, block: Block) -> Self:
         """The same variable in another block (of another program)."""
-        twin = self.trusted(block, self.name, self._shape, self._dtype, self.stop_gradient)
-        twin.persistable, twin.type = self.persistable, self.type
+        twin = self.__class__.__new__(self.__class__)
+        twin.block, twin.name, twin._shape, twin._dtype = block, self.name, self._shape, self._dtype
+        twin.persistable, twin.stop_gradient, twin.type = self.persistable, self.stop_gradient, self.type
         return twin
 
     def __repr__(self) -> str:

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from time import perf_counter
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue, PassError
 from graphad.graph import Graph, paused_collector
-from graphad.graph.verify import verify
+from graphad.graph.verify import CLAIM_RULES, TYPE_RULES, verify
 from graphad.rewriting.syntax import Call, parse_calls, print_option
 
 PASSES: dict[str, type[Pass]] = {}
@@ -159,8 +159,12 @@ def fixpoint(*passes: Pass, limit: int = LIMIT) -> Fixpoint:
 # -- running -------------------------------------------------------------------------------------
 
 
-class _Verified:
-    """Key of the analysis that remembers in which state a graph was verified."""
+class _Verified(NamedTuple):
+    """The state in which a graph was verified last, kept among its analyses."""
+
+    edits: int
+    typings: int
+    properties: frozenset[str]
 
 
 def run_pass(each: Pass, graph: Graph) -> bool:
@@ -206,15 +210,19 @@ def _keep_books(each: Pass, graph: Graph, changed: bool) -> None:
 
 
 def _verify_after(each: Pass, graph: Graph) -> None:
-    """Verify the graph unless it is as it was when last verified, whatever the pass says of it."""
-    state = (graph.edits, frozenset(graph.properties))
-    if graph.analyses.get(_Verified) == state:
-        return
+    """Hold the graph against the rules that a change since the last verification can break, whatever the pass says it did."""
+    now = _Verified(graph.edits, graph.typings, frozenset(graph.properties))
+    last: _Verified | None = graph.analyses.get(_Verified)
     try:
-        verify(graph)
-        graph.analyses[_Verified] = state
+        if last is None or last.edits != now.edits:
+            verify(graph)
+        else:
+            verify(
+                graph, (*(CLAIM_RULES if last.properties != now.properties else ()), *(TYPE_RULES if last.typings != now.typings else ()))
+            )
     except InvalidGraph as error:
         raise InvalidGraph(f"after pass {each}: {error}") from None
+    graph.analyses[_Verified] = now
 
 
 @contextmanager

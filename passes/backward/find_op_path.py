@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from graphad.errors import NoGradient
 from graphad.graph import Graph, Op, Value
-from graphad.ops import GradOpDef
+from graphad.ops import REGISTRY, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.program import located
 from graphad.rewriting import Pass
@@ -54,9 +54,8 @@ class FindOpPath(Pass):
         targets = tuple(map(graph.value, self.targets))
         blocked = {v for name in self.no_grad for v in graph.versions(name)}
         sources = {source_value(graph, name) for name in self.inputs} if self.inputs else set(_open_values(graph))
-        ops = graph.ordered_ops()
-        varied = _varied(ops, {v for v in sources - blocked if v.dtype in FLOATS}, blocked)
-        path, useful = _useful(ops, set(targets), varied)
+        carrying, varied = _varied(graph.ordered_ops(), {v for v in sources - blocked if v.dtype in FLOATS}, blocked)
+        path, useful = _useful(carrying, set(targets), varied)
         graph.analyses[OpPath] = OpPath(targets, tuple(path), frozenset(useful))
         return False
 
@@ -71,46 +70,45 @@ def _open_values(graph: Graph) -> Iterator[Value]:
     return (v for v in graph.inputs if not v.stop_gradient and v.dtype in FLOATS)
 
 
-def _varied(ops: list[Op], sources: set[Value], blocked: set[Value]) -> set[Value]:
-    varied = set(sources)
+def _varied(ops: list[Op], sources: set[Value], blocked: set[Value]) -> tuple[list[Op], set[Value]]:
+    """The operators that make something of a varied value, and all varied values."""
+    varied, carrying = set(sources), []
     for op in ops:
-        if not carries(op, varied):
-            continue
-        for values in op.outputs.values():
-            for value in values:
-                if (
-                    (value.var is None or not value.var.stop_gradient)
-                    and value not in blocked
-                    and (value.dtype is None or value.dtype in FLOATS)
-                ):
-                    varied.add(value)
-    return varied
+        if _carries(op, varied):
+            carrying.append(op)
+            for values in op.outputs.values():
+                for value in values:
+                    if (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient and value not in blocked:
+                        varied.add(value)
+    return carrying, varied
 
 
-def carries(op: Op, varied: set[Value]) -> bool:
+def _carries(op: Op, varied: set[Value]) -> bool:
     """Whether an operator makes something that depends differentiably on a varied value."""
-    row = op.row
-    if row is None or isinstance(row, GradOpDef) or row.grads is None:
-        return any(v in varied for v in op.reads())
+    row = REGISTRY.get(op.type)
+    slots = None if row is None or isinstance(row, GradOpDef) else row.grads
     for slot, values in op.inputs.items():
-        if slot in row.grads:
+        if slots is None or slot in slots:
             for value in values:
                 if value in varied:
                     return True
     return False
 
 
-def _useful(ops: list[Op], targets: set[Value], varied: set[Value]) -> tuple[list[Op], set[Value]]:
+def _useful(carrying: list[Op], targets: set[Value], varied: set[Value]) -> tuple[list[Op], set[Value]]:
+    """Of the carrying operators those that lead to a target, and the active values."""
     useful = targets & varied
     path: list[Op] = []
-    for op in reversed(ops):
-        if not _writes_any(op, useful) or not carries(op, varied):
+    for op in reversed(carrying):
+        if not _writes_any(op, useful):
             continue
-        grads = _differentiable_slots(op)
         path.append(op)
+        slots = _differentiable_slots(op)
         for slot, values in op.inputs.items():
-            if grads is None or slot in grads:
-                useful.update([v for v in values if v in varied])
+            if slots is None or slot in slots:
+                for value in values:
+                    if value in varied:
+                        useful.add(value)
     path.reverse()
     return path, useful
 
@@ -124,7 +122,7 @@ def _writes_any(op: Op, useful: set[Value]) -> bool:
 
 
 def _differentiable_slots(op: Op) -> Mapping[str, GradRule] | None:
-    row = op.row
+    row = REGISTRY.get(op.type)
     if isinstance(row, GradOpDef):
         return None
     if row is None or row.grads is None:

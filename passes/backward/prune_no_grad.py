@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
-from graphad.ops import GRAD, GradOpDef
+from graphad.ops import GRAD, REGISTRY, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
@@ -33,61 +33,77 @@ class PruneNoGrad(Pass):
     def apply(self, graph: Graph) -> bool:
         path: OpPath = graph.analyses[OpPath]
         made: GradOps = graph.analyses[GradOps]
-        before = len(made.ops)
-        made.ops = [op for op in made.ops if _kept(graph, op, path.active)]
-        changed = len(made.ops) != before
+        kept, narrow, fill = [], [], []
         for op in made.ops:
-            changed |= _narrow(graph, op, path.active)
-            changed |= _fill(graph, op)
+            written, missing = _gradients_read(op)
+            needed, useless = _gradients_written(op, path.active)
+            if needed == 0 or (missing and not written):
+                graph.remove_op(op)
+                continue
+            kept.append(op)
+            if useless:
+                narrow.append(op)
+            if missing:
+                fill.append(op)
+        changed = len(kept) < len(made.ops) or bool(narrow or fill)
+        made.ops = kept
+        for op in narrow:
+            _narrow(graph, op, path.active)
+        for op in fill:
+            _fill(graph, op)
         return changed
 
 
-def _kept(graph: Graph, op: Op, active: frozenset[Value]) -> bool:
-    """Remove the operator unless it passes a written gradient on to an active value."""
-    if _reads_gradient(op) and _writes_active(op, active):
-        return True
-    graph.remove_op(op)
-    return False
+def _gradients_read(op: Op) -> tuple[int, int]:
+    """How many of the gradients that the operator reads are written, and how many are not."""
+    written = missing = 0
+    for slot, _ in _row(op).cotangents:
+        for value in op.inputs.get(slot, ()):
+            if value.writers:
+                written += 1
+            else:
+                missing += 1
+    return written, missing
 
 
-def _reads_gradient(op: Op) -> bool:
-    gradients = [value for slot, values in op.inputs.items() if slot.endswith(GRAD) for value in values]
-    return not gradients or any(value.writers for value in gradients)
-
-
-def _writes_active(op: Op, active: frozenset[Value]) -> bool:
+def _gradients_written(op: Op, active: frozenset[Value]) -> tuple[int, int]:
+    """How many of the gradients that the operator writes are of active values, and how many are not."""
+    needed = useless = 0
     for values in op.outputs.values():
         for value in values:
             if value.grad_of in active:
-                return True
-    return False
+                needed += 1
+            else:
+                useless += 1
+    return needed, useless
 
 
-def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> bool:
+def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> None:
     """Leave out the outputs without gradient, and inputs that only they needed."""
-    changed = False
     for slot, values in list(op.outputs.items()):
         kept = [value.grad_of in active for value in values]
         if not any(kept):
             graph.set_outputs(op, slot, ())
-            changed = True
         elif not all(kept):
             graph.set_outputs(op, slot, [v if keep else graph.add_version(EMPTY) for v, keep in zip(values, kept, strict=True)])
-            changed = True
-    if changed:
-        needed = {slot for rule in _rules(op) for slot in rule.reads}
-        for slot in [slot for slot in op.inputs if slot not in needed]:
-            graph.set_inputs(op, slot, ())
-    return changed
+    needed = {slot for rule in _rules(op) for slot in rule.reads}
+    for slot in [slot for slot in op.inputs if slot not in needed]:
+        graph.set_inputs(op, slot, ())
+
+
+def _row(op: Op) -> GradOpDef:
+    row = REGISTRY[op.type]
+    assert isinstance(row, GradOpDef)
+    return row
 
 
 def _rules(op: Op) -> list[GradRule]:
-    row = op.row
-    assert isinstance(row, GradOpDef) and row.forward is not None and row.forward.grads is not None
-    return [row.forward.grads[slot.removesuffix(GRAD)] for slot in op.outputs]
+    forward = _row(op).forward
+    assert forward is not None and forward.grads is not None
+    return [forward.grads[slot.removesuffix(GRAD)] for slot in op.outputs]
 
 
-def _fill(graph: Graph, op: Op) -> bool:
+def _fill(graph: Graph, op: Op) -> None:
     """Zeros for the gradients that the operator reads and nobody wrote; a slot it can do without is left out instead."""
     missing = [slot for slot, values in op.inputs.items() if slot.endswith(GRAD) and not all(v.writers for v in values)]
     for slot in missing:
@@ -98,4 +114,3 @@ def _fill(graph: Graph, op: Op) -> bool:
         for value in values:
             if not value.writers and value.grad_of is not None:
                 graph.add_op("fill_zeros_like", {"X": [value.grad_of]}, {"Out": [value]}, before=op, role=BACKWARD, forward=op.forward)
-    return bool(missing)
