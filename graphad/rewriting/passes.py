@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hin
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue, PassError
 from graphad.graph import Graph, paused_collector
-from graphad.graph.verify import CLAIM_RULES, TYPE_RULES, verify
+from graphad.graph.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
 from graphad.rewriting.syntax import Call, parse_calls, print_option
 
 PASSES: dict[str, type[Pass]] = {}
@@ -214,15 +214,18 @@ def _verify_after(each: Pass, graph: Graph) -> None:
     now = _Verified(graph.edits, graph.typings, frozenset(graph.properties))
     last: _Verified | None = graph.analyses.get(_Verified)
     try:
-        if last is None or last.edits != now.edits:
-            verify(graph)
-        else:
-            verify(
-                graph, (*(CLAIM_RULES if last.properties != now.properties else ()), *(TYPE_RULES if last.typings != now.typings else ()))
-            )
+        verify(graph, _rules_to_check(last, now))
     except InvalidGraph as error:
         raise InvalidGraph(f"after pass {each}: {error}") from None
     graph.analyses[_Verified] = now
+
+
+def _rules_to_check(last: _Verified | None, now: _Verified) -> tuple[Rule, ...]:
+    if last is None or last.edits != now.edits:
+        return RULES
+    claims = () if last.properties == now.properties else CLAIM_RULES
+    types = () if last.typings == now.typings else TYPE_RULES
+    return claims + types
 
 
 @contextmanager
