@@ -7,9 +7,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 import graphad.passes  # noqa: F401 - the passes register themselves
 from graphad.cli.demo import run_demo
 from graphad.drawing import draw
@@ -65,8 +62,7 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _passes() -> int:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    width = max(map(len, PASSES))
     for name, kind in sorted(PASSES.items()):
-        table.add_row(name, kind.summary())
-    Console().print(table)
+        print(f"{name:{width}}  {kind.summary()}")
     return 0
