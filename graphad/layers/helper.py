@@ -97,7 +97,7 @@ def layer(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def atomic(*args: P.args, **kwargs: P.kwargs) -> R:
-        with default_main_program().atomic(), default_startup_program().atomic():
+        with default_main_program().appending(), default_startup_program().appending():
             return function(*args, **kwargs)
 
     return atomic

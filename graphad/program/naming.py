@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 _NUMBERED = re.compile(r"(.+?)_(\d+)(?:\.|$)")
 
@@ -20,15 +21,35 @@ class UniqueNames:
         self.prefix = prefix
         self.taken = taken
         self.counts: dict[str, int] = {}
+        self._undoable: list[tuple[str, int]] = []
+        self._watchers = 0
 
     def generate(self, key: str) -> str:
         """``key_<n>``, n counting up from 0 past the names that are taken."""
         prefix = "" if key.startswith(self.prefix) else self.prefix
         n = self.counts.get(key, 0)
+        if self._watchers:
+            self._undoable.append((key, n))
         while self.taken(name := f"{prefix}{key}_{n}"):
             n += 1
         self.counts[key] = n + 1
         return name
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Within it, an error takes back the names that were generated."""
+        start = len(self._undoable)
+        self._watchers += 1
+        try:
+            yield
+        except BaseException:
+            for key, count in reversed(self._undoable[start:]):
+                self.counts[key] = count
+            raise
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._undoable.clear()
 
     def skip(self, names: Iterable[str]) -> None:
         """Never generate what these names were generated from."""

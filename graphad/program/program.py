@@ -87,6 +87,22 @@ class Program:
         return any(name in block.vars for block in self.blocks)
 
     @contextmanager
+    def appending(self) -> Iterator[None]:
+        """Within it, operators, variables and blocks are only appended, and an error takes them back."""
+        kept = [(block, len(block.ops), len(block.vars)) for block in self.blocks]
+        current, startup = self._current, self.startup
+        try:
+            with self.names.undone_on_error():
+                yield
+        except BaseException:
+            del self.blocks[len(kept) :]
+            for block, ops, variables in kept:
+                del block.ops[ops:]
+                block.vars = dict(list(block.vars.items())[:variables])
+            self._current, self.startup = current, startup
+            raise
+
+    @contextmanager
     def atomic(self) -> Iterator[None]:
         """Within it, an error leaves the program as it was."""
         kept = [(block, list(block.ops), dict(block.vars)) for block in self.blocks]

@@ -58,7 +58,7 @@ class CreateGradOps(Pass):
 
 
 class _GradientNames:
-    """The gradient of each value, made when first asked for: ``y@GRAD``, or ``y@GRAD_1`` if an earlier backward has that name."""
+    """The gradient of each value, made when first asked for: ``y@GRAD``, or ``y@GRAD_0`` if an earlier backward has that name."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -1,0 +1,39 @@
+"""What must not grow faster than the program: counted in steps, not in seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import graphad as ga
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many Python functions are called."""
+    count = 0
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def build_and_train(layers: int, shared: bool) -> None:
+    with ga.program_guard(ga.Program(), ga.Program()):
+        x = ga.layers.data("x", [4])
+        for _ in range(layers):
+            x = ga.layers.fc(x, 4, act="relu", param_attr="w" if shared else None)
+        ga.optimizer.SGD(0.1).minimize(ga.layers.mean(x))
+
+
+def test_building_and_differentiating_are_linear_in_the_layers() -> None:
+    for shared in (False, True):
+        small, large = (calls(lambda n=n, s=shared: build_and_train(n, s)) for n in (100, 400))  # type: ignore[misc]
+        assert large < 4.4 * small, f"shared={shared}: {small} calls for 100 layers, {large} for 400"
