@@ -174,9 +174,9 @@ def test_the_message_shows_the_operators_around_a_value_and_who_made_them() -> N
     with passes(), pytest.raises(InvalidGraph) as raised:
         run_pass(breaking(write_twice), tower())
     lines = str(raised.value).splitlines()
-    assert "  tanh(X=x) -> (Out=h)" in lines
-    assert "  sigmoid(X=x) -> (Out=h)    made by break-it" in lines
-    assert "  elementwise_add(X=h, Y=x) -> (Out=y)" in lines
+    assert "  tanh(X=x) -> (Out=h: float64[2, 3])" in lines
+    assert "  sigmoid(X=x) -> (Out=h: float64[2, 3])    made by break-it" in lines
+    assert "  elementwise_add(X=h, Y=x) -> (Out=y: float64[2, 3])" in lines
 
 
 def test_the_cycle_is_shown() -> None:

@@ -2,10 +2,11 @@
 
 from graphad.graph.builder import Builder, GraphSymbol
 from graphad.graph.collector import paused_collector
-from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph, print_graph
+from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph
 from graphad.graph.lower import lower
 from graphad.graph.nodes import Node, Op, Value
 from graphad.graph.schedule import schedule, write_back
+from graphad.graph.text import print_graph
 
 __all__ = [
     "SINGLE_WRITER",

@@ -16,6 +16,7 @@ import networkx as nx
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue
 from graphad.graph.nodes import Node, Op, Slots, Value
 from graphad.graph.tables import OpList, ValueTable
+from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Variable
@@ -382,15 +383,3 @@ def _place(node: Node) -> int:
 
 def _mapped(slots: Slots, of: Mapping[Value, Value]) -> Slots:
     return {slot: tuple(of[v] for v in values) for slot, values in slots.items()}
-
-
-def print_graph(graph: Graph) -> str:
-    """The graph as text: what it is given, then an operator a line, in order."""
-    given = ", ".join(f"{v!r}: {v.type}" for v in graph.inputs)
-    return "\n".join([f"graph ({given}) {{", *(f"  {print_op(op)}" for op in graph.ops), "}", ""])
-
-
-def print_op(op: Op) -> str:
-    """One line for an operator."""
-    attrs = f" {{{', '.join(f'{k}={v!r}' for k, v in op.attrs.items())}}}" if op.attrs else ""
-    return f"{op!r}{attrs}"

@@ -24,7 +24,7 @@ def lower(program: Program) -> Graph:
     ...     y = ga.layers.tanh(x)
     >>> print(lower(program))
     graph (x: float32[3]) {
-      tanh(X=x) -> (Out=tanh_0.tmp_0)
+      tanh(X=x) -> (Out=tanh_0.tmp_0: float32[3])
     }
     <BLANKLINE>
     """

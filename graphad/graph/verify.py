@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 import networkx as nx
 
 from graphad.errors import InvalidGraph
-from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph, print_op
+from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph
 from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.graph.text import print_op
 from graphad.ops import REGISTRY
 from graphad.program import EMPTY, located
 
