@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from types import FrameType
 
+import pytest
+
 import graphad as ga
+from graphad.graph import collector
 
 
 def calls(work: Callable[[], object]) -> int:
@@ -37,3 +41,17 @@ def test_building_and_differentiating_are_linear_in_the_layers() -> None:
     for shared in (False, True):
         small, large = (calls(lambda n=n, s=shared: build_and_train(n, s)) for n in (100, 400))  # type: ignore[misc]
         assert large < 4.4 * small, f"shared={shared}: {small} calls for 100 layers, {large} for 400"
+
+
+def test_graphs_that_are_done_with_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "_book", collector._Book())
+    block = ga.Program().global_block()
+    block.create_var("x0", [4], "float32")
+    for i in range(3000):
+        block.append_op("tanh", {"X": f"x{i}"}, {"Out": f"x{i + 1}"})
+    graphs: list[weakref.ref[ga.Graph]] = []
+    for _ in range(12):
+        graph = ga.lower(block.program)
+        ga.backward_pipeline(("x3000",)).run(graph)
+        graphs.append(weakref.ref(graph))
+    assert sum(alive() is not None for alive in graphs) <= 6

@@ -5,23 +5,52 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class _Book:
+    """Objects moved to the oldest generation since the last full collection, and those that survived it (estimates)."""
+
+    moved: int = 0
+    survived: int = 0
+
+
+_book = _Book()
+_FEW, _MANY = 200_000, 4_000_000
 
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
     """Hold the collector while many nodes are made: it would walk all of them again and again, and find nothing.
 
-    What was made meanwhile then goes straight to the oldest generation, which is walked least (``gc.freeze`` and
-    ``gc.unfreeze`` move objects without looking at them); else the collector would walk it all when it wakes.
+    What was made meanwhile goes straight to the oldest generation (``gc.freeze`` and ``gc.unfreeze`` move objects without
+    looking at them); else the collector would walk it all when it wakes. Python does not count what is moved like this,
+    so it is counted here; ``collect_if_due`` is called where a new graph is begun, when the last one may be garbage.
     """
     if not gc.isenabled():
         yield
         return
+    if _book.moved > _MANY + 4 * _book.survived:
+        _collect()
     gc.disable()
     try:
         yield
     finally:
         if gc.get_freeze_count() == 0:
+            _book.moved += gc.get_count()[0]
             gc.freeze()
             gc.unfreeze()
         gc.enable()
+
+
+def collect_if_due() -> None:
+    """Collect by Python's own rule: when what may be garbage has grown to a quarter of what survived the last collection."""
+    if gc.isenabled() and _book.moved > _FEW + _book.survived // 4:
+        _collect()
+
+
+def _collect() -> None:
+    found = gc.collect()
+    _book.survived = max(_book.survived + _book.moved - found, 0)
+    _book.moved = 0

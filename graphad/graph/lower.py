@@ -7,7 +7,7 @@ y = tanh(x)          ⇒                           └─▶ tanh ─▶ y
 from __future__ import annotations
 
 from graphad.errors import InvalidType
-from graphad.graph.collector import paused_collector
+from graphad.graph.collector import collect_if_due, paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.program import Block, Operator, Program, Variable
@@ -30,6 +30,7 @@ def lower(program: Program) -> Graph:
     """
     if not isinstance(program, Program):
         raise InvalidType(f"lower takes a Program, not {program!r}")
+    collect_if_due()
     with paused_collector():
         return lower_block(program.global_block())
 
