@@ -14,6 +14,7 @@ class _Book:
 
     moved: int = 0
     survived: int = 0
+    collections: int = 0
 
 
 _book = _Book()
@@ -46,11 +47,23 @@ def paused_collector() -> Iterator[None]:
 
 def collect_if_due() -> None:
     """Collect by Python's own rule: when what may be garbage has grown to a quarter of what survived the last collection."""
-    if gc.isenabled() and _book.moved > _FEW + _book.survived // 4:
+    if not gc.isenabled():
+        return
+    if _full_collections() != _book.collections:
+        _start_counting(survived=_book.moved)
+    elif _book.moved > _FEW + _book.survived // 4:
         _collect()
 
 
 def _collect() -> None:
     found = gc.collect()
-    _book.survived = max(_book.survived + _book.moved - found, 0)
-    _book.moved = 0
+    _start_counting(survived=max(_book.survived + _book.moved - found, 0))
+
+
+def _start_counting(survived: int) -> None:
+    """A full collection has taken place: nothing that was moved before it needs another."""
+    _book.moved, _book.survived, _book.collections = 0, survived, _full_collections()
+
+
+def _full_collections() -> int:
+    return int(gc.get_stats()[2]["collections"])
