@@ -12,7 +12,7 @@ import networkx as nx
 
 from graphad.errors import InvalidGraph
 from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph
-from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.graph.nodes import Node, Op, Value
 from graphad.graph.text import print_op
 from graphad.ops import REGISTRY
 from graphad.program import EMPTY, located
@@ -148,6 +148,3 @@ def _message(rule: Rule, node: Node, complaint: str) -> str:
     shown = "\n".join(f"  {print_op(op)}" + (f"    made by {op.made_by}" if op.made_by else "") for op in near[:6])
     source = next((op.source for op in near if op.source is not None), None)
     return located(f"{rule.__name__}: {what}: {complaint}\n{shown}", source)
-
-
-__all__ = ["RULES", "Slots", "verify"]

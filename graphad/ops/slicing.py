@@ -185,6 +185,11 @@ def _decreased(shape: Shape, decrease_axis: list[int]) -> Shape:
     return tuple(e for i, e in enumerate(shape) if i not in gone)
 
 
+def _cut_out(Input: Array, axes: list[int], starts: list[int], ends: list[int], strides: list[int], decrease_axis: list[int]) -> Array:
+    part: Array = Input[_index(Input.ndim, axes, starts, ends, strides)]
+    return part.reshape(_decreased(part.shape, decrease_axis)) if decrease_axis else part
+
+
 def _slice_grad(Input: Tensor, dOut: Tensor, *, axes: list[int], starts: list[int], ends: list[int], decrease_axis: list[int]) -> Tensor:
     return unslice(dOut, Input, axes=axes, starts=starts, ends=ends, decrease_axis=decrease_axis)
 
@@ -200,8 +205,7 @@ def slice_(
     infer_flags: list[int] = NO_INTS,
 ) -> Array:
     """``Input[start:end]`` along each of ``axes``, with Python's meaning of negative and large bounds; axes in ``decrease_axis`` go."""
-    part: Array = Input[_index(Input.ndim, axes, starts, ends, NO_INTS)]
-    return part.reshape(_decreased(part.shape, decrease_axis)) if decrease_axis else part
+    return _cut_out(Input, axes, starts, ends, NO_INTS, decrease_axis)
 
 
 def _strided_grad(
@@ -222,8 +226,7 @@ def strided_slice(
     infer_flags: list[int] = NO_INTS,
 ) -> Array:
     """``Input[start:end:stride]`` along each of ``axes``, with Python's meaning; axes in ``decrease_axis`` go."""
-    part: Array = Input[_index(Input.ndim, axes, starts, ends, strides)]
-    return part.reshape(_decreased(part.shape, decrease_axis)) if decrease_axis else part
+    return _cut_out(Input, axes, starts, ends, strides, decrease_axis)
 
 
 def _unsliced(

@@ -158,7 +158,7 @@ def memory_table() -> Table:
     for column in ("model", "operators", "bytes"):
         table.add_column(column, justify="right")
     for make in (chain, mlp):
-        for operators in SIZES[:2]:
+        for operators in SIZES:
             table.add_row(make.__name__, f"{operators:,}", f"{memory(make, operators):.0f}")
     return table
 
