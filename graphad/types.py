@@ -15,6 +15,10 @@ FLOATS = ("float16", "float32", "float64")
 INTS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 DTYPES = (*FLOATS, *INTS)
 
+# The kinds of variable: a tensor, a list of tensors, what a block keeps for its gradient.
+TENSOR, TENSOR_ARRAY, STEP_SCOPES = "LOD_TENSOR", "LOD_TENSOR_ARRAY", "STEP_SCOPES"
+KINDS = (TENSOR, TENSOR_ARRAY, STEP_SCOPES)
+
 # The dtype numbers of Fluid's serialised programs (framework.proto, VarType.Type).
 DTYPE_OF_NUMBER = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 20: "uint8", 21: "int8"}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import graphad as ga
 from graphad.program import ROLES
-from graphad.program.variable import KINDS
+from graphad.types import KINDS
 from graphad.types import DTYPES
 
 KEYWORDS = ["var", "param", "block", "program", "in", "seed", "true", "inf", "nan", "fixed", "backward", "no_clip=", "block(0)"]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.errors import ExecutionError, GraphadError, InvalidType, InvalidValue
+from graphad.errors import ExecutionError, InvalidType, InvalidValue
+from graphad.execution.control import Body, control_step
+from graphad.execution.layout import Layout, blocks_of, control, last_uses, saved_names
 from graphad.execution.scope import Scope, global_scope
-from graphad.ops import REGISTRY, OpDef
+from graphad.execution.steps import Frames, Place, Step, step_of
+from graphad.ops import REGISTRY, ControlDef
+from graphad.ops.aggregates import TensorArray
 from graphad.ops.definition import did_you_mean
-from graphad.program import EMPTY, Block, Operator, Program, Variable, default_main_program, located, stands_for
+from graphad.program import Block, Operator, Program, Variable, default_main_program, located, stands_for
 from graphad.types import FLOATS
 
 Array = NDArray[Any]
-Env = dict[str, Array]
+Env = dict[str, Any]
 
 
 class Executor:
@@ -71,76 +76,85 @@ class Executor:
         fetched = [_fetch_name(block, item) for item in _fetch_items(fetch_list)]
         env = _fed(block, feed or {})
         run = _Run(block, env, scope, set(fetched), self.check_finite, reinitialize)
-        with np.errstate(all="ignore"):
-            run.operators()
-        results = [run.read(name, None).copy() for name in fetched]
-        run.commit()
+        try:
+            with np.errstate(all="ignore"):
+                run.operators()
+            results = [_own(run.fetch((run.env,), (0, name), None)) for name in fetched]
+            run.commit()
+        finally:
+            run.release()
         return results
 
 
 class _Run:
-    """One run of a block: the values alive, and when each is read for the last time."""
+    """One run of a program: how its blocks are run, and the values that outlive it."""
 
     def __init__(self, block: Block, env: Env, scope: Scope, fetched: set[str], check_finite: bool, reinitialize: bool) -> None:
         self.block = block
         self.env = env
         self.scope = scope
-        self.fetched = fetched
         self.check_finite = check_finite
         self.reinitialize = reinitialize
-        self.fed = list(env.values())
-        self.kept: Env = {}
-        self.persistable = {name for b in block.chain() for name, var in b.vars.items() if var.persistable}
-        self.last_use = {name: i for i, op in enumerate(block.ops) for name in (*op.input_names(), *op.output_names())}
+        self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
+        self.given: Env = dict(env)
+        self.persistable = {name for name, var in block.vars.items() if var.persistable}
+        self.keep = fetched | self.persistable
+        self.saved = saved_names(block.program)
+        self.iterations: list[int] = []
+        self.bodies: dict[int, Body] = {}
 
     def operators(self) -> None:
-        """Run the operators in order; free each value behind its last use."""
-        for i, op in enumerate(self.block.ops):
-            if not self._initialised(op):
-                self._operator(op)
-            for name in {*op.input_names(), *op.output_names()}:
-                if self.last_use[name] == i and name not in self.fetched:
-                    self.env.pop(name, None)
+        """Run the operators of block 0."""
+        self.body(self.block, (self.block.vars,))((self.env,))
 
-    def _initialised(self, op: Operator) -> bool:
-        if not op.attrs.get("run_once") or self.reinitialize:
-            return False
-        return all(name in self.kept or self.scope.has(name) for name in op.output_names())
+    def body(self, block: Block, layout: Layout) -> Body:
+        """How a block is run: its operators in order, each value freed behind its last use."""
+        found = self.bodies.get(block.idx)
+        if found is None:
+            free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _handed_out(block))
+            local = block.vars
+            free = [[n for n in names if n in local or len(layout) == 1] for names in free]
+            steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
+            found = self.bodies[block.idx] = _body(steps)
+        return found
 
-    def _operator(self, op: Operator) -> None:
+    def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
         row = REGISTRY.get(op.type)
         if row is None:
-            raise ExecutionError(located(f"operator {op.type!r} is not registered, so it cannot run: {op!r}", op.source))
-        inputs = {slot: [self.read(n, op) for n in names if n != EMPTY] for slot, names in op.inputs.items()}
-        wanted = [slot for slot, names in op.outputs.items() if any(n != EMPTY for n in names)]
-        try:
-            outputs = row.run(inputs, self._attrs(row, op), wanted)
-        except Exception as error:
-            raise ExecutionError(_failure(op, inputs, error)) from error
-        for slot in wanted:
-            for name, array in zip(op.outputs[slot], outputs[slot], strict=True):
-                if name != EMPTY:
-                    self._write(op, name, array, inputs)
+            message = located(f"operator {op.type!r} is not registered, so it cannot run: {op!r}", op.source)
+            return _raising(message)
+        if isinstance(row, ControlDef):
+            return control_step(self, op, row, layout, freed)
+        step = step_of(self, op, row, layout)
+        return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
-    def _attrs(self, row: OpDef, op: Operator) -> dict[str, Any]:
-        attrs = {k: v for k, v in op.attrs.items() if k in row.attrs}
-        if row.random:
-            attrs["rng"] = self._generator(op)
-        return attrs
+    def _once(self, op: Operator, step: Step) -> Step:
+        """An initialisation operator: it runs unless what it writes has values already."""
 
-    def _generator(self, op: Operator) -> np.random.Generator:
-        """A stream of its own for each random operator, so that passes can move or remove others; ``random_seed`` fixes it."""
-        if not self.block.program.random_seed:
-            return np.random.default_rng()
+        def once(frames: Frames) -> None:
+            if not all(name in frames[0] or self.scope.has(name) for name in op.output_names()):
+                step(frames)
+
+        return once
+
+    def generator(self, op: Operator) -> np.random.Generator:
+        """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
         name = zlib.crc32(op.output_names()[0].encode())
-        return np.random.default_rng([self.block.program.random_seed, self.scope.runs, name])
+        seed = self.block.program.random_seed
+        if not seed:
+            return np.random.default_rng([self._entropy, name, *self.iterations])
+        return np.random.default_rng([seed, self.scope.runs, name, *self.iterations])
 
-    def read(self, name: str, op: Operator | None) -> Array:
+    @cached_property
+    def _entropy(self) -> int:
+        return int(np.random.default_rng().integers(1 << 62))
+
+    def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Any:
         """The value of a name: of this run, else of the scope."""
-        for values in (self.env, self.kept):
-            if name in values:
-                return values[name]
-        if name in self.scope.arrays:
+        at, name = place
+        if name in frames[at]:
+            return frames[at][name]
+        if frames[at] is self.env and name in self.scope.arrays:
             return self._from_scope(name, op)
         raise InvalidValue(self._missing(name, op))
 
@@ -154,33 +168,61 @@ class _Run:
         if not fits or not kind:
             found = f"{array.dtype}{list(array.shape)}"
             raise InvalidValue(located(f"the scope has {name!r} as {found}, but it is declared {var!r}", op.source if op else None))
-        self.env[name] = array if dtype is None else array.astype(dtype, copy=False)
-        return self.env[name]
+        cast = array if dtype is None else array.astype(dtype, copy=False)
+        self.env[name] = self.given[name] = cast
+        return cast
 
     def _missing(self, name: str, op: Operator | None) -> str:
         reader = f"operator {op.type!r} reads" if op else "the fetch list asks for"
+        source = op.source if op else None
         if name in self.persistable:
-            message = f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it"
-            return located(message, op.source if op else None)
-        if any(name in other.output_names() for other in self.block.ops):
-            return located(f"{reader} {name!r} before any operator wrote it", op.source if op else None)
-        return located(f"{reader} {name!r}, which is not fed and no operator writes", op.source if op else None)
-
-    def _write(self, op: Operator, name: str, array: Any, inputs: Mapping[str, Sequence[Array]]) -> None:
-        array = np.asarray(array)
-        if self.check_finite and array.dtype.kind == "f" and not np.isfinite(array).all():
-            bad = "nan" if np.isnan(array).any() else "an infinity"
-            raise ExecutionError(located(f"operator {op.type!r} made {bad} in {name!r}\n{_inputs_text(op, inputs)}", op.source))
-        self.env[name] = array
-        if name in self.persistable:
-            self.kept[name] = array
+            return located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source)
+        writers = [other for block in self.block.program.blocks for other in block.ops if name in other.output_names()]
+        if any(map(control, writers)) or any(other.block.idx for other in writers):
+            return located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source)
+        if writers:
+            return located(f"{reader} {name!r} before any operator wrote it", source)
+        return located(f"{reader} {name!r}, which is not fed and no operator writes", source)
 
     def commit(self) -> None:
         """Keep the persistable values in the scope; nothing there shares memory with what was fed."""
-        for name, array in self.kept.items():
-            shared = any(np.may_share_memory(array, fed) for fed in self.fed)
-            self.scope.arrays[name] = array.copy() if shared else array
+        for name in self.persistable:
+            array = self.env.get(name)
+            if array is not None and array is not self.given.get(name):
+                shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, fed) for fed in self.fed)
+                self.scope.arrays[name] = array.copy() if shared else array
         self.scope.runs += 1
+
+    def release(self) -> None:
+        """Let go of every value: the steps and the run refer to each other, so they stay until Python collects cycles."""
+        self.env.clear()
+        self.given.clear()
+        self.bodies.clear()
+        self.fed.clear()
+
+
+def _body(steps: list[tuple[Step, list[str]]]) -> Body:
+    def run(frames: Frames) -> None:
+        local = frames[0]
+        for step, names in steps:
+            step(frames)
+            for name in names:
+                local.pop(name, None)
+
+    return run
+
+
+def _raising(message: str) -> Step:
+    def step(frames: Frames) -> None:
+        raise ExecutionError(message)
+
+    return step
+
+
+def _handed_out(block: Block) -> frozenset[str]:
+    """The results of the block of a gradient, which the operator that runs it hands out."""
+    ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
+    return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
 
 
 # -- feeding and fetching ------------------------------------------------------------------------
@@ -208,6 +250,13 @@ def _fed_array(block: Block, name: str, value: Any) -> Array:
     return array
 
 
+def _own(value: Any) -> Any:
+    """What was fetched, as the caller's own: an array of tensors as a list."""
+    if isinstance(value, TensorArray):
+        return [_own(value.read(i)) for i in range(len(value))]
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
 def _fetch_items(fetch_list: Any) -> Sequence[Any]:
     if fetch_list is None:
         return ()
@@ -223,18 +272,3 @@ def _fetch_name(block: Block, item: Any) -> str:
     if not block.has_var_recursive(name):
         raise InvalidValue(f"cannot fetch {name!r}: the program has no such variable{did_you_mean(name, block.vars)}")
     return name
-
-
-def _failure(op: Operator, inputs: Mapping[str, Sequence[Array]], error: Exception) -> str:
-    reason = str(error) if isinstance(error, GraphadError) else f"{type(error).__name__}: {error}"
-    return located(f"operator {op.type!r} failed: {reason}\n{_inputs_text(op, inputs)}", op.source)
-
-
-def _inputs_text(op: Operator, inputs: Mapping[str, Sequence[Array]]) -> str:
-    lines = [
-        f"  {slot} = {name}: {a.dtype}{list(a.shape)}"
-        for slot, arrays in inputs.items()
-        for name, a in zip(op.input(slot), arrays, strict=False)
-    ]
-    attrs = ", ".join(f"{k}={v!r}" for k, v in op.attrs.items())
-    return "\n".join([*lines, *([f"  attributes: {attrs}"] if attrs else [])])

@@ -9,8 +9,11 @@ from __future__ import annotations
 from graphad.ops import (
     activation,
     along,
+    arrays,
     basic,
     batch_norm,
+    choice,
+    control,
     conv,
     creation,
     cross_entropy,
@@ -29,8 +32,10 @@ from graphad.ops import (
     scan,
     shapes,
     slicing,
+    tapes,
     unary,
 )
+from graphad.ops.control import ControlDef
 from graphad.ops.definition import GRAD, GradOpDef, OpDef, Slot, grad_kernel, lookup, operator
 from graphad.ops.symbol import REGISTRY, Symbol
 
@@ -58,9 +63,13 @@ ROWS = (
     optimize,
     randoms,
     feed,
+    arrays,
+    choice,
+    tapes,
+    control,
 )
 
-__all__ = ["GRAD", "REGISTRY", "ROWS", "GradOpDef", "OpDef", "Slot", "Symbol", "grad_kernel", "lookup", "operator"]
+__all__ = ["GRAD", "REGISTRY", "ROWS", "ControlDef", "GradOpDef", "OpDef", "Slot", "Symbol", "grad_kernel", "lookup", "operator"]
 
 
 def __getattr__(name: str) -> OpDef:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.aggregates import Aggregate
+from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
 from graphad.ops.inference import aligned, matched, same, same_dtypes
 from graphad.types import TensorType, broadcast_shapes, checked_shape, dtype_name, element_count
 
 DType = str
+_AS_X = {"Out": AS_INPUT}
 
 
 # -- constants -----------------------------------------------------------------------------------
@@ -25,10 +27,10 @@ def fill_constant(*, shape: list[int], value: float = 0.0, dtype: DType = "float
     return np.full(tuple(shape), value, dtype)
 
 
-@operator("X -> Out", infer=same, grad={})
+@operator("X -> Out", infer=same, grad={}, partial=True, kinds=_AS_X)
 def fill_zeros_like(X: Array) -> Array:
     """Zeros in the shape and dtype of X."""
-    return np.zeros_like(X)
+    return X.zeros_like() if isinstance(X, Aggregate) else X if X is None else np.zeros_like(X)
 
 
 def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorType:
@@ -44,7 +46,7 @@ def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Array:
 # -- copies and affine maps ----------------------------------------------------------------------
 
 
-@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)})
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, partial=True, kinds=_AS_X)
 def assign(X: Array) -> Array:
     """The same value under another name (arrays are never changed in place, so nothing is copied)."""
     return X
@@ -92,13 +94,14 @@ def _sum_type(X: list[TensorType]) -> TensorType:
     return TensorType(tuple(max(es) for es in zip(*(x.shape for x in X), strict=True)), X[0].dtype)
 
 
-@operator("X* -> Out", name="sum", infer=_sum_type, grad={"X": lambda X, dOut: [assign(dOut) for _ in X]})
+@operator("X* -> Out", name="sum", infer=_sum_type, grad={"X": lambda X, dOut: [assign(dOut) for _ in X]}, partial=True, kinds=_AS_X)
 def sum_(X: list[Array]) -> Array:
-    """The elementwise sum of all inputs, added left to right."""
-    total = X[0]
-    for x in X[1:]:
+    """The elementwise sum of all inputs that have a value, added left to right."""
+    given = [x for x in X if x is not None]
+    total = given[0] if given else None
+    for x in given[1:]:
         total = total + x
-    return total
+    return total  # type: ignore[return-value]
 
 
 # -- shapes known at run time only ---------------------------------------------------------------

@@ -22,7 +22,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ Infer = Callable[..., Any]
 GRAD = "@GRAD"
 GRAD_SUFFIX = "_grad"
 REQUIRED: Any = object()
+AS_INPUT = "as the first input"
 
 
 class Slot(NamedTuple):
@@ -71,7 +72,11 @@ class GradRule(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpDef:
-    """One row of the operator table; call it on arrays to compute, on symbols to record it."""
+    """One row of the operator table; call it on arrays to compute, on symbols to record it.
+
+    ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
+    tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input.
+    """
 
     type: str
     doc: str
@@ -83,6 +88,8 @@ class OpDef:
     grads: dict[str, GradRule] | None
     random: bool = False
     side_effect: bool = False
+    partial: bool = False
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def grad(self) -> GradOpDef | None:
@@ -198,6 +205,8 @@ def operator(
     name: str | None = None,
     random: bool = False,
     side_effect: bool = False,
+    partial: bool = False,
+    kinds: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a row to the table, and the row of its grad operator; see the module's text."""
     inputs, outputs = _slots(signature)
@@ -215,6 +224,8 @@ def operator(
             grads=None if grad is None else {slot: _grad_rule(f, inputs, outputs) for slot, f in grad.items()},
             random=random,
             side_effect=side_effect,
+            partial=partial,
+            kinds=kinds or {},
         )
         return register(row)
 

@@ -6,7 +6,8 @@ from graphad.program.operator import BACKWARD, EMPTY, FORWARD, OPTIMIZE, ROLES, 
 from graphad.program.program import Program
 from graphad.program.regularizer import L1Decay, L2Decay, Regularizer
 from graphad.program.source import SourceLine, located, user_line
-from graphad.program.variable import STEP_SCOPES, TENSOR, TENSOR_ARRAY, Parameter, Variable, stands_for
+from graphad.program.variable import Parameter, Variable, stands_for
+from graphad.types import STEP_SCOPES, TENSOR, TENSOR_ARRAY
 
 __all__ = [
     "BACKWARD",

@@ -9,8 +9,8 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import OpDef, lookup
 from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
 from graphad.program.source import at_users_line, located, user_line
-from graphad.program.variable import TENSOR, Parameter, Variable
-from graphad.types import TensorType, checked_shape, dtype_name
+from graphad.program.variable import Parameter, Variable
+from graphad.types import TENSOR, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
     from graphad.program.program import Program

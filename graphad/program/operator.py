@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Slot
-from graphad.ops.definition import REQUIRED, checked_attr, did_you_mean
+from graphad.ops.definition import AS_INPUT, REQUIRED, checked_attr, did_you_mean
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, stands_for
-from graphad.types import Shape, TensorType, joined_shape
+from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, joined_shape
 
 if TYPE_CHECKING:
     from graphad.program.block import Block
@@ -180,10 +180,26 @@ def _printable(op: Operator, name: str, value: Any) -> Any:
 
 
 def _checked_value(op: Operator, row: OpDef, name: str, value: Any) -> Any:
+    if row.attrs[name].kind == "Block":
+        return _block(op, name, value)
     try:
         return checked_attr(row.attrs[name], value)
     except GraphadError as error:
         raise type(error)(f"operator {op.type!r}: {error}") from None
+
+
+def _block(op: Operator, name: str, value: Any) -> Block:
+    """A block of the same program, given as one or by its index."""
+    program = op.block.program
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = program.block(value)
+    if not isinstance(value, type(op.block)):
+        raise InvalidType(f"operator {op.type!r}: attribute {name!r} is a block or its index, not {value!r}")
+    if value.program is not program:
+        raise InvalidValue(f"operator {op.type!r}: attribute {name!r} is a block of another program")
+    if value in op.block.chain():
+        raise InvalidValue(f"operator {op.type!r}: block {value.idx} cannot hold an operator that runs it")
+    return value
 
 
 # -- inference -----------------------------------------------------------------------------------
@@ -192,10 +208,18 @@ def _checked_value(op: Operator, row: OpDef, name: str, value: Any) -> Any:
 def _infer(op: Operator, row: OpDef) -> None:
     """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
     inferred = inferred_types(op, row)
-    for name, declared in [_joined(op, slot, name, t) for slot, name, t in _paired(op, inferred)]:
+    for slot, name, declared in [(slot, name, _joined(op, slot, name, t)) for slot, name, t in _paired(op, inferred)]:
         if not op.block.has_var_recursive(name):
-            op.block.create_var(name=name)
+            op.block.create_var(name=name, type=_kind(op, row, slot))
         op.block.var_recursive(name).declare(*declared)
+
+
+def _kind(op: Operator, row: OpDef, slot: str) -> str:
+    """The kind of variable that an output slot makes."""
+    kind = row.kinds.get(slot, TENSOR)
+    if kind != AS_INPUT:
+        return kind
+    return next((op.block.var_recursive(name).type for name in op.input_names() if name != EMPTY), TENSOR)
 
 
 def inferred_types(op: Operator, row: OpDef) -> dict[str, list[TensorType]]:
@@ -232,16 +256,19 @@ def input_types(op: Operator) -> dict[str, list[TensorType]] | None:
     return result
 
 
-def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple[str, tuple[Shape | None, str | None]]:
+def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple[Shape | None, str | None]:
     """What the variable is once the operator writes it; ShapeError if it is declared as something else."""
-    shape, dtype = op.block.var_recursive(name).declared if op.block.has_var_recursive(name) else (None, None)
+    var = op.block.var_recursive(name) if op.block.has_var_recursive(name) else None
+    shape, dtype = (None, None) if var is None else var.declared
     if new is None:
-        return name, (shape, dtype)
+        return shape, dtype
     joined = new.shape if shape is None else joined_shape(shape, new.shape)
+    if joined is None and var is not None and var.type == TENSOR_ARRAY and shape is not None and len(shape) == len(new.shape):
+        joined = tuple(a if a == b else -1 for a, b in zip(shape, new.shape, strict=True))
     if joined is None or (dtype is not None and dtype != new.dtype):
         old = TensorType(new.shape if shape is None else shape, dtype or new.dtype)
         raise ShapeError(f"operator {op.type!r} writes {slot} = {name!r} as {new}, but it is declared as {old}\n  {described(op)}")
-    return name, (joined, new.dtype)
+    return joined, new.dtype
 
 
 def described(op: Operator) -> str:

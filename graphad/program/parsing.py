@@ -10,7 +10,8 @@ from graphad.program.block import Block
 from graphad.program.operator import FORWARD, ROLES, Operator
 from graphad.program.reader import Reader
 from graphad.program.regularizer import L1Decay, L2Decay
-from graphad.program.variable import KINDS, TENSOR, Parameter, Variable
+from graphad.program.variable import Parameter, Variable
+from graphad.types import KINDS, TENSOR
 
 if TYPE_CHECKING:
     from graphad.program.program import Program

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import ParseError
 from graphad.program.block import Block
 from graphad.program.operator import FORWARD, Operator
-from graphad.program.variable import TENSOR, Parameter, Variable
+from graphad.program.variable import Parameter, Variable
+from graphad.types import TENSOR
 
 if TYPE_CHECKING:
     from graphad.program.program import Program

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Symbol
 from graphad.program.regularizer import Regularizer
-from graphad.types import Shape, TensorType, checked_shape, dtype_name
+from graphad.types import KINDS, TENSOR, Shape, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
     from graphad.program.block import Block
     from graphad.program.operator import Operator
-
-TENSOR, TENSOR_ARRAY, STEP_SCOPES = "LOD_TENSOR", "LOD_TENSOR_ARRAY", "STEP_SCOPES"
-KINDS = (TENSOR, TENSOR_ARRAY, STEP_SCOPES)
 
 
 class Variable(Symbol):
@@ -86,11 +83,13 @@ class Variable(Symbol):
         return self.block.program.current_block().emit(op, inputs, attrs)
 
     @classmethod
-    def trusted(cls, block: Block, name: str, shape: Shape | None, dtype: str | None, stop_gradient: bool = False) -> Self:
+    def trusted(
+        cls, block: Block, name: str, shape: Shape | None, dtype: str | None, stop_gradient: bool = False, type: str = TENSOR
+    ) -> Self:
         """A plain variable from parts that are known to be right, so that nothing is checked."""
         var = cls.__new__(cls)
         var.block, var.name, var._shape, var._dtype = block, name, shape, dtype
-        var.persistable, var.stop_gradient, var.type = False, stop_gradient, TENSOR
+        var.persistable, var.stop_gradient, var.type = False, stop_gradient, type
         return var
 
     def copy_to(self, block: Block) -> Self:

@@ -1,0 +1,232 @@
+"""Operators with blocks as steps: loops, branches, nets, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphad.errors import ExecutionError, InvalidValue
+from graphad.execution.layout import Layout, depth
+from graphad.execution.steps import Frame, Frames, Place, Reader, Step, settled
+from graphad.ops import ControlDef
+from graphad.ops.aggregates import StepScopes, zeros_like
+from graphad.program import EMPTY, Block, Operator, located
+
+Body = Callable[[Frames], None]
+
+
+class Runner(Reader, Protocol):
+    """What the step of an operator with blocks asks of the run it belongs to."""
+
+    saved: dict[int, frozenset[str]]
+    iterations: list[int]
+
+    def body(self, block: Block, layout: Layout) -> Body:
+        """How a block is run."""
+
+
+def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
+    """The step of an operator with blocks; ``freed`` are the names that nothing needs behind it."""
+    if op.type == "while":
+        return _loop(run, op, layout)
+    if op.type == "while_grad":
+        return _loop_gradient(run, op, row, layout, freed)
+    return _branch_gradient(run, op, row, layout) if row.is_grad else _branch(run, op, row, layout)
+
+
+class _Block:
+    """A block of an operator: how it runs, and what is kept of a run."""
+
+    def __init__(self, run: Runner, block: Block, layout: Layout) -> None:
+        inner = (block.vars, *layout)
+        self.run = run.body(block, inner)
+        self.saved = [(depth(inner, name), name) for name in sorted(run.saved.get(block.idx, ()))]
+
+    def keep(self, frames: Frames) -> Frame:
+        """What the gradient of the block reads of a run."""
+        return {name: frames[at][name] for at, name in self.saved if name in frames[at]}
+
+
+def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
+    found = frames[place[0]].get(place[1])
+    value = np.asarray(run.fetch(frames, place, op) if found is None else found)
+    if value.size != 1:
+        message = f"operator {op.type!r}: condition {place[1]!r} is one boolean, but it is {value.dtype}{list(value.shape)}"
+        raise ExecutionError(located(message, op.source))
+    return bool(value.reshape(())[()])
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
+    body, condition = _Block(run, op.attrs["sub_block"], layout), op.input("Condition")[0]
+    test = (depth(layout, condition), condition)
+    scopes = [(depth(layout, name), name) for name in op.output("StepScopes")]
+
+    def step(frames: Frames) -> None:
+        kept: list[Frame] = []
+        run.iterations.append(0)
+        while _truth(run, op, frames, test):
+            inner: Frames = ({}, *frames)
+            body.run(inner)
+            if body.saved:
+                kept.append(body.keep(inner))
+            run.iterations[-1] += 1
+        count = run.iterations.pop()
+        for at, name in scopes:
+            frames[at][name] = StepScopes(kept, count)
+
+    return step
+
+
+def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
+    inside = _Inside(run, op, row, layout, 0)
+    ((at, name),) = inside.scopes
+    last = name in freed
+
+    def step(frames: Frames) -> None:
+        outer, cotangents = inside.read(frames)
+        scopes = frames[at].pop(name) if last else inside.kept(frames)
+        sums = _Sums(inside.count)
+        for kept in _backwards(scopes.steps, last):
+            results = inside.results(kept, outer, cotangents)
+            cotangents = results[: len(cotangents)]
+            sums.add(results[len(cotangents) :])
+        inside.write(frames, [*cotangents, *sums.total(outer)])
+
+    return step
+
+
+def _backwards(steps: list[Frame], consume: bool) -> Any:
+    """The steps from the last one to the first, each let go behind it if ``consume``."""
+    if not consume:
+        yield from reversed(steps)
+    while consume and steps:
+        yield steps.pop()
+
+
+class _Sums:
+    """Totals over the iterations; the arrays in them are this object's own from the second one on."""
+
+    def __init__(self, count: int) -> None:
+        self.totals: list[Any] = [None] * count
+        self.own = [False] * count
+
+    def add(self, terms: Sequence[Any]) -> None:
+        """Add what one iteration gives."""
+        for i, term in enumerate(terms):
+            total = self.totals[i]
+            if total is None:
+                self.totals[i] = term
+            elif term is not None and self.own[i]:
+                np.add(total, term, out=total)
+            elif term is not None:
+                self.totals[i] = settled(total + term)
+                self.own[i] = isinstance(self.totals[i], np.ndarray)
+
+    def total(self, like: Sequence[Any]) -> list[Any]:
+        """The totals; zeros where no iteration gave anything."""
+        return [zeros_like(x) if t is None and x is not None else t for t, x in zip(self.totals, like, strict=False)]
+
+
+# -- branches ------------------------------------------------------------------------------------
+
+
+def _taken(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Callable[[Frames], int]:
+    """Which block an operator runs: the first one where its condition holds, else the second."""
+    tests = [(depth(layout, name), name) for name in op.input(row.condition)]
+    if not tests:
+        return lambda frames: 0
+    if op.attrs.get("is_scalar_condition", True):
+        return lambda frames: 0 if _truth(run, op, frames, tests[0]) else 1
+    return lambda frames: 0 if all(np.size(run.fetch(frames, test, op)) for test in tests) else 1
+
+
+def _branch(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
+    blocks = [_Block(run, op.attrs[name], layout) for name in row.blocks]
+    taken = _taken(run, op, row, layout)
+    scopes = [(depth(layout, name), name) for name in op.output(row.scopes)]
+
+    def step(frames: Frames) -> None:
+        which, kept = taken(frames), {}
+        if which < len(blocks):
+            inner: Frames = ({}, *frames)
+            blocks[which].run(inner)
+            kept = blocks[which].keep(inner)
+        for at, name in scopes:
+            frames[at][name] = StepScopes([kept], 1)
+
+    return step
+
+
+def _branch_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
+    branches = [_Inside(run, op, row, layout, i) for i in range(len(row.blocks))]
+    taken = _taken(run, op, row, layout)
+
+    def step(frames: Frames) -> None:
+        inside = branches[taken(frames)]
+        outer, cotangents = inside.read(frames)
+        inside.write(frames, inside.results(inside.kept(frames).steps[0], outer, cotangents))
+
+    return step
+
+
+# -- gradients of blocks -------------------------------------------------------------------------
+
+
+class _Inside:
+    """One block of a gradient operator: what is handed in, what comes out, and under which names inside."""
+
+    def __init__(self, run: Runner, op: Operator, row: ControlDef, layout: Layout, which: int) -> None:
+        block: Block = op.attrs[row.blocks[which]]
+        saved = run.saved.get(block.parent_idx, frozenset()) - set(block.vars)
+        self.body = run.body(block, (block.vars, saved))
+        self.fetch, self.op = run.fetch, op
+        self.x = _places(layout, op.input("X"))
+        self.out_grad = _places(layout, op.input("Out@GRAD"))
+        self.scopes = _places(layout, op.input(row.scopes))
+        self.targets = _places(layout, op.output("X@GRAD"))
+        self.count = len(self.targets) - len(self.out_grad)
+        self.inputs = _nth(op, "original_input", which, len(self.x)) + _nth(op, "original_output_grad", which, len(self.out_grad))
+        self.outputs = _nth(op, "original_input_grad", which, len(self.targets))
+
+    def read(self, frames: Frames) -> tuple[list[Any], list[Any]]:
+        """The values of X and of Out@GRAD, None where there is none."""
+        return [self._value(frames, place) for place in self.x], [self._value(frames, place) for place in self.out_grad]
+
+    def _value(self, frames: Frames, place: Place) -> Any:
+        try:
+            return self.fetch(frames, place, self.op)
+        except (InvalidValue, ExecutionError):
+            return None
+
+    def kept(self, frames: Frames) -> StepScopes:
+        """What the forward operator kept."""
+        found = self.fetch(frames, self.scopes[0], self.op)
+        assert isinstance(found, StepScopes)
+        return found
+
+    def results(self, kept: Frame, outer: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        """Run the block once."""
+        handed = zip(self.inputs, [*outer, *cotangents], strict=True)
+        local = {name: value for name, value in handed if value is not None}
+        self.body((local, kept))
+        return [local.get(name, kept.get(name)) for name in self.outputs]
+
+    def write(self, frames: Frames, results: Sequence[Any]) -> None:
+        """Hand the results out."""
+        for (at, name), result in zip(self.targets, results, strict=True):
+            if name != EMPTY and result is not None:
+                frames[at][name] = result
+
+
+def _places(layout: Layout, names: Sequence[str]) -> list[Place]:
+    return [(depth(layout, name), name) for name in names]
+
+
+def _nth(op: Operator, attr: str, which: int, count: int) -> list[str]:
+    """The names for one of the blocks."""
+    return list(op.attrs[attr][which * count : (which + 1) * count])

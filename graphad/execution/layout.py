@@ -1,0 +1,82 @@
+"""Where a block finds its names, and what has to be kept: facts about blocks, found before they run.
+
+A block runs on frames, innermost first: its own variables, those of the block around it, and so on. The block of a gradient has
+two: its own, and what an iteration of the forward block kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from graphad.ops import REGISTRY, ControlDef
+from graphad.program import EMPTY, Block, Operator, Program
+
+Layout = tuple[Collection[str], ...]  # the names of each frame, innermost first
+
+
+def depth(layout: Layout, name: str) -> int:
+    """The frame that holds a name; the outermost one if nobody declares it."""
+    return next((i for i, names in enumerate(layout) if name in names), len(layout) - 1)
+
+
+def control(op: Operator) -> ControlDef | None:
+    """The row of an operator that holds blocks, None for any other."""
+    row = REGISTRY.get(op.type)
+    return row if isinstance(row, ControlDef) else None
+
+
+def blocks_of(op: Operator) -> list[Block]:
+    """The blocks an operator holds."""
+    row = control(op)
+    return [] if row is None else [op.attrs[name] for name in row.blocks]
+
+
+def touched(op: Operator) -> set[str]:
+    """Every name that an operator, or one in its blocks, reads or writes."""
+    names = {*op.input_names(), *op.output_names()}
+    return names.union(*(touched(inner) for block in blocks_of(op) for inner in block.ops))
+
+
+def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
+    """For each operator of a block the names that nothing needs behind it."""
+    last = {name: i for i, op in enumerate(block.ops) for name in touched(op)}
+    free: list[list[str]] = [[] for _ in block.ops]
+    for name in sorted(last):
+        if name not in keep and name != EMPTY:
+            free[last[name]].append(name)
+    return free
+
+
+def written(op: Operator) -> set[str]:
+    """Every name that an operator, or one in its blocks, writes."""
+    return set(op.output_names()).union(*(written(inner) for block in blocks_of(op) for inner in block.ops))
+
+
+def saved_names(program: Program) -> dict[int, frozenset[str]]:
+    """For each block that has gradients, by its index, the names that they read of it."""
+    saved: dict[int, frozenset[str]] = {}
+    for op, row in _controls(program):
+        if row.is_grad:
+            for block in blocks_of(op):
+                given = {*op.attrs["original_input"], *op.attrs["original_output_grad"]}
+                saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | (_free(block) - given)
+    return saved
+
+
+def _controls(program: Program) -> Iterator[tuple[Operator, ControlDef]]:
+    for block in program.blocks:
+        for op in block.ops:
+            row = control(op)
+            if row is not None:
+                yield op, row
+
+
+def _free(block: Block) -> frozenset[str]:
+    """The names that a block reads and does not declare."""
+    names: set[str] = set()
+    for op in block.ops:
+        names.update(op.input_names())
+        row = control(op)
+        if row is not None and not row.is_grad:
+            names.update(*map(_free, blocks_of(op)))
+    return frozenset(names.difference(block.vars) - {EMPTY})

@@ -1,0 +1,196 @@
+"""Values that are not one array: arrays of tensors, tapes, and what a block keeps for its gradient. None of them ever changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from graphad.errors import InvalidValue
+
+
+class Aggregate:
+    """Several tensors as one value; gradients of it are added with ``+``."""
+
+    __slots__ = ()
+    __array_ufunc__ = None
+
+    def zeros_like(self) -> Self:
+        """What adds nothing to a gradient of this value."""
+        raise NotImplementedError
+
+    def parts(self) -> Iterator[Any]:
+        """The tensors (and aggregates) in it."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensors in it."""
+        return sum(part.nbytes for part in self.parts())
+
+
+class TensorArray(Aggregate):
+    """Tensors by index; a slot nobody wrote is empty (in a gradient: zero). ``write`` makes a new array and leaves this one.
+
+    All versions share one dict; the newest holds it, an older one what differs, so that reading and writing the newest take
+    constant time, also when the versions are gone through backwards (H. Baker, "Shallow binding makes functional arrays fast",
+    1991).
+    """
+
+    __slots__ = ("_state", "length")
+
+    def __init__(self, items: Sequence[Any] = ()) -> None:
+        self._state: Any = dict(enumerate(items))
+        self.length = len(items)
+
+    def _entries(self) -> dict[int, Any]:
+        """The shared dict, made to show this version."""
+        path = [self]
+        while not isinstance(path[-1]._state, dict):
+            path.append(path[-1]._state[2])
+        shared: dict[int, Any] = path[-1]._state
+        for newer, older in zip(path[:0:-1], path[-2::-1], strict=True):
+            index, item, _ = older._state
+            newer._state = (index, shared.get(index), older)
+            if item is None:
+                shared.pop(index, None)
+            else:
+                shared[index] = item
+            older._state = shared
+        return shared
+
+    def _changed(self, index: int, item: Any, length: int) -> TensorArray:
+        shared = self._entries()
+        newer = TensorArray.__new__(TensorArray)
+        newer._state, newer.length = shared, length
+        self._state = (index, shared.get(index), newer)
+        if item is None:
+            shared.pop(index, None)
+        else:
+            shared[index] = item
+        return newer
+
+    def write(self, index: int, item: Any) -> TensorArray:
+        """This array with another tensor at an index, as long as need be."""
+        if index < 0:
+            raise InvalidValue(f"an array is written at an index from 0 on, not at {index}")
+        return self._changed(index, item, max(self.length, index + 1))
+
+    def without(self, index: int) -> TensorArray:
+        """This array with nothing at an index."""
+        return self._changed(index, None, self.length)
+
+    def read(self, index: int) -> Any:
+        """The tensor at an index, None if the slot is empty; ValueError beyond the end."""
+        if not 0 <= index < self.length:
+            raise InvalidValue(f"index {index} is out of range for an array of {self.length}")
+        return self._entries().get(index)
+
+    def items(self) -> list[tuple[int, Any]]:
+        """Index and tensor of every slot that is not empty, in order."""
+        return sorted(self._entries().items())
+
+    def parts(self) -> Iterator[Any]:
+        return iter([item for _, item in self.items()])
+
+    def zeros_like(self) -> TensorArray:
+        zero = TensorArray()
+        zero.length = self.length
+        return zero
+
+    def __add__(self, other: TensorArray) -> TensorArray:
+        few, many = sorted((other, self), key=lambda array: len(array._entries()))
+        total = many
+        for index, item in few.items():
+            old = total._entries().get(index)
+            total = total.write(index, item if old is None else old + item)
+        return total
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"TensorArray({[None if x is None else x.tolist() for x in map(self.read, range(self.length))]})"
+
+
+class Tape(Aggregate):
+    """A stack of tuples: what a loop saved, the last iteration on top."""
+
+    __slots__ = ("length", "rest", "top")
+
+    def __init__(self, top: tuple[Any, ...] = (), rest: Tape | None = None) -> None:
+        self.top = top
+        self.rest = rest
+        self.length: int = 0 if rest is None else rest.length + 1
+
+    def push(self, items: Sequence[Any]) -> Tape:
+        """The tape with one more entry."""
+        return Tape(tuple(items), self)
+
+    def pop(self) -> tuple[Tape, list[Any]]:
+        """The tape below the last entry, and that entry."""
+        if self.rest is None:
+            raise InvalidValue("the tape is empty: there is nothing left to take from it")
+        return self.rest, list(self.top)
+
+    def entries(self) -> list[tuple[Any, ...]]:
+        """The entries, the oldest first."""
+        found, tape = [], self
+        while tape.rest is not None:
+            found.append(tape.top)
+            tape = tape.rest
+        return found[::-1]
+
+    def parts(self) -> Iterator[Any]:
+        return (item for entry in self.entries() for item in entry)
+
+    def zeros_like(self) -> Tape:
+        return _tape([tuple(map(zeros_like, entry)) for entry in self.entries()])
+
+    def __add__(self, other: Tape) -> Tape:
+        pairs = zip(self.entries(), other.entries(), strict=True)
+        return _tape([tuple(a + b for a, b in zip(x, y, strict=True)) for x, y in pairs])
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"<Tape of {self.length}>"
+
+
+class StepScopes(Aggregate):
+    """What the runs of a block kept for its gradient: the values of each run by name, the last run last.
+
+    ``count`` says for a loop that keeps only some of its iterations how many it ran.
+    """
+
+    __slots__ = ("count", "steps")
+
+    def __init__(self, steps: list[dict[str, Any]], count: int) -> None:
+        self.steps = steps
+        self.count = count
+
+    def parts(self) -> Iterator[Any]:
+        return (value for step in self.steps for value in step.values())
+
+    def zeros_like(self) -> StepScopes:
+        raise InvalidValue("what a block keeps for its gradient has no gradient itself: expand-grad-ops makes a tape of it")
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __repr__(self) -> str:
+        return f"<StepScopes of {self.count} runs, {self.nbytes} bytes>"
+
+
+def _tape(entries: list[tuple[Any, ...]]) -> Tape:
+    tape = Tape()
+    for entry in entries:
+        tape = tape.push(entry)
+    return tape
+
+
+def zeros_like(value: Any) -> Any:
+    """Zeros for an array or an aggregate."""
+    return value.zeros_like() if isinstance(value, Aggregate) else np.zeros_like(value)

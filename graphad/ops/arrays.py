@@ -1,0 +1,141 @@
+# ruff: noqa: E741
+"""Arrays of tensors (``LOD_TENSOR_ARRAY``): writing makes a new array; reading and writing are each other's gradient.
+
+An array's declared shape and dtype are those of its elements.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.errors import InvalidValue, ShapeError
+from graphad.ops.aggregates import TensorArray
+from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.inference import normal_axis
+from graphad.types import TENSOR_ARRAY, TensorType
+
+DType = str
+_ARRAY = {"Out": TENSOR_ARRAY}
+
+
+def _index(I: Array) -> int:
+    if np.size(I) != 1:
+        raise InvalidValue(f"I is an index: one integer, not an array of {np.size(I)}")
+    return int(np.reshape(I, ())[()])
+
+
+def _check_index(I: TensorType) -> None:
+    if I.dtype not in ("int32", "int64") or any(e not in (1, -1) for e in I.shape):
+        raise ShapeError(f"I is {I}; an index is one int32 or int64")
+
+
+@operator("-> Out", infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype), grad={}, kinds=_ARRAY)
+def create_array(*, shape: list[int] | None = None, dtype: DType = "float32") -> TensorArray:
+    """An array without elements; ``shape`` and ``dtype`` are those its elements will have."""
+    return TensorArray()
+
+
+def _written(X: TensorType, I: TensorType, Array: TensorType | None = None) -> TensorType:
+    _check_index(I)
+    return X
+
+
+@operator(
+    "X I Array? -> Out",
+    infer=_written,
+    grad={"X": lambda X, I, dOut: read_from_array(dOut, I, X), "Array": lambda I, dOut: clear_in_array(dOut, I)},
+    kinds=_ARRAY,
+)
+def write_to_array(X: Array, I: Array, Array: TensorArray | None = None) -> TensorArray:
+    """Array with X at index I; without Array a new one, in a program the one that Out names already."""
+    return (TensorArray() if Array is None else Array).write(_index(I), X)
+
+
+@operator("X I -> Out", infer=lambda X, I: X, grad={"X": lambda I, dOut: clear_in_array(dOut, I)}, kinds=_ARRAY)
+def clear_in_array(X: TensorArray, I: Array) -> TensorArray:
+    """X with nothing at index I."""
+    return X.without(_index(I))
+
+
+def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> TensorType:
+    _check_index(I)
+    return X if Like is None else Like
+
+
+@operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I)})
+def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Array:
+    """The tensor at index I; where nothing is there, or beyond the end, zeros in the shape of Like if that is given."""
+    index = _index(I)
+    if Like is not None and not 0 <= index < len(X):
+        return np.zeros_like(Like)
+    found = X.read(index)
+    if found is None and Like is None:
+        raise InvalidValue(f"the array has nothing at index {index}")
+    return np.zeros_like(Like) if found is None else found
+
+
+@operator("X -> Out", infer=lambda X: TensorType((1,), "int64"), grad={})
+def lod_array_length(X: TensorArray) -> Array:
+    """How many elements the array has."""
+    return np.array([len(X)], "int64")
+
+
+# -- arrays as one tensor ------------------------------------------------------------------------
+
+
+def _stacked(X: TensorType, *, axis: int = 0, use_stack: bool = False) -> TensorType:
+    rank = len(X.shape) + use_stack
+    at = normal_axis(axis, rank)
+    shape = (*X.shape[:at], -1, *X.shape[at + (not use_stack) :])
+    return TensorType(shape, X.dtype)
+
+
+def _pieces_grad(X: Tensor, dOut: Tensor, *, axis: int = 0, use_stack: bool = False) -> Tensor:
+    return tensor_to_tensor_array(dOut, X, axis=axis, use_stack=use_stack)
+
+
+@operator("X -> Out", infer=_stacked, grad={"X": _pieces_grad})
+def tensor_array_to_tensor(X: TensorArray, *, axis: int = 0, use_stack: bool = False) -> Array:
+    """The elements of an array in one tensor: stacked along a new axis, or concatenated."""
+    items = [X.read(i) for i in range(len(X))]
+    if not items or any(item is None for item in items):
+        raise InvalidValue(f"the array has {len(items)} elements, some of them empty: they cannot be put into one tensor")
+    return np.stack(items, axis) if use_stack else np.concatenate(items, axis)
+
+
+def _unstacked(X: TensorType, Like: TensorType | None = None, *, axis: int = 0, use_stack: bool = True) -> TensorType:
+    at = normal_axis(axis, len(X.shape))
+    middle = () if use_stack else (-1,)
+    return Like or TensorType((*X.shape[:at], *middle, *X.shape[at + 1 :]), X.dtype)
+
+
+def _whole_grad(X: Tensor, dOut: Tensor, *, axis: int = 0, use_stack: bool = True) -> Tensor:
+    return tensor_array_like(dOut, X, axis=axis, use_stack=use_stack)
+
+
+@operator("X Like? -> Out", infer=_unstacked, grad={"X": _whole_grad}, kinds=_ARRAY)
+def tensor_to_tensor_array(X: Array, Like: TensorArray | None = None, *, axis: int = 0, use_stack: bool = True) -> TensorArray:
+    """A tensor taken apart along an axis: into slices, or into pieces as long as the elements of Like."""
+    if use_stack:
+        return TensorArray(list(np.moveaxis(X, axis, 0)))
+    if Like is None:
+        raise InvalidValue("without use_stack, Like says how long the pieces are")
+    ends = np.cumsum([Like.read(i).shape[axis] for i in range(len(Like))])
+    return TensorArray(np.split(X, ends[:-1], axis))
+
+
+@operator(
+    "X Like -> Out",
+    infer=lambda X, Like, *, axis=0, use_stack=True: Like,
+    grad={"X": lambda X, dOut, *, axis=0, use_stack=True: tensor_to_tensor_array(dOut, X, axis=axis, use_stack=use_stack)},
+)
+def tensor_array_like(X: TensorArray, Like: Array, *, axis: int = 0, use_stack: bool = True) -> Array:
+    """The elements of an array put into a tensor of the shape of Like, zeros where the array has none."""
+    result = np.zeros_like(Like)
+    if use_stack:
+        slices = np.moveaxis(result, axis, 0)
+        for index, item in X.items():
+            slices[index] = item
+        return result
+    items = [X.read(i) for i in range(len(X))]
+    return np.concatenate(items, axis) if items and all(item is not None for item in items) else result
