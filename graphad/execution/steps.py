@@ -43,7 +43,7 @@ def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
     writes = {slot: [None if n == EMPTY else (_home(layout, n), n) for n in names] for slot, names in op.outputs.items()}
     writes = {slot: places for slot, places in writes.items() if any(places)}
     attrs = {k: v for k, v in op.attrs.items() if k in row.attrs}
-    if op.type == "write_to_array" and "Array" not in op.inputs:
+    if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
         return _general(run, op, row, reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}, writes, attrs, partial=True)
     if row.partial and not run.check_finite:
         return _complete(run, op, row, reads, writes, attrs)

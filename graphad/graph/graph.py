@@ -8,13 +8,16 @@ preference, what an operator reads is the law.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import networkx as nx
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue
+from graphad.graph.clone import cloned
 from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.graph.plain import PlainResults
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
@@ -26,7 +29,17 @@ from graphad.types import Shape
 SINGLE_WRITER, TYPED = "single_writer", "typed"
 
 
-class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
+@dataclass
+class Journal:
+    """What a graph and the graphs nested in it have in common: who is at work, how often they were changed, what they claim."""
+
+    properties: set[str] = field(default_factory=lambda: {SINGLE_WRITER, TYPED})
+    author: str | None = None
+    edits: int = 0
+    typings: int = 0
+
+
+class Graph(PlainResults):
     """Operators and values; every networkx algorithm that reads a graph works on it.
 
     Args:
@@ -35,12 +48,15 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
     Attributes:
         ops: the operators in order.
         values: the values; ``value(name)`` finds one.
-        inputs: the values given from outside: data, parameters.
-        properties: what the graph claims of itself, ``single_writer`` and ``typed``; the verifier checks it.
+        inputs: the values given from outside: data, parameters; in a nested graph what its operator hands in, then ``saved``.
         analyses: results of analyses by their class, dropped when a pass changes the graph.
-        author: the pass at work, noted on every operator it makes.
-        edits, typings: how often the graph was changed, and how often only the type of a value.
+        journal: what it shares with the graphs nested in it.
         lost_operators: whether an operator of the program it was lowered from was removed.
+        controls: its operators that have nested graphs.
+        father: of a nested graph the one around it; of a gradient's graph the forward graph. None for a whole program's.
+        results: of a nested graph, the values that its operator hands out.
+        saved: of a gradient's graph, the inputs that stand for what a run of the forward graph left -> that graph's value.
+        gradients: of a forward graph, the graphs of its gradients.
     """
 
     def __init__(self, block: Block | None = None, **_: Any) -> None:
@@ -49,15 +65,40 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         self.ops = OpList()
         self.values = ValueTable({} if block is None else block.vars)
         self.inputs: list[Value] = []
-        self.properties = {SINGLE_WRITER, TYPED}
         self.analyses: dict[type, Any] = {}
-        self.author: str | None = None
-        self.edits = 0
-        self.typings = 0
+        self.journal = Journal()
         self.lost_operators = False
+        self.controls: dict[Op, None] = {}
+        self.father: Graph | None = None
+        self.results: list[Value] = []
+        self.saved: dict[Value, Value] = {}
+        self.gradients: list[Graph] = []
         self._node = NodeTable(self)
         self._adj = Adjacency(self._node, successors)
         self._pred = Adjacency(self._node, predecessors)
+
+    def nested(self, block: Block | None = None, father: Graph | None = None) -> Graph:
+        """An empty graph for an operator of this one; ``father`` is the forward graph if it is to be a gradient's."""
+        graph = Graph(block)
+        graph.journal = self.journal
+        graph.father = self if father is None else father
+        return graph
+
+    @property
+    def properties(self) -> set[str]:
+        """What the graph claims of itself, ``single_writer`` and ``typed``; the verifier checks it."""
+        return self.journal.properties
+
+    @properties.setter
+    def properties(self, claims: set[str]) -> None:
+        self.journal.properties = claims
+
+    def tree(self) -> Iterator[Graph]:
+        """This graph and all that are nested in it."""
+        yield self
+        for op in self.controls:
+            for graph in op.graphs.values():
+                yield from graph.tree()
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -114,12 +155,16 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         """A new value of exactly this name: its last version."""
         value = Value(self, name, shape, dtype, var)
         self.values.add(value)
-        self.edits += 1
+        self.journal.edits += 1
         return value
 
-    def add_input(self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None) -> Value:
-        """A new value that is given to the graph from outside."""
-        value = self.add_version(name, shape, dtype, var)
+    def add_input(
+        self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None, first: bool = False
+    ) -> Value:
+        """A new value that is given to the graph from outside; the ``first`` one of its name, or the last."""
+        value = Value(self, name, shape, dtype, var)
+        self.values.add_first(value) if first else self.values.add(value)
+        self.journal.edits += 1
         value.given = True
         self.inputs.append(value)
         return value
@@ -129,7 +174,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         if value.graph is not self:
             raise InvalidGraph(f"{value.name} is not in this graph")
         value.shape, value.dtype = shape, dtype
-        self.typings += 1
+        self.journal.typings += 1
 
     def add_op(
         self,
@@ -140,6 +185,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         before: Op | None = None,
         role: str | None = None,
         forward: Op | None = None,
+        graphs: Mapping[str, Graph] | None = None,
     ) -> Op:
         """A new operator over values of this graph, before another one or last.
 
@@ -155,7 +201,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
             op.forward, op.source, op.role = forward, forward.source, forward.role
         if role is not None:
             op.role = role
-        op.made_by = self.author
+        op.made_by = self.journal.author
+        op.graphs = graphs or op.graphs
         self.link(op, before)
         return op
 
@@ -165,7 +212,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         Raises:
             InvalidGraph: it touches a value of another graph.
         """
-        self.edits += 1
+        self.journal.edits += 1
         for values in op.inputs.values():
             for value in values:
                 if value.graph is not self:
@@ -177,6 +224,11 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
                     self._refuse(op, value)
                 value.writers.append(op)
         self.ops.insert(op, before)
+        if op.graphs:
+            self.controls[op] = None
+            for graph in op.graphs.values():
+                if graph.father is not None and graph.father is not self:
+                    graph.father.gradients.append(graph)
 
     def _refuse(self, op: Op, stranger: Value) -> NoReturn:
         """Undo what was linked, and complain."""
@@ -203,6 +255,10 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
             value.writers.remove(op)
         for value in (*op.reads(), *op.writes()):
             self._drop_if_unused(value)
+        self.controls.pop(op, None)
+        for graph in op.graphs.values():
+            if graph.father is not None and graph in graph.father.gradients:
+                graph.father.gradients.remove(graph)
         op.graph = _NOWHERE
         self.lost_operators |= op.operator is not None
         self._node.attributes.pop(op, None)
@@ -243,6 +299,9 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
             for slot, values in list(op.inputs.items()):
                 if old in values:
                     self.set_inputs(op, slot, [new if v is old else v for v in values])
+        self.results = [new if v is old else v for v in self.results]
+        for graph in self.gradients:
+            graph.saved = {inner: new if v is old else v for inner, v in graph.saved.items()}
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value another name; ValueError if a value has it already."""
@@ -256,7 +315,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
         self.values.add(value)
 
     def _require(self, *nodes: Node) -> None:
-        self.edits += 1
+        self.journal.edits += 1
         for node in nodes:
             if not isinstance(node, Op | Value):
                 raise InvalidType(f"an operator or a value of the graph is expected, not {node!r}")
@@ -266,6 +325,8 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
     def _drop_if_unused(self, value: Value) -> None:
         if value.readers or value.writers or value.given or value.graph is not self:
             return
+        if value in self.results or any(value in graph.saved.values() for graph in self.gradients):
+            return
         self.values.discard(value)
         value.graph = _NOWHERE
         self._node.attributes.pop(value, None)
@@ -274,43 +335,7 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
 
     def clone(self) -> Graph:
         """A graph of its own with the same operators and values (``copy`` is networkx's: a plain MultiDiGraph to edit)."""
-        twin = Graph(self.block)
-        twin.properties, twin.lost_operators = set(self.properties), self.lost_operators
-        of: dict[Value, Value] = {v: twin.add_version(v.name, v.shape, v.dtype, v.var) for v in self.values}
-        made: dict[Op, Op] = {}
-        for op in self.ops:
-            copied = twin.add_op(op.type, _mapped(op.inputs, of), _mapped(op.outputs, of), dict(op.attrs), role=op.role)
-            copied.made_by, copied.source, copied.operator = op.made_by, op.source, op.operator
-            copied.forward = None if op.forward is None else made.get(op.forward)
-            made[op] = copied
-        for old, new in of.items():
-            new.grad_of = None if old.grad_of is None else of.get(old.grad_of)
-        twin.inputs = [of[v] for v in self.inputs]
-        for value in twin.inputs:
-            value.given = True
-        return twin
-
-    def subgraph(self, nodes: Any) -> Any:
-        """networkx's view of some nodes, as a plain networkx graph."""
-        plain: Any = nx.MultiDiGraph()
-        plain._node, plain._adj, plain._pred = self._node, self._adj, self._pred
-        return plain.subgraph(nodes)
-
-    def _as_plain(self) -> None:
-        """networkx builds results in ``type(g)()``: an empty Graph that it adds to becomes a plain MultiDiGraph."""
-        if len(self):
-            raise InvalidGraph(
-                "a graphad Graph is changed by add_op, remove_op, replace...; nx.MultiDiGraph(graph) is a plain copy to edit"
-            )
-        self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
-        nx.MultiDiGraph.__init__(self)
-
-    def _become_view(self, graph: Graph) -> None:
-        """networkx makes its views of an empty Graph as well, telling it what it is a view of."""
-        self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
-        self.__dict__["_graph"] = graph
-
-    _graph = property(fset=_become_view)
+        return cloned(self, Graph(self.block))
 
     def __deepcopy__(self, memo: object) -> Graph:
         return self.clone()
@@ -321,30 +346,6 @@ class Graph(nx.MultiDiGraph):  # type: ignore[type-arg]
     def __repr__(self) -> str:
         return f"<Graph of {len(self.ops)} operators and {len(self.values)} values>"
 
-
-def _plain_first(name: str) -> Callable[..., Any]:
-    method = getattr(nx.MultiDiGraph, name)
-
-    def changed(self: Graph, *args: Any, **kwargs: Any) -> Any:
-        self._as_plain()
-        return method(self, *args, **kwargs)
-
-    return changed
-
-
-for _name in (
-    "add_node",
-    "add_nodes_from",
-    "add_edge",
-    "add_edges_from",
-    "remove_node",
-    "remove_nodes_from",
-    "remove_edge",
-    "remove_edges_from",
-    "clear",
-    "clear_edges",
-):
-    setattr(Graph, _name, _plain_first(_name))
 
 _NOWHERE: Any = Graph()
 
@@ -379,7 +380,3 @@ def _in_order(ops: list[Op]) -> bool:
 
 def _place(node: Node) -> int:
     return node.order if isinstance(node, Op) else -1
-
-
-def _mapped(slots: Slots, of: Mapping[Value, Value]) -> Slots:
-    return {slot: tuple(of[v] for v in values) for slot, values in slots.items()}

@@ -1,21 +1,32 @@
-"""From a program's block to a graph: each writing of a name becomes a value of its own.
+"""From a program to a graph: each writing of a name becomes a value of its own, each block of an operator a nested graph.
 
 x = increment(x)            x#0 ─▶ increment ─▶ x#1
 y = tanh(x)          ⇒                           └─▶ tanh ─▶ y
+
+A block works on the names around it; its graph is handed values and hands values out:
+
+while(h, w) { h = h * w }   ⇒   while(X=[h#0, w]) -> (Out=h#1) { graph (h#0, w) { h#1 = h#0 * w } -> h#1 }
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from graphad.errors import InvalidType
 from graphad.graph.collector import collect_if_due, paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
-from graphad.program import Block, Operator, Program, Variable
+from graphad.graph.regions import OTHERWISE
+from graphad.ops import REGISTRY, ControlDef
+from graphad.program import EMPTY, Block, Operator, Program, Variable
 from graphad.types import Shape
+
+Current = dict[str, Value]
+_LAZY = {"select_input": "X", "merge_lod_tensor": "InTrue InFalse"}  # what they read need not have a value
 
 
 def lower(program: Program) -> Graph:
-    """The graph of a program's block 0, with the same operators in the same order.
+    """The graph of a program, with the same operators in the same order.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -32,25 +43,155 @@ def lower(program: Program) -> Graph:
         raise InvalidType(f"lower takes a Program, not {program!r}")
     collect_if_due()
     with paused_collector():
-        return lower_block(program.global_block())
+        block = program.global_block()
+        return _Lowering().fill(Graph(block), block)
 
 
-def lower_block(block: Block) -> Graph:
-    """The graph of one block; names it reads before writing them are the graph's inputs."""
-    graph = Graph(block)
-    current: dict[str, Value] = {}
-    for operator in block.ops:
-        _lower_operator(graph, operator, current)
-    return graph
+class _Lowering:
+    """One program on its way; ``graphs`` and ``final`` are the graph of each block so far, and the last value of each name in it."""
+
+    def __init__(self) -> None:
+        self.graphs: dict[int, Graph] = {}
+        self.final: dict[int, Current] = {}
+
+    def fill(self, graph: Graph, block: Block) -> Graph:
+        """Lower a block into an empty graph; names it reads before writing them become the graph's inputs."""
+        self.graphs[block.idx] = graph
+        current = self.final[block.idx] = {}
+        for operator in block.ops:
+            row = REGISTRY.get(operator.type)
+            if not isinstance(row, ControlDef):
+                _lower_operator(graph, operator, current)
+            elif row.is_grad:
+                self._gradient(graph, operator, row, current)
+            else:
+                self._forward(graph, operator, row, current)
+        return graph
+
+    # -- forward ---------------------------------------------------------------------------------
+
+    def _forward(self, graph: Graph, operator: Operator, row: ControlDef, current: Current) -> None:
+        blocks: dict[str, Block] = {name: operator.attrs[name] for name in row.blocks}
+        graphs = {name: self.fill(graph.nested(block), block) for name, block in blocks.items()}
+        finals = [self.final[block.idx] for block in blocks.values()]
+        if operator.type == "conditional_block":
+            graphs[OTHERWISE] = graph.nested()
+            finals.append({})
+        results = _written_outside(operator, row, blocks.values(), finals)
+        reads = _read_outside(operator, row, graphs.values())
+        if operator.type == "while":
+            names = [*results, *(name for name in reads if name not in results)]
+        else:
+            names = [*reads, *(n for n in results if n not in reads and _needs_old(operator, n, current, finals))]
+        for nested, final in zip(graphs.values(), finals, strict=True):
+            _give(nested, operator.block, names, final)
+            nested.results = [final.get(name) or _undefined(nested, operator.block, name, final) for name in results]
+        inputs = {slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != row.operands}
+        if names:
+            inputs[row.operands] = _reading(graph, operator.block, names, current)
+        outputs = {slot: given for slot, given in operator.outputs.items() if slot != row.results}
+        _link(graph, operator, inputs, ({row.results: results} if results else {}) | outputs, current, graphs)
+
+    # -- gradients -------------------------------------------------------------------------------
+
+    def _gradient(self, graph: Graph, operator: Operator, row: ControlDef, current: Current) -> None:
+        inputs = {slot: _reading(graph, operator.block, names, current) for slot, names in operator.inputs.items()}
+        count = len(operator.input("X")), len(operator.input("Out@GRAD")), len(operator.output("X@GRAD"))
+        graphs = {}
+        for which, name in enumerate(row.blocks):
+            block: Block = operator.attrs[name]
+            given, cotangents, results = (
+                operator.attrs[attr][which * n : (which + 1) * n]
+                for attr, n in zip(("original_input", "original_output_grad", "original_input_grad"), count, strict=True)
+            )
+            nested = graphs[name] = self.fill(graph.nested(block, self.graphs.get(block.parent_idx)), block)
+            final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
+            _give(nested, block, [*given, *cotangents], final)
+            nested.results = [final.get(n) or _undefined(nested, block, n, final) for n in results]
+            nested.saved = {v: forward[v.name] for v in nested.inputs[count[0] + count[1] :] if v.name in forward}
+        _link(graph, operator, inputs, operator.outputs, current, graphs)
 
 
-def _lower_operator(graph: Graph, operator: Operator, current: dict[str, Value]) -> None:
+def _written_outside(operator: Operator, row: ControlDef, blocks: Iterable[Block], finals: list[Current]) -> list[str]:
+    """The names around that the blocks write, in the operator's order; a loop's condition comes last."""
+    found = dict.fromkeys(operator.output(row.results))
+    for block, final in zip(blocks, finals, strict=False):
+        written = (name for name, value in final.items() if value.writers and name not in block.vars)
+        found.update(dict.fromkeys(filter(operator.block.has_var_recursive, written)))
+    if operator.type != "while":
+        return list(found)
+    (condition,) = operator.input(row.condition)
+    found.pop(condition, None)
+    return [*found, condition]
+
+
+def _read_outside(operator: Operator, row: ControlDef, graphs: Iterable[Graph]) -> list[str]:
+    """The names around that the blocks read, in the operator's order."""
+    found = dict.fromkeys(name for name in operator.input(row.operands) if name != EMPTY)
+    for nested in graphs:
+        found.update(dict.fromkeys(v.name for v in nested.inputs))
+    return list(found)
+
+
+def _needs_old(operator: Operator, name: str, current: Current, finals: list[Current]) -> bool:
+    """Whether a branch that does not write a name leaves what was there before."""
+    if all(name in final for final in finals):
+        return False
+    block = operator.block
+    return name in current or (name not in block.vars and block.idx > 0) or _is_given(block, name)
+
+
+def _is_given(block: Block, name: str) -> bool:
+    """Whether a name of block 0 has a value before the program runs: it is persistable, or an operator that needs one reads it."""
+    if block.var_recursive(name).persistable:
+        return True
+    return any(name in names for op in block.ops for slot, names in op.inputs.items() if slot not in _LAZY.get(op.type, "").split())
+
+
+def _give(nested: Graph, around: Block, names: list[str], final: Current) -> None:
+    """Make the nested graph's inputs those of the names, in this order; what else it read comes behind."""
+    found = {value.name: value for value in nested.inputs}
+    for name in names:
+        if name not in found:
+            found[name] = nested.add_input(name, *_declared(nested.block or around, name), first=True)
+            final.setdefault(name, found[name])
+    nested.inputs = [*(found.pop(name) for name in names), *found.values()]
+
+
+def _undefined(nested: Graph, around: Block, name: str, final: Current) -> Value:
+    """The value of a name that a branch leaves without one."""
+    shape, dtype, var = _declared(nested.block or around, name)
+    value = final[name] = nested.add_version(name, shape, dtype, var)
+    nested.add_op("undefined", {}, {"Out": [value]}, {"shape": list(shape or ()), "dtype": dtype or "float32"})
+    return value
+
+
+# -- operators -----------------------------------------------------------------------------------
+
+
+def _lower_operator(graph: Graph, operator: Operator, current: Current) -> None:
     block = operator.block
     inputs: Slots = {}
     for slot, names in operator.inputs.items():
         inputs[slot] = tuple([current.get(name) or _given(graph, block, name, current) for name in names])
+    if operator.type == "write_to_array" and "Array" not in inputs and not operator.attrs.get("fresh"):
+        _read_old_array(graph, operator, inputs, current)
+    _link(graph, operator, inputs, operator.outputs, current, None)
+
+
+def _read_old_array(graph: Graph, operator: Operator, inputs: Slots, current: Current) -> None:
+    """In a program an array is written in place: what was there before is read, unless nothing can be there yet."""
+    (name,), block = operator.output("Out"), operator.block
+    if name in current or (block.idx > 0 and name not in block.vars):
+        inputs["Array"] = _reading(graph, block, [name], current)
+
+
+def _link(
+    graph: Graph, operator: Operator, inputs: Slots, writes: dict[str, list[str]], current: Current, graphs: dict[str, Graph] | None
+) -> None:
+    block = operator.block
     outputs: Slots = {}
-    for slot, names in operator.outputs.items():
+    for slot, names in writes.items():
         values = []
         for name in names:
             current[name] = value = graph.add_version(name, *_declared(block, name))
@@ -58,10 +199,17 @@ def _lower_operator(graph: Graph, operator: Operator, current: dict[str, Value])
         outputs[slot] = tuple(values)
     op = Op(graph, operator.type, inputs, outputs, operator.attrs)
     op.role, op.source, op.made_by, op.operator = operator.role, operator.source, operator.made_by, operator
+    if graphs is not None:
+        op.graphs = graphs
+        op.attrs = {name: value for name, value in operator.attrs.items() if name not in graphs and not name.startswith("original_")}
     graph.link(op)
 
 
-def _given(graph: Graph, block: Block, name: str, current: dict[str, Value]) -> Value:
+def _reading(graph: Graph, block: Block, names: list[str], current: Current) -> tuple[Value, ...]:
+    return tuple([current.get(name) or _given(graph, block, name, current) for name in names])
+
+
+def _given(graph: Graph, block: Block, name: str, current: Current) -> Value:
     value = current[name] = graph.add_input(name, *_declared(block, name))
     return value
 

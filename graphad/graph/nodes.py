@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from graphad.ops import REGISTRY, OpDef
 from graphad.program import FORWARD, Operator, SourceLine, Variable
-from graphad.types import Shape, TensorType
+from graphad.types import TENSOR, Shape, TensorType
 
 if TYPE_CHECKING:
     from graphad.graph.graph import Graph
 
 Slots = dict[str, tuple["Value", ...]]
+NO_GRAPHS: Mapping[str, Graph] = {}
 
 
 class Value:
@@ -20,10 +21,11 @@ class Value:
 
     ``name`` is what the program calls it; a name written twice is two values. ``grad_of`` is the value
     this one is the gradient of, ``var`` the variable it was lowered from. ``shape`` and ``dtype`` are None
-    while unknown. Between two passes of the backward a gradient may have several writers.
+    while unknown. Between two passes of the backward a gradient may have several writers. ``kind`` says whether it is a tensor, an
+    array of tensors, or what a block keeps for its gradient.
     """
 
-    __slots__ = ("dtype", "given", "grad_of", "graph", "name", "readers", "shape", "var", "writers")
+    __slots__ = ("dtype", "given", "grad_of", "graph", "kind", "name", "readers", "shape", "var", "writers")
 
     def __init__(self, graph: Graph, name: str, shape: Shape | None, dtype: str | None, var: Variable | None) -> None:
         self.graph = graph
@@ -31,6 +33,7 @@ class Value:
         self.shape = shape
         self.dtype = dtype
         self.var = var
+        self.kind = TENSOR if var is None else var.type
         self.given = False
         self.grad_of: Value | None = None
         self.writers: list[Op] = []
@@ -71,13 +74,15 @@ class Op:
 
     ``made_by`` names the pass that made it (None: it was lowered from a program), ``forward`` the operator
     it is the gradient of, ``source`` the user's line, ``operator`` the program's operator it was lowered from.
-    ``attrs`` may be shared with other operators: ``graph.set_attr`` changes one.
+    ``attrs`` may be shared with other operators: ``graph.set_attr`` changes one. ``graphs`` are the nested graphs of an operator
+    with blocks, by the attribute that holds the block in a program.
     """
 
     __slots__ = (
         "attrs",
         "forward",
         "graph",
+        "graphs",
         "inputs",
         "made_by",
         "next",
@@ -96,6 +101,7 @@ class Op:
         self.inputs = inputs
         self.outputs = outputs
         self.attrs = attrs
+        self.graphs: Mapping[str, Graph] = NO_GRAPHS
         self.role = FORWARD
         self.source: SourceLine | None = None
         self.made_by: str | None = None

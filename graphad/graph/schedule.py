@@ -1,26 +1,20 @@
-"""From a graph back to an ordered list of operators over names.
-
-Every value keeps its name where it can. Where two values of one name live at the same time,
-
-    x#0 ─▶ increment ─▶ x#1          x@SAVED@0 = assign(x)
-     └───────────────▶ tanh     ⇒    x = increment(x)
-                                     y = tanh(x@SAVED@0)
-
-the name goes to the final value, and to a value given from outside at the start (which is then
-copied, as above); any other one gets a name of its own.
-"""
+"""From a graph back to ordered lists of operators over names, nested graphs to blocks. ``graphad.graph.naming`` decides the names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from graphad.graph.collector import paused_collector
 from graphad.graph.graph import Graph
-from graphad.graph.nodes import Op, Slots, Value
+from graphad.graph.naming import Plan, planned
+from graphad.graph.nesting import settle_body, settle_gradient
+from graphad.graph.nodes import Op, Value
+from graphad.graph.regions import OTHERWISE, carried_count, operands, outcomes, the_row
+from graphad.ops import ControlDef
 from graphad.program import EMPTY, Block, Operator, Program, Variable
 
-Names = dict[Value, str]
+Names = dict[str, list[str]]
 
 
 def schedule(graph: Graph) -> Program:
@@ -35,7 +29,7 @@ def schedule(graph: Graph) -> Program:
         if graph.block is not None:
             program = graph.block.program.clone_empty()
             block = program.block(graph.block.idx)
-        _fill(block, graph, reuse=False)
+        _Schedule(program, reuse=False).root(block, graph)
         return program
 
 
@@ -43,107 +37,76 @@ def write_back(graph: Graph) -> None:
     """Bring the program that the graph was lowered from up to the graph; unchanged operators stay the same objects."""
     assert graph.block is not None
     with paused_collector():
-        _fill(graph.block, graph, reuse=True)
+        _Schedule(graph.block.program, reuse=True).root(graph.block, graph)
 
 
-def _fill(block: Block, graph: Graph, reuse: bool) -> None:
-    ops = graph.ordered_ops()
-    plan = _Naming(graph).plan()
-    if graph.block is not None and graph.block is not block:
-        block.vars = {name: var.copy_to(block) for name, var in graph.block.vars.items()}
-    emitted = _Emitter(block, plan, reuse)
-    for value in graph.inputs:
-        emitted.declare(value.name, value)
-    block.ops = emitted.all_operators(ops) if plan.names or plan.copies else emitted.plain_operators(ops)
-    block.program.names.skip(plan.names.values())
-    if graph.block is not None and graph.lost_operators:
-        _drop_leftovers(block, graph.block)
+class _Schedule:
+    """One program being written: the blocks in use, which graph went to which, and the names of the values that gradients read."""
+
+    def __init__(self, program: Program, reuse: bool) -> None:
+        self.program = program
+        self.reuse = reuse
+        self.used: set[int] = set()
+        self.home: dict[Graph, int] = {}
+        self.kept: dict[Value, str] = {}
+
+    def root(self, block: Block, graph: Graph) -> None:
+        """Write a whole graph; where graphs are nested a copy of it, since copies between names are added to those."""
+        self.used.add(block.idx)
+        self.fill(block, graph.clone() if graph.controls else graph, ())
+
+    def fill(self, block: Block, graph: Graph, around: Collection[str]) -> Plan:
+        """Write a graph into a block; ``around`` are the names that belong to blocks around it."""
+        ops = graph.ordered_ops()
+        plan = planned(graph)
+        origin = graph.block
+        self.home[graph] = block.idx
+        if origin is not None and origin is not block:
+            block.vars = {name: var.copy_to(block) for name, var in origin.vars.items()}
+        for name in around:
+            block.vars.pop(name, None)
+        writer = _Writer(self, block, plan, around)
+        for value in graph.inputs:
+            writer.declare(value.name, value)
+        simple = not (plan.names or plan.copies or graph.controls)
+        before = list(origin.ops) if origin is not None and graph.lost_operators else []
+        block.ops = writer.plain_operators(ops) if simple else writer.all_operators(ops)
+        self.program.names.skip(plan.names.values())
+        if before:
+            _drop_leftovers(block, before)
+        for each in graph.gradients:
+            self.kept.update((value, plan.end(value)) for value in each.saved.values())
+        return plan
+
+    def block_of(self, graph: Graph, parent: int) -> Block:
+        """The block to write a nested graph to: the one it came from, unless that is taken."""
+        old = graph.block
+        if old is not None and old.idx not in self.used and old.idx < len(self.program.blocks):
+            block = self.program.blocks[old.idx]
+            if block.parent_idx == parent:
+                self.used.add(old.idx)
+                return block
+        block = Block(self.program, len(self.program.blocks), parent)
+        self.program.blocks.append(block)
+        self.used.add(block.idx)
+        return block
 
 
-def _drop_leftovers(block: Block, origin: Block) -> None:
+def _drop_leftovers(block: Block, before: Sequence[Operator]) -> None:
     """Forget the variables that only removed operators touched."""
     used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
-    touched = {n for op in origin.ops for n in (*op.input_names(), *op.output_names())} - used
+    touched = {n for op in before for n in (*op.input_names(), *op.output_names())} - used
     block.vars = {name: var for name, var in block.vars.items() if var.persistable or name not in touched}
 
 
-@dataclass
-class _Plan:
-    """Names of values where they differ from their own, and copies to make before an operator."""
-
-    names: Names = field(default_factory=dict)
-    copies: dict[Op, list[tuple[Value, str]]] = field(default_factory=dict)
-    from_copy: dict[Op, dict[Value, str]] = field(default_factory=dict)
-
-
-class _Naming:
-    """Decides which value has a contested name."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.result = _Plan()
-        self.numbers: dict[str, int] = {}
-
-    def plan(self) -> _Plan:
-        for name in self.graph.values.contested:
-            if name != EMPTY:
-                self._settle(self.graph.versions(name))
-        return self.result
-
-    def _settle(self, versions: tuple[Value, ...]) -> None:
-        if len(versions) < 2:
-            return
-        final = versions[-1]
-        in_order = sorted(versions, key=_written_at)
-        holder: Value | None = None
-        for value in in_order:
-            if holder is not None and (holder is final or _last_read(holder) > _written_at(value)):
-                holder = self._evict(holder, value, final)
-            else:
-                holder = value
-
-    def _evict(self, holder: Value, value: Value, final: Value) -> Value:
-        """Both live at once: one of them gets another name; return who has the name from here on."""
-        if holder is final:
-            self.result.names[value] = self._fresh(value)
-            return holder
-        if holder.writers:
-            self.result.names[holder] = self._fresh(holder)
-            return value
-        self._copy(holder, value)
-        return value
-
-    def _copy(self, holder: Value, value: Value) -> None:
-        writer = value.writers[0]
-        name = self._fresh(holder)
-        self.result.copies.setdefault(writer, []).append((holder, name))
-        for reader in holder.readers:
-            if reader.order > writer.order:
-                self.result.from_copy.setdefault(reader, {})[holder] = name
-
-    def _fresh(self, value: Value) -> str:
-        n, values = self.numbers.get(value.name, 0), self.graph.values
-        while values.taken(name := f"{value.name}@SAVED@{n}"):
-            n += 1
-        self.numbers[value.name] = n + 1
-        return name
-
-
-def _written_at(value: Value) -> int:
-    return value.writers[0].order if value.writers else -1
-
-
-def _last_read(value: Value) -> int:
-    return max((op.order for op in value.readers), default=-1)
-
-
-class _Emitter:
+class _Writer:
     """Writes operators and declarations into a block."""
 
-    def __init__(self, block: Block, plan: _Plan, reuse: bool) -> None:
+    def __init__(self, schedule: _Schedule, block: Block, plan: Plan, around: Collection[str]) -> None:
+        self.schedule = schedule
         self.block = block
         self.plan = plan
-        self.reuse = reuse
+        self.around = around
 
     def plain_operators(self, ops: list[Op]) -> list[Operator]:
         """The operators where every value keeps its own name, which is nearly always."""
@@ -156,7 +119,7 @@ class _Emitter:
                     if name not in declared:
                         self.declare(name, values[i])
             inputs = {slot: [v[0].name] if len(v) == 1 else [x.name for x in v] for slot, v in op.inputs.items()}
-            result.append(self._operator(op, inputs, outputs))
+            result.append(self._operator(op, inputs, outputs, op.attrs))
         return result
 
     def all_operators(self, ops: list[Op]) -> list[Operator]:
@@ -165,31 +128,133 @@ class _Emitter:
 
     def _with_copies(self, op: Op) -> Iterator[Operator]:
         for value, name in self.plan.copies.get(op, ()):
-            yield self._copy_of(value, name)
+            yield self._copy(value.name, name, value)
         for value in op.writes():
-            self.declare(self.plan.names.get(value, value.name), value)
-        yield self._operator(op, self._named(op.inputs, self.plan.from_copy.get(op)), self._named(op.outputs, None))
+            self.declare(self.plan.name(value), value)
+        if op.graphs:
+            yield from self._control(op)
+        else:
+            yield self._operator(op, self._reads(op), self._writes(op), op.attrs)
 
-    def _operator(self, op: Op, inputs: dict[str, list[str]], outputs: dict[str, list[str]]) -> Operator:
-        old = op.operator
-        if self.reuse and old is not None and (old.block, old.inputs, old.outputs, old.attrs) == (self.block, inputs, outputs, op.attrs):
-            return old
-        return Operator(self.block, op.type, inputs, outputs, dict(op.attrs), op.role, op.source, op.made_by)
+    def _reads(self, op: Op) -> Names:
+        return {slot: [self.plan.read(op, v) for v in values] for slot, values in op.inputs.items()}
 
-    def _named(self, slots: Slots, copies: dict[Value, str] | None) -> dict[str, list[str]]:
-        local = {**self.plan.names, **copies} if copies else self.plan.names
-        return {slot: [local.get(v) or v.name for v in values] for slot, values in slots.items()}
+    def _writes(self, op: Op) -> Names:
+        return {slot: [self.plan.name(v) for v in values] for slot, values in op.outputs.items()}
 
-    def _copy_of(self, value: Value, name: str) -> Operator:
-        self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype)
-        return Operator(self.block, "assign", {"X": [value.name]}, {"Out": [name]}, {}, made_by="schedule")
+    def _operator(self, op: Op, inputs: Names, outputs: Names, attrs: Any, op_type: str | None = None) -> Operator:
+        old, op_type = op.operator, op_type or op.type
+        if old is not None and op.type == "write_to_array" and inputs.get("Array") == outputs["Out"] and "Array" not in old.inputs:
+            inputs = {slot: names for slot, names in inputs.items() if slot != "Array"}
+        if old is not None and self.schedule.reuse:
+            same = (old.type, old.block, old.inputs, old.outputs, old.attrs) == (op_type, self.block, inputs, outputs, attrs)
+            if same:
+                return old
+        return Operator(self.block, op_type, inputs, outputs, dict(attrs), op.role, op.source, op.made_by)
+
+    def _copy(self, source: str, name: str, value: Value) -> Operator:
+        if name not in self.block.vars and name not in self.around:
+            self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, type=value.kind)
+        return Operator(self.block, "assign", {"X": [source]}, {"Out": [name]}, {}, made_by="schedule")
 
     def declare(self, name: str, value: Value) -> None:
-        """Declare the variable of a value, if the block does not yet."""
-        if name in self.block.vars or name == EMPTY:
+        """Declare the variable of a value, unless the block or one around it has it already."""
+        if name in self.block.vars or name in self.around or name == EMPTY:
             return
         var = value.var
         if var is None or var.name != name:
-            self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, value.stop_gradient)
-        elif var.block.idx == self.block.idx:
+            self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, value.stop_gradient, value.kind)
+        else:
             self.block.vars[name] = var.copy_to(self.block)
+
+    # -- operators with nested graphs ------------------------------------------------------------
+
+    def _control(self, op: Op) -> Iterator[Operator]:
+        row = the_row(op)
+        if row.is_grad:
+            yield self._gradient(op, row)
+            return
+        captured = self.plan.captured.get(op, {})
+        given, results = list(operands(op)), [self.plan.name(v) for v in outcomes(op)]
+        names = [captured.get(v) or self.plan.read(op, v) for v in given]
+        if op.type == "while":
+            carried = carried_count(op)
+            sources = [self.plan.read(op, v) for v in given[:carried]]
+            yield from self._parallel_copies(results, sources, outcomes(op))
+            names = [*results, *names[carried:]]
+        inputs, outputs = self._reads(op), self._writes(op)
+        inputs[row.operands] = names
+        if op.type == "while":
+            inputs[row.condition] = results[-1:]
+        op_type, graphs = op.type, dict(op.graphs)
+        if OTHERWISE in graphs:
+            op_type, graphs = self._conditional(op, names, results)
+            inputs = inputs if op_type == op.type else {"Cond": inputs["Cond"], "X": names}
+        attrs = {name: self._body(graph, names, results) for name, graph in graphs.items()}
+        yield self._as_written(op, inputs, outputs, {**attrs, **op.attrs}, row, op_type)
+
+    def _conditional(self, op: Op, names: list[str], results: list[str]) -> tuple[str, dict[str, Graph]]:
+        """A ``conditional_block`` if nothing is left to do where it is not taken, else an ``if_else``."""
+        body, otherwise = op.graphs.values()
+        name_of = dict(zip(otherwise.inputs, names, strict=True))
+        left = [result for result, value in zip(results, otherwise.results, strict=True) if value.given and name_of[value] != result]
+        made = [value.writers[0].type for value in otherwise.results if value.writers]
+        if not left and all(t == "undefined" for t in made):
+            return op.type, {"sub_block": body}
+        return "if_else", {"true_block": body, "false_block": otherwise}
+
+    def _parallel_copies(self, names: Sequence[str], sources: Sequence[str], values: Sequence[Value]) -> Iterator[Operator]:
+        """Bring sources under other names as if all at once: none is overwritten before it is copied."""
+        left = {name: (source, value) for name, source, value in zip(names, sources, values, strict=True) if name != source}
+        while left:
+            read = [source for source, _ in left.values()]
+            free = next((name for name in left if name not in read), None)
+            if free is not None:
+                source, value = left.pop(free)
+                yield self._copy(source, free, value)
+                continue
+            name, (source, value) = next(iter(left.items()))
+            aside = self.program_name(f"{source}@SAVED")
+            yield self._copy(source, aside, value)
+            left[name] = (aside, value)
+
+    def program_name(self, stem: str) -> str:
+        """A name that no block declares."""
+        return self.schedule.program.names.generate(stem)
+
+    def _body(self, graph: Graph, names: Sequence[str], results: Sequence[str]) -> Block:
+        settle_body(graph, names, results)
+        block = self.schedule.block_of(graph, self.block.idx)
+        self.schedule.fill(block, graph, {*names, *results})
+        return block
+
+    def _gradient(self, op: Op, row: ControlDef) -> Operator:
+        inside: dict[str, list[str]] = {"original_input": [], "original_output_grad": [], "original_input_grad": []}
+        blocks, count = {}, len(op.inputs.get("X", ()))
+        for name, graph in op.graphs.items():
+            saved = [self.schedule.kept[value] for value in graph.saved.values()]
+            settle_gradient(graph, saved)
+            father = self.schedule.home.get(graph.father, self.block.idx) if graph.father else self.block.idx
+            block = blocks[name] = self.schedule.block_of(graph, father)
+            plan = self.schedule.fill(block, graph, saved)
+            given = [v.name for v in graph.inputs[: len(operands(op))]]
+            inside["original_input"] += given[:count]
+            inside["original_output_grad"] += given[count:]
+            inside["original_input_grad"] += [plan.end(v) for v in graph.results]
+        return self._as_written(op, self._reads(op), self._writes(op), {**blocks, **inside, **op.attrs}, row, op.type)
+
+    def _as_written(self, op: Op, inputs: Names, outputs: Names, attrs: dict[str, Any], row: ControlDef, op_type: str) -> Operator:
+        """The operator with its names in the order its program had them, if they are the same."""
+        results = set(outputs.get(row.results, ()))
+        if op.type == "while":
+            inputs[row.operands] = [name for name in inputs[row.operands] if name not in inputs[row.condition]]
+        inputs = {slot: names for slot, names in inputs.items() if names}
+        old = op.operator
+        if old is not None and old.type == op_type:
+            ignored = set() if row.is_grad else results
+            if set(inputs.get(row.operands, ())) - ignored == set(old.inputs.get(row.operands, ())) - ignored:
+                inputs = {slot: old.inputs[slot] if slot == row.operands else inputs.get(slot, []) for slot in old.inputs}
+            if results == set(old.outputs.get(row.results, ())) and not row.is_grad:
+                outputs = {slot: old.outputs[slot] if slot == row.results else outputs[slot] for slot in old.outputs}
+            attrs = {**{name: attrs[name] for name in old.attrs if name in attrs}, **attrs}
+        return self._operator(op, inputs, outputs, attrs, op_type)

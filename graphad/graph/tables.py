@@ -98,6 +98,15 @@ class ValueTable:
             self.by_name[name] = value
         self.count += 1
 
+    def add_first(self, value: Value) -> None:
+        """Make the value the first version of its name."""
+        later = self.versions(value.name)
+        if not later:
+            return self.add(value)
+        self.by_name[value.name] = (value, *later)
+        self.contested[value.name] = None
+        self.count += 1
+
     def discard(self, value: Value) -> None:
         """Forget a value."""
         left = tuple(v for v in self.versions(value.name) if v is not value)

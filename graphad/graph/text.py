@@ -4,11 +4,15 @@
       tanh(X=x) -> (Out=y: float32[3])
     }
 
+Nested graphs stand below their operator, with what they are given and what they hand out; in the graph of a gradient, ``saved``
+says which value of the forward graph a run left for it.
+
 The values of a name that is written more than once are told apart as ``x#0``, ``x#1``; a type that nothing has said is ``?``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from graphad.graph.nodes import Op, Slots, Value
@@ -19,8 +23,24 @@ if TYPE_CHECKING:
 
 def print_graph(graph: Graph) -> str:
     """The text of a graph, the same for equal graphs."""
-    given = ", ".join(map(print_value, graph.inputs))
-    return "\n".join([f"graph ({given}) {{", *(f"  {print_op(op)}" for op in graph.ops), "}", ""])
+    return "\n".join(["graph " + line if i == 0 else line for i, line in enumerate(_lines(graph))]) + "\n"
+
+
+def _lines(graph: Graph) -> Iterator[str]:
+    yield f"({', '.join(_inputs(graph))}) {{"
+    for op in graph.ops:
+        yield f"  {print_op(op)}"
+        for name, nested in op.graphs.items():
+            head, *rest = _lines(nested)
+            yield f"    {name} {head}"
+            yield from (f"    {line}" for line in rest)
+    yield f"}} -> ({', '.join(map(repr, graph.results))})" if graph.results else "}"
+
+
+def _inputs(graph: Graph) -> Iterator[str]:
+    for value in graph.inputs:
+        saved = graph.saved.get(value)
+        yield print_value(value) + ("" if saved is None else f" = saved {saved!r}")
 
 
 def print_op(op: Op) -> str:

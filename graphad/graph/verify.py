@@ -13,6 +13,7 @@ import networkx as nx
 from graphad.errors import InvalidGraph
 from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph
 from graphad.graph.nodes import Node, Op, Value
+from graphad.graph.regions import operands, outcomes
 from graphad.graph.text import print_op
 from graphad.ops import REGISTRY
 from graphad.program import EMPTY, located
@@ -126,20 +127,40 @@ def gradients_fit(graph: Graph) -> Iterator[Complaint]:
             yield value, f"it is {value.type}, but what it is the gradient of, {of!r}, is {of.type}"
 
 
-RULES: tuple[Rule, ...] = (in_graph, linked, written, one_writer, acyclic, slots_filled, typed, gradients_fit)
+def nested(graph: Graph) -> Iterator[Complaint]:
+    """A nested graph takes what its operator hands in, and what its gradient reads, and hands out what the operator writes."""
+    for op in graph.controls:
+        given, taken = len(operands(op)), len(outcomes(op))
+        if op.type == "while" and op.inputs["Condition"] != operands(op)[taken - 1 : taken]:
+            yield op, f"its condition {op.input('Condition')!r} is not the last value it carries"
+        for name, inner in op.graphs.items():
+            if len(inner.inputs) != given + len(inner.saved):
+                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are handed in and {len(inner.saved)} saved"
+            if len(inner.results) != taken:
+                yield op, f"{name} hands out {len(inner.results)} values, but the operator writes {taken}"
+            for value in (*inner.inputs, *inner.saved, *inner.results):
+                if value.graph is not inner:
+                    yield op, f"{name} takes or hands out {value.name}, which is not in it"
+            for value in inner.saved.values():
+                if value.graph is not inner.father:
+                    yield op, f"{name} reads {value.name}, which is not in the forward graph"
+
+
+RULES: tuple[Rule, ...] = (in_graph, linked, written, one_writer, acyclic, slots_filled, nested, typed, gradients_fit)
 CLAIM_RULES: tuple[Rule, ...] = (written, one_writer, typed)  # what depends on the properties a graph claims
 TYPE_RULES: tuple[Rule, ...] = (typed, gradients_fit)  # what depends on the types of its values
 
 
 def verify(graph: Graph, rules: tuple[Rule, ...] = RULES) -> None:
-    """Hold a graph against rules, all of them if none are given.
+    """Hold a graph, and those nested in it, against rules, all of them if none are given.
 
     Raises:
         InvalidGraph: the message names the rule, the node, the operators around it and the user's line.
     """
-    for rule in rules:
-        for node, complaint in rule(graph):
-            raise InvalidGraph(_message(rule, node, complaint))
+    for each in graph.tree():
+        for rule in rules:
+            for node, complaint in rule(each):
+                raise InvalidGraph(_message(rule, node, complaint))
 
 
 def _message(rule: Rule, node: Node, complaint: str) -> str:

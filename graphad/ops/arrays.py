@@ -35,7 +35,7 @@ def create_array(*, shape: list[int] | None = None, dtype: DType = "float32") ->
     return TensorArray()
 
 
-def _written(X: TensorType, I: TensorType, Array: TensorType | None = None) -> TensorType:
+def _written(X: TensorType, I: TensorType, Array: TensorType | None = None, *, fresh: bool = False) -> TensorType:
     _check_index(I)
     return X
 
@@ -46,8 +46,8 @@ def _written(X: TensorType, I: TensorType, Array: TensorType | None = None) -> T
     grad={"X": lambda X, I, dOut: read_from_array(dOut, I, X), "Array": lambda I, dOut: clear_in_array(dOut, I)},
     kinds=_ARRAY,
 )
-def write_to_array(X: Array, I: Array, Array: TensorArray | None = None) -> TensorArray:
-    """Array with X at index I; without Array a new one, in a program the one that Out names already."""
+def write_to_array(X: Array, I: Array, Array: TensorArray | None = None, *, fresh: bool = False) -> TensorArray:
+    """Array with X at index I; without Array a new one: in a program only if ``fresh``, else the one that Out names already."""
     return (TensorArray() if Array is None else Array).write(_index(I), X)
 
 
@@ -62,7 +62,7 @@ def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> Te
     return X if Like is None else Like
 
 
-@operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I)})
+@operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)})
 def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Array:
     """The tensor at index I; where nothing is there, or beyond the end, zeros in the shape of Like if that is given."""
     index = _index(I)

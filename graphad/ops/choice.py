@@ -11,6 +11,7 @@ from graphad.ops.aggregates import zeros_like
 from graphad.ops.definition import AS_INPUT, Array, operator
 from graphad.types import TensorType, joined_shape
 
+DType = str
 _LIKE_X = {"Out": AS_INPUT}
 
 
@@ -52,6 +53,12 @@ def select_output(X: Any, Mask: Array, Like: list[Any]) -> list[Any]:
     """X at ``Out[Mask]``, zeros in the shape of Like everywhere else (nothing where Like has no value)."""
     which = _which(Mask, len(Like))
     return [X if i == which else None if like is None else zeros_like(like) for i, like in enumerate(Like)]
+
+
+@operator("-> Out", infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype), grad={}, partial=True)
+def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> Any:
+    """No value: what a branch that does not write a variable leaves of one that had none."""
+    return None
 
 
 # -- rows ----------------------------------------------------------------------------------------

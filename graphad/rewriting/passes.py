@@ -176,12 +176,12 @@ def run_pass(each: Pass, graph: Graph) -> bool:
     """
     _check_required(each, graph)
     ops, values = len(graph.ops), len(graph.values)
-    author, graph.author = graph.author, each.name
+    author, graph.journal.author = graph.journal.author, each.name
     start = perf_counter()
     try:
         changed = each.apply(graph)
     finally:
-        graph.author = author
+        graph.journal.author = author
     seconds = perf_counter() - start
     _keep_books(each, graph, changed)
     if _verifying[-1]:
@@ -211,7 +211,7 @@ def _keep_books(each: Pass, graph: Graph, changed: bool) -> None:
 
 def _verify_after(each: Pass, graph: Graph) -> None:
     """Hold the graph against the rules that a change since the last verification can break, whatever the pass says it did."""
-    now = _Verified(graph.edits, graph.typings, frozenset(graph.properties))
+    now = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
     last: _Verified | None = graph.analyses.get(_Verified)
     try:
         verify(graph, _rules_to_check(last, now))

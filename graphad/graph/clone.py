@@ -1,0 +1,65 @@
+"""Copies of graphs, with everything nested in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from graphad.graph.nodes import Op, Slots, Value
+
+if TYPE_CHECKING:
+    from graphad.graph.graph import Graph
+
+
+@dataclass
+class Twins:
+    """What was copied so far: the twin of each value, operator and graph."""
+
+    values: dict[Value, Value] = field(default_factory=dict)
+    ops: dict[Op, Op] = field(default_factory=dict)
+    graphs: dict[Graph, Graph] = field(default_factory=dict)
+
+    def slots(self, slots: Slots) -> Slots:
+        """The same slots of twins."""
+        return {slot: tuple(self.values[v] for v in values) for slot, values in slots.items()}
+
+
+def cloned(graph: Graph, twin: Graph, twins: Twins | None = None) -> Graph:
+    """Fill an empty graph with a copy of another one; what is nested in that is copied with it."""
+    twins = twins or Twins()
+    twins.graphs[graph] = twin
+    if twin.father is None:
+        twin.properties = set(graph.properties)
+    twin.lost_operators = graph.lost_operators
+    for value in graph.values:
+        copied = twins.values[value] = twin.add_version(value.name, value.shape, value.dtype, value.var)
+        copied.kind = value.kind
+    for op in graph.ops:
+        _clone_op(op, twin, twins)
+    for value in graph.values:
+        if value.grad_of is not None:
+            twins.values[value].grad_of = twins.values.get(value.grad_of)
+    twin.inputs = [twins.values[v] for v in graph.inputs]
+    for value in twin.inputs:
+        value.given = True
+    twin.results = [twins.values[v] for v in graph.results]
+    twin.saved = {twins.values[v]: twins.values.get(kept, kept) for v, kept in graph.saved.items()}
+    return twin
+
+
+def _clone_op(op: Op, twin: Graph, twins: Twins) -> None:
+    copied = Op(twin, op.type, twins.slots(op.inputs), twins.slots(op.outputs), dict(op.attrs))
+    copied.role, copied.made_by, copied.source, copied.operator = op.role, op.made_by, op.source, op.operator
+    copied.forward = None if op.forward is None else twins.ops.get(op.forward)
+    twins.ops[op] = copied
+    copied.graphs = clone_regions(op.graphs, twin, twins) if op.graphs else op.graphs
+    twin.link(copied)
+
+
+def clone_regions(graphs: Mapping[str, Graph], around: Graph, twins: Twins) -> dict[str, Graph]:
+    """Copies of the nested graphs of an operator for one in the graph ``around``."""
+    return {
+        name: cloned(g, around.nested(g.block, twins.graphs.get(g.father, g.father) if g.father else None), twins)
+        for name, g in graphs.items()
+    }

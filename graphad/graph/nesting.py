@@ -1,0 +1,68 @@
+"""Nested graphs made ready to become blocks: under the names around them, with what has to be copied as ``assign`` operators."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from graphad.graph.graph import Graph
+from graphad.graph.nodes import Value
+
+
+def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> None:
+    """Make a graph work on names: its inputs are the variables ``inputs`` around it, and at its end ``results`` hold its results."""
+    _merge_repeated(graph, inputs)
+    for value, name in zip(graph.inputs, inputs, strict=True):
+        _name_first(graph, value, name)
+    _keep_off(graph, set(inputs) - set(results))
+    for i, (value, name) in enumerate(zip(list(graph.results), results, strict=True)):
+        if value.name != name or graph.versions(name)[-1] is not value or graph.results.count(value) > 1:
+            graph.results[i] = _copied_to(graph, value, name)
+
+
+def settle_gradient(graph: Graph, saved: Sequence[str]) -> None:
+    """Make a gradient's graph read what a run of the forward block left by the names it has there; the rest keeps off those."""
+    for value, name in zip(graph.saved, saved, strict=True):
+        _name_first(graph, value, name)
+    _keep_off(graph, set(saved))
+    taken = set(saved)
+    for value in graph.inputs[: len(graph.inputs) - len(graph.saved)]:
+        if value.name in taken:
+            _rename(graph, value)
+        taken.add(value.name)
+
+
+def _merge_repeated(graph: Graph, inputs: Sequence[str]) -> None:
+    """Two inputs of one name are one value: read the first."""
+    first: dict[str, Value] = {}
+    for value, name in zip(graph.inputs, inputs, strict=True):
+        if first.setdefault(name, value) is not value:
+            graph.replace(value, first[name])
+
+
+def _name_first(graph: Graph, value: Value, name: str) -> None:
+    """Make a value the first one of a name."""
+    if graph.versions(name)[:1] != (value,):
+        graph.values.discard(value)
+        value.name = name
+        graph.values.add_first(value)
+
+
+def _keep_off(graph: Graph, names: Collection[str]) -> None:
+    """Rename what would overwrite a variable that is only read."""
+    for name in sorted(names):
+        for value in graph.versions(name):
+            if value.writers:
+                _rename(graph, value)
+
+
+def _rename(graph: Graph, value: Value) -> None:
+    graph.values.discard(value)
+    value.name = graph.values.numbered(value.name, "{}@INNER@{}")
+    graph.values.add(value)
+
+
+def _copied_to(graph: Graph, value: Value, name: str) -> Value:
+    copy = graph.add_version(name, value.shape, value.dtype)
+    copy.kind = value.kind
+    graph.add_op("assign", {"X": [value]}, {"Out": [copy]}).made_by = "schedule"
+    return copy

@@ -1,0 +1,57 @@
+"""Operators with nested graphs: what they hand in and out, in terms of values.
+
+    forward     while(X = [carried..., captured...]) -> (Out = [carried...]),  the condition is the last carried value
+                body: inputs = X, results = Out            the results are the inputs of the next iteration
+    branches    if_else(Cond, X) -> (Out)                  each graph: inputs = X, results = Out
+    gradient    while_grad(X, Out@GRAD) -> (X@GRAD)        its graph: inputs = X, Out@GRAD, then what is saved; results = X@GRAD
+
+The inputs of a nested graph stand in the order of its operator's operands, its results in that of the operator's results.
+"""
+
+from __future__ import annotations
+
+from graphad.graph.nodes import Op, Value
+from graphad.ops import GRAD, REGISTRY, ControlDef
+
+OTHERWISE = "otherwise"  # the second graph of a conditional_block: nothing happens
+
+
+def control_row(op: Op) -> ControlDef | None:
+    """The row of an operator that has nested graphs, None for any other."""
+    row = REGISTRY.get(op.type)
+    return row if isinstance(row, ControlDef) else None
+
+
+def the_row(op: Op) -> ControlDef:
+    """The row of an operator known to have nested graphs."""
+    row = REGISTRY[op.type]
+    assert isinstance(row, ControlDef)
+    return row
+
+
+def is_loop(op: Op) -> bool:
+    """Whether the operator runs its graph again and again."""
+    return op.type in ("while", "while_grad")
+
+
+def operands(op: Op) -> tuple[Value, ...]:
+    """The values that an operator hands to its nested graphs."""
+    row = the_row(op)
+    given = op.inputs.get(row.operands, ())
+    return given + op.inputs.get(f"Out{GRAD}", ()) if row.is_grad else given
+
+
+def outcomes(op: Op) -> tuple[Value, ...]:
+    """The values that an operator has from its nested graphs."""
+    return op.outputs.get(the_row(op).results, ())
+
+
+def scopes_of(op: Op) -> Value | None:
+    """What a forward operator keeps for its gradient, None if its program has no name for that."""
+    found = op.outputs.get(the_row(op).scopes, ())
+    return found[0] if found else None
+
+
+def carried_count(op: Op) -> int:
+    """How many of a loop's operands are carried from one iteration to the next: the first ones."""
+    return len(outcomes(op)) if op.type == "while" else len(op.inputs.get(f"Out{GRAD}", ()))

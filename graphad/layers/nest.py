@@ -1,0 +1,110 @@
+"""Nested structures of lists, tuples, dicts and None: their leaves in order, and leaves put back into a structure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Path = tuple[Any, ...]  # the keys that lead to a place in a structure
+
+
+def walk(structure: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every leaf with its path; None has no leaves, and whatever is no list, tuple or dict is a leaf.
+
+    >>> list(walk([1, {"a": (2,), "b": None}]))
+    [((0,), 1), ((1, 'a', 0), 2)]
+    """
+    children = _children(structure)
+    if children is None:
+        yield path, structure
+        return
+    for key, child in children:
+        yield from walk(child, (*path, key))
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The leaves in order."""
+    return [leaf for _, leaf in walk(structure)]
+
+
+def pack(structure: Any, leaves: Iterable[Any]) -> Any:
+    """A structure like the given one with other leaves.
+
+    >>> pack([1, {"a": (2,), "b": None}], "xy")
+    ['x', {'a': ('y',), 'b': None}]
+    """
+    return _packed(structure, iter(leaves))
+
+
+def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
+    if structure is None:
+        return None
+    if isinstance(structure, dict):
+        return {key: _packed(child, leaves) for key, child in structure.items()}
+    if not isinstance(structure, list | tuple):
+        return next(leaves)
+    items = [_packed(child, leaves) for child in structure]
+    if isinstance(structure, list):
+        return items
+    return type(structure)(*items) if hasattr(structure, "_fields") else tuple(items)
+
+
+def difference(first: Any, second: Any, path: Path = ()) -> tuple[Path, str, str] | None:
+    """Where two structures first differ, and what each has there; None if they are the same. A list is as good as a tuple.
+
+    >>> difference([1, (2, 3)], (4, [5, 6]))
+    >>> difference([1, (2, 3)], [4, 5])
+    ((1,), 'a tuple of 2', '5')
+    """
+    ours, theirs = _children(first), _children(second)
+    if _kind(first) != _kind(second) or (ours is not None and theirs is not None and not _same_keys(ours, theirs)):
+        return path, describe(first), describe(second)
+    found = dict(theirs or ())
+    for key, child in ours or ():
+        inner = difference(child, found[key], (*path, key))
+        if inner is not None:
+            return inner
+    return None
+
+
+def paired(first: Any, second: Any) -> Iterator[tuple[Path, Any, Any]]:
+    """The leaves of two structures that do not differ, by path, in the order of the first."""
+    for path, leaf in walk(first):
+        other = second
+        for key in path:
+            other = other[key]
+        yield path, leaf, other
+
+
+def describe(structure: Any) -> str:
+    """What stands at a place of a structure, in a few words."""
+    if isinstance(structure, dict):
+        return f"a dict of {', '.join(map(repr, structure)) or 'nothing'}"
+    if isinstance(structure, list | tuple):
+        return f"a {'list' if isinstance(structure, list) else 'tuple'} of {len(structure)}"
+    return repr(structure)
+
+
+def subscripts(path: Path) -> str:
+    """A path as one writes it: ``[1]['a']``."""
+    return "".join(f"[{key!r}]" for key in path)
+
+
+def _children(structure: Any) -> list[tuple[Any, Any]] | None:
+    if structure is None:
+        return []
+    if isinstance(structure, dict):
+        return list(structure.items())
+    return list(enumerate(structure)) if isinstance(structure, list | tuple) else None
+
+
+def _same_keys(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> bool:
+    return {key for key, _ in first} == {key for key, _ in second}
+
+
+def _kind(structure: Any) -> str:
+    if structure is None:
+        return "nothing"
+    if isinstance(structure, dict):
+        return "dict"
+    return "sequence" if isinstance(structure, list | tuple) else "leaf"
