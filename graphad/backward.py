@@ -9,7 +9,7 @@ import networkx as nx
 
 from graphad.errors import InvalidType, InvalidValue, NoGradient
 from graphad.graph import Graph, Op, Value, lower, write_back
-from graphad.ops import GradOpDef
+from graphad.graph.regions import is_grad_op
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
@@ -137,7 +137,7 @@ def _gradient_of(graph: Graph, made: GradOps, name: str) -> Value | None:
 
 
 def _has_grad_ops(graph: Graph) -> bool:
-    return any(isinstance(op.row, GradOpDef) for op in graph.ops)
+    return any(is_grad_op(op) for each in graph.tree() for op in each.ops)
 
 
 # -- reasons -------------------------------------------------------------------------------------

@@ -45,9 +45,9 @@ def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
     attrs = {k: v for k, v in op.attrs.items() if k in row.attrs}
     if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
         return _general(run, op, row, reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}, writes, attrs, partial=True)
-    if row.partial and not run.check_finite:
+    if row.partial and not run.check_finite and not isinstance(row, GradOpDef):
         return _complete(run, op, row, reads, writes, attrs)
-    if run.check_finite or row.random:
+    if run.check_finite or row.random or row.partial:
         return _general(run, op, row, reads, writes, attrs, row.partial)
     if isinstance(row, GradOpDef):
         return _gradient(run, op, row, reads, writes, attrs)

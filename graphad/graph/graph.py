@@ -322,6 +322,13 @@ class Graph(PlainResults):
             if node.graph is not self:
                 raise InvalidGraph(f"{node.type if isinstance(node, Op) else node.name} is not in this graph")
 
+    def drop(self, value: Value) -> None:
+        """Take out a value that was given from outside and that no operator reads."""
+        self._require(value)
+        value.given = False
+        self.inputs = [each for each in self.inputs if each is not value]
+        self._drop_if_unused(value)
+
     def _drop_if_unused(self, value: Value) -> None:
         if value.readers or value.writers or value.given or value.graph is not self:
             return

@@ -11,7 +11,7 @@ The inputs of a nested graph stand in the order of its operator's operands, its 
 from __future__ import annotations
 
 from graphad.graph.nodes import Op, Value
-from graphad.ops import GRAD, REGISTRY, ControlDef
+from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef
 
 OTHERWISE = "otherwise"  # the second graph of a conditional_block: nothing happens
 
@@ -55,3 +55,9 @@ def scopes_of(op: Op) -> Value | None:
 def carried_count(op: Op) -> int:
     """How many of a loop's operands are carried from one iteration to the next: the first ones."""
     return len(outcomes(op)) if op.type == "while" else len(op.inputs.get(f"Out{GRAD}", ()))
+
+
+def is_grad_op(op: Op) -> bool:
+    """Whether the operator is the gradient of another one, to be expanded before it can be differentiated."""
+    row = REGISTRY.get(op.type)
+    return row.is_grad if isinstance(row, ControlDef) else isinstance(row, GradOpDef)

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphad.layers.arrays import array_length, array_read, array_write, create_array
+from graphad.layers.control_flow import case, cond, switch_case, while_loop
+from graphad.layers.fluid_blocks import IfElse, Switch, While
 from graphad.layers.helper import LayerHelper, ParamAttr
 from graphad.layers.loss import accuracy, cross_entropy, mean, mse, softmax_with_cross_entropy, square_error_cost
 from graphad.layers.nn import batch_norm, conv2d, data, dropout, embedding, fc, layer_norm, pool2d
+from graphad.layers.static_rnn import StaticRNN
 from graphad.ops.definition import did_you_mean
 from graphad.ops.symbol import REGISTRY
 
 __all__ = [
+    "IfElse",
     "LayerHelper",
     "ParamAttr",
+    "StaticRNN",
+    "Switch",
+    "While",
     "accuracy",
+    "array_length",
+    "array_read",
+    "array_write",
     "batch_norm",
+    "case",
+    "cond",
     "conv2d",
+    "create_array",
     "cross_entropy",
     "data",
     "dropout",
@@ -27,6 +41,8 @@ __all__ = [
     "pool2d",
     "softmax_with_cross_entropy",
     "square_error_cost",
+    "switch_case",
+    "while_loop",
 ]
 
 

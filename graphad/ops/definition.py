@@ -331,6 +331,7 @@ def _grad_operator(row: OpDef) -> GradOpDef:
         kernel=_no_kernel,
         infer=_no_kernel,
         grads=None,
+        partial=row.partial and not read.isdisjoint(row.inputs),
         forward=row,
     )
 

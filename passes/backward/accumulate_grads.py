@@ -27,15 +27,21 @@ class AccumulateGrads(Pass):
     preserves = (OpPath, GradOps)
 
     def apply(self, graph: Graph) -> bool:
-        made: GradOps = graph.analyses[GradOps]
-        shared = [value for value in made.gradient.values() if len(value.writers) > 1]
-        if not shared:
-            return False
-        for i, op in enumerate(graph.ops):
-            op.order = i
-        for value in shared:
-            _accumulate(graph, value)
-        return True
+        return accumulate(graph.analyses[GradOps])
+
+
+def accumulate(made: GradOps) -> bool:
+    """Sum shared gradients in one graph, and in those nested in its grad operators; return whether there were any."""
+    graph = made.side.graph
+    changed = any([accumulate(made.inner[inner]) for op in made.ops for inner in op.graphs.values()])
+    shared = [value for value in made.gradient.values() if len(value.writers) > 1]
+    if not shared:
+        return changed
+    for i, op in enumerate(graph.ops):
+        op.order = i
+    for value in shared:
+        _accumulate(graph, value)
+    return True
 
 
 def _accumulate(graph: Graph, total: Value) -> None:
@@ -52,7 +58,7 @@ def _accumulate(graph: Graph, total: Value) -> None:
 
 def _part(graph: Graph, total: Value) -> Value:
     part = graph.add_version(graph.values.numbered(total.name, "{}@RENAME@{}"))
-    part.grad_of = total.grad_of
+    part.grad_of, part.kind = total.grad_of, total.kind
     return part
 
 

@@ -2,30 +2,47 @@
 
     x ─▶ f ─▶ y ─▶ g ─▶ loss          fill_constant ─▶ loss@GRAD ─▶ g_grad ─▶ y@GRAD ─▶ f_grad ─▶ x@GRAD
 
+    while { h = f(h, w) } ─▶ loss     loss@GRAD ─▶ while_grad { f_grad } ─▶ h@GRAD, w@GRAD
+
 A grad operator reads what its rules read (inputs and outputs of the operator, gradients of its outputs) and writes
-the gradients of all the inputs that have a rule. Nothing is added up or left out yet: a value read by two operators
-has a gradient with two writers, and gradients nobody needs are written as well; the next passes see to that.
+the gradients of all the inputs that have a rule. An operator with nested graphs gets one whose graphs are their backwards.
+Nothing is added up or left out yet: a value read by two operators has a gradient with two writers, and gradients nobody
+needs are written as well; the next passes see to that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue
 from graphad.graph import SINGLE_WRITER, TYPED, Graph, Op, Value
+from graphad.graph.regions import carried_count, operands, outcomes, scopes_of, the_row
 from graphad.ops import GRAD
 from graphad.passes.backward.find_op_path import OpPath
+from graphad.passes.backward.gradient_side import GradientSide
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
+from graphad.types import STEP_SCOPES
 
 
 @dataclass
 class GradOps:
-    """What ``create-grad-ops`` made: the grad operators in order, and the gradient of each value."""
+    """What ``create-grad-ops`` made: the grad operators in order, and the gradient of each value.
 
-    first: Op
+    ``inner`` is the same for the graphs nested in grad operators.
+    """
+
+    path: OpPath
+    side: GradientSide
     ops: list[Op] = field(default_factory=list)
-    gradient: dict[Value, Value] = field(default_factory=dict)
+    first: Op | None = None
+    inner: dict[Graph, GradOps] = field(default_factory=dict)
+
+    @property
+    def gradient(self) -> Mapping[Value, Value]:
+        """The gradient of each value that has one."""
+        return self.side.gradient
 
 
 @dataclass(frozen=True)
@@ -48,40 +65,16 @@ class CreateGradOps(Pass):
         starts = self.target_gradients or ("",) * len(path.targets)
         if len(starts) != len(path.targets):
             raise InvalidValue(f"{len(starts)} target_gradients are given for {len(path.targets)} targets")
-        names = _GradientNames(graph)
-        seeds = [_seed(graph, names, target, start) for target, start in zip(path.targets, starts, strict=True)]
-        made = GradOps(seeds[0], gradient=names.gradient)
-        for op in reversed(path.ops):
-            made.ops.append(_grad_op(graph, names, op))
+        made = GradOps(path, GradientSide(graph, graph))
+        seeds = [_seed(made.side, target, start) for target, start in zip(path.targets, starts, strict=True)]
+        made.first = seeds[0]
+        _reverse(made)
         graph.analyses[GradOps] = made
         return True
 
 
-class _GradientNames:
-    """The gradient of each value, made when first asked for: ``y@GRAD``, or ``y@GRAD_0`` if an earlier backward has that name."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.gradient: dict[Value, Value] = {}
-        self.names: dict[str, str] = {}
-
-    def of_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        return (self.of(values[0]),) if len(values) == 1 else tuple(map(self.of, values))
-
-    def of(self, value: Value) -> Value:
-        found = self.gradient.get(value)
-        if found is None:
-            name = self.names.get(value.name)
-            if name is None:
-                name = self.names[value.name] = self.graph.values.fresh(value.name + GRAD)
-            found = self.gradient[value] = self.graph.add_version(name)
-            found.grad_of = value
-        return found
-
-
-def _seed(graph: Graph, names: _GradientNames, target: Value, start: str) -> Op:
-    out = {"Out": [names.of(target)]}
-    forward = target.writer
+def _seed(side: GradientSide, target: Value, start: str) -> Op:
+    graph, out, forward = side.graph, {"Out": [side.of(target)]}, target.writer
     if start:
         return graph.add_op("assign", {"X": [graph.given(start)]}, out, role=BACKWARD, forward=forward)
     if target.shape is None or -1 in target.shape:
@@ -90,16 +83,87 @@ def _seed(graph: Graph, names: _GradientNames, target: Value, start: str) -> Op:
     return graph.add_op("fill_constant", {}, out, attrs, role=BACKWARD, forward=forward)
 
 
-def _grad_op(graph: Graph, names: _GradientNames, op: Op) -> Op:
+def _reverse(made: GradOps) -> None:
+    for op in reversed(made.path.ops):
+        made.ops.append(_region_grad(made, op) if op.graphs else _grad_op(made.side, op))
+
+
+def _grad_op(side: GradientSide, op: Op) -> Op:
     grad = None if op.row is None else op.row.grad
     if grad is None:
         raise InvalidValue(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
-    inputs = {slot: values for slot, side in grad.given if (values := getattr(op, side).get(slot))}
+    inputs = {slot: side.read_all(values) for slot, at in grad.given if (values := getattr(op, at).get(slot))}
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
-            inputs[slot] = names.of_all(values)
-    outputs = {slot: names.of_all(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
-    made = Op(graph, grad.type, inputs, outputs, op.attrs)
-    made.role, made.forward, made.source, made.made_by = BACKWARD, op, op.source, graph.author
-    graph.link(made)
+            inputs[slot] = side.of_all(values)
+    outputs = {slot: side.of_all(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
+    made = Op(side.graph, grad.type, inputs, outputs, op.attrs)
+    made.role, made.forward, made.source, made.made_by = BACKWARD, op, op.source, side.graph.journal.author
+    side.graph.link(made)
     return made
+
+
+# -- operators with nested graphs ----------------------------------------------------------------
+
+
+def _region_grad(made: GradOps, op: Op) -> Op:
+    """The gradient of an operator with nested graphs: its graphs are their backwards."""
+    row, side, path = the_row(op), made.side, made.path
+    if row.is_grad:
+        raise InvalidValue(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
+    carried, given = path.carried[op], operands(op)
+    first = carried_count(op) if op.type == "while" else 0
+    summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
+    starts = [*carried, *summed] if first else summed
+    inner = [_backward_graph(side.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
+    handed = _hand_in(inner, summed, len(carried))
+    names = ("true_block", "false_block") if len(inner) > 1 else ("sub_block",)
+    inputs = {row.condition: side.read_all(op.inputs[row.condition])} if row.condition and not first else {}
+    inputs |= {"X": side.read_all(tuple(given[i] for i in handed))} if handed else {}
+    inputs[row.scopes] = (side.read(_scopes(op)),)
+    inputs[f"Out{GRAD}"] = side.of_all(tuple(outcomes(op)[k] for k in carried))
+    outputs = {f"X{GRAD}": side.of_all(tuple(given[i] for i in starts))} if starts else {}
+    op_type = {"while": "while_grad", "net": "net_grad"}.get(op.type, "if_else_grad")
+    attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
+    graphs = {name: each.side.graph for name, each in zip(names, inner, strict=True)}
+    made.inner.update((each.side.graph, each) for each in inner)
+    return side.graph.add_op(op_type, inputs, outputs, attrs, role=BACKWARD, forward=op, graphs=graphs)
+
+
+def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[int, ...], starts: list[int], first: int) -> GradOps:
+    """The backward of a nested graph: from gradients of its results, which it is given, to those of its inputs."""
+    side = GradientSide(around.nested(None, father=graph), graph, first)
+    made = GradOps(path, side)
+    read = {value for op in path.ops for value in op.reads()}
+    results = [graph.results[k] for k in carried]
+    for result in results:
+        start = side.given(result)
+        if result in read or results.count(result) > 1:
+            side.graph.add_op("assign", {"X": [start]}, {"Out": [side.of(result)]}, role=BACKWARD, forward=result.writer)
+        else:
+            side.gradient[result] = start
+    _reverse(made)
+    side.graph.results = [side.of(graph.inputs[i]) for i in starts]
+    return made
+
+
+def _hand_in(inner: list[GradOps], summed: list[int], cotangents: int) -> list[int]:
+    """Give all the graphs the same inputs: those whose gradients are summed, what else they read of the operands, cotangents, the rest."""
+    handed = [*summed, *sorted({i for each in inner for i in each.side.handed} - set(summed))]
+    for each in inner:
+        graph, side = each.side.graph, each.side
+        starts = graph.inputs[:cotangents]
+        saved = [value for value in graph.inputs if value in graph.saved]
+        graph.inputs = [*(side.operand(i) for i in handed), *starts, *saved]
+    return handed
+
+
+def _scopes(op: Op) -> Value:
+    """Where an operator keeps what its gradient reads; it gets a place for that if its program has none."""
+    found = scopes_of(op)
+    if found is None:
+        graph, slot = op.graph, the_row(op).scopes
+        found = graph.add_value(f"{outcomes(op)[0].name}@SCOPES")
+        found.kind = STEP_SCOPES
+        graph.set_outputs(op, slot, [found])
+    return found

@@ -24,15 +24,20 @@ class CreateGradVars(Pass):
     preserves = (OpPath, GradOps)
 
     def apply(self, graph: Graph) -> bool:
-        made: GradOps = graph.analyses[GradOps]
-        op: Op | None = made.first
-        changed = False
-        while op is not None:
-            for values in op.outputs.values():
-                for value in values:
-                    changed |= _declare(graph, value)
-            op = op.next
-        return changed
+        return declare(graph.analyses[GradOps])
+
+
+def declare(made: GradOps) -> bool:
+    """Infer types in one graph from the first grad operator on, and in graphs nested in those; return whether there were any to infer."""
+    graph = made.side.graph
+    op: Op | None = made.first or graph.ops.first
+    changed = any([declare(made.inner[inner]) for each in made.ops for inner in each.graphs.values()])
+    while op is not None:
+        for values in op.outputs.values():
+            for value in values:
+                changed |= _declare(graph, value)
+        op = op.next
+    return changed
 
 
 def _declare(graph: Graph, value: Value) -> bool:

@@ -5,17 +5,19 @@
 
 An analysis: the graph stays as it is. A value is *varied* if it depends differentiably on a source,
 *useful* if the targets depend on it; gradients flow where it is both (activity analysis, as in
-A. Griewank and A. Walther, "Evaluating Derivatives", 2008, section 6.2).
+A. Griewank and A. Walther, "Evaluating Derivatives", 2008, section 6.2). Nested graphs are gone through with what is
+varied and useful around them, a loop's until nothing new is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from graphad.errors import NoGradient
 from graphad.graph import Graph, Op, Value
-from graphad.ops import REGISTRY, GradOpDef
+from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.program import located
 from graphad.rewriting import Pass
@@ -24,11 +26,17 @@ from graphad.types import FLOATS
 
 @dataclass(frozen=True)
 class OpPath:
-    """What ``find-op-path`` found: the operators on the path in order, the targets, and the active values."""
+    """What ``find-op-path`` found: the operators on the path in order, the targets, and the active values.
+
+    ``inner`` is the path through each nested graph of the operators on the path; ``carried`` says which of the values that such
+    an operator hands out (of a loop: carries) have a gradient.
+    """
 
     targets: tuple[Value, ...]
     ops: tuple[Op, ...]
     active: frozenset[Value]
+    inner: Mapping[Graph, OpPath] = field(default_factory=dict)
+    carried: Mapping[Op, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,11 +60,11 @@ class FindOpPath(Pass):
 
     def apply(self, graph: Graph) -> bool:
         targets = tuple(map(graph.value, self.targets))
-        blocked = {v for name in self.no_grad for v in graph.versions(name)}
+        blocked = {v for each in graph.tree() for name in self.no_grad for v in each.versions(name)}
         sources = {source_value(graph, name) for name in self.inputs} if self.inputs else set(_open_values(graph))
-        carrying, varied = _varied(graph.ordered_ops(), {v for v in sources - blocked if v.dtype in FLOATS}, blocked)
-        path, useful = _useful(carrying, set(targets), varied)
-        graph.analyses[OpPath] = OpPath(targets, tuple(path), frozenset(useful))
+        search = _Search(blocked)
+        carrying = search.forward(graph, {v for v in sources - blocked if v.dtype in FLOATS})
+        graph.analyses[OpPath] = search.backward(graph, carrying, targets)
         return False
 
 
@@ -70,47 +78,101 @@ def _open_values(graph: Graph) -> Iterator[Value]:
     return (v for v in graph.inputs if not v.stop_gradient and v.dtype in FLOATS)
 
 
-def _varied(ops: list[Op], sources: set[Value], blocked: set[Value]) -> tuple[list[Op], set[Value]]:
-    """The operators that make something of a varied value, and all varied values."""
-    varied, carrying = set(sources), []
-    for op in ops:
-        if _carries(op, varied):
-            carrying.append(op)
-            for values in op.outputs.values():
-                for value in values:
-                    if (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient and value not in blocked:
-                        varied.add(value)
-    return carrying, varied
+class _Search:
+    """Forward from the sources, then backward from the targets; ``varied`` holds what is found on the way there, in every graph."""
+
+    def __init__(self, blocked: set[Value]) -> None:
+        self.blocked = blocked
+        self.varied: set[Value] = set()
+        self.carrying: dict[Graph, list[Op]] = {}
+
+    def forward(self, graph: Graph, sources: Iterable[Value]) -> list[Op]:
+        """The operators that make something of a varied value."""
+        varied, blocked = self.varied, self.blocked
+        varied.update(sources)
+        carrying = []
+        for op in graph.ordered_ops():
+            if self._through(op) if op.graphs else _carries(op, varied):
+                carrying.append(op)
+                for values in op.outputs.values():
+                    for value in values:
+                        if (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient and value not in blocked:
+                            varied.add(value)
+        self.carrying[graph] = carrying
+        return carrying
+
+    def _through(self, op: Op) -> bool:
+        """Follow varied values through nested graphs; whether a result is varied."""
+        if the_row(op).is_grad:
+            return _carries(op, self.varied)
+        given = operands(op)
+        for graph in op.graphs.values():
+            sources = {inner for value, inner in zip(given, graph.inputs, strict=False) if value in self.varied}
+            self.forward(graph, sources)
+            while op.type == "while" and (more := self._fed_back(graph)):
+                self.forward(graph, more)
+        started = carried_count(op) if op.type == "while" else 0
+        return any(v in self.varied for graph in op.graphs.values() for v in (*graph.results, *graph.inputs[:started]))
+
+    def _fed_back(self, graph: Graph) -> set[Value]:
+        """Inputs of a loop's next iteration that are varied, as has just been found."""
+        pairs = zip(graph.inputs, graph.results, strict=False)
+        return {given for given, result in pairs if result in self.varied and given not in self.varied}
+
+    def backward(self, graph: Graph, carrying: list[Op], targets: tuple[Value, ...]) -> OpPath:
+        """Of the carrying operators those that lead to a target, and the active values."""
+        varied, inner, carried = self.varied, dict[Graph, OpPath](), dict[Op, tuple[int, ...]]()
+        useful = varied.intersection(targets)
+        path: list[Op] = []
+        for op in reversed(carrying):
+            if not _writes_any(op, useful):
+                continue
+            path.append(op)
+            if op.graphs and not the_row(op).is_grad:
+                carried[op] = self._back_through(op, useful, inner)
+                continue
+            slots = _differentiable_slots(op)
+            for slot, values in op.inputs.items():
+                if slots is None or slot in slots:
+                    for value in values:
+                        if value in varied:
+                            useful.add(value)
+        path.reverse()
+        return OpPath(targets, tuple(path), frozenset(useful), inner, carried)
+
+    def _back_through(self, op: Op, useful: set[Value], inner: dict[Graph, OpPath]) -> tuple[int, ...]:
+        """Find the paths through nested graphs, add what they start from to ``useful``; return which results have a gradient."""
+        outs, loop = outcomes(op), op.type == "while"
+        wanted = {k for k, out in enumerate(outs) if out in useful}
+        for graph in op.graphs.values():
+            while True:
+                targets = tuple(graph.results[k] for k in sorted(wanted))
+                inner[graph] = self.backward(graph, self.carrying[graph], targets)
+                more = {k for k in range(len(outs)) if loop and graph.inputs[k] in inner[graph].active} - wanted
+                if not more:
+                    break
+                wanted |= more
+            starts = {i for i, value in enumerate(graph.inputs) if value in inner[graph].active} | (wanted if loop else set())
+            useful.update(value for i, value in enumerate(operands(op)) if i in starts and value in self.varied)
+        return tuple(sorted(k for k in wanted if self._has_gradient(op, k)))
+
+    def _has_gradient(self, op: Op, k: int) -> bool:
+        if op.type == "while":
+            (graph,) = op.graphs.values()
+            return graph.inputs[k] in self.varied or graph.results[k] in self.varied
+        return any(graph.results[k] in self.varied for graph in op.graphs.values())
 
 
 def _carries(op: Op, varied: set[Value]) -> bool:
     """Whether an operator makes something that depends differentiably on a varied value."""
     row = REGISTRY.get(op.type)
-    slots = None if row is None or isinstance(row, GradOpDef) else row.grads
+    slots = None if row is None or isinstance(row, GradOpDef | ControlDef) else row.grads
     for slot, values in op.inputs.items():
         if slots is None or slot in slots:
             for value in values:
                 if value in varied:
                     return True
     return False
-
-
-def _useful(carrying: list[Op], targets: set[Value], varied: set[Value]) -> tuple[list[Op], set[Value]]:
-    """Of the carrying operators those that lead to a target, and the active values."""
-    useful = targets & varied
-    path: list[Op] = []
-    for op in reversed(carrying):
-        if not _writes_any(op, useful):
-            continue
-        path.append(op)
-        slots = _differentiable_slots(op)
-        for slot, values in op.inputs.items():
-            if slots is None or slot in slots:
-                for value in values:
-                    if value in varied:
-                        useful.add(value)
-    path.reverse()
-    return path, useful
 
 
 def _writes_any(op: Op, useful: set[Value]) -> bool:
@@ -123,7 +185,7 @@ def _writes_any(op: Op, useful: set[Value]) -> bool:
 
 def _differentiable_slots(op: Op) -> Mapping[str, GradRule] | None:
     row = REGISTRY.get(op.type)
-    if isinstance(row, GradOpDef):
+    if isinstance(row, GradOpDef | ControlDef):
         return None
     if row is None or row.grads is None:
         why = "is not registered" if row is None else "has no gradient rule"

@@ -6,7 +6,8 @@
     b@GRAD (nobody wrote it) ──▲                                          b ─▶ fill_zeros_like ─▶ b@GRAD ──▲
 
 An operator goes if all its outputs are without gradient, or if it reads gradients and none of them was written.
-What stays writes only gradients that are needed and reads only what those need.
+What stays writes only gradients that are needed and reads only what those need; the same in nested graphs, which are handed,
+and keep of an iteration, no more than they read.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from graphad.ops import GRAD, REGISTRY, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
+from graphad.passes.backward.gradient_side import GradientSide
 from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import Pass
+from graphad.types import TENSOR
 
 
 @dataclass(frozen=True)
@@ -31,39 +34,53 @@ class PruneNoGrad(Pass):
     preserves = (OpPath, GradOps)
 
     def apply(self, graph: Graph) -> bool:
-        path: OpPath = graph.analyses[OpPath]
-        made: GradOps = graph.analyses[GradOps]
-        kept, narrow, fill = [], [], []
-        for op in made.ops:
-            written, missing = _gradients_read(op)
-            needed, useless = _gradients_written(op, path.active)
-            if needed == 0 or (missing and not written):
-                graph.remove_op(op)
-                continue
-            kept.append(op)
-            if useless:
-                narrow.append(op)
-            if missing:
-                fill.append(op)
-        changed = len(kept) < len(made.ops) or bool(narrow or fill)
-        made.ops = kept
-        for op in narrow:
-            _narrow(graph, op, path.active)
-        for op in fill:
-            _fill(graph, op)
-        return changed
+        return prune(graph.analyses[GradOps])
+
+
+def prune(made: GradOps) -> bool:
+    """Prune one graph's grad operators, and those in graphs nested in them; return whether anything changed."""
+    graph, active = made.side.graph, made.path.active
+    kept, narrow, fill, changed = [], [], [], False
+    for op in made.ops:
+        written, missing = _gradients_read(op)
+        needed, useless = _gradients_written(op, active)
+        if needed == 0 or (missing and not written):
+            graph.remove_op(op)
+            continue
+        kept.append(op)
+        if useless:
+            narrow.append(op)
+        if missing:
+            fill.append(op)
+        for inner in op.graphs.values():
+            changed |= prune(made.inner[inner])
+    changed |= len(kept) < len(made.ops) or bool(narrow or fill)
+    made.ops = kept
+    for op in narrow:
+        _narrow(graph, op, active)
+    for op in fill:
+        _fill(made, op)
+    for op in kept:
+        if op.graphs:
+            changed |= _tidy(graph, op, made)
+    return changed
 
 
 def _gradients_read(op: Op) -> tuple[int, int]:
     """How many of the gradients that the operator reads are written, and how many are not."""
     written = missing = 0
-    for slot, _ in _row(op).cotangents:
+    for slot in _cotangents(op):
         for value in op.inputs.get(slot, ()):
-            if value.writers:
+            if value.writers or value.given:
                 written += 1
             else:
                 missing += 1
     return written, missing
+
+
+def _cotangents(op: Op) -> tuple[str, ...]:
+    """The slots of the gradients that an operator reads."""
+    return (f"Out{GRAD}",) if op.graphs else tuple(slot for slot, _ in _row(op).cotangents)
 
 
 def _gradients_written(op: Op, active: frozenset[Value]) -> tuple[int, int]:
@@ -82,10 +99,12 @@ def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> None:
     """Leave out the outputs without gradient, and inputs that only they needed."""
     for slot, values in list(op.outputs.items()):
         kept = [value.grad_of in active for value in values]
-        if not any(kept):
+        if not any(kept) and not op.graphs:
             graph.set_outputs(op, slot, ())
         elif not all(kept):
             graph.set_outputs(op, slot, [v if keep else graph.add_version(EMPTY) for v, keep in zip(values, kept, strict=True)])
+    if op.graphs:
+        return
     needed = {slot for rule in _rules(op) for slot in rule.reads}
     for slot in [slot for slot in op.inputs if slot not in needed]:
         graph.set_inputs(op, slot, ())
@@ -103,14 +122,65 @@ def _rules(op: Op) -> list[GradRule]:
     return [forward.grads[slot.removesuffix(GRAD)] for slot in op.outputs]
 
 
-def _fill(graph: Graph, op: Op) -> None:
+def _fill(made: GradOps, op: Op) -> None:
     """Zeros for the gradients that the operator reads and nobody wrote; a slot it can do without is left out instead."""
-    missing = [slot for slot, values in op.inputs.items() if slot.endswith(GRAD) and not all(v.writers for v in values)]
+    missing = [slot for slot in _cotangents(op) if not all(v.writers or v.given for v in op.inputs.get(slot, ()))]
     for slot in missing:
         values = op.inputs[slot]
-        if not any(v.writers for v in values) and all(slot in rule.optional or slot not in rule.reads for rule in _rules(op)):
-            graph.set_inputs(op, slot, ())
+        unread = not op.graphs and all(slot in rule.optional or slot not in rule.reads for rule in _rules(op))
+        if unread and not any(v.writers or v.given for v in values):
+            made.side.graph.set_inputs(op, slot, ())
             continue
         for value in values:
-            if not value.writers and value.grad_of is not None:
-                graph.add_op("fill_zeros_like", {"X": [value.grad_of]}, {"Out": [value]}, before=op, role=BACKWARD, forward=op.forward)
+            if not value.writers and not value.given:
+                _zero(made.side, value, op)
+
+
+def _zero(side: GradientSide, gradient: Value, before: Op | None) -> None:
+    """Write zeros to a gradient that nobody wrote."""
+    of = gradient.grad_of
+    if of is None:
+        return
+    graph, forward = side.graph, before and before.forward
+    if graph is side.forward or of.shape is None or -1 in of.shape or of.kind != TENSOR:
+        graph.add_op("fill_zeros_like", {"X": [side.read(of)]}, {"Out": [gradient]}, before=before, role=BACKWARD, forward=forward)
+    else:
+        attrs = {"shape": list(of.shape), "value": 0.0, "dtype": of.dtype}
+        graph.add_op("fill_constant", {}, {"Out": [gradient]}, attrs, before=before, role=BACKWARD, forward=forward)
+
+
+# -- graphs nested in grad operators -------------------------------------------------------------
+
+
+def _tidy(graph: Graph, op: Op, made: GradOps) -> bool:
+    """Fill in zeros that nested graphs hand out, and take from them the inputs that nothing in them reads."""
+    graphs = list(op.graphs.values())
+    for inner in graphs:
+        side = made.inner[inner].side
+        for value in dict.fromkeys(inner.results):
+            if not value.writers and not value.given:
+                _zero(side, value, None)
+    return _drop_unread(graph, op, graphs)
+
+
+def _drop_unread(graph: Graph, op: Op, graphs: list[Graph]) -> bool:
+    """Hand in, and keep of a run, only what is read. What gradients add up over iterations stays: their zeros are made like it."""
+    given = op.inputs.get("X", ())
+    summed = len(op.outputs[f"X{GRAD}"]) - (len(op.inputs[f"Out{GRAD}"]) if op.type == "while_grad" else 0)
+    first = summed if op.type == "while_grad" else 0
+    dropped = [i for i in range(first, len(given)) if not any(_read(inner, inner.inputs[i]) for inner in graphs)]
+    changed = bool(dropped)
+    for inner in graphs:
+        unread = {value for value in inner.saved if not _read(inner, value)} | {inner.inputs[i] for i in dropped}
+        changed |= bool(unread)
+        inner.inputs = [value for value in inner.inputs if value not in unread]
+        inner.saved = {value: kept for value, kept in inner.saved.items() if value not in unread}
+        for value in unread:
+            inner.drop(value)
+    if dropped:
+        graph.set_inputs(op, "X", [value for i, value in enumerate(given) if i not in dropped])
+    return changed
+
+
+def _read(graph: Graph, value: Value) -> bool:
+    return bool(value.readers) or value in graph.results

@@ -1,0 +1,123 @@
+"""What the layers with blocks share: writing a block, what it reads and writes outside, the operator that holds it.
+
+with atomic():                              everything is taken back if something fails
+    with new_block(program) as block:       layers write into the block
+        ...
+    append_holder(around, "while", ...)     X and Out are found by looking at the block
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from graphad.errors import InvalidValue
+from graphad.layers.values import copied
+from graphad.ops import REGISTRY, ControlDef
+from graphad.program import EMPTY, Block, Operator, Program, Variable, default_main_program, default_startup_program, located, user_line
+
+
+@contextmanager
+def atomic() -> Iterator[None]:
+    """Within it, an error leaves the programs as they were."""
+    with default_main_program().appending(), default_startup_program().appending():
+        yield
+
+
+@contextmanager
+def new_block(program: Program) -> Iterator[Block]:
+    """Within it, layers write into a new block inside the current one."""
+    block = program.create_block()
+    yield block
+    if program.current_block() is not block:
+        raise InvalidValue(located(f"block {program.current_block().idx} was begun inside and is still open: call rollback", user_line()))
+    program.rollback()
+
+
+# -- what a block reads and writes ---------------------------------------------------------------
+
+
+class Touched(NamedTuple):
+    """Names in the order in which they come first; the values are empty."""
+
+    reads: dict[str, None]
+    writes: dict[str, None]
+
+
+def touched_outside(blocks: Sequence[Block]) -> Touched:
+    """The names around that blocks, and the blocks in them, read and write."""
+    found = Touched({}, {})
+    for block in blocks:
+        for op in block.ops:
+            _touch(op, block, found)
+    return found
+
+
+def _touch(op: Operator, block: Block, found: Touched) -> None:
+    local = block.vars
+    reads, writes = op.input_names(), op.output_names()
+    if op.type == "write_to_array" and "Array" not in op.inputs:
+        reads = reads + op.output("Out")
+    inner = touched_outside([value for value in op.attrs.values() if isinstance(value, Block)])
+    found.reads.update((name, None) for name in (*reads, *inner.reads) if name not in local and name != EMPTY)
+    found.writes.update((name, None) for name in (*writes, *inner.writes) if name not in local and name != EMPTY)
+
+
+def _has_value(block: Block, name: str) -> bool:
+    """Whether a name has a value where the block ends: it outlives runs, or an operator wrote it."""
+    for each in block.chain():
+        if any(name in op.output_names() for op in reversed(each.ops)):
+            return True
+        if name in each.vars:
+            return each.vars[name].persistable
+    return False
+
+
+# -- the operator that holds blocks --------------------------------------------------------------
+
+
+def append_holder(
+    around: Block,
+    op_type: str,
+    condition: Sequence[Variable],
+    blocks: Mapping[str, Block],
+    results: Sequence[str] = (),
+    fresh: Collection[str] = (),
+    attrs: Mapping[str, Any] | None = None,
+) -> Operator:
+    """Append the operator that runs blocks.
+
+    Its operands are what the blocks read, in the order of the first read, then what they write that has a value already, since
+    they may not come to write it. Its results are what they write: ``results`` first, what they write besides, and for a loop
+    the condition. ``fresh`` names have no value before.
+    """
+    row = REGISTRY[op_type]
+    assert isinstance(row, ControlDef)
+    found = touched_outside([*blocks.values()])
+    tests = dict.fromkeys(var.name for var in condition) if op_type == "while" else {}
+    written = [*(name for name in results if name in found.writes), *(name for name in found.writes if name not in results)]
+    written = [*(name for name in written if name not in tests), *tests]
+    reads = [name for name in found.reads if name not in tests]
+    reads += [n for n in written if n not in found.reads and n not in tests and n not in fresh and _has_value(around, n)]
+    inputs = {row.condition: list(condition), **({row.operands: reads} if reads else {})}
+    outputs = {**({row.results: written} if written else {}), row.scopes: [around.program.names.generate("_generated_var")]}
+    return around.append_op(op_type, inputs, outputs, {**blocks, **(attrs or {})})
+
+
+# -- values that change places at once -----------------------------------------------------------
+
+
+def overwrite(block: Block, key: str, moves: Sequence[tuple[Variable, Variable]]) -> None:
+    """Append what gives each first variable the value of its second one, all at once: nothing is read after it was overwritten.
+
+    One copy a pair in an order that needs no other; where values change places in a ring, one of them is put aside.
+    """
+    pending = {target.name: source.name for target, source in moves if target.name != source.name}
+    while pending:
+        target = next((name for name in pending if name not in pending.values()), None)
+        if target is None:
+            target = next(iter(pending))
+            aside = copied(block, key, block.var_recursive(target)).name
+            pending = {name: aside if source == target else source for name, source in pending.items()}
+        block.append_op("assign", {"X": pending.pop(target)}, {"Out": target})

@@ -1,0 +1,121 @@
+"""Values that layers take besides variables: Python numbers and numpy arrays become constants. What a condition must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.program import TENSOR, TENSOR_ARRAY, Block, Variable
+from graphad.types import FLOATS, INTS, TensorType, dtype_name, element_count
+
+_VALUES = {"bool": "bool_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
+_EXACT = 1 << 53  # up to here every whole number is a float
+
+
+def is_literal(value: Any) -> bool:
+    """Whether a value is a number or an array, which a constant stands for."""
+    return isinstance(value, bool | int | float | np.generic | np.ndarray)
+
+
+def checked_values(what: str, values: list[Any]) -> None:
+    """TypeError unless each is a variable, a number or an array."""
+    for value in values:
+        if not isinstance(value, Variable) and not is_literal(value):
+            raise InvalidType(f"{what} holds {value!r}; a Variable, a number or an array is expected")
+
+
+def literal_type(value: Any, like: TensorType | None = None) -> TensorType:
+    """Shape and dtype of the constant for a number or an array.
+
+    An array keeps its own. A number takes those of ``like`` where that has one element and numbers of its kind; else it is a
+    scalar of dtype bool, int64 or float32.
+    """
+    if isinstance(value, np.ndarray):
+        return TensorType(value.shape, dtype_name(value.dtype))
+    shape = like.shape if like is not None and element_count(like.shape) == 1 else ()
+    return TensorType(shape, _number_dtype(value, None if like is None else like.dtype))
+
+
+def _number_dtype(value: Any, like: str | None) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    whole = isinstance(value, int | np.integer)
+    if like is not None and (like in FLOATS or (whole and like in INTS and like != "bool")):
+        return like
+    return "int64" if whole else "float32"
+
+
+def value_type(value: Any, like: TensorType | None = None) -> TensorType | None:
+    """Shape and dtype of a variable, a number or an array; None where the shape is not known."""
+    return value.tensor_type if isinstance(value, Variable) else literal_type(value, like)
+
+
+def write_literal(block: Block, name: str, value: Any, type: TensorType) -> None:
+    """Append the operator that gives a name the value of a number or an array; ValueError if the dtype cannot hold it."""
+    attrs: dict[str, Any] = {"shape": list(type.shape), "dtype": type.dtype}
+    values, number = _values(value, type.dtype), _repeated(value)
+    if number is not None:
+        block.append_op("fill_constant", {}, {"Out": name}, {**attrs, "value": number})
+        return
+    slot = _VALUES.get(type.dtype, "fp32_values" if type.dtype in FLOATS else "int32_values")
+    block.append_op("assign_value", {}, {"Out": name}, {**attrs, slot: values})
+
+
+def _values(value: Any, dtype: str) -> list[Any]:
+    try:
+        with np.errstate(all="ignore"):
+            values: list[Any] = np.asarray(value, dtype).ravel().tolist()
+    except OverflowError:
+        raise InvalidValue(f"{value!r} does not fit into {dtype}") from None
+    return [*map(int, values)] if dtype == "bool" else values
+
+
+def _repeated(value: Any) -> float | None:
+    """The number that is everywhere in a literal, None if there are several or a float cannot hold it."""
+    if isinstance(value, np.ndarray):
+        if not value.size or value.tobytes() != value.flat[0].tobytes() * value.size:
+            return None
+        value = value.flat[0]
+    if isinstance(value, int | np.integer) and abs(int(value)) > _EXACT:
+        return None
+    return float(value)
+
+
+def constant(block: Block, key: str, value: Any, like: TensorType | None = None) -> Variable:
+    """A fresh variable with the value of a number or an array."""
+    name = block.program.names.generate(key)
+    write_literal(block, name, value, literal_type(value, like))
+    return stopped_unless_float(block.var(name))
+
+
+def copied(block: Block, key: str, var: Variable) -> Variable:
+    """A fresh variable with the value of another one."""
+    name = block.program.names.generate(key)
+    block.append_op("assign", {"X": var}, {"Out": name})
+    return stopped_unless_float(block.var(name))
+
+
+def stopped_unless_float(var: Variable) -> Variable:
+    """The variable; gradients stop at one whose dtype is known and not floating-point."""
+    dtype = var.declared[1]
+    var.stop_gradient = dtype is not None and dtype not in FLOATS
+    return var
+
+
+def described(var: Variable) -> str:
+    """The type of a variable in words."""
+    shape, dtype = var.declared
+    extents = "?" if shape is None else ", ".join(map(str, shape))
+    return f"{'an array of ' if var.type == TENSOR_ARRAY else ''}{dtype or 'float32'}[{extents}]"
+
+
+def one_boolean(what: str, value: Any) -> Variable:
+    """A condition; TypeError if it is no variable, ShapeError if it cannot be one boolean."""
+    if not isinstance(value, Variable):
+        raise InvalidType(f"{what} {value!r}; a boolean Variable of one element is expected")
+    shape, dtype = value.declared
+    if value.type != TENSOR or dtype != "bool" or any(extent not in (1, -1) for extent in shape or ()):
+        raise ShapeError(f"{what} {value.name!r}, {described(value)}; a boolean Variable of one element is expected")
+    return value

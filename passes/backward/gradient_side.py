@@ -1,0 +1,78 @@
+"""Where gradients are made: beside the forward operators, or, for a nested graph, in a graph of their own that reads the forward one."""
+
+from __future__ import annotations
+
+from graphad.graph import Graph, Value
+from graphad.ops.definition import GRAD
+
+
+class GradientSide:
+    """The gradient of each value, made when first asked for: ``y@GRAD``, or ``y@GRAD_0`` if an earlier backward has that name.
+
+    Gradients are made in ``graph``. If that is not the ``forward`` graph, a forward value is read through an input: of what the
+    forward graph's operator was handed (from operand ``first`` on, which does not change) the same value again, in ``handed``;
+    of anything else what a run of the forward graph left, in ``graph.saved``.
+    """
+
+    def __init__(self, graph: Graph, forward: Graph, first: int = 0) -> None:
+        self.graph = graph
+        self.forward = forward
+        self.gradient: dict[Value, Value] = {}
+        self.handed: dict[int, Value] = {}
+        self._names: dict[str, str] = {}
+        self._read: dict[Value, Value] = {}
+        self._operands = {} if graph is forward else {value: i for i, value in enumerate(forward.inputs) if i >= first}
+
+    def of_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The gradients of values."""
+        return (self.of(values[0]),) if len(values) == 1 else tuple(map(self.of, values))
+
+    def of(self, value: Value) -> Value:
+        """The gradient of a value."""
+        found = self.gradient.get(value)
+        if found is None:
+            found = self.gradient[value] = self.graph.add_version(self._name(value))
+            found.grad_of, found.kind = value, value.kind
+        return found
+
+    def given(self, value: Value) -> Value:
+        """A gradient of a value that is handed in."""
+        found = self.graph.add_input(self.graph.values.fresh(value.name + GRAD), value.shape, value.dtype)
+        found.grad_of, found.kind = value, value.kind
+        return found
+
+    def _name(self, value: Value) -> str:
+        name = self._names.get(value.name)
+        if name is None:
+            name = self._names[value.name] = self.graph.values.fresh(value.name + GRAD)
+        return name
+
+    def read_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Forward values as the gradients read them."""
+        return values if self.graph is self.forward else tuple(map(self.read, values))
+
+    def read(self, value: Value) -> Value:
+        """A forward value as the gradients read it."""
+        if self.graph is self.forward:
+            return value
+        at = self._operands.get(value)
+        if at is not None:
+            return self.operand(at)
+        found = self._read.get(value)
+        if found is None:
+            found = self._read[value] = self._input(value)
+            self.graph.saved[found] = value
+        return found
+
+    def operand(self, at: int) -> Value:
+        """What the forward graph was handed as its operand ``at``."""
+        found = self.handed.get(at)
+        if found is None:
+            found = self.handed[at] = self._input(self.forward.inputs[at])
+        return found
+
+    def _input(self, value: Value) -> Value:
+        name = value.name if not self.graph.versions(value.name) else self.graph.values.numbered(value.name, "{}@READ@{}")
+        found = self.graph.add_input(name, value.shape, value.dtype, value.var)
+        found.kind = value.kind
+        return found
