@@ -9,7 +9,8 @@ from graphad.errors import InvalidType
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
 from graphad.ops import OpDef, Symbol
-from graphad.types import Shape, TensorType
+from graphad.ops.definition import AS_INPUT
+from graphad.types import TENSOR, Shape, TensorType
 
 
 class Builder:
@@ -37,14 +38,19 @@ class Builder:
         outputs: dict[str, list[Value]] = {}
         for slot, inferred in row.infer_types(types, attrs).items():
             if not row.outputs[slot].optional:
-                outputs[slot] = [self._fresh(t) for t in inferred]
+                outputs[slot] = [self._fresh(t, self._kind(row, slot, slots)) for t in inferred]
         given = {name: value for name, value in attrs.items() if value != row.attrs[name].default}
         self.graph.add_op(row.type, slots, outputs, given, self.before, self.role, self.forward)
         results = [[*map(self.symbol, v)] if row.outputs[slot].variadic else self.symbol(v[0]) for slot, v in outputs.items()]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _fresh(self, type: TensorType) -> Value:
+    def _kind(self, row: OpDef, slot: str, inputs: Mapping[str, Sequence[Value]]) -> str:
+        kind = row.kinds.get(slot, TENSOR)
+        return kind if kind != AS_INPUT else next((v.kind for values in inputs.values() for v in values), TENSOR)
+
+    def _fresh(self, type: TensorType, kind: str) -> Value:
         value = self.graph.add_version(self.graph.values.numbered(self.stem, "{}@TEMP@{}"), type.shape, type.dtype)
+        value.kind = kind
         self.made.add(value)
         return value
 

@@ -53,7 +53,20 @@ class _Schedule:
     def root(self, block: Block, graph: Graph) -> None:
         """Write a whole graph; where graphs are nested a copy of it, since copies between names are added to those."""
         self.used.add(block.idx)
+        several = graph.block is not None and len(graph.block.program.blocks) > 1
+        before = set(_held(graph.block)) if several and graph.block is not None else set()
         self.fill(block, graph.clone() if graph.controls else graph, ())
+        self._drop_blocks(before - self.used)
+
+    def _drop_blocks(self, unused: set[int]) -> None:
+        """Forget blocks that no operator holds any more, and count the others anew."""
+        if not unused:
+            return
+        left = [block for block in self.program.blocks if block.idx not in unused]
+        new = {block.idx: i for i, block in enumerate(left)}
+        for i, block in enumerate(left):
+            block.idx, block.parent_idx = i, new.get(block.parent_idx, -1)
+        self.program.blocks = left
 
     def fill(self, block: Block, graph: Graph, around: Collection[str]) -> Plan:
         """Write a graph into a block; ``around`` are the names that belong to blocks around it."""
@@ -90,6 +103,14 @@ class _Schedule:
         self.program.blocks.append(block)
         self.used.add(block.idx)
         return block
+
+
+def _held(block: Block) -> Iterator[int]:
+    """The blocks that operators of a block hold, and those that operators of these hold."""
+    for op in block.ops:
+        for inner in (value for value in op.attrs.values() if isinstance(value, Block)):
+            yield inner.idx
+            yield from _held(inner)
 
 
 def _drop_leftovers(block: Block, before: Sequence[Operator]) -> None:

@@ -17,6 +17,7 @@ from graphad.graph.regions import operands, outcomes
 from graphad.graph.text import print_op
 from graphad.ops import REGISTRY
 from graphad.program import EMPTY, located
+from graphad.types import STEP_SCOPES
 
 Complaint = tuple[Node, str]
 Rule = Callable[[Graph], Iterator[Complaint]]
@@ -113,7 +114,7 @@ def typed(graph: Graph) -> Iterator[Complaint]:
     if TYPED not in graph.properties:
         return
     for value in graph.values:
-        if value.shape is None and value.var is None and value.name != EMPTY:
+        if value.shape is None and value.var is None and value.name != EMPTY and value.kind != STEP_SCOPES:
             yield value, "it has no type"
 
 

@@ -27,7 +27,7 @@ class Aggregate:
     @property
     def nbytes(self) -> int:
         """The bytes of the tensors in it."""
-        return sum(part.nbytes for part in self.parts())
+        return sum(part.nbytes for part in self.parts() if part is not None)
 
 
 class TensorArray(Aggregate):
@@ -150,7 +150,7 @@ class Tape(Aggregate):
 
     def __add__(self, other: Tape) -> Tape:
         pairs = zip(self.entries(), other.entries(), strict=True)
-        return _tape([tuple(a + b for a, b in zip(x, y, strict=True)) for x, y in pairs])
+        return _tape([tuple(map(_added, x, y)) for x, y in pairs])
 
     def __len__(self) -> int:
         return self.length
@@ -191,6 +191,10 @@ def _tape(entries: list[tuple[Any, ...]]) -> Tape:
     return tape
 
 
+def _added(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else a + b
+
+
 def zeros_like(value: Any) -> Any:
-    """Zeros for an array or an aggregate."""
-    return value.zeros_like() if isinstance(value, Aggregate) else np.zeros_like(value)
+    """Zeros for an array or an aggregate, nothing for nothing."""
+    return value if value is None else value.zeros_like() if isinstance(value, Aggregate) else np.zeros_like(value)

@@ -30,10 +30,11 @@ def create_tape() -> Tape:
         "Scopes": lambda dOut, *, count: pop_tape(dOut, count=count)[0],
         "X": lambda dOut, *, count: pop_tape(dOut, count=count)[1],
     },
+    partial=True,
     kinds=_TAPE,
 )
 def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
-    """The tape with one more entry, the ``count`` tensors in X."""
+    """The tape with one more entry, the ``count`` values in X; one of them may be missing."""
     return Scopes.push(X)
 
 
@@ -41,6 +42,7 @@ def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
     "Scopes -> Out X*",
     infer=lambda Scopes, *, count: (Scopes, [_TAPE_TYPE] * count),
     grad={"Scopes": lambda dOut, dX, *, count: push_tape(dOut, dX, count=count)},
+    partial=True,
     kinds=_TAPE,
 )
 def pop_tape(Scopes: Tape, *, count: int) -> tuple[Tape, list[Any]]:

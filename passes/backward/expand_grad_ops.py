@@ -2,6 +2,8 @@
 
     y, y@GRAD ─▶ tanh_grad ─▶ x@GRAD    ⇒    y@GRAD * (1 - y * y) ─▶ x@GRAD
 
+    while { h = f(h) } ... while_grad { f_grad }    ⇒    while { push(tape, h); h = f(h) } ... while { pop(tape) ─▶ f_grad }
+
 What is left on the path are operators with gradient rules of their own, so gradients can be differentiated again,
 to any order. Grad operators elsewhere stay as they are.
 """
@@ -11,8 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
+from graphad.graph.regions import is_grad_op
 from graphad.ops import GradOpDef
 from graphad.passes.backward.find_op_path import OpPath
+from graphad.passes.backward.region_expansion import expand_region
 from graphad.program import EMPTY
 from graphad.rewriting import Pass
 
@@ -26,10 +30,19 @@ class ExpandGradOps(Pass):
 
     def apply(self, graph: Graph) -> bool:
         path: OpPath = graph.analyses[OpPath]
-        composite = [op for op in path.ops if isinstance(op.row, GradOpDef)]
-        for op in composite:
-            expand(graph, op)
-        return bool(composite)
+        return any([_expand_one(op) for op in path.ops])
+
+
+def _expand_one(op: Op) -> bool:
+    """Expand an operator, if it is a gradient, and everything in its nested graphs."""
+    changed = any([_expand_one(inner) for graph in op.graphs.values() for inner in graph.ops])
+    if not is_grad_op(op):
+        return changed
+    if op.graphs:
+        expand_region(op)
+    else:
+        expand(op.graph, op)
+    return True
 
 
 def expand(graph: Graph, op: Op) -> None:

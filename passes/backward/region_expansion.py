@@ -1,0 +1,192 @@
+"""Gradients of operators with nested graphs as ordinary loops and branches, which have gradients themselves.
+
+What the forward operator kept for the gradient becomes a tape: each run of its graph pushes the values that the gradient reads,
+each run of the gradient's graph pops them. Push and pop are each other's gradient, so this can be repeated to any order.
+
+    while(h) -> (h', S) { ... }                        while(h, tape) -> (h', T) { ...; tape' = push(tape, values) }
+    while_grad(S, dh') -> (dh, dw) { ... values }  ⇒   while(T, dh', 0) -> (_, dh, dw) { rest, values = pop(tape); ...; dw' = dw + term }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphad.graph import Graph, Op, Value
+from graphad.graph.regions import carried_count, forward_op, operands, outcomes, the_row
+from graphad.ops import GRAD
+from graphad.program import EMPTY
+from graphad.types import STEP_SCOPES
+
+
+def expand_region(op: Op) -> None:
+    """Put an ordinary loop or branch in the place of the gradient of one; the values it writes stay the same."""
+    forward = forward_op(op)
+    tape = _read_in(op.graph, _tape_of_loop(forward, op) if op.type == "while_grad" else _tape_of_branches(forward, op))
+    if op.type == "while_grad":
+        _loop(op, tape)
+    else:
+        _branches(op, tape)
+
+
+# -- the forward operator writes a tape ----------------------------------------------------------
+
+
+def _tape_of_loop(forward: Op, op: Op) -> Value:
+    """Make a loop carry a tape, and push what the gradient reads of an iteration; return the tape at the end."""
+    around, (body,), (inner,) = forward.graph, forward.graphs.values(), op.graphs.values()
+    at = carried_count(forward) - 1
+    start, end = _tape(around, forward), _tape(around, forward)
+    around.add_op("create_tape", {}, {"Out": [start]}, before=forward, role=forward.role)
+    given, pushed = _tape(body, forward), _tape(body, forward)
+    given.given = True
+    body.inputs.insert(at, given)
+    _push(body, given, pushed, inner)
+    body.results.insert(at, pushed)
+    before, after = list(operands(forward)), list(outcomes(forward))
+    around.set_inputs(forward, "X", [*before[:at], start, *before[at:]])
+    around.set_outputs(forward, "Out", [*after[:at], end, *after[at:]])
+    return end
+
+
+def _tape_of_branches(forward: Op, op: Op) -> Value:
+    """Make each branch write a tape with what its gradient reads; return the tape."""
+    end = _tape(forward.graph, forward)
+    for graph, inner in zip(forward.graphs.values(), op.graphs.values(), strict=True):
+        start, pushed = _tape(graph, forward), _tape(graph, forward)
+        graph.add_op("create_tape", {}, {"Out": [start]}, role=forward.role)
+        _push(graph, start, pushed, inner)
+        graph.results.append(pushed)
+    slot = the_row(forward).results
+    forward.graph.set_outputs(forward, slot, [*outcomes(forward), end])
+    return end
+
+
+def _push(graph: Graph, tape: Value, pushed: Value, inner: Graph) -> None:
+    values = list(dict.fromkeys(inner.saved.values()))
+    slots = {"Scopes": [tape]} | ({"X": values} if values else {})
+    graph.add_op("push_tape", slots, {"Out": [pushed]}, {"count": len(values)})
+
+
+def _tape(graph: Graph, forward: Op) -> Value:
+    names = [value.name for value in outcomes(forward)] or [forward.type]
+    tape = graph.add_value(f"{names[0]}@TAPE", (), "float32")
+    tape.kind = STEP_SCOPES
+    return tape
+
+
+def _read_in(graph: Graph, tape: Value) -> Value:
+    """The tape as the graph of the gradient operator reads it: a gradient's own graph has it saved with the rest."""
+    if tape.graph is graph:
+        return tape
+    found = graph.add_input(graph.values.fresh(tape.name), tape.shape, tape.dtype)
+    found.kind = STEP_SCOPES
+    graph.saved[found] = tape
+    return found
+
+
+# -- the gradient reads it -----------------------------------------------------------------------
+
+
+def _pop(graph: Graph, tape: Value, forward: Op) -> Value:
+    """Take what the graph reads of a run from the tape; return what is left of that."""
+    values = list(dict.fromkeys(graph.saved.values()))
+    first = {kept: next(v for v in graph.saved if graph.saved[v] is kept) for kept in values}
+    for value, kept in graph.saved.items():
+        if value is not first[kept]:
+            graph.replace(value, first[kept])
+    rest = _tape(graph, forward)
+    outputs = {"Out": [rest]} | ({"X": [first[kept] for kept in values]} if values else {})
+    for value in graph.saved:
+        value.given = False
+    graph.inputs = [value for value in graph.inputs if value.given]
+    graph.saved = {}
+    graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(values)}, before=graph.ops.first)
+    return rest
+
+
+def _loop(op: Op, tape: Value) -> None:
+    """A loop that pops what each iteration pushed, the last one first, and adds up what the gradient of an operand gets."""
+    graph, (inner,) = op.graph, op.graphs.values()
+    carried, given = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
+    count = len(given)
+    summed = given[: len(outcomes(op)) - carried]
+    outs = _not_empty(graph, outcomes(op), [*op.inputs[f"Out{GRAD}"], *summed])
+    condition = _condition(graph, tape, op)
+    totals = [_zeros(graph, value, op) for value in summed]
+    _detach(inner, graph)
+    cotangents, constants = inner.inputs[count : count + carried], inner.inputs[:count]
+    top, holds = _tape(inner, op), inner.add_input(inner.values.fresh(condition.name), condition.shape, condition.dtype)
+    top.given = True
+    rest = _pop(inner, top, op)
+    sums = [_like(inner, value, given=True) for value in summed]
+    terms = [_added(inner, a, b) for a, b in zip(sums, inner.results[carried:], strict=True)]
+    more = inner.add_value(condition.name, condition.shape, condition.dtype)
+    inner.add_op("tape_has_more", {"Scopes": [rest]}, {"Out": [more]})
+    inner.inputs = [top, *cotangents, *sums, holds, *constants]
+    inner.results = [rest, *inner.results[:carried], *terms, more]
+    reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *given]
+    writes = [_tape(graph, op), *outs, graph.add_value(condition.name, condition.shape, condition.dtype)]
+    _replace(op, "while", {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
+
+
+def _branches(op: Op, tape: Value) -> None:
+    """A branch that pops what the one taken pushed."""
+    graph, row = op.graph, the_row(op)
+    outs = _not_empty(graph, outcomes(op), op.inputs.get("X", ()))
+    for inner in op.graphs.values():
+        _detach(inner, graph)
+        top = _tape(inner, op)
+        top.given = True
+        _pop(inner, top, op)
+        inner.inputs = [*(value for value in inner.inputs if value is not top), top]
+    inputs: dict[str, Sequence[Value]] = {row.condition: op.inputs[row.condition]} if row.condition else {}
+    inputs["X"] = [*operands(op), tape]
+    _replace(op, op.type.removesuffix("_grad"), inputs, {"Out": outs}, dict(op.graphs))
+
+
+def _detach(inner: Graph, graph: Graph) -> None:
+    """A gradient's graph becomes an ordinary one, nested in the graph around it."""
+    if inner.father is not None and inner in inner.father.gradients:
+        inner.father.gradients.remove(inner)
+    inner.father, inner.block = graph, None
+
+
+def _replace(
+    op: Op, op_type: str, inputs: dict[str, Sequence[Value]], outputs: dict[str, Sequence[Value]], graphs: dict[str, Graph]
+) -> None:
+    graph, before = op.graph, op.next
+    op.graphs = {}
+    for slot in list(op.outputs):
+        graph.set_outputs(op, slot, ())
+    made = graph.add_op(op_type, inputs, outputs, dict(op.attrs), before=before, role=op.role, graphs=graphs)
+    made.forward, made.source = op.forward, op.source
+    graph.remove_op(op)
+
+
+def _not_empty(graph: Graph, values: Sequence[Value], likes: Sequence[Value]) -> list[Value]:
+    """The values, one of its own in the place of each that nobody wants."""
+    return [_like(graph, like) if value.name == EMPTY else value for value, like in zip(values, likes, strict=False)]
+
+
+def _condition(graph: Graph, tape: Value, op: Op) -> Value:
+    more = graph.add_value(f"{tape.name}@MORE", (1,), "bool")
+    graph.add_op("tape_has_more", {"Scopes": [tape]}, {"Out": [more]}, before=op, role=op.role)
+    return more
+
+
+def _zeros(graph: Graph, value: Value, op: Op) -> Value:
+    zero = _like(graph, value)
+    graph.add_op("fill_zeros_like", {"X": [value]}, {"Out": [zero]}, before=op, role=op.role)
+    return zero
+
+
+def _added(graph: Graph, a: Value, b: Value) -> Value:
+    total = _like(graph, a)
+    graph.add_op("sum", {"X": [a, b]}, {"Out": [total]})
+    return total
+
+
+def _like(graph: Graph, value: Value, given: bool = False) -> Value:
+    found = graph.add_value(f"{value.name}@SUM", value.shape, value.dtype)
+    found.kind, found.given = value.kind, given
+    return found
