@@ -19,6 +19,10 @@ class InvalidValue(GraphadError, ValueError):
     """A value of the right type that makes no sense here."""
 
 
+class NoValue(InvalidValue):
+    """A name has no value because no block that writes it has run."""
+
+
 class ShapeError(InvalidValue):
     """Shapes or dtypes that do not fit together; the message shows both sides."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from graphad.errors import ExecutionError, InvalidValue
-from graphad.execution.layout import Layout, depth
+from graphad.execution.layout import Layout, depth, handed_in, nth, written
 from graphad.execution.steps import Frame, Frames, Place, Reader, Step, settled
 from graphad.ops import ControlDef
 from graphad.ops.aggregates import StepScopes, zeros_like
@@ -52,7 +52,7 @@ class _Block:
 def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
     found = frames[place[0]].get(place[1])
     value = np.asarray(run.fetch(frames, place, op) if found is None else found)
-    if value.size != 1:
+    if value.size != 1 or value.dtype != bool:
         message = f"operator {op.type!r}: condition {place[1]!r} is one boolean, but it is {value.dtype}{list(value.shape)}"
         raise ExecutionError(located(message, op.source))
     return bool(value.reshape(())[()])
@@ -63,6 +63,7 @@ def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
 
 def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
     body, condition = _Block(run, op.attrs["sub_block"], layout), op.input("Condition")[0]
+    endless = not any(condition in written(inner) for inner in op.attrs["sub_block"].ops)
     test = (depth(layout, condition), condition)
     scopes = [(depth(layout, name), name) for name in op.output("StepScopes")]
 
@@ -70,6 +71,9 @@ def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
         kept: list[Frame] = []
         run.iterations.append(0)
         while _truth(run, op, frames, test):
+            if endless:
+                message = f"operator 'while': its block never writes the condition {condition!r}, so it would not end"
+                raise ExecutionError(located(message, op.source))
             inner: Frames = ({}, *frames)
             body.run(inner)
             if body.saved:
@@ -91,7 +95,7 @@ def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, f
         outer, cotangents = inside.read(frames)
         scopes = frames[at].pop(name) if last else inside.kept(frames)
         sums = _Sums(inside.count)
-        for kept in _backwards(scopes.steps, last):
+        for kept in _backwards(scopes, last):
             results = inside.results(kept, outer, cotangents)
             cotangents = results[: len(cotangents)]
             sums.add(results[len(cotangents) :])
@@ -100,12 +104,14 @@ def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, f
     return step
 
 
-def _backwards(steps: list[Frame], consume: bool) -> Any:
-    """The steps from the last one to the first, each let go behind it if ``consume``."""
-    if not consume:
-        yield from reversed(steps)
-    while consume and steps:
-        yield steps.pop()
+def _backwards(scopes: StepScopes, consume: bool) -> Iterator[Frame]:
+    """What was kept of each run, the last one first; it is let go as it is used if ``consume``."""
+    if not scopes.steps:
+        yield from ({} for _ in range(scopes.count))
+    elif not consume:
+        yield from reversed(scopes.steps)
+    while consume and scopes.steps:
+        yield scopes.steps.pop()
 
 
 class _Sums:
@@ -182,7 +188,7 @@ class _Inside:
 
     def __init__(self, run: Runner, op: Operator, row: ControlDef, layout: Layout, which: int) -> None:
         block: Block = op.attrs[row.blocks[which]]
-        saved = run.saved.get(block.parent_idx, frozenset()) - set(block.vars)
+        saved = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *handed_in(op, which)}
         self.body = run.body(block, (block.vars, saved))
         self.fetch, self.op = run.fetch, op
         self.x = _places(layout, op.input("X"))
@@ -190,8 +196,8 @@ class _Inside:
         self.scopes = _places(layout, op.input(row.scopes))
         self.targets = _places(layout, op.output("X@GRAD"))
         self.count = len(self.targets) - len(self.out_grad)
-        self.inputs = _nth(op, "original_input", which, len(self.x)) + _nth(op, "original_output_grad", which, len(self.out_grad))
-        self.outputs = _nth(op, "original_input_grad", which, len(self.targets))
+        self.inputs = handed_in(op, which)
+        self.outputs = nth(op, "original_input_grad", which, len(self.targets))
 
     def read(self, frames: Frames) -> tuple[list[Any], list[Any]]:
         """The values of X and of Out@GRAD, None where there is none."""
@@ -225,8 +231,3 @@ class _Inside:
 
 def _places(layout: Layout, names: Sequence[str]) -> list[Place]:
     return [(depth(layout, name), name) for name in names]
-
-
-def _nth(op: Operator, attr: str, which: int, count: int) -> list[str]:
-    """The names for one of the blocks."""
-    return list(op.attrs[attr][which * count : (which + 1) * count])

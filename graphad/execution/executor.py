@@ -5,18 +5,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.errors import ExecutionError, InvalidType, InvalidValue
+from graphad.errors import ExecutionError, InvalidType, InvalidValue, NoValue
 from graphad.execution.control import Body, control_step
 from graphad.execution.layout import Layout, blocks_of, control, last_uses, saved_names
 from graphad.execution.scope import Scope, global_scope
 from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef
-from graphad.ops.aggregates import TensorArray
+from graphad.ops.aggregates import Aggregate, TensorArray
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Operator, Program, Variable, default_main_program, located, stands_for
 from graphad.types import FLOATS
@@ -101,6 +101,7 @@ class _Run:
         self.keep = fetched | self.persistable
         self.saved = saved_names(block.program)
         self.iterations: list[int] = []
+        self.same_name: dict[str, list[Operator]] | None = None
         self.bodies: dict[int, Body] = {}
 
     def operators(self) -> None:
@@ -139,11 +140,21 @@ class _Run:
 
     def generator(self, op: Operator) -> np.random.Generator:
         """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
-        name = zlib.crc32(op.output_names()[0].encode())
+        name = op.output_names()[0]
+        stream = [zlib.crc32(name.encode()), *self.iterations, *self._before(op, name)]
         seed = self.block.program.random_seed
-        if not seed:
-            return np.random.default_rng([self._entropy, name, *self.iterations])
-        return np.random.default_rng([seed, self.scope.runs, name, *self.iterations])
+        return np.random.default_rng([seed, self.scope.runs, *stream] if seed else [self._entropy, *stream])
+
+    def _before(self, op: Operator, name: str) -> list[int]:
+        """The place of a random operator among those that write the same name, if it is not the first."""
+        if self.same_name is None:
+            writers: dict[str, list[Operator]] = {}
+            for other in (each for block in self.block.program.blocks for each in block.ops):
+                if other.type in REGISTRY and REGISTRY[other.type].random:
+                    writers.setdefault(other.output_names()[0], []).append(other)
+            self.same_name = writers
+        place = next(i for i, other in enumerate(self.same_name[name]) if other is op)
+        return [place] if place else []
 
     @cached_property
     def _entropy(self) -> int:
@@ -156,11 +167,14 @@ class _Run:
             return frames[at][name]
         if frames[at] is self.env and name in self.scope.arrays:
             return self._from_scope(name, op)
-        raise InvalidValue(self._missing(name, op))
+        self._refuse_missing(name, op)
 
     def _from_scope(self, name: str, op: Operator | None) -> Array:
         """The scope's value, in the declared dtype; ValueError if it is not what the program declares."""
         array = self.scope.arrays[name]
+        if isinstance(array, Aggregate):
+            self.env[name] = self.given[name] = array
+            return array
         var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
         shape, dtype = (None, None) if var is None else var.declared
         fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
@@ -172,17 +186,17 @@ class _Run:
         self.env[name] = self.given[name] = cast
         return cast
 
-    def _missing(self, name: str, op: Operator | None) -> str:
+    def _refuse_missing(self, name: str, op: Operator | None) -> NoReturn:
         reader = f"operator {op.type!r} reads" if op else "the fetch list asks for"
         source = op.source if op else None
         if name in self.persistable:
-            return located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source)
+            raise InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
         writers = [other for block in self.block.program.blocks for other in block.ops if name in other.output_names()]
-        if any(map(control, writers)) or any(other.block.idx for other in writers):
-            return located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source)
+        if any(control(other) or other.block.idx or _may_write_nothing(other) for other in writers):
+            raise NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
         if writers:
-            return located(f"{reader} {name!r} before any operator wrote it", source)
-        return located(f"{reader} {name!r}, which is not fed and no operator writes", source)
+            raise InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
+        raise InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
 
     def commit(self) -> None:
         """Keep the persistable values in the scope; nothing there shares memory with what was fed."""
@@ -210,6 +224,11 @@ def _body(steps: list[tuple[Step, list[str]]]) -> Body:
                 local.pop(name, None)
 
     return run
+
+
+def _may_write_nothing(op: Operator) -> bool:
+    row = REGISTRY.get(op.type)
+    return op.type == "write_to_array" or (row is not None and row.partial)
 
 
 def _raising(message: str) -> Step:

@@ -57,10 +57,20 @@ def saved_names(program: Program) -> dict[int, frozenset[str]]:
     saved: dict[int, frozenset[str]] = {}
     for op, row in _controls(program):
         if row.is_grad:
-            for block in blocks_of(op):
-                given = {*op.attrs["original_input"], *op.attrs["original_output_grad"]}
-                saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | (_free(block) - given)
+            for i, block in enumerate(blocks_of(op)):
+                found = _free(block).difference(handed_in(op, i))
+                saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | found
     return saved
+
+
+def handed_in(op: Operator, which: int) -> list[str]:
+    """The names that the operands of a gradient operator have in one of its blocks."""
+    return nth(op, "original_input", which, len(op.input("X"))) + nth(op, "original_output_grad", which, len(op.input("Out@GRAD")))
+
+
+def nth(op: Operator, attr: str, which: int, count: int) -> list[str]:
+    """The names for one of the blocks."""
+    return list(op.attrs[attr][which * count : (which + 1) * count])
 
 
 def _controls(program: Program) -> Iterator[tuple[Operator, ControlDef]]:

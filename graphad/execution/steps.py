@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphad.errors import ExecutionError, GraphadError
+from graphad.errors import ExecutionError, GraphadError, NoValue
 from graphad.execution.layout import Layout, depth
 from graphad.ops import GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
@@ -153,7 +153,7 @@ def _general(
             return run.fetch(frames, place, op)
         try:
             return run.fetch(frames, place, op)
-        except GraphadError:
+        except NoValue:
             return None
 
     def step(frames: Frames) -> None:
@@ -191,7 +191,7 @@ def failure(op: Operator, inputs: Mapping[str, Any], error: Exception) -> Execut
 
 
 def _inputs_text(op: Operator, inputs: Mapping[str, Any]) -> str:
-    slot_of = {name: slot for slot, names in op.inputs.items() for name in names}
+    slot_of = {name: slot for slots in (op.outputs, op.inputs) for slot, names in slots.items() for name in names}
     lines = [f"  {slot_of.get(name, '')} = {name}: {_described(value)}" for name, value in inputs.items()]
     attrs = ", ".join(f"{k}={v!r}" for k, v in op.attrs.items())
     return "\n".join([*lines, *([f"  attributes: {attrs}"] if attrs else [])])

@@ -48,8 +48,9 @@ class Builder:
         kind = row.kinds.get(slot, TENSOR)
         return kind if kind != AS_INPUT else next((v.kind for values in inputs.values() for v in values), TENSOR)
 
-    def _fresh(self, type: TensorType, kind: str) -> Value:
-        value = self.graph.add_version(self.graph.values.numbered(self.stem, "{}@TEMP@{}"), type.shape, type.dtype)
+    def _fresh(self, type: TensorType | None, kind: str) -> Value:
+        name, (shape, dtype) = self.graph.values.numbered(self.stem, "{}@TEMP@{}"), type or (None, None)
+        value = self.graph.add_version(name, shape, dtype)
         value.kind = kind
         self.made.add(value)
         return value

@@ -82,13 +82,15 @@ class _Lowering:
         if operator.type == "while":
             names = [*results, *(name for name in reads if name not in results)]
         else:
-            names = [*reads, *(n for n in results if n not in reads and _needs_old(operator, n, current, finals))]
+            around = [{n for n in final if not _shadows(g, n)} for g, final in zip(graphs.values(), finals, strict=True)]
+            names = [*reads, *(n for n in results if n not in reads and _needs_old(operator, n, current, around))]
         for nested, final in zip(graphs.values(), finals, strict=True):
-            _give(nested, operator.block, names, final)
-            nested.results = [final.get(name) or _undefined(nested, operator.block, name, final) for name in results]
+            given = _give(nested, operator.block, names, final)
+            seen = {**given, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
+            nested.results = [seen.get(name) or _undefined(nested, operator.block, name) for name in results]
         inputs = {slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != row.operands}
         if names:
-            inputs[row.operands] = _reading(graph, operator.block, names, current)
+            inputs[row.operands] = tuple(current.get(n) or _given_or_undefined(graph, operator.block, n, current) for n in names)
         outputs = {slot: given for slot, given in operator.outputs.items() if slot != row.results}
         _link(graph, operator, inputs, ({row.results: results} if results else {}) | outputs, current, graphs)
 
@@ -106,8 +108,8 @@ class _Lowering:
             )
             nested = graphs[name] = self.fill(graph.nested(block, self.graphs.get(block.parent_idx)), block)
             final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
-            _give(nested, block, [*given, *cotangents], final)
-            nested.results = [final.get(n) or _undefined(nested, block, n, final) for n in results]
+            _hand_in(nested, block, [*given, *cotangents], final)
+            nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
             nested.saved = {v: forward[v.name] for v in nested.inputs[count[0] + count[1] :] if v.name in forward}
         _link(graph, operator, inputs, operator.outputs, current, graphs)
 
@@ -129,13 +131,18 @@ def _read_outside(operator: Operator, row: ControlDef, graphs: Iterable[Graph]) 
     """The names around that the blocks read, in the operator's order."""
     found = dict.fromkeys(name for name in operator.input(row.operands) if name != EMPTY)
     for nested in graphs:
-        found.update(dict.fromkeys(v.name for v in nested.inputs))
+        found.update(dict.fromkeys(v.name for v in nested.inputs if not _shadows(nested, v.name)))
     return list(found)
 
 
-def _needs_old(operator: Operator, name: str, current: Current, finals: list[Current]) -> bool:
+def _shadows(nested: Graph, name: str) -> bool:
+    """Whether a name means a variable of the nested block's own."""
+    return nested.block is not None and name in nested.block.vars
+
+
+def _needs_old(operator: Operator, name: str, current: Current, seen: list[set[str]]) -> bool:
     """Whether a branch that does not write a name leaves what was there before."""
-    if all(name in final for final in finals):
+    if all(name in names for names in seen):
         return False
     block = operator.block
     return name in current or (name not in block.vars and block.idx > 0) or _is_given(block, name)
@@ -148,20 +155,33 @@ def _is_given(block: Block, name: str) -> bool:
     return any(name in names for op in block.ops for slot, names in op.inputs.items() if slot not in _LAZY.get(op.type, "").split())
 
 
-def _give(nested: Graph, around: Block, names: list[str], final: Current) -> None:
-    """Make the nested graph's inputs those of the names, in this order; what else it read comes behind."""
+def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Current:
+    """Make the nested graph's inputs those of the names around, in this order; what else it read comes behind. Return them by name."""
+    own = [value for value in nested.inputs if _shadows(nested, value.name)]
+    found = {value.name: value for value in nested.inputs if value not in own}
+    for name in names:
+        if name not in found:
+            found[name] = nested.add_input(name, *_declared(around, name), first=True)
+            if not _shadows(nested, name):
+                final.setdefault(name, found[name])
+    given = {name: found.pop(name) for name in names}
+    nested.inputs = [*given.values(), *found.values(), *own]
+    return given
+
+
+def _hand_in(nested: Graph, block: Block, names: list[str], final: Current) -> None:
+    """Make the inputs of a gradient's graph what is handed in under the names; what it reads of the forward block comes behind."""
     found = {value.name: value for value in nested.inputs}
     for name in names:
         if name not in found:
-            found[name] = nested.add_input(name, *_declared(nested.block or around, name), first=True)
-            final.setdefault(name, found[name])
+            final[name] = found[name] = nested.add_input(name, *_declared(block, name), first=True)
     nested.inputs = [*(found.pop(name) for name in names), *found.values()]
 
 
-def _undefined(nested: Graph, around: Block, name: str, final: Current) -> Value:
+def _undefined(nested: Graph, around: Block, name: str) -> Value:
     """The value of a name that a branch leaves without one."""
-    shape, dtype, var = _declared(nested.block or around, name)
-    value = final[name] = nested.add_version(name, shape, dtype, var)
+    shape, dtype, var = _declared(around, name)
+    value = nested.add_version(name, shape, dtype, var)
     nested.add_op("undefined", {}, {"Out": [value]}, {"shape": list(shape or ()), "dtype": dtype or "float32"})
     return value
 
@@ -212,6 +232,14 @@ def _reading(graph: Graph, block: Block, names: list[str], current: Current) -> 
 def _given(graph: Graph, block: Block, name: str, current: Current) -> Value:
     value = current[name] = graph.add_input(name, *_declared(block, name))
     return value
+
+
+def _given_or_undefined(graph: Graph, block: Block, name: str, current: Current) -> Value:
+    """The value of a name nobody has written: a variable of a nested block's own has none."""
+    if block.idx == 0 or name not in block.vars:
+        return _given(graph, block, name, current)
+    current[name] = _undefined(graph, block, name)
+    return current[name]
 
 
 def _declared(block: Block, name: str) -> tuple[Shape | None, str | None, Variable | None]:

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Value
 
 
-def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> None:
-    """Make a graph work on names: its inputs are the variables ``inputs`` around it, and at its end ``results`` hold its results."""
+def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> set[str]:
+    """Make a graph work on names: its inputs are the variables ``inputs`` around it, and at its end ``results`` hold its results.
+
+    Return the names around that it reads or writes; any other it may use for a variable of its own.
+    """
     _merge_repeated(graph, inputs)
+    untouched = set(_untouched(graph, inputs, results))
     for value, name in zip(graph.inputs, inputs, strict=True):
-        _name_first(graph, value, name)
-    _keep_off(graph, set(inputs) - set(results))
+        if name in untouched:
+            _rename(graph, value)
+        else:
+            _name_first(graph, value, name)
+    _keep_off(graph, set(inputs) - set(results) - untouched)
     for i, (value, name) in enumerate(zip(list(graph.results), results, strict=True)):
+        if name in untouched:
+            continue
         if value.name != name or graph.versions(name)[-1] is not value or graph.results.count(value) > 1:
             graph.results[i] = _copied_to(graph, value, name)
+    return {*inputs, *results} - untouched
+
+
+def _untouched(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> Iterator[str]:
+    """The names around whose values nothing in the graph reads; what goes in under them comes out again, if anything does."""
+    kept = {value for each in graph.gradients for value in each.saved.values()}
+    out = dict(zip(results, graph.results, strict=True))
+    for name, value in zip(inputs, graph.inputs, strict=True):
+        if not value.readers and value not in kept and out.get(name, value) is value and graph.results.count(value) <= (name in out):
+            yield name
 
 
 def settle_gradient(graph: Graph, saved: Sequence[str]) -> None:

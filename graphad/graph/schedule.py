@@ -56,17 +56,8 @@ class _Schedule:
         several = graph.block is not None and len(graph.block.program.blocks) > 1
         before = set(_held(graph.block)) if several and graph.block is not None else set()
         self.fill(block, graph.clone() if graph.controls else graph, ())
-        self._drop_blocks(before - self.used)
-
-    def _drop_blocks(self, unused: set[int]) -> None:
-        """Forget blocks that no operator holds any more, and count the others anew."""
-        if not unused:
-            return
-        left = [block for block in self.program.blocks if block.idx not in unused]
-        new = {block.idx: i for i, block in enumerate(left)}
-        for i, block in enumerate(left):
-            block.idx, block.parent_idx = i, new.get(block.parent_idx, -1)
-        self.program.blocks = left
+        if unused := before - self.used:
+            self.program.drop_blocks(unused)
 
     def fill(self, block: Block, graph: Graph, around: Collection[str]) -> Plan:
         """Write a graph into a block; ``around`` are the names that belong to blocks around it."""
@@ -80,7 +71,8 @@ class _Schedule:
             block.vars.pop(name, None)
         writer = _Writer(self, block, plan, around)
         for value in graph.inputs:
-            writer.declare(value.name, value)
+            if value.readers or graph.father is None or graph.saved:
+                writer.declare(value.name, value)
         simple = not (plan.names or plan.copies or graph.controls)
         before = list(origin.ops) if origin is not None and graph.lost_operators else []
         block.ops = writer.plain_operators(ops) if simple else writer.all_operators(ops)
@@ -148,6 +140,8 @@ class _Writer:
         return [operator for op in ops for operator in self._with_copies(op)]
 
     def _with_copies(self, op: Op) -> Iterator[Operator]:
+        if op.type == "undefined" and op.made_by is None:
+            return
         for value, name in self.plan.copies.get(op, ()):
             yield self._copy(value.name, name, value)
         for value in op.writes():
@@ -244,9 +238,9 @@ class _Writer:
         return self.schedule.program.names.generate(stem)
 
     def _body(self, graph: Graph, names: Sequence[str], results: Sequence[str]) -> Block:
-        settle_body(graph, names, results)
+        around = settle_body(graph, names, results)
         block = self.schedule.block_of(graph, self.block.idx)
-        self.schedule.fill(block, graph, {*names, *results})
+        self.schedule.fill(block, graph, around)
         return block
 
     def _gradient(self, op: Op, row: ControlDef) -> Operator:
@@ -276,6 +270,7 @@ class _Writer:
             if set(inputs.get(row.operands, ())) - ignored == set(old.inputs.get(row.operands, ())) - ignored:
                 inputs = {slot: old.inputs[slot] if slot == row.operands else inputs.get(slot, []) for slot in old.inputs}
             if results == set(old.outputs.get(row.results, ())) and not row.is_grad:
-                outputs = {slot: old.outputs[slot] if slot == row.results else outputs[slot] for slot in old.outputs}
+                outputs = {**{slot: outputs[slot] for slot in old.outputs}, **outputs}
+                outputs |= {row.results: old.outputs[row.results]} if row.results in outputs else {}
             attrs = {**{name: attrs[name] for name in old.attrs if name in attrs}, **attrs}
         return self._operator(op, inputs, outputs, attrs, op_type)

@@ -57,7 +57,7 @@ def touched_outside(blocks: Sequence[Block]) -> Touched:
 def _touch(op: Operator, block: Block, found: Touched) -> None:
     local = block.vars
     reads, writes = op.input_names(), op.output_names()
-    if op.type == "write_to_array" and "Array" not in op.inputs:
+    if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
         reads = reads + op.output("Out")
     inner = touched_outside([value for value in op.attrs.values() if isinstance(value, Block)])
     found.reads.update((name, None) for name in (*reads, *inner.reads) if name not in local and name != EMPTY)

@@ -1,8 +1,8 @@
 """Two functions as the two blocks of one ``if_else``: what they return is put together leaf by leaf.
 
-    y = cond(p, lambda: x * 2, lambda: x)   ⇒   if_else(Cond=p, X=x) -> (Out=y)
-                                                    true_block  { t = x * 2; y = t }
-                                                    false_block { y = x }
+y = cond(p, lambda: x * 2, lambda: x)   ⇒   if_else(Cond=p, X=x) -> (Out=y)
+                                                true_block  { t = x * 2; y = t }
+                                                false_block { y = x }
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from graphad.errors import InvalidValue, ShapeError
 from graphad.layers import nest
 from graphad.layers.blocks import append_holder, new_block
 from graphad.layers.helper import LayerHelper
-from graphad.layers.values import checked_values, described, stopped_unless_float, value_type, write_literal
+from graphad.layers.values import checked_values, described, stopped_unless_float, value_dtype, value_type, write_literal
 from graphad.program import TENSOR, TENSOR_ARRAY, Block, Program, Variable
 from graphad.program.source import at_users_line
 from graphad.types import Shape, TensorType
@@ -92,12 +92,10 @@ def _put(block: Block, out: Variable, value: Any, type: TensorType | None) -> No
         write_literal(block, out.name, value, type)
 
 
-def _joined(
-    a: Any, b: Any, a_type: TensorType | None, b_type: TensorType | None
-) -> tuple[str, tuple[Shape | None, str | None] | None]:
+def _joined(a: Any, b: Any, a_type: TensorType | None, b_type: TensorType | None) -> tuple[str, tuple[Shape | None, str | None] | None]:
     """Kind, and shape and dtype, of what is either of two values; None for the latter if nothing is."""
     kinds = [x.type if isinstance(x, Variable) else TENSOR for x in (a, b)]
-    dtypes = [x.declared[1] if isinstance(x, Variable) and t is None else t and t.dtype for x, t in ((a, a_type), (b, b_type))]
+    dtypes = [value_dtype(a, b_type), value_dtype(b, a_type)]
     if kinds[0] != kinds[1] or (dtypes[0] != dtypes[1] and None not in dtypes):
         return kinds[0], None
     dtype = dtypes[0] or dtypes[1]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,7 @@ def _checked_pairs(pairs: Any) -> list[tuple[Variable, Function]]:
     return [(test, function) for test, function in pairs]
 
 
-def _chosen(layer: str, branches: list[tuple[Variable | None, Branch]], default: Function | None, name: str | None) -> Any:
+def _chosen(layer: str, branches: Sequence[tuple[Variable | None, Branch]], default: Function | None, name: str | None) -> Any:
     """The first branch whose test holds; the last one if none does and there is no default."""
     *tested, (test, last) = branches if default is None else [*branches, (None, Branch("default", default))]
     if not tested:
@@ -215,12 +216,10 @@ def switch_case(
         functions = _checked_branches(branch_fns)
         _check_functions(**({} if default is None else {"default": default}))
     helper = LayerHelper("switch_case", name)
-    branches: list[tuple[Variable | None, Branch]] = []
-    for index, function in functions.items() if default is not None else list(functions.items())[:-1]:
-        branches.append((_is_index(helper, branch_index, index), Branch(f"branch_fns[{index}]", function)))
-    last = default or functions[max(functions)]
-    label = "default" if default is not None else f"branch_fns[{max(functions)}]"
-    return _chosen("layers.switch_case", [*branches, (None, Branch(label, last))], None, name)
+    branches = [Branch(f"branch_fns[{index}]", function) for index, function in functions.items()]
+    indices = list(functions) if default is not None else list(functions)[:-1]
+    tests = [_is_index(helper, branch_index, index) for index in indices]
+    return _chosen("layers.switch_case", list(zip_longest(tests, branches)), default, name)
 
 
 def _check_index(index: Any) -> None:

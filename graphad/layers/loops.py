@@ -9,7 +9,7 @@ from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers import nest
 from graphad.layers.blocks import overwrite
 from graphad.layers.helper import LayerHelper
-from graphad.layers.values import checked_values, constant, copied, described, one_boolean, value_type
+from graphad.layers.values import checked_values, constant, copied, described, one_boolean, value_dtype, value_type
 from graphad.program import TENSOR_ARRAY, Block, Variable
 from graphad.program.source import at_users_line
 from graphad.types import Shape, checked_shape
@@ -106,12 +106,13 @@ def _check_kept(path: nest.Path, var: Variable, value: Any) -> None:
     """A loop variable stays what it is: tensor or array, its dtype, its rank, its known extents."""
     is_array = isinstance(value, Variable) and value.type == TENSOR_ARRAY
     old, new = var.tensor_type, value_type(value, var.tensor_type)
-    fits = old is None or new is None or (old.dtype == new.dtype and (is_array or _holds(old.shape, new.shape)))
-    if fits and is_array == (var.type == TENSOR_ARRAY):
+    dtypes = {var.declared[1], value_dtype(value, old)} - {None}
+    fits = is_array or old is None or new is None or _holds(old.shape, new.shape)
+    if fits and len(dtypes) < 2 and is_array == (var.type == TENSOR_ARRAY):
         return
     shown = f"{value.name!r}, {described(value)}" if isinstance(value, Variable) else f"{value!r}, {new}"
     hint = ""
-    if old is not None and new is not None and old.dtype == new.dtype and len(old.shape) == len(new.shape):
+    if old is not None and new is not None and len(dtypes) == 1 and len(old.shape) == len(new.shape):
         hint = "; shape_invariants, or -1 in the shape it starts with, says that an extent may change"
     raise ShapeError(f"loop variable {path[0]}{nest.subscripts(path[1:])} is {described(var)}, but body returns {shown}{hint}")
 

@@ -52,6 +52,11 @@ def value_type(value: Any, like: TensorType | None = None) -> TensorType | None:
     return value.tensor_type if isinstance(value, Variable) else literal_type(value, like)
 
 
+def value_dtype(value: Any, like: TensorType | None = None) -> str | None:
+    """The dtype of a variable, a number or an array; None where it is not known."""
+    return value.declared[1] if isinstance(value, Variable) else literal_type(value, like).dtype
+
+
 def write_literal(block: Block, name: str, value: Any, type: TensorType) -> None:
     """Append the operator that gives a name the value of a number or an array; ValueError if the dtype cannot hold it."""
     attrs: dict[str, Any] = {"shape": list(type.shape), "dtype": type.dtype}

@@ -105,7 +105,10 @@ class TensorArray(Aggregate):
         for index, item in few.items():
             old = total._entries().get(index)
             total = total.write(index, item if old is None else old + item)
-        return total
+        return total._resized(max(self.length, other.length))
+
+    def _resized(self, length: int) -> TensorArray:
+        return self if length == self.length else self._changed(0, self._entries().get(0), length)
 
     def __len__(self) -> int:
         return self.length

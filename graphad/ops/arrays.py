@@ -109,33 +109,38 @@ def _unstacked(X: TensorType, Like: TensorType | None = None, *, axis: int = 0, 
     return Like or TensorType((*X.shape[:at], *middle, *X.shape[at + 1 :]), X.dtype)
 
 
-def _whole_grad(X: Tensor, dOut: Tensor, *, axis: int = 0, use_stack: bool = True) -> Tensor:
-    return tensor_array_like(dOut, X, axis=axis, use_stack=use_stack)
+def _whole_grad(X: Tensor, dOut: Tensor, Like: Tensor = None, *, axis: int = 0, use_stack: bool = True) -> Tensor:
+    return tensor_array_like(dOut, X, Like, axis=axis, use_stack=use_stack)
 
 
-@operator("X Like? -> Out", infer=_unstacked, grad={"X": _whole_grad}, kinds=_ARRAY)
+@operator("X Like? -> Out", infer=_unstacked, grad={"X": _whole_grad}, kinds=_ARRAY, shapes="X")
 def tensor_to_tensor_array(X: Array, Like: TensorArray | None = None, *, axis: int = 0, use_stack: bool = True) -> TensorArray:
     """A tensor taken apart along an axis: into slices, or into pieces as long as the elements of Like."""
     if use_stack:
-        return TensorArray(list(np.moveaxis(X, axis, 0)))
+        return TensorArray([np.asarray(item) for item in np.moveaxis(X, axis, 0)])
     if Like is None:
         raise InvalidValue("without use_stack, Like says how long the pieces are")
     ends = np.cumsum([Like.read(i).shape[axis] for i in range(len(Like))])
     return TensorArray(np.split(X, ends[:-1], axis))
 
 
-@operator(
-    "X Like -> Out",
-    infer=lambda X, Like, *, axis=0, use_stack=True: Like,
-    grad={"X": lambda X, dOut, *, axis=0, use_stack=True: tensor_to_tensor_array(dOut, X, axis=axis, use_stack=use_stack)},
-)
-def tensor_array_like(X: TensorArray, Like: Array, *, axis: int = 0, use_stack: bool = True) -> Array:
-    """The elements of an array put into a tensor of the shape of Like, zeros where the array has none."""
-    result = np.zeros_like(Like)
+def _pieces_of(dOut: Tensor, X: Tensor, Pieces: Tensor = None, *, axis: int = 0, use_stack: bool = True) -> Tensor:
+    return tensor_to_tensor_array(dOut, None if use_stack else Pieces, axis=axis, use_stack=use_stack)
+
+
+@operator("X Like Pieces? -> Out", infer=lambda X, Like, Pieces=None, *, axis=0, use_stack=True: Like, grad={"X": _pieces_of})
+def tensor_array_like(X: TensorArray, Like: Array, Pieces: TensorArray | None = None, *, axis: int = 0, use_stack: bool = True) -> Array:
+    """The elements of an array put into a tensor of the shape of Like, zeros where the array has none.
+
+    Without ``use_stack`` they are joined, and Pieces has elements of the shapes that they have, or would have.
+    """
     if use_stack:
+        result = np.zeros_like(Like)
         slices = np.moveaxis(result, axis, 0)
         for index, item in X.items():
             slices[index] = item
         return result
-    items = [X.read(i) for i in range(len(X))]
-    return np.concatenate(items, axis) if items and all(item is not None for item in items) else result
+    if Pieces is None:
+        raise InvalidValue("without use_stack, Pieces says how long the pieces are")
+    given = dict(X.items())
+    return np.concatenate([given[i] if i in given else np.zeros_like(Pieces.read(i)) for i in range(len(Pieces))], axis)

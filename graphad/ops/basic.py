@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
 from graphad.ops.inference import aligned, matched, same, same_dtypes
-from graphad.types import TensorType, broadcast_shapes, checked_shape, dtype_name, element_count
+from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count
 
 DType = str
 _AS_X = {"Out": AS_INPUT}
@@ -41,6 +43,21 @@ def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorTyp
 def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Array:
     """One value in the shape of X."""
     return np.full(X.shape, value, dtype or X.dtype)
+
+
+def _stood_in(X: TensorType | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> TensorType:
+    return X or TensorType(checked_shape(shape or ()), dtype)
+
+
+@operator("X? -> Out", infer=_stood_in, grad={})
+def stand_in(X: Array | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> Array:
+    """Zeros in the shape and dtype of X, or as said, that take no memory: for operators that read nothing but those."""
+    return _without_memory(tuple(shape or ()), dtype) if X is None else _without_memory(X.shape, X.dtype.name)
+
+
+@lru_cache(maxsize=4096)
+def _without_memory(shape: Shape, dtype: str) -> Array:
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 # -- copies and affine maps ----------------------------------------------------------------------
@@ -77,7 +94,7 @@ def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> Tens
     return TensorType(X.shape, out_dtype)
 
 
-@operator("X -> Out", infer=_cast_type, grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))})
+@operator("X -> Out", infer=_cast_type, grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))}, shapes="X")
 def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Array:
     """X in another dtype."""
     return X.astype(out_dtype)
@@ -94,7 +111,9 @@ def _sum_type(X: list[TensorType]) -> TensorType:
     return TensorType(tuple(max(es) for es in zip(*(x.shape for x in X), strict=True)), X[0].dtype)
 
 
-@operator("X* -> Out", name="sum", infer=_sum_type, grad={"X": lambda X, dOut: [assign(dOut) for _ in X]}, partial=True, kinds=_AS_X)
+@operator(
+    "X* -> Out", name="sum", infer=_sum_type, grad={"X": lambda X, dOut: [assign(dOut) for _ in X]}, partial=True, kinds=_AS_X, shapes="X"
+)
 def sum_(X: list[Array]) -> Array:
     """The elementwise sum of all inputs that have a value, added left to right."""
     given = [x for x in X if x is not None]
@@ -121,11 +140,7 @@ def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorTy
     return TensorType(Like.shape, X.dtype)
 
 
-@operator(
-    "X Like -> Out",
-    infer=_summed_like,
-    grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)},
-)
+@operator("X Like -> Out", infer=_summed_like, grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)}, shapes="X")
 def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X summed over the axes along which Like would be broadcast to it: the transpose of ``expand_like``.
 
@@ -145,11 +160,7 @@ def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> Tensor
     return TensorType(Like.shape, X.dtype)
 
 
-@operator(
-    "X Like -> Out",
-    infer=_expanded_like,
-    grad={"X": lambda X, dOut, *, axis=-1: sum_like(dOut, X, axis=axis)},
-)
+@operator("X Like -> Out", infer=_expanded_like, grad={"X": lambda X, dOut, *, axis=-1: sum_like(dOut, X, axis=axis)}, shapes="X")
 def expand_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X broadcast to the shape of Like, ``axis`` being where its first axis lies in Like. Only Like's shape is read."""
     return np.broadcast_to(X.reshape(aligned(Like.shape, X.shape, axis)), Like.shape)
@@ -162,7 +173,7 @@ def _reshaped_like(X: TensorType, Like: TensorType, *, skip: int = 0) -> TensorT
     return TensorType(shape, X.dtype)
 
 
-@operator("X Like -> Out", infer=_reshaped_like, grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+@operator("X Like -> Out", infer=_reshaped_like, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
 def reshape_like(X: Array, Like: Array, *, skip: int = 0) -> Array:
     """X in the shape of Like without its first ``skip`` axes (1 for an XShape). Only Like's shape is read."""
     return X.reshape(Like.shape[skip:])

@@ -31,15 +31,14 @@ def _chosen(X: list[TensorType], Mask: TensorType) -> TensorType:
 
 
 @operator(
-    "X* Mask -> Out",
-    infer=_chosen,
-    grad={"X": lambda X, Mask, dOut: select_output(dOut, Mask, X)},
-    partial=True,
-    kinds=_LIKE_X,
+    "X* Mask -> Out", infer=_chosen, grad={"X": lambda X, Mask, dOut: select_output(dOut, Mask, X)}, partial=True, kinds=_LIKE_X, shapes="X"
 )
 def select_input(X: list[Any], Mask: Array) -> Any:
     """``X[Mask]``; the others need not have a value."""
-    return X[_which(Mask, len(X))]
+    which = _which(Mask, len(X))
+    if X[which] is None:
+        raise InvalidValue(f"Mask chooses X[{which}], which has no value: no block that writes it has run")
+    return X[which]
 
 
 @operator(
@@ -115,7 +114,9 @@ def merge_lod_tensor(
 ) -> Array:
     """The rows of InTrue where the mask holds and those of InFalse elsewhere; a side without rows need not have a value."""
     rows = _rows(Mask)
-    given = next(x for x in (InTrue, InFalse) if x is not None)
+    given = InFalse if InTrue is None else InTrue
+    if given is None:
+        raise InvalidValue("neither InTrue nor InFalse has a value: no branch has run")
     merged = np.empty((len(rows), *given.shape[1:]), given.dtype)
     for side, where in ((InTrue, rows), (InFalse, ~rows)):
         if side is not None:

@@ -170,7 +170,7 @@ CONV2D_GRAD = {
 }
 
 
-@operator("Input Filter Bias? -> Output", infer=_conv2d_type, grad=CONV2D_GRAD)
+@operator("Input Filter Bias? -> Output", infer=_conv2d_type, grad=CONV2D_GRAD, shapes="Bias")
 @attributes(Convolution)
 def conv2d(Input: Array, Filter: Array, Bias: Array | None = None, **attrs: Any) -> Array:
     """``[N, C, H, W]`` correlated with a filter ``[features, C / groups, kh, kw]``, plus a bias for each feature."""

@@ -75,7 +75,8 @@ class OpDef:
     """One row of the operator table; call it on arrays to compute, on symbols to record it.
 
     ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
-    tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input.
+    tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
+    rules read the shape and dtype only, so that nothing else has to be kept for them.
     """
 
     type: str
@@ -90,6 +91,7 @@ class OpDef:
     side_effect: bool = False
     partial: bool = False
     kinds: Mapping[str, str] = field(default_factory=dict)
+    shapes: frozenset[str] = frozenset()
 
     @property
     def grad(self) -> GradOpDef | None:
@@ -207,6 +209,7 @@ def operator(
     side_effect: bool = False,
     partial: bool = False,
     kinds: Mapping[str, str] | None = None,
+    shapes: str = "",
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a row to the table, and the row of its grad operator; see the module's text."""
     inputs, outputs = _slots(signature)
@@ -226,6 +229,7 @@ def operator(
             side_effect=side_effect,
             partial=partial,
             kinds=kinds or {},
+            shapes=frozenset(shapes.split()),
         )
         return register(row)
 

@@ -13,11 +13,13 @@ from graphad.ops.inference import aligned, broadcast, compared
 from graphad.types import dtype_name
 
 
-def _row(name: str, function: Callable[..., Any], grad: Mapping[str, Callable[..., Any]], infer: Callable[..., Any] = broadcast) -> OpDef:
+def _row(
+    name: str, function: Callable[..., Any], grad: Mapping[str, Callable[..., Any]], infer: Callable[..., Any] = broadcast, shapes: str = ""
+) -> OpDef:
     def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
         return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
 
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad)(kernel)
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes)(kernel)
 
 
 def as_mask(condition: Tensor, like: Tensor) -> Tensor:
@@ -32,6 +34,7 @@ elementwise_add = _row(
         "X": lambda X, dOut: unbroadcast(dOut, X),
         "Y": lambda Y, dOut, *, axis=-1: unbroadcast(dOut, Y, axis),
     },
+    shapes="X Y",
 )
 elementwise_sub = _row(
     "elementwise_sub",
@@ -40,6 +43,7 @@ elementwise_sub = _row(
         "X": lambda X, dOut: unbroadcast(dOut, X),
         "Y": lambda Y, dOut, *, axis=-1: unbroadcast(-dOut, Y, axis),
     },
+    shapes="X Y",
 )
 elementwise_mul: OpDef = _row(
     "elementwise_mul",
@@ -63,6 +67,7 @@ elementwise_div: OpDef = _row(
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(elementwise_div(dOut, Y, axis=axis), X),
         "Y": lambda Y, Out, dOut, *, axis=-1: unbroadcast(-elementwise_div(dOut * Out, Y, axis=axis), Y, axis),
     },
+    shapes="X",
 )
 elementwise_max = _row(
     "elementwise_max",

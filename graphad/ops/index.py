@@ -50,7 +50,7 @@ def _other_grad(Condition: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     return unbroadcast(where(Condition, fill_zeros_like(dOut), dOut), Y)
 
 
-@operator("Condition X Y -> Out", infer=_where_type, grad={"X": _chosen_grad, "Y": _other_grad})
+@operator("Condition X Y -> Out", infer=_where_type, grad={"X": _chosen_grad, "Y": _other_grad}, shapes="X Y")
 def where(Condition: Array, X: Array, Y: Array) -> Array:
     """X where Condition holds, else Y; the three broadcast."""
     return np.where(Condition, X, Y)
@@ -75,7 +75,7 @@ def _gather_grad(X: Tensor, Index: Tensor, dOut: Tensor, *, axis: int) -> Tensor
     return index_add(fill_zeros_like(X), Index, dOut, axis=axis)
 
 
-@operator("X Index -> Out", infer=_gathered, grad={"X": _gather_grad})
+@operator("X Index -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X")
 def gather(X: Array, Index: Array, *, axis: int = 0) -> Array:
     """The slices of X at Index ([N], [N, 1] or []) along ``axis``."""
     return np.asarray(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=axis))
@@ -89,7 +89,7 @@ def _select_grad(X: Tensor, Index: Tensor, dOut: Tensor, *, dim: int) -> Tensor:
     return _gather_grad(X, Index, dOut, axis=dim)
 
 
-@operator("X Index -> Out", infer=_selected, grad={"X": _select_grad})
+@operator("X Index -> Out", infer=_selected, grad={"X": _select_grad}, shapes="X")
 def index_select(X: Array, Index: Array, *, dim: int = 0) -> Array:
     """The slices of X at Index along ``dim``."""
     return np.asarray(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=dim))
@@ -137,7 +137,7 @@ def _gather_nd_grad(X: Tensor, Index: Tensor, dOut: Tensor) -> Tensor:
     return scatter_nd_add(fill_zeros_like(X), Index, dOut)
 
 
-@operator("X Index -> Out", infer=_nd_gathered, grad={"X": _gather_nd_grad})
+@operator("X Index -> Out", infer=_nd_gathered, grad={"X": _gather_nd_grad}, shapes="X")
 def gather_nd(X: Array, Index: Array) -> Array:
     """The parts of X at the coordinates in the last axis of Index."""
     return np.asarray(X[tuple(np.moveaxis(Index, -1, 0))])
@@ -181,7 +181,7 @@ def _table_grad(W: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Te
     return embedding_scatter(dOut, Ids, W, padding_idx=padding_idx)
 
 
-@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad})
+@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W")
 def lookup_table_v2(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
@@ -199,7 +199,7 @@ def _column_looked_up(W: TensorType, Ids: TensorType, **_: object) -> TensorType
     return TensorType((*Ids.shape[:-1], W.shape[1]), W.dtype)
 
 
-@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad})
+@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W")
 def lookup_table(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
@@ -220,7 +220,7 @@ def _rows_back(X: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Ten
     return reshape_like(lookup_table_v2(dOut, Ids, padding_idx=padding_idx), X)
 
 
-@operator("X Ids Like -> Out", infer=_embedding_scattered, grad={"X": _rows_back})
+@operator("X Ids Like -> Out", infer=_embedding_scattered, grad={"X": _rows_back}, shapes="X")
 def embedding_scatter(X: Array, Ids: Array, Like: Array, *, padding_idx: int = -1) -> Array:
     """Zeros in the shape of Like with the rows of X added at Ids: the transpose of ``lookup_table_v2``."""
     ids, rows = _from_front(Ids, Like.shape[0]), X.reshape(Ids.size, Like.shape[1])

@@ -203,6 +203,7 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
         "X": lambda Y, dOut, *, Alpha: matmul_v2(dOut, Y, trans_y=True) * Alpha,
         "Y": lambda X, dOut, *, Alpha: matmul_v2(X, dOut, trans_x=True) * Alpha,
     },
+    shapes="Input",
 )
 def addmm(Input: Array, X: Array, Y: Array, *, Alpha: float = 1.0, Beta: float = 1.0) -> Array:
     """``Beta * Input + Alpha * X @ Y``, Input broadcast."""

@@ -46,7 +46,12 @@ def _truth_type(X: TensorType, **attrs: Any) -> TensorType:
 
 
 def _row(
-    name: str, function: Callable[..., Any], grad: Callable[..., Any] | None, infer: Callable[..., Any] = _reduced_type, result: str = ""
+    name: str,
+    function: Callable[..., Any],
+    grad: Callable[..., Any] | None,
+    infer: Callable[..., Any] = _reduced_type,
+    result: str = "",
+    shapes: str = "",
 ) -> OpDef:
     def kernel(
         X: Array, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, in_dtype: DType = "", out_dtype: DType = ""
@@ -54,7 +59,7 @@ def _row(
         value = function(X, axis=reduced_axes(X.ndim, dim, reduce_all), keepdims=keep_dim)
         return np.asarray(value, result or out_dtype or X.dtype)
 
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad})(kernel)
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, shapes=shapes)(kernel)
 
 
 # -- sum and mean --------------------------------------------------------------------------------
@@ -84,11 +89,11 @@ def _mean(X: Array, axis: Axes, keepdims: bool) -> Any:
     return total / count if count else np.full_like(total, np.nan, X.dtype)
 
 
-reduce_sum = _row("reduce_sum", np.add.reduce, _sum_grad)
-reduce_mean = _row("reduce_mean", _mean, _mean_grad)
+reduce_sum = _row("reduce_sum", np.add.reduce, _sum_grad, shapes="X")
+reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X")
 
 
-@operator("X -> Out", infer=lambda X: TensorType((), X.dtype), grad={"X": lambda X, dOut: expand_like(_share(dOut, X), X)})
+@operator("X -> Out", infer=lambda X: TensorType((), X.dtype), grad={"X": lambda X, dOut: expand_like(_share(dOut, X), X)}, shapes="X")
 def mean(X: Array) -> Array:
     """The mean of all elements, of shape []."""
     return np.asarray(_mean(X, tuple(range(X.ndim)), False), X.dtype)

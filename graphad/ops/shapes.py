@@ -38,7 +38,7 @@ def _alone(new_shape: NewShape) -> Callable[..., TensorType]:
 
 def _reshaping(new_shape: NewShape) -> Callable[[Callable[..., tuple[Array, Array]]], OpDef]:
     """An operator X -> Out XShape; the kernel is the function's."""
-    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back})
+    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape")
 
 
 def _old_shape(X: Array) -> Array:
@@ -68,7 +68,7 @@ def reshape2(X: Array, *, shape: list[int]) -> tuple[Array, Array]:
     return X.reshape(_reshaped(X.shape, shape=shape)), _old_shape(X)
 
 
-@operator("X -> Out", infer=_alone(_reshaped), grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+@operator("X -> Out", infer=_alone(_reshaped), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
 def reshape(X: Array, *, shape: list[int]) -> Array:
     """``reshape2`` without XShape."""
     return X.reshape(_reshaped(X.shape, shape=shape))
@@ -93,7 +93,7 @@ def _transpose2_grad(dOut: Tensor, XShape: Tensor = None, *, axis: list[int]) ->
     return _transpose_grad(dOut, axis=axis)
 
 
-@operator("X -> Out XShape?", infer=_with_old_shape(_transposed), grad={"X": _transpose2_grad})
+@operator("X -> Out XShape?", infer=_with_old_shape(_transposed), grad={"X": _transpose2_grad}, shapes="XShape")
 def transpose2(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> tuple[Array, Array]:
     """X with its axes in another order."""
     return X.transpose(axis), _old_shape(X)
@@ -125,7 +125,7 @@ def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
     return X.reshape(_squeezed(X.shape, axes=axes)), _old_shape(X)
 
 
-@operator("X -> Out", infer=_alone(_squeezed), grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+@operator("X -> Out", infer=_alone(_squeezed), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
 def squeeze(X: Array, *, axes: list[int] = NO_INTS) -> Array:
     """``squeeze2`` without XShape."""
     return X.reshape(_squeezed(X.shape, axes=axes))
@@ -144,7 +144,7 @@ def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
     return X.reshape(_unsqueezed(X.shape, axes=axes)), _old_shape(X)
 
 
-@operator("X -> Out", infer=_alone(_unsqueezed), grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+@operator("X -> Out", infer=_alone(_unsqueezed), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
 def unsqueeze(X: Array, *, axes: list[int]) -> Array:
     """``unsqueeze2`` without XShape."""
     return X.reshape(_unsqueezed(X.shape, axes=axes))
@@ -180,7 +180,7 @@ def flatten2(X: Array, *, axis: int = 1) -> tuple[Array, Array]:
     return X.reshape(_two_axes(X.shape, axis=axis)), _old_shape(X)
 
 
-@operator("X -> Out", infer=_alone(_two_axes), grad={"X": lambda X, dOut: reshape_like(dOut, X)})
+@operator("X -> Out", infer=_alone(_two_axes), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
 def flatten(X: Array, *, axis: int = 1) -> Array:
     """``flatten2`` without XShape."""
     return X.reshape(_two_axes(X.shape, axis=axis))
@@ -199,7 +199,7 @@ def _expanded(old: Shape, *, shape: list[int]) -> Shape:
     return wanted
 
 
-@operator("X -> Out", infer=_alone(_expanded), grad={"X": lambda X, dOut: sum_like(dOut, X)})
+@operator("X -> Out", infer=_alone(_expanded), grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X")
 def expand_v2(X: Array, *, shape: list[int]) -> Array:
     """X broadcast to ``shape``; -1 keeps X's extent."""
     return np.broadcast_to(X, _expanded(X.shape, shape=shape))
@@ -213,7 +213,7 @@ def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: li
         raise ShapeError(f"X is {X}: it does not broadcast to {list(wanted)}, the shape of Y") from None
 
 
-@operator("X Y? -> Out", infer=_expanded_as, grad={"X": lambda X, dOut: sum_like(dOut, X)})
+@operator("X Y? -> Out", infer=_expanded_as, grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X")
 def expand_as_v2(X: Array, Y: Array | None = None, *, target_shape: list[int] = NO_INTS) -> Array:
     """X broadcast to the shape of Y, or to ``target_shape`` without Y."""
     return np.broadcast_to(X, tuple(target_shape) if Y is None else Y.shape)
@@ -236,7 +236,7 @@ def _tile_grad(X: Tensor, dOut: Tensor, *, repeat_times: list[int]) -> Tensor:
     return untile(dOut, X, repeat_times=repeat_times)
 
 
-@operator("X -> Out", infer=_alone(_tiled), grad={"X": _tile_grad})
+@operator("X -> Out", infer=_alone(_tiled), grad={"X": _tile_grad}, shapes="X")
 def tile(X: Array, *, repeat_times: list[int]) -> Array:
     """X repeated along each axis."""
     return np.tile(X, repeat_times)

@@ -51,7 +51,7 @@ def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
     return split_like(dOut, X, axis=axis)
 
 
-@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad})
+@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X")
 def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
     """The inputs one behind the other along ``axis``."""
     return np.concatenate(X, axis=axis)
@@ -119,7 +119,7 @@ def _stack_grad(X: list[Tensor], dY: Tensor, *, axis: int) -> Tensor:
     return unstack(dY, axis=axis, num=len(X))
 
 
-@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad})
+@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad}, shapes="X")
 def stack(X: list[Array], *, axis: int = 0) -> Array:
     """The inputs along a new axis."""
     return np.stack(X, axis=axis)
@@ -194,7 +194,7 @@ def _slice_grad(Input: Tensor, dOut: Tensor, *, axes: list[int], starts: list[in
     return unslice(dOut, Input, axes=axes, starts=starts, ends=ends, decrease_axis=decrease_axis)
 
 
-@operator("Input -> Out", name="slice", infer=_sliced, grad={"Input": _slice_grad})
+@operator("Input -> Out", name="slice", infer=_sliced, grad={"Input": _slice_grad}, shapes="Input")
 def slice_(
     Input: Array,
     *,
@@ -214,7 +214,7 @@ def _strided_grad(
     return unslice(dOut, Input, axes=axes, starts=starts, ends=ends, strides=strides, decrease_axis=decrease_axis)
 
 
-@operator("Input -> Out", infer=_sliced, grad={"Input": _strided_grad})
+@operator("Input -> Out", infer=_sliced, grad={"Input": _strided_grad}, shapes="Input")
 def strided_slice(
     Input: Array,
     *,

@@ -40,7 +40,7 @@ def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
 
 @operator(
     "Scopes -> Out X*",
-    infer=lambda Scopes, *, count: (Scopes, [_TAPE_TYPE] * count),
+    infer=lambda Scopes, *, count: (Scopes, [None] * count),
     grad={"Scopes": lambda dOut, dX, *, count: push_tape(dOut, dX, count=count)},
     partial=True,
     kinds=_TAPE,

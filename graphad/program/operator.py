@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
-from graphad.ops import OpDef, Slot
+from graphad.ops import ControlDef, OpDef, Slot
 from graphad.ops.definition import AS_INPUT, REQUIRED, checked_attr, did_you_mean
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, stands_for
@@ -181,14 +181,15 @@ def _printable(op: Operator, name: str, value: Any) -> Any:
 
 def _checked_value(op: Operator, row: OpDef, name: str, value: Any) -> Any:
     if row.attrs[name].kind == "Block":
-        return _block(op, name, value)
+        assert isinstance(row, ControlDef)
+        return _block(op, row, name, value)
     try:
         return checked_attr(row.attrs[name], value)
     except GraphadError as error:
         raise type(error)(f"operator {op.type!r}: {error}") from None
 
 
-def _block(op: Operator, name: str, value: Any) -> Block:
+def _block(op: Operator, row: ControlDef, name: str, value: Any) -> Block:
     """A block of the same program, given as one or by its index."""
     program = op.block.program
     if isinstance(value, int) and not isinstance(value, bool):
@@ -199,6 +200,8 @@ def _block(op: Operator, name: str, value: Any) -> Block:
         raise InvalidValue(f"operator {op.type!r}: attribute {name!r} is a block of another program")
     if value in op.block.chain():
         raise InvalidValue(f"operator {op.type!r}: block {value.idx} cannot hold an operator that runs it")
+    if not row.is_grad and value.parent is not op.block:
+        raise InvalidValue(f"operator {op.type!r} is in block {op.block.idx}, but block {value.idx} lies in block {value.parent_idx}")
     return value
 
 
@@ -209,9 +212,12 @@ def _infer(op: Operator, row: OpDef) -> None:
     """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
     inferred = inferred_types(op, row)
     for slot, name, declared in [(slot, name, _joined(op, slot, name, t)) for slot, name, t in _paired(op, inferred)]:
+        kind = _kind(op, row, slot)
         if not op.block.has_var_recursive(name):
-            op.block.create_var(name=name, type=_kind(op, row, slot))
-        op.block.var_recursive(name).declare(*declared)
+            op.block.create_var(name=name, type=kind)
+        var = op.block.var_recursive(name)
+        var.type = kind if var.type == TENSOR else var.type
+        var.declare(*declared)
 
 
 def _kind(op: Operator, row: OpDef, slot: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphad.errors import GraphadError, ParseError
+from graphad.ops import REGISTRY, ControlDef
 from graphad.program.block import Block
 from graphad.program.operator import FORWARD, ROLES, Operator
 from graphad.program.reader import Reader
@@ -42,6 +43,21 @@ def _program(reader: Reader, program: Program) -> None:
     reader.end()
     for op in (op for block in program.blocks for op in block.ops):
         op.attrs = {name: _resolved(reader, value, program) for name, value in op.attrs.items()}
+        row = REGISTRY.get(op.type)
+        if isinstance(row, ControlDef):
+            _check_blocks(reader, op, row)
+
+
+def _check_blocks(reader: Reader, op: Operator, row: ControlDef) -> None:
+    """An operator with blocks holds blocks that lie in its own (of a gradient: in an earlier one), and has a condition if it needs one."""
+    for name in row.blocks:
+        block = op.attrs.get(name)
+        if not isinstance(block, Block):
+            reader.fail(f"operator {op.type!r} has no block as its attribute {name!r}")
+        elif block in op.block.chain() or (not row.is_grad and block.parent is not op.block):
+            reader.fail(f"operator {op.type!r} is in block {op.block.idx}; it cannot hold block {block.idx} in {block.parent_idx}")
+    if row.condition and not op.input(row.condition):
+        reader.fail(f"operator {op.type!r} has nothing in its input slot {row.condition}")
 
 
 def _block_head(reader: Reader, program: Program, seen: int) -> Block:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ops import REGISTRY
+from graphad.ops import REGISTRY, ControlDef
 from graphad.program.block import Block
 from graphad.program.naming import UniqueNames
 from graphad.program.operator import FORWARD, Operator
@@ -171,12 +171,25 @@ class Program:
             if needed.isdisjoint(op.output_names()):
                 continue
             kept.append(op)
-            needed.difference_update(set(op.output_names()) - set(op.input_names()))
+            if not _may_leave_unwritten(op):
+                needed.difference_update(set(op.output_names()) - set(op.input_names()))
             needed.update(op.input_names())
             needed.update(*(_block_reads(sub) for sub in _sub_blocks(op)))
+        staying = set(map(id, kept))
+        dropped = {sub.idx for op in block.ops if id(op) not in staying for sub in _held(op)}
         block.ops = kept[::-1]
+        twin.drop_blocks(dropped)
         twin._drop_unused(keep=wanted)
         return twin
+
+    def drop_blocks(self, unused: set[int]) -> None:
+        """Forget the blocks of some indices, which no operator holds any more, and count the others anew."""
+        left = [block for block in self.blocks if block.idx not in unused]
+        new = {block.idx: i for i, block in enumerate(left)}
+        for i, block in enumerate(left):
+            block.idx, block.parent_idx = i, new.get(block.parent_idx, -1)
+        self.blocks = left
+        self._current = new.get(self._current, 0)
 
     def _target(self, target: Any) -> list[str]:
         if isinstance(target, Operator):
@@ -207,6 +220,19 @@ def _copied_attr(value: Any, program: Program) -> Any:
 
 def _sub_blocks(op: Operator) -> list[Block]:
     return [v for v in op.attrs.values() if isinstance(v, Block)]
+
+
+def _held(op: Operator) -> Iterator[Block]:
+    """The blocks that an operator, and operators in these, hold."""
+    for sub in _sub_blocks(op):
+        yield sub
+        for inner in sub.ops:
+            yield from _held(inner)
+
+
+def _may_leave_unwritten(op: Operator) -> bool:
+    """Whether what an operator writes may be what was there before, in part: a block does not run, an array is written in place."""
+    return isinstance(REGISTRY.get(op.type), ControlDef) or op.type == "write_to_array"
 
 
 def _block_reads(block: Block) -> set[str]:

@@ -21,6 +21,9 @@ from graphad.program import EMPTY
 from graphad.rewriting import Pass
 
 
+_UNREAD = (), "float32"  # the type of a value that nobody wants and whose type nothing says
+
+
 @dataclass(frozen=True)
 class ExpandGradOps(Pass):
     """Replace grad operators on the path by what they mean in terms of operators."""
@@ -59,6 +62,9 @@ def expand(graph: Graph, op: Op) -> None:
             if old.name != EMPTY:
                 _take_over(graph, builder, op, old, new)
         graph.set_outputs(op, slot, ())
+    for value in builder.made:
+        if value.type is None:
+            graph.set_type(value, *_UNREAD)
     graph.remove_op(op)
 
 

@@ -73,6 +73,6 @@ class GradientSide:
 
     def _input(self, value: Value) -> Value:
         name = value.name if not self.graph.versions(value.name) else self.graph.values.numbered(value.name, "{}@READ@{}")
-        found = self.graph.add_input(name, value.shape, value.dtype, value.var)
+        found = self.graph.add_input(name, value.shape, value.dtype)
         found.kind = value.kind
         return found

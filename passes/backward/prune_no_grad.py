@@ -20,6 +20,7 @@ from graphad.ops.definition import GradRule
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.backward.gradient_side import GradientSide
+from graphad.passes.backward.kept_shapes import keep_shapes_only
 from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import Pass
 from graphad.types import TENSOR
@@ -160,7 +161,8 @@ def _tidy(graph: Graph, op: Op, made: GradOps) -> bool:
         for value in dict.fromkeys(inner.results):
             if not value.writers and not value.given:
                 _zero(side, value, None)
-    return _drop_unread(graph, op, graphs)
+    changed = _drop_unread(graph, op, graphs)
+    return keep_shapes_only(op) or changed
 
 
 def _drop_unread(graph: Graph, op: Op, graphs: list[Graph]) -> bool:

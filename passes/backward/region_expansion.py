@@ -156,10 +156,10 @@ def _replace(
 ) -> None:
     graph, before = op.graph, op.next
     op.graphs = {}
-    for slot in list(op.outputs):
-        graph.set_outputs(op, slot, ())
     made = graph.add_op(op_type, inputs, outputs, dict(op.attrs), before=before, role=op.role, graphs=graphs)
     made.forward, made.source = op.forward, op.source
+    for slot in list(op.outputs):
+        graph.set_outputs(op, slot, ())
     graph.remove_op(op)
 
 

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from graphad.ops import GRAD, OpDef, lookup
-from graphad.types import FLOATS, TensorType, joined_shape
-from tests.ops.sample import Array, Sample
+from graphad.ops.aggregates import Tape
+from graphad.ops.definition import AS_INPUT
+from graphad.types import TENSOR, TensorType, joined_shape
+from tests.ops.sample import Array, Sample, Value
+from tests.ops.values import arrays, filled, is_float, kind_of, random_like, remade, type_of
 
-Slots = dict[str, list[Array]]
+Slots = dict[str, list[Value]]
 
 
 def run(row: OpDef, inputs: Slots, attrs: dict[str, Any]) -> Slots:
@@ -22,34 +25,53 @@ def run(row: OpDef, inputs: Slots, attrs: dict[str, Any]) -> Slots:
 
 
 def typed(inputs: Slots) -> dict[str, list[TensorType]]:
-    """The types of arrays."""
-    return {s: [TensorType(a.shape, a.dtype.name) for a in v] for s, v in inputs.items()}
+    """The types of values."""
+    return {s: list(map(type_of, v)) for s, v in inputs.items()}
 
 
 def check_inference(op_type: str, sample: Sample) -> None:
     """Inferred shapes and dtypes are those of the kernel's outputs, also when every extent is unknown beforehand."""
-    row = lookup(op_type)
-    outputs = run(row, sample.slots(), sample.attrs)
-    inferred = row.infer_types(typed(sample.slots()), sample.attrs)
-    for slot, arrays in outputs.items():
-        for array, expected in zip(arrays, inferred[slot], strict=True):
-            assert array is None or isinstance(array, np.ndarray), f"{slot} is a {type(array).__name__}"
-            if array is not None:
-                assert array.dtype.name == expected.dtype, f"{slot} is {array.dtype}, inferred {expected}"
-                assert joined_shape(array.shape, expected.shape) == array.shape, f"{slot} is {array.shape}, inferred {expected}"
+    row, inputs = lookup(op_type), sample.slots()
+    inferred = row.infer_types(typed(inputs), sample.attrs)
+    untyped = {id(array) for values in inputs.values() for v in values if isinstance(v, Tape) for array in arrays(v)}
+    for slot, values in run(row, inputs, sample.attrs).items():
+        for value, expected in zip(values, inferred[slot], strict=True):
+            if value is None:
+                continue
+            assert kind_of(value) == _kind(row, slot, inputs), f"{slot} is a {type(value).__name__}"
+            for array in arrays(value):
+                assert isinstance(array, np.ndarray), f"{slot} is or holds a {type(array).__name__}"
+                if not isinstance(value, Tape) and id(array) not in untyped:
+                    _check_type(slot, array, expected)
+
+
+def _kind(row: OpDef, slot: str, inputs: Slots) -> str:
+    kind = row.kinds.get(slot, TENSOR)
+    return kind_of(next(iter(inputs.values()))[0]) if kind == AS_INPUT else kind
+
+
+def _check_type(slot: str, array: Array, expected: TensorType) -> None:
+    assert array.dtype.name == expected.dtype, f"{slot} is {array.dtype}, inferred {expected}"
+    assert joined_shape(array.shape, expected.shape) == array.shape, f"{slot} is {array.shape}, inferred {expected}"
 
 
 def check_float32(op_type: str, sample: Sample) -> None:
     """In float32 the outputs are float32 and near those in float64."""
     row = lookup(op_type)
-    narrow = {s: [a.astype("float32") if a.dtype == "float64" else a for a in v] for s, v in sample.slots().items()}
-    for slot, arrays in run(row, sample.slots(), sample.attrs).items():
-        for wide_, narrow_ in zip(arrays, run(row, narrow, sample.attrs)[slot], strict=True):
-            if wide_ is None or row.random:
+    narrow = {s: [remade(v, map(_narrowed, arrays(v))) for v in values] for s, values in sample.slots().items()}
+    narrow_outputs = run(row, narrow, sample.attrs)
+    for slot, values in run(row, sample.slots(), sample.attrs).items():
+        for value, narrow_value in zip(values, narrow_outputs[slot], strict=True):
+            if value is None or row.random:
                 continue
-            if _follows_inputs(sample) and wide_.dtype == "float64":
-                assert narrow_.dtype == "float32", f"{slot} is {narrow_.dtype} for float32 inputs"
-            np.testing.assert_allclose(narrow_, wide_, rtol=2e-4, atol=2e-5)
+            for wide_, narrow_ in zip(arrays(value), arrays(narrow_value), strict=True):
+                if _follows_inputs(sample) and wide_.dtype == "float64":
+                    assert narrow_.dtype == "float32", f"{slot} is {narrow_.dtype} for float32 inputs"
+                np.testing.assert_allclose(narrow_, wide_, rtol=2e-4, atol=2e-5)
+
+
+def _narrowed(array: Array) -> Array:
+    return array.astype("float32") if array.dtype == "float64" else array
 
 
 def check_gradient(op_type: str, sample: Sample) -> None:
@@ -62,7 +84,7 @@ def check_gradient(op_type: str, sample: Sample) -> None:
     outputs = run(row, inputs, sample.attrs)
     used = sample.outputs or _honoured(row, outputs)
     rng = np.random.default_rng(5)
-    cotangents = {s: [np.asarray(rng.uniform(-1, 1, a.shape)) for a in outputs[s]] for s in used}
+    cotangents = {s: [random_like(v, rng) for v in outputs[s]] for s in used}
     slots = differentiated(row, sample)
     given = {**inputs, **outputs, **{s + GRAD: v for s, v in cotangents.items()}}
     with np.errstate(all="ignore"):
@@ -70,45 +92,54 @@ def check_gradient(op_type: str, sample: Sample) -> None:
 
     def loss(changed: Slots) -> float:
         result = run(row, changed, sample.attrs)
-        return float(sum(np.sum(a * c) for s in used for a, c in zip(result[s], cotangents[s], strict=True)))
+        return sum(_inner(value, cotangent) for s in used for value, cotangent in zip(result[s], cotangents[s], strict=True))
 
     for slot in slots:
         for i, expected in enumerate(differences(loss, inputs, slot)):
-            got = grads[slot + GRAD][i]
-            assert got.shape == inputs[slot][i].shape, f"d{slot} has shape {got.shape}"
-            np.testing.assert_allclose(got, expected, rtol=sample.tolerance, atol=sample.tolerance, err_msg=f"cotangent of {slot}[{i}]")
+            got = filled(grads[slot + GRAD][i], inputs[slot][i])
+            _check_near(f"the cotangent of {slot}[{i}]", got, expected, sample.tolerance)
+
+
+def _check_near(what: str, got: list[Array], expected: list[Array], tolerance: float) -> None:
+    for array, difference in zip(got, expected, strict=True):
+        assert array.shape == difference.shape, f"{what} has shape {array.shape}"
+        np.testing.assert_allclose(array, difference, rtol=tolerance, atol=tolerance, err_msg=what)
+
+
+def _inner(value: Value, cotangent: Value) -> float:
+    return float(sum(np.sum(a * c) for a, c in zip(arrays(value), arrays(cotangent), strict=True)))
 
 
 def differentiated(row: OpDef, sample: Sample) -> tuple[str, ...]:
     """The input slots to differentiate with respect to: those of floating point that have a rule."""
     slots = sample.differentiate or tuple(row.grads or ())
-    return tuple(s for s in slots if s in sample.slots() and all(a.dtype.name in FLOATS for a in sample.slots()[s]))
+    return tuple(s for s in slots if s in sample.slots() and all(map(is_float, sample.slots()[s])))
 
 
 def _honoured(row: OpDef, outputs: Slots) -> tuple[str, ...]:
     """The float outputs whose cotangent some rule reads."""
     read = {s for rule in (row.grads or {}).values() for s in rule.reads}
-    return tuple(s for s, v in outputs.items() if s + GRAD in read and all(a is not None and a.dtype.name in FLOATS for a in v))
+    return tuple(s for s, v in outputs.items() if s + GRAD in read and all(map(is_float, v)))
 
 
-def differences(loss: Callable[[Slots], float], inputs: Slots, slot: str) -> list[Array]:
-    """Fourth-order central differences of the loss with respect to every element of a slot."""
-    return [_difference(loss, inputs, slot, i) for i in range(len(inputs[slot]))]
+def differences(loss: Callable[[Slots], float], inputs: Slots, slot: str) -> list[list[Array]]:
+    """Fourth-order central differences of the loss with respect to every element of every array in a slot."""
+    return [[_difference(loss, inputs, slot, i, part) for part in range(len(arrays(v)))] for i, v in enumerate(inputs[slot])]
 
 
-def _difference(loss: Callable[[Slots], float], inputs: Slots, slot: str, i: int) -> Array:
-    base = inputs[slot][i]
+def _difference(loss: Callable[[Slots], float], inputs: Slots, slot: str, i: int, part: int) -> Array:
+    base = arrays(inputs[slot][i])[part]
     grad = np.zeros_like(base)
     for index in np.ndindex(base.shape):
-        values = {k: _moved(loss, inputs, slot, i, index, k * 1e-3) for k in (-2, -1, 1, 2)}
+        values = {k: loss(_moved(inputs, slot, i, part, index, k * 1e-3)) for k in (-2, -1, 1, 2)}
         grad[index] = (8 * (values[1] - values[-1]) - (values[2] - values[-2])) / 12e-3
     return grad
 
 
-def _moved(loss: Callable[[Slots], float], inputs: Slots, slot: str, i: int, index: tuple[int, ...], step: float) -> float:
-    arrays = [a.copy() for a in inputs[slot]]
-    arrays[i][index] += step
-    return loss({**inputs, slot: arrays})
+def _moved(inputs: Slots, slot: str, i: int, part: int, index: tuple[int, ...], step: float) -> Slots:
+    copies = [[array.copy() for array in arrays(value)] for value in inputs[slot]]
+    copies[i][part][index] += step
+    return {**inputs, slot: [remade(value, copy) for value, copy in zip(inputs[slot], copies, strict=True)]}
 
 
 def _follows_inputs(sample: Sample) -> bool:

@@ -9,19 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Value = Any  # an array, or an aggregate of arrays: a TensorArray, a Tape
 
 
 @dataclass(frozen=True)
 class Sample:
     """Inputs by slot (a list for a variadic one) and attributes; what to differentiate with respect to, and which outputs."""
 
-    inputs: dict[str, Array | list[Array]] = field(default_factory=dict)
+    inputs: dict[str, Value | list[Value]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     differentiate: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
     tolerance: float = 1e-6
 
-    def slots(self) -> dict[str, list[Array]]:
+    def slots(self) -> dict[str, list[Value]]:
         """The inputs, each slot as a list."""
         return {s: list(v) if isinstance(v, list) else [v] for s, v in self.inputs.items()}
 

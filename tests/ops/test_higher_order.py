@@ -9,10 +9,12 @@ import pytest
 
 import graphad as ga
 from graphad.ops import GRAD, lookup
+from graphad.ops.aggregates import Tape, TensorArray
 from graphad.types import FLOATS
 from tests.ops.check import differentiated, run
-from tests.ops.sample import Array, Sample
+from tests.ops.sample import Array, Sample, Value
 from tests.ops.test_operators import SAMPLES
+from tests.ops.values import type_of
 
 STEP = 2e-3
 CASES = [
@@ -31,10 +33,10 @@ class Derivatives:
         self.rng = np.random.default_rng(11)
         self.program = ga.Program()
         self.program.random_seed = 5
+        self.block = self.program.global_block()
         self.feed: dict[str, Array] = {}
-        row = lookup(op)
-        slots = {slot: [self.variable(a) for a in arrays] for slot, arrays in sample.slots().items()}
-        self.inputs = [v for slot in differentiated(row, sample) for v in slots[slot]]
+        self.inputs: list[ga.Variable] = []
+        slots = self.slots(sample, differentiated(lookup(op), sample))
         outputs = self.outputs(op, slots, sample)
         scalar = self.weighted(outputs)
         self.gradients: list[ga.Variable | None] = []
@@ -50,17 +52,69 @@ class Derivatives:
     def variable(self, array: Array) -> ga.Variable:
         name = f"in_{len(self.feed)}"
         self.feed[name] = array
-        return self.program.global_block().create_var(name, array.shape, array.dtype.name)
+        return self.block.create_var(name, array.shape, array.dtype.name)
+
+    def slots(self, sample: Sample, differentiated: tuple[str, ...]) -> dict[str, list[ga.Variable]]:
+        """Variables for the inputs; what of it is fed for the slots to differentiate with respect to becomes ``inputs``."""
+        found: dict[str, list[ga.Variable]] = {}
+        for slot, values in sample.slots().items():
+            before = len(self.feed)
+            found[slot] = list(map(self.given, values))
+            if slot in differentiated:
+                self.inputs += [self.block.var(name) for name in list(self.feed)[before:]]
+        return found
+
+    def given(self, value: Value) -> ga.Variable:
+        """A variable with this value: an array is fed, an aggregate made of fed arrays."""
+        if isinstance(value, TensorArray):
+            shape, dtype = type_of(value)
+            array = self.written("create_array", {}, shape=list(shape), dtype=dtype)
+            for index, item in value.items():
+                array = self.written("write_to_array", {"X": self.given(item), "I": self.index(index), "Array": array})
+            return array
+        if isinstance(value, Tape):
+            tape = self.written("create_tape", {})
+            for entry in value.entries():
+                tape = self.written("push_tape", {"Scopes": tape, "X": list(map(self.given, entry))}, count=len(entry))
+            return tape
+        return self.variable(value)
+
+    def written(self, op: str, inputs: dict[str, Any], **attrs: Any) -> ga.Variable:
+        name = self.program.names.generate(op)
+        self.block.append_op(op, inputs, {"Out": name}, attrs)
+        return self.block.var(name)
+
+    def index(self, index: int) -> ga.Variable:
+        return self.written("fill_constant", {}, shape=[1], value=float(index), dtype="int64")
 
     def outputs(self, op: str, slots: dict[str, list[ga.Variable]], sample: Sample) -> list[ga.Variable]:
+        """The tensors of floating point that the operator gives."""
         row = lookup(op)
-        arrays = run(row, sample.slots(), sample.attrs)
-        names = {s: [f"{s}_{i}" for i in range(len(v))] for s, v in arrays.items() if all(a is not None for a in v)}
-        self.program.global_block().append_op(op, slots, names, sample.attrs)
+        values = run(row, sample.slots(), sample.attrs)
+        names = {s: [f"{s}_{i}" for i in range(len(v))] for s, v in values.items() if all(a is not None for a in v)}
+        self.block.append_op(op, slots, names, sample.attrs)
         read = {s for rule in (row.grads or {}).values() for s in rule.reads}
         used = sample.outputs or tuple(s for s in names if s + GRAD in read)
-        found = [self.program.global_block().var(n) for s in used for n in names[s]]
+        found = [t for s in used for n, v in zip(names[s], values[s], strict=True) for t in self.tensors(self.block.var(n), v)]
         return [v for v in found if v.dtype in FLOATS]
+
+    def tensors(self, variable: ga.Variable, value: Value) -> list[ga.Variable]:
+        """The tensors in a variable that has this value."""
+        if isinstance(value, TensorArray):
+            read = [self.written("read_from_array", {"X": variable, "I": self.index(index)}) for index, _ in value.items()]
+            return [t for v, (_, item) in zip(read, value.items(), strict=True) for t in self.tensors(v, item)]
+        if isinstance(value, Tape):
+            return self.popped(variable, value) if len(value) else []
+        variable.declare(*type_of(value))
+        return [variable]
+
+    def popped(self, variable: ga.Variable, tape: Tape) -> list[ga.Variable]:
+        rest, entry = tape.pop()
+        names = [f"{variable.name}.{i}" for i in range(len(entry))]
+        below = f"{variable.name}.rest"
+        self.block.append_op("pop_tape", {"Scopes": variable}, {"Out": below, "X": names}, {"count": len(entry)})
+        top = [t for name, item in zip(names, entry, strict=True) for t in self.tensors(self.block.var(name), item)]
+        return top + self.tensors(self.block.var(below), rest)
 
     def weighted(self, values: list[ga.Variable]) -> ga.Variable:
         """A weighted sum of everything in the values; the weights do not depend on the inputs."""

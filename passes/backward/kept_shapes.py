@@ -1,0 +1,68 @@
+"""What a gradient reads nothing but the shape of is not kept: something of that shape stands in for it, without memory.
+
+saved h ─▶ elementwise_add_grad          stand_in{shape} ─▶ elementwise_add_grad          (the shape is known)
+                                  ⇒      h ─▶ stand_in, saved ─▶ elementwise_add_grad     (it is not)
+"""
+
+from __future__ import annotations
+
+from graphad.graph import Graph, Op, Value
+from graphad.ops import GradOpDef
+from graphad.types import TENSOR
+
+
+def keep_shapes_only(op: Op) -> bool:
+    """Do so for the graphs nested in a gradient operator; return whether anything changed."""
+    changed = False
+    for inner in list(op.graphs.values()):
+        for value in [v for v in inner.saved if v.kind == TENSOR and _read_for_shape(v)]:
+            changed = True
+            if value.shape is None or -1 in value.shape:
+                _save_shape(inner, value)
+            else:
+                _hand_in_shape(op, inner, value)
+    return changed
+
+
+def _read_for_shape(value: Value) -> bool:
+    if value in value.graph.results or not value.readers:
+        return False
+    return all(slot in _shapes(op) for op in value.readers for slot, values in op.inputs.items() if value in values)
+
+
+def _shapes(op: Op) -> frozenset[str]:
+    row = op.row
+    if isinstance(row, GradOpDef) and row.forward is not None:
+        return row.forward.shapes
+    return frozenset({"X"}) if op.type == "fill_zeros_like" else frozenset()
+
+
+def _save_shape(inner: Graph, value: Value) -> None:
+    """Of a value whose shape only a run knows, the forward graph makes a stand-in, and that is kept."""
+    kept = inner.saved[value]
+    forward = kept.graph
+    made = next((op.output("Out") for op in kept.readers if op.type == "stand_in"), None)
+    if made is None:
+        made = forward.add_value(f"{kept.name}@SHAPE", kept.shape, kept.dtype)
+        forward.add_op("stand_in", {"X": [kept]}, {"Out": [made]}, forward=kept.writer)
+    inner.saved[value] = made
+
+
+def _hand_in_shape(op: Op, inner: Graph, value: Value) -> None:
+    """A stand-in of a known shape is made once, around the gradient operator, and handed in."""
+    graph, given = op.graph, op.inputs.get("X", ())
+    found = next((v for v in given if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
+    if found is not None:
+        inner.replace(value, inner.inputs[given.index(found)])
+        del inner.saved[value]
+        inner.drop(value)
+        return
+    made = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
+    attrs = {"shape": list(value.shape or ()), "dtype": value.dtype}
+    graph.add_op("stand_in", {}, {"Out": [made]}, attrs, before=op, role=op.role, forward=op.forward)
+    del inner.saved[value]
+    for each in op.graphs.values():
+        own = value if each is inner else each.add_input(each.values.fresh(value.name), value.shape, value.dtype)
+        each.inputs = [v for v in each.inputs if v is not own]
+        each.inputs.insert(len(given), own)
+    graph.set_inputs(op, "X", [*given, made])
