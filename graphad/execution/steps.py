@@ -109,7 +109,8 @@ def _gradient(
 ) -> Step:
     """A grad operator that has no kernel of its own: its rules, each run for what it gives."""
     forward = row.forward
-    if row.fast is not None or forward is None or forward.grads is None:
+    in_place = len(writes) > 1 and not set(op.input_names()).isdisjoint(op.output_names())
+    if row.fast is not None or forward is None or forward.grads is None or in_place:
         return _general(run, op, row, reads, writes, attrs, False)
     rules = []
     for slot, places in writes.items():

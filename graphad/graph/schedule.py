@@ -59,8 +59,11 @@ class _Schedule:
         if unused := before - self.used:
             self.program.drop_blocks(unused)
 
-    def fill(self, block: Block, graph: Graph, around: Collection[str]) -> Plan:
-        """Write a graph into a block; ``around`` are the names that belong to blocks around it."""
+    def fill(self, block: Block, graph: Graph, around: Collection[str], works_on_names: bool = False) -> Plan:
+        """Write a graph into a block; ``around`` are the names that belong to blocks around it.
+
+        A block that ``works_on_names`` has its inputs from there; to any other they are given.
+        """
         ops = graph.ordered_ops()
         plan = planned(graph)
         origin = graph.block
@@ -71,7 +74,7 @@ class _Schedule:
             block.vars.pop(name, None)
         writer = _Writer(self, block, plan, around)
         for value in graph.inputs:
-            if value.readers or graph.father is None or graph.saved:
+            if value.readers or not works_on_names:
                 writer.declare(value.name, value)
         simple = not (plan.names or plan.copies or graph.controls)
         before = list(origin.ops) if origin is not None and graph.lost_operators else []
@@ -240,7 +243,7 @@ class _Writer:
     def _body(self, graph: Graph, names: Sequence[str], results: Sequence[str]) -> Block:
         around = settle_body(graph, names, results)
         block = self.schedule.block_of(graph, self.block.idx)
-        self.schedule.fill(block, graph, around)
+        self.schedule.fill(block, graph, around, works_on_names=True)
         return block
 
     def _gradient(self, op: Op, row: ControlDef) -> Operator:

@@ -20,7 +20,6 @@ from graphad.passes.backward.region_expansion import expand_region
 from graphad.program import EMPTY
 from graphad.rewriting import Pass
 
-
 _UNREAD = (), "float32"  # the type of a value that nobody wants and whose type nothing says
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from graphad.errors import NoGradient
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions import operands, outcomes, the_row
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.program import located
@@ -92,27 +92,29 @@ class _Search:
         varied.update(sources)
         carrying = []
         for op in graph.ordered_ops():
-            if self._through(op) if op.graphs else _carries(op, varied):
+            if op.graphs and not the_row(op).is_grad:
+                outputs: Iterable[tuple[Value, ...]] = self._through(op)
+            else:
+                outputs = op.outputs.values() if _carries(op, varied) else ()
+            if outputs:
                 carrying.append(op)
-                for values in op.outputs.values():
+                for values in outputs:
                     for value in values:
                         if (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient and value not in blocked:
                             varied.add(value)
         self.carrying[graph] = carrying
         return carrying
 
-    def _through(self, op: Op) -> bool:
-        """Follow varied values through nested graphs; whether a result is varied."""
-        if the_row(op).is_grad:
-            return _carries(op, self.varied)
+    def _through(self, op: Op) -> list[tuple[Value, ...]]:
+        """Follow varied values through nested graphs; return what of them is handed out, and what is kept for the gradient."""
         given = operands(op)
         for graph in op.graphs.values():
             sources = {inner for value, inner in zip(given, graph.inputs, strict=False) if value in self.varied}
             self.forward(graph, sources)
             while op.type == "while" and (more := self._fed_back(graph)):
                 self.forward(graph, more)
-        started = carried_count(op) if op.type == "while" else 0
-        return any(v in self.varied for graph in op.graphs.values() for v in (*graph.results, *graph.inputs[:started]))
+        found = tuple(out for k, out in enumerate(outcomes(op)) if self._has_gradient(op, k))
+        return [found, op.outputs.get(the_row(op).scopes, ())] if found else []
 
     def _fed_back(self, graph: Graph) -> set[Value]:
         """Inputs of a loop's next iteration that are varied, as has just been found."""

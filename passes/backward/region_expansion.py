@@ -21,11 +21,20 @@ from graphad.types import STEP_SCOPES
 def expand_region(op: Op) -> None:
     """Put an ordinary loop or branch in the place of the gradient of one; the values it writes stay the same."""
     forward = forward_op(op)
+    for inner in op.graphs.values():
+        _forget_unread(inner)
     tape = _read_in(op.graph, _tape_of_loop(forward, op) if op.type == "while_grad" else _tape_of_branches(forward, op))
     if op.type == "while_grad":
         _loop(op, tape)
     else:
         _branches(op, tape)
+
+
+def _forget_unread(inner: Graph) -> None:
+    """Leave off what nothing reads any more, such as what nested gradients had kept before they were expanded."""
+    for value in [v for v in inner.saved if not v.readers and v not in inner.results]:
+        del inner.saved[value]
+        inner.drop(value)
 
 
 # -- the forward operator writes a tape ----------------------------------------------------------
@@ -62,9 +71,15 @@ def _tape_of_branches(forward: Op, op: Op) -> Value:
 
 
 def _push(graph: Graph, tape: Value, pushed: Value, inner: Graph) -> None:
-    values = list(dict.fromkeys(inner.saved.values()))
-    slots = {"Scopes": [tape]} | ({"X": values} if values else {})
-    graph.add_op("push_tape", slots, {"Out": [pushed]}, {"count": len(values)})
+    values = list(dict.fromkeys(inner.saved.values())) or [_mark(graph, tape)]
+    graph.add_op("push_tape", {"Scopes": [tape], "X": values}, {"Out": [pushed]}, {"count": len(values)})
+
+
+def _mark(graph: Graph, tape: Value) -> Value:
+    """Something to push where a gradient reads nothing of a run: it only counts."""
+    mark = graph.add_value(f"{tape.name}@MARK", (), "float32")
+    graph.add_op("stand_in", {}, {"Out": [mark]}, {"shape": [], "dtype": "float32"})
+    return mark
 
 
 def _tape(graph: Graph, forward: Op) -> Value:
@@ -95,12 +110,13 @@ def _pop(graph: Graph, tape: Value, forward: Op) -> Value:
         if value is not first[kept]:
             graph.replace(value, first[kept])
     rest = _tape(graph, forward)
-    outputs = {"Out": [rest]} | ({"X": [first[kept] for kept in values]} if values else {})
+    popped = [first[kept] for kept in values] or [graph.add_value(f"{tape.name}@MARK", (), "float32")]
     for value in graph.saved:
         value.given = False
     graph.inputs = [value for value in graph.inputs if value.given]
     graph.saved = {}
-    graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(values)}, before=graph.ops.first)
+    outputs = {"Out": [rest], "X": popped}
+    graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(popped)}, before=graph.ops.first)
     return rest
 
 
@@ -110,7 +126,7 @@ def _loop(op: Op, tape: Value) -> None:
     carried, given = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
     count = len(given)
     summed = given[: len(outcomes(op)) - carried]
-    outs = _not_empty(graph, outcomes(op), [*op.inputs[f"Out{GRAD}"], *summed])
+    outs = _not_empty(graph, outcomes(op), inner.results)
     condition = _condition(graph, tape, op)
     totals = [_zeros(graph, value, op) for value in summed]
     _detach(inner, graph)
@@ -132,7 +148,7 @@ def _loop(op: Op, tape: Value) -> None:
 def _branches(op: Op, tape: Value) -> None:
     """A branch that pops what the one taken pushed."""
     graph, row = op.graph, the_row(op)
-    outs = _not_empty(graph, outcomes(op), op.inputs.get("X", ()))
+    outs = _not_empty(graph, outcomes(op), next(iter(op.graphs.values())).results)
     for inner in op.graphs.values():
         _detach(inner, graph)
         top = _tape(inner, op)
@@ -165,7 +181,7 @@ def _replace(
 
 def _not_empty(graph: Graph, values: Sequence[Value], likes: Sequence[Value]) -> list[Value]:
     """The values, one of its own in the place of each that nobody wants."""
-    return [_like(graph, like) if value.name == EMPTY else value for value, like in zip(values, likes, strict=False)]
+    return [_like(graph, like) if value.name == EMPTY else value for value, like in zip(values, likes, strict=True)]
 
 
 def _condition(graph: Graph, tape: Value, op: Op) -> Value:
