@@ -4,10 +4,11 @@ if __name__ != "graphad.passes":
     raise ImportError("import this package as graphad.passes, not as passes: else every pass would exist twice")
 
 from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
-from graphad.passes.optimization import ClipGradients, DecayWeights, OptimizeParameters
+from graphad.passes.optimization import CheckpointWhile, ClipGradients, DecayWeights, OptimizeParameters
 
 __all__ = [
     "AccumulateGrads",
+    "CheckpointWhile",
     "ClipGradients",
     "CreateGradOps",
     "CreateGradVars",

@@ -21,7 +21,10 @@ NOTEBOOK_SECONDS = 20.0
 
 
 def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **options: Any) -> Path:
-    """Draw a program's block 0, or a graph, to a file; on an error the file stays as it was.
+    """Draw a program or a graph to a file; on an error the file stays as it was.
+
+    The blocks of loops and branches are drawn as frames with their operator: what they read of outside enters them, what a loop
+    carries goes around, and what a gradient reads of an iteration comes from the frame of the forward.
 
     Args:
         program_or_graph: what to draw; it is not changed.
@@ -32,6 +35,8 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
             or ``"auto"``: the first of these that draws at most 1500 nodes. Unless it is ``"all"``, what an optimizer
             operator alone keeps between runs (moments) is named inside the operator.
         links: dashed lines from gradients to what they are gradients of: ``"all"``, ``"none"``, or ``"auto"``: up to 200.
+        nested: ``"all"`` draws the graphs nested in loops, branches and nets; ``"none"`` draws only their operators, marked with
+            ``[+]``; ``"auto"`` leaves out the deepest ones until at most 1500 nodes are drawn.
         rankdir: ``"TB"``, from top to bottom, or ``"LR"``, from left to right.
         legend: whether the kinds of nodes are explained.
         prefix: what ids of nodes and edges in an SVG begin with, for several drawings on one page.

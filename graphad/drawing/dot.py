@@ -7,6 +7,8 @@ The backward is drawn upwards beside the forward, each gradient at the height of
     tanh   tanh_grad
     ▼        │
     y ┄┄┄┄ y@GRAD
+
+So are the graphs nested in the gradients of loops and branches: each is a frame beside the frame of the forward.
 """
 
 from __future__ import annotations
@@ -15,26 +17,36 @@ from collections.abc import Iterator
 
 import pydot
 
+from graphad.drawing.arrows import Arrow
+from graphad.drawing.frames import Frames
 from graphad.drawing.labels import arrow_tooltip, op_label, op_tooltip, quoted, shown, tooltip, value_label, value_tooltip
 from graphad.drawing.options import Options
-from graphad.drawing.plan import Arrow, Plan, plan
+from graphad.drawing.plan import Plan, plan
 from graphad.drawing.style import (
     ALONG,
+    AMONG_FRAMES,
     ASIDE,
+    CLOSED,
     EDGE,
+    FRAMED,
     GRAPH,
     HIGHLIGHT,
+    LEVEL_EDGE,
     LINK,
     LINK_EDGE,
     LOOKUP,
     NODE,
+    SORTS,
     Attributes,
+    all_quoted,
     arrow_style,
     header,
     kind,
     node_style,
+    part,
 )
 from graphad.graph import Graph, Node, Op, Value
+from graphad.graph.nodes import Slots
 from graphad.program import BACKWARD, OPTIMIZE
 
 LARGE, MOST_LINKS, MOST_SLOTS = 400, 200, 3
@@ -42,124 +54,141 @@ LARGE, MOST_LINKS, MOST_SLOTS = 400, 200, 3
 
 def dot_text(graph: Graph, options: Options) -> str:
     """The whole drawing as DOT."""
-    return _Writer(options).text(graph)
+    return _Writer(plan(graph, options), options).text()
 
 
 class _Writer:
     """One drawing; ``ids`` of the nodes so far, and the ``kinds`` that the legend has to explain."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, drawn: Plan, options: Options) -> None:
+        self.drawn = drawn
         self.options = options
+        self.dot = pydot.Dot(graph_name="graphad", graph_type="digraph")
+        self.frames = Frames(self.dot, drawn, options.prefix)
         self.ids: dict[Node, str] = {}
         self.nodes = 0
         self.edges = 0
         self.kinds: set[str] = set()
 
-    def text(self, graph: Graph) -> str:
-        dot = pydot.Dot(graph_name="graphad", graph_type="digraph")
+    def text(self) -> str:
         for name, defaults in (("graph", GRAPH), ("node", NODE), ("edge", EDGE)):
-            dot.add_node(pydot.Node(name, **_all_quoted(defaults)))
-        self.write(graph, dot)
+            self.dot.add_node(pydot.Node(name, **all_quoted(defaults)))
+        for node in self.drawn.nodes:
+            self.ids[node] = self._node(self.frames.of(node), node)
+        for arrow in self.drawn.arrows:
+            self._arrow(arrow)
+        for pair in self.drawn.levels:
+            self._level(*pair)
+        for gradient, source in self._links():
+            self._link(gradient, source)
+        self.frames.join(self.ids)
         for name, value in self._whole().items():
-            dot.set(name, value)
-        return dot.to_string().rstrip() + "\n"
+            self.dot.set(name, value)
+        return self.dot.to_string().rstrip() + "\n"
 
     def _whole(self) -> Attributes:
+        self.kinds.update([FRAMED] if self.frames.count else [])
         label = header(self.options.title, self.kinds if self.options.legend else set())
         limit = f"{LARGE / max(self.nodes, LARGE):.3f}"
         effort = {"nslimit": limit, "nslimit1": limit} if self.nodes > LARGE else {}
-        return {"id": self._id("drawing"), "rankdir": self.options.rankdir} | effort | ({"label": label} if label else {})
-
-    def write(self, graph: Graph, container: pydot.Graph) -> None:
-        """Draw one graph: into the whole drawing, or into a cluster of it."""
-        drawn = plan(graph, self.options)
-        for node in drawn.nodes:
-            self.ids[node] = self._node(container, node, drawn)
-        for arrow in drawn.arrows:
-            self._arrow(container, arrow, drawn)
-        for pair in drawn.levels:
-            self._level(container, *pair)
-        for gradient, source in self._links(drawn):
-            self._link(container, gradient, source)
+        whole = {"id": self._id("drawing"), "rankdir": self.options.rankdir} | effort | ({"label": label} if label else {})
+        return whole | (AMONG_FRAMES if self.frames.count else {})
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _node(self, container: pydot.Graph, node: Node, drawn: Plan) -> str:
-        strong = self.options.highlights(node)
-        what = kind(node, node in drawn.gradient_of)
+    def _node(self, container: pydot.Graph, node: Node) -> str:
+        drawn, strong = self.drawn, self._highlights(node)
+        what = part(self._role(node)) if isinstance(node, Op) else kind(node, node in drawn.gradient_of)
         marks = [what, HIGHLIGHT] if strong else [what]
-        self.kinds.update(marks)
+        slots = 0
         if isinstance(node, Op):
-            label, text, group = op_label(node, drawn.kept.get(node, [])), op_tooltip(node), "op"
+            closed, slots = self._is_closed(node), max(self._slots(node, node.inputs), self._slots(node, node.outputs))
+            marks += [CLOSED] if closed else []
+            label, text, group = op_label(node, drawn.kept.get(node, []), closed), op_tooltip(node), "op"
         else:
             label, text, group = value_label(node), value_tooltip(node, drawn.gradient_of.get(node)), "value"
+        self.kinds.update(marks)
         name = f"n{self.nodes}"
         self.nodes += 1
         own: Attributes = {"id": self._id(name), "class": quoted(" ".join([group, *marks])), "label": label, "tooltip": text}
-        container.add_node(pydot.Node(name, **_all_quoted(node_style(node, what, strong)), **own))
+        container.add_node(pydot.Node(name, **all_quoted(node_style(node, what, strong, slots)), **own))
         return name
 
-    def _level(self, container: pydot.Graph, *nodes: Node) -> None:
+    def _role(self, op: Op) -> str:
+        return self.drawn.nesting.role(op)
+
+    def _is_closed(self, op: Op) -> bool:
+        return bool(op.graphs) and op not in self.drawn.nesting.opened
+
+    def _slots(self, op: Op, slots: Slots) -> int:
+        """How many names of slots there are at an operator."""
+        return sum(map(len, slots.values())) if self._is_closed(op) else len(slots)
+
+    def _highlights(self, node: Node) -> bool:
+        """Whether a node stands out: it is asked to, or it is an operator that hides one that is."""
+        if self.options.highlights(node):
+            return True
+        hidden = node.graphs.values() if isinstance(node, Op) and self._is_closed(node) else ()
+        return any(self.options.highlights(each) for inner in hidden for graph in inner.tree() for each in (*graph.ops, *graph.values))
+
+    def _level(self, *nodes: Node) -> None:
         level = pydot.Subgraph(rank="same")
         for node in nodes:
             level.add_node(pydot.Node(self.ids[node]))
-        container.add_subgraph(level)
+        self.dot.add_subgraph(level)
 
     # -- edges -----------------------------------------------------------------------------------
 
-    def _arrow(self, container: pydot.Graph, arrow: Arrow, drawn: Plan) -> None:
-        repeated, up = arrow.tail in drawn.repeated, _goes_up(arrow)
-        ends = [self._node(container, arrow.value, drawn) if repeated else self.ids[arrow.tail], self.ids[arrow.head]]
+    def _arrow(self, arrow: Arrow) -> None:
+        repeated = arrow.tail in self.drawn.repeated
+        ends = [self._node(self.dot, arrow.value) if repeated else self.ids[arrow.tail], self.ids[arrow.head]]
         slots = ["", ""] if arrow.folded else [arrow.tail_slot, arrow.head_slot]
-        way = ASIDE if repeated else _way(arrow, up)
-        crowded = way != LOOKUP and _crowded(arrow, drawn)
-        attributes = arrow_style(arrow.op, way, "".join(slots), crowded)
+        way = ASIDE if repeated else self._way(arrow)
+        crowded = way != LOOKUP and self._crowded(arrow)
+        mark, note, special = SORTS.get(arrow.sort, ("", "", {}))
+        self.kinds.update([mark] if mark else [])
+        attributes = arrow_style(part(self._role(arrow.op)), way, "".join(slots), crowded) | special
+        if arrow.level:
+            attributes |= LEVEL_EDGE
         if crowded:
             slots.reverse()
-        if up:
+        if arrow.up:
             ends, slots, attributes = ends[::-1], slots[::-1], attributes | {"dir": "back"}
         labels = {end: quoted(shown(slot)) for end, slot in zip(("taillabel", "headlabel"), slots, strict=True) if slot}
-        self._line(container, ends, _all_quoted(attributes) | labels, arrow_tooltip(arrow.value, arrow.tail_slot, arrow.head_slot))
+        self._line(ends, all_quoted(attributes) | labels, arrow_tooltip(arrow.value, arrow.tail_slot, arrow.head_slot, note))
 
-    def _links(self, drawn: Plan) -> Iterator[tuple[Value, Value]]:
-        pairs = [(a, b) for a, b in drawn.levels if isinstance(a, Value) and isinstance(b, Value)]
+    def _way(self, arrow: Arrow) -> str:
+        value, reads = arrow.value, isinstance(arrow.head, Op)
+        if reads and self._role(arrow.op) == BACKWARD and not arrow.backward:
+            return LOOKUP
+        if reads and self._role(arrow.op) == OPTIMIZE and value.persistable and len(value.readers) > 1:
+            return LOOKUP
+        if reads and value.graph is not arrow.op.graph:
+            return ASIDE
+        goes_on = value.readers or self.frames.count
+        return ALONG if value.writers and goes_on and not value.persistable else ASIDE
+
+    def _crowded(self, arrow: Arrow) -> bool:
+        """Whether the names of the slots would cover one another at the operator, so that they go to the values."""
+        slots = arrow.op.inputs if isinstance(arrow.head, Op) else arrow.op.outputs
+        return self._slots(arrow.op, slots) - len(self.drawn.kept.get(arrow.op, ())) > MOST_SLOTS
+
+    def _links(self) -> Iterator[tuple[Value, Value]]:
+        pairs = [(a, b) for a, b in self.drawn.levels if isinstance(a, Value) and isinstance(b, Value)]
         wanted = self.options.links == "all" or (self.options.links == "auto" and len(pairs) <= MOST_LINKS)
         return iter(pairs if wanted else ())
 
-    def _link(self, container: pydot.Graph, gradient: Value, source: Value) -> None:
+    def _link(self, gradient: Value, source: Value) -> None:
         self.kinds.add(LINK)
         text = tooltip(f"{shown(repr(gradient))} is the gradient of {shown(repr(source))}")
-        self._line(container, [self.ids[source], self.ids[gradient]], _all_quoted(LINK_EDGE), text)
+        # Between frames the links see to it that the backward stands to the right of the forward.
+        attributes = LINK_EDGE | {"constraint": "true" if self.frames.count else "false"}
+        self._line([self.ids[source], self.ids[gradient]], all_quoted(attributes), text)
 
-    def _line(self, container: pydot.Graph, ends: list[str], attributes: Attributes, text: str) -> None:
+    def _line(self, ends: list[str], attributes: Attributes, text: str) -> None:
         own: Attributes = {"id": self._id(f"e{self.edges}"), "tooltip": text}
-        container.add_edge(pydot.Edge(ends[0], ends[1], **attributes, **own))
+        self.dot.add_edge(pydot.Edge(ends[0], ends[1], **attributes, **own))
         self.edges += 1
 
     def _id(self, name: str) -> str:
         return quoted(self.options.prefix + name)
-
-
-def _goes_up(arrow: Arrow) -> bool:
-    """Whether the arrow lies within the backward."""
-    writer = arrow.value.writer
-    return arrow.op.role == BACKWARD and writer is not None and writer.role == BACKWARD
-
-
-def _way(arrow: Arrow, up: bool) -> str:
-    value, reads = arrow.value, isinstance(arrow.head, Op)
-    if reads and arrow.op.role == BACKWARD and not up:
-        return LOOKUP
-    if reads and arrow.op.role == OPTIMIZE and value.persistable and len(value.readers) > 1:
-        return LOOKUP
-    return ALONG if value.writers and value.readers and not value.persistable else ASIDE
-
-
-def _crowded(arrow: Arrow, drawn: Plan) -> bool:
-    """Whether the names of the slots would cover one another at the operator, so that they go to the values."""
-    slots = arrow.op.inputs if isinstance(arrow.head, Op) else arrow.op.outputs
-    return len(slots) - len(drawn.kept.get(arrow.op, ())) > MOST_SLOTS
-
-
-def _all_quoted(attributes: Attributes) -> Attributes:
-    return {name: quoted(value) for name, value in attributes.items()}

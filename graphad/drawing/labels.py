@@ -6,7 +6,7 @@ import html
 import re
 from typing import Any
 
-from graphad.graph import Op, Value
+from graphad.graph import Graph, Op, Value
 from graphad.program import FORWARD, Block, SourceLine
 
 LONGEST_NAME, LONGEST_TEXT = 44, 100
@@ -48,9 +48,10 @@ def markup(text: str) -> str:
     return "<br/>".join(html.escape(line, quote=False).replace("\\", "&#92;") for line in lines)
 
 
-def op_label(op: Op, kept: list[str]) -> str:
-    """An operator's type, and the slots of what it keeps from run to run if that is not drawn."""
-    return quoted(shortened(shown(op.type)), *([f"keeps {', '.join(map(shown, kept))}"] if kept else []))
+def op_label(op: Op, kept: list[str], closed: bool) -> str:
+    """An operator's type, a mark if it holds graphs that are not drawn, and the slots of what it keeps from run to run likewise."""
+    name = shortened(shown(op.type)) + (" [+]" if closed else "")
+    return quoted(name, *([f"keeps {', '.join(map(shown, kept))}"] if kept else []))
 
 
 def value_label(value: Value) -> str:
@@ -76,15 +77,29 @@ def op_tooltip(op: Op) -> str:
         f"{shown(slot)}: {shortened(', '.join(shown(repr(v)) for v in values), LONGEST_TEXT)}"
         for slot, values in (*op.inputs.items(), *op.outputs.items())
     ]
+    lines += [graph_text(name, graph) for name, graph in op.graphs.items()]
     lines += [f"written at {short_source(op.source)}"] if op.source is not None else []
     lines += [f"made by {shown(op.made_by)}"] if op.made_by else []
     return tooltip(*lines)
 
 
-def arrow_tooltip(value: Value, tail_slot: str, head_slot: str) -> str:
-    """The value an arrow carries, and the slots it leaves and fills where there are several."""
+def graph_text(name: str, graph: Graph) -> str:
+    """A nested graph with its counts."""
+    ops, values = (sum(len(each) for each in counted) for counted in zip(*((g.ops, g.values) for g in graph.tree()), strict=True))
+    return f"{shown(name)}: {ops} operator{'s' * (ops != 1)}, {values} value{'s' * (values != 1)}"
+
+
+def frame_tooltip(op: Op, name: str, graph: Graph) -> str:
+    """Whose nested graph it is, its counts, and the line in the user's program."""
+    lines = [f"{shown(op.type)}, {graph_text(name, graph)}"]
+    return tooltip(*lines, *([f"written at {short_source(op.source)}"] if op.source is not None else []))
+
+
+def arrow_tooltip(value: Value, tail_slot: str, head_slot: str, note: str = "") -> str:
+    """The value an arrow carries, the slots it leaves and fills where there are several, and what is special about it."""
     slots = " → ".join(shown(slot) for slot in (tail_slot, head_slot) if slot)
-    return tooltip(f"{shown(repr(value))} ({slots})" if slots else shown(repr(value)))
+    text = f"{shown(repr(value))} ({slots})" if slots else shown(repr(value))
+    return tooltip(f"{text}: {note}" if note else text)
 
 
 def attr_text(value: Any) -> str:

@@ -15,6 +15,7 @@ from graphad.ops.definition import did_you_mean
 CHOICES = {
     "values": ("auto", "all", "shared", "none"),
     "links": ("auto", "all", "none"),
+    "nested": ("auto", "all", "none"),
     "rankdir": ("TB", "LR"),
 }
 
@@ -32,6 +33,7 @@ class Options:
     highlight: Collection[Any] = ()
     values: str = "auto"
     links: str = "auto"
+    nested: str = "auto"
     rankdir: str = "TB"
     legend: bool = True
     prefix: str = ""

@@ -1,4 +1,4 @@
-"""Which nodes and arrows of a graph get drawn: all, or values folded into arrows between operators.
+"""Which nodes and arrows of a graph get drawn: all, or values folded into arrows between operators; nested graphs, or not.
 
     mul ─▶ y ─▶ tanh      ⇒      mul ─▶ tanh          y has one writer and one reader
 
@@ -7,62 +7,40 @@ Nothing here knows Graphviz.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from graphad.drawing.arrows import CARRIED, KEPT, SAVED, Arrow, Ends, contracted
+from graphad.drawing.nesting import Nesting, is_absent, is_used
 from graphad.drawing.options import Options
+from graphad.drawing.pairs import Pairs, is_part
 from graphad.graph import Graph, Node, Op, Value
-from graphad.graph.nodes import Slots
-from graphad.ops.definition import GRAD
-from graphad.program import BACKWARD, EMPTY, OPTIMIZE, Parameter
+from graphad.graph.regions import control_row, outcomes
+from graphad.program import OPTIMIZE, Parameter
 
 NODE_BUDGET = 1500
 REPEATED_FROM = 3
-_PART = re.compile(r"@RENAME@\d+$")
-_GRADIENT = re.compile(rf"(.+){GRAD}(_\d+)?(@RENAME@\d+)?", re.DOTALL)
-
-
-class Arrow(NamedTuple):
-    """From an operator to a value it writes, from a value to an operator that reads it, or past a folded value from one to the other.
-
-    ``op`` is the operator, of two the reader; the slots are empty where there is no choice.
-    """
-
-    tail: Node
-    head: Node
-    op: Op
-    value: Value
-    tail_slot: str = ""
-    head_slot: str = ""
-
-    @property
-    def folded(self) -> bool:
-        """Whether the value is not drawn."""
-        return self.value not in (self.tail, self.head)
-
-
-class _End(NamedTuple):
-    op: Op
-    slot: str
+DEEPEST = 1000
 
 
 @dataclass
 class Plan:
-    """What is drawn of one graph, in the order it is drawn; ``gradient_of`` holds what each drawn gradient is of.
+    """What is drawn of a graph, in the order it is drawn; ``gradient_of`` holds what each drawn gradient is of.
 
     ``repeated`` are values that many optimizer operators read: each reader gets a node of its own for them. ``levels`` are pairs
     drawn at one height: a gradient and what it is the gradient of, a grad operator and its operator.
     ``kept`` are the slots of what an optimizer operator alone uses from run to run, which is not drawn.
+    ``tops`` are the nodes of each nested graph that nothing in it leads to.
     """
 
+    nesting: Nesting
     nodes: dict[Node, None] = field(default_factory=dict)
     arrows: list[Arrow] = field(default_factory=list)
     gradient_of: dict[Value, Value] = field(default_factory=dict)
     repeated: set[Value] = field(default_factory=set)
     levels: list[tuple[Node, Node]] = field(default_factory=list)
     kept: dict[Op, list[str]] = field(default_factory=dict)
+    tops: dict[Graph, list[Node]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -71,48 +49,67 @@ class Plan:
 
 
 def plan(graph: Graph, options: Options) -> Plan:
-    """What to draw of a graph; ``values="auto"`` folds no more than needed to stay within the node budget."""
-    modes = ("all", "shared", "none") if options.values == "auto" else (options.values,)
-    for mode in modes:
-        result = _Planner(graph, options, mode).plan()
+    """What to draw of a graph; ``auto`` folds and closes no more than needed to stay within the node budget."""
+    for depth, mode in _attempts(graph, options):
+        result = _Planner(Nesting(graph, depth), options, mode).plan()
         if result.size <= NODE_BUDGET:
             break
     return result
 
 
+def _attempts(graph: Graph, options: Options) -> Iterator[tuple[int, str]]:
+    """Depths and modes to try: values fold before graphs close, and go altogether behind that."""
+    depths = {"all": [DEEPEST], "none": [0]}.get(options.nested) or range(_depth(graph), -1, -1)
+    modes = ("all", "shared", "none") if options.values == "auto" else (options.values,)
+    yield from ((depth, mode) for depth in depths for mode in modes[:2])
+    yield from ((depth, mode) for depth in depths for mode in modes[2:])
+
+
+def _depth(graph: Graph) -> int:
+    return max((1 + _depth(nested) for op in graph.controls for nested in op.graphs.values()), default=0)
+
+
 class _Planner:
-    def __init__(self, graph: Graph, options: Options, mode: str) -> None:
-        self.graph = graph
+    def __init__(self, nesting: Nesting, options: Options, mode: str) -> None:
+        self.nesting = nesting
         self.options = options
         self.mode = mode
-        self.result = Plan()
-        self.readers = _ends((op, op.inputs) for op in graph.ops)
-        self.writers = _ends((op, op.outputs) for op in graph.ops)
+        self.result = Plan(nesting)
+        self.ends = Ends(nesting)
+        self.arrows = self.ends.arrows()
+        self.into = _counted(arrow.head for arrow in self.arrows)
+        self.out_of = _counted(arrow.tail for arrow in self.arrows)
 
     def plan(self) -> Plan:
-        values = [value for value in self.graph.values if not _absent(value)]
-        folded = {value for value in values if self._folds(value)}
-        self.result.repeated = {value for value in values if value not in folded and _repeats(value)}
+        values = [value for graph in self.nesting.graphs() for value in graph.values if self._has_node(value)]
+        folded = {value: None for value in values if self._folds(value)}
+        self.result.repeated = {value for value in values if value not in folded and self._repeats(value)}
         private = set(self._private()) if self.options.values != "all" else set()
-        hidden = folded | private | {value for value in self.result.repeated if not value.writers}
-        for op in self.graph.ops:
-            self._add([*op.reads(), op, *op.writes()], hidden)
+        hidden = folded.keys() | private | {value for value in self.result.repeated if not value.writers}
+        self._add(self.nesting.in_order(), hidden)
         self._add(values, hidden)
-        for value in self._in_order():
-            if value not in private:
-                self._arrows(value, value in folded)
-        self._gradients()
+        arrows = (arrow for arrow in self.arrows if arrow.tail not in private and arrow.head not in private)
+        self.result.arrows = contracted(list(arrows), folded)
+        pairs = Pairs(self.nesting)
+        self._gradients(pairs)
+        if self.nesting.opened:
+            self.result.arrows = [self._levelled(arrow, pairs) for arrow in self.result.arrows]
+        self._tops()
         return self.result
 
-    def _add(self, nodes: Iterable[Node], hidden: set[Value]) -> None:
-        self.result.nodes.update((node, None) for node in nodes if node not in hidden and not _absent(node))
+    # -- nodes -----------------------------------------------------------------------------------
 
-    def _in_order(self) -> Iterable[Value]:
-        touched = (value for op in self.graph.ops for value in (*op.reads(), *op.writes()) if not _absent(value))
-        return dict.fromkeys(touched)
+    def _has_node(self, value: Value) -> bool:
+        if is_absent(value) or self.nesting.outer(value) is not value:
+            return False
+        return value.graph is self.nesting.root or bool(value.writers) or not value.given or is_used(value)
+
+    def _add(self, nodes: Iterable[Node], hidden: set[Value]) -> None:
+        self.result.nodes.update((node, None) for node in nodes if node not in hidden and not is_absent(node))
 
     def _private(self) -> Iterable[Value]:
-        for op in self.graph.ops:
+        """What an optimizer operator alone keeps from run to run; if nobody reads them, scopes and the last condition of a loop."""
+        for op in self.nesting.root.ops:
             own = {slot: values[0] for slot, values in op.inputs.items() if op.role == OPTIMIZE and _is_state_of(values, op)}
             if any(map(self.options.highlights, own.values())):
                 continue
@@ -121,58 +118,77 @@ class _Planner:
             names = {value.name for value in own.values()}
             yield from own.values()
             yield from (v for v in op.writes() if v.name in names and not v.readers and not self.options.highlights(v))
-
-    def _gradients(self) -> None:
-        for node in self.result.nodes:
-            source = gradient_of(node) if isinstance(node, Value) else None
-            if isinstance(node, Value) and source is not None:
-                self.result.gradient_of[node] = source
-        self.result.levels += [(g, of) for g, of in self.result.gradient_of.items() if of in self.result.nodes and not _PART.search(g.name)]
-        self.result.levels += [(op, forward) for forward, op in grad_ops(self.graph).items()]
+        for op in (op for graph in self.nesting.graphs() for op in graph.controls):
+            unread = (v for v in op.writes() if v not in self.out_of and not self.options.highlights(v))
+            yield from (v for v in unread if _is_scopes(v) or (op.type == "while" and v is outcomes(op)[-1]))
 
     def _folds(self, value: Value) -> bool:
-        if self.mode == "all" or self.options.highlights(value):
+        if self.options.values == "all" or self.options.highlights(value):
             return False
-        ends = len(self.writers.get(value, ())), len(self.readers.get(value, ()))
+        if _is_scopes(value):
+            return value in self.out_of
+        if self.mode == "all":
+            return False
+        ends = self.into.get(value, 0), self.out_of.get(value, 0)
         return self.mode == "none" or ends == (1, 1)
 
-    def _arrows(self, value: Value, folded: bool) -> None:
-        writers, readers = self.writers.get(value, []), self.readers.get(value, [])
-        if folded:
-            self.result.arrows += [Arrow(w.op, r.op, r.op, value, w.slot, r.slot) for w in writers for r in readers]
-            return
-        self.result.arrows += [Arrow(w.op, value, w.op, value, tail_slot=w.slot) for w in writers]
-        self.result.arrows += [Arrow(value, r.op, r.op, value, head_slot=r.slot) for r in readers]
+    def _repeats(self, value: Value) -> bool:
+        readers = {end.node for end in self.ends.heads.get(value, ())}
+        return len(readers) >= REPEATED_FROM and all(isinstance(op, Op) and op.role == OPTIMIZE for op in readers)
+
+    # -- heights ---------------------------------------------------------------------------------
+
+    def _gradients(self, pairs: Pairs) -> None:
+        outer = self.nesting.outer
+        for node in self.result.nodes:
+            source = pairs.gradient_of(node) if isinstance(node, Value) else None
+            if isinstance(node, Value) and source is not None:
+                self.result.gradient_of[node] = outer(source)
+        for gradient, of in self.result.gradient_of.items():
+            if of in self.result.nodes and not is_part(gradient) and _is_beside(gradient.graph, of.graph):
+                self.result.levels.append((gradient, of))
+        self.result.levels += [(op, forward) for forward, op in pairs.ops.items() if forward in self.result.nodes]
+
+    def _levelled(self, arrow: Arrow, pairs: Pairs) -> Arrow:
+        """A grad operator stands at the height of its operator: what that reads is above it, what it writes below."""
+        forward = pairs.forward(arrow.op) if arrow.head is arrow.op and not arrow.backward else None
+        if forward is None or pairs.ops.get(forward) is not arrow.op or arrow.sort == KEPT:
+            return arrow
+        if arrow.value in map(self.nesting.outer, forward.reads()):
+            return arrow._replace(level=True)
+        return arrow._replace(level=True, up=True) if arrow.value in forward.writes() else arrow
+
+    def _tops(self) -> None:
+        below: dict[Graph, set[Node]] = {graph: set() for graph in self.nesting.regions}
+        for arrow in self.result.arrows:
+            upper, lower = (arrow.head, arrow.tail) if arrow.up else (arrow.tail, arrow.head)
+            if arrow.sort not in (CARRIED, SAVED, KEPT):
+                inside = set(self.nesting.around(self.nesting.home(upper)))
+                for graph in self.nesting.around(self.nesting.home(lower)):
+                    if graph in inside:
+                        below[graph].add(lower)
+        for node in self.result.nodes:
+            for graph in self.nesting.around(self.nesting.home(node)):
+                if node not in below[graph] and node is not self.nesting.regions[graph].op:
+                    self.result.tops.setdefault(graph, []).append(node)
 
 
-def gradient_of(value: Value) -> Value | None:
-    """The value this is the gradient of, by its name if nothing noted it (a lowered program has names only)."""
-    if value.grad_of is not None:
-        return value.grad_of
-    match = _GRADIENT.fullmatch(value.name)
-    versions = value.graph.versions(match[1]) if match else ()
-    return next((v for v in reversed(versions) if v.writer is None or v.writer.role != OPTIMIZE), None)
+def _is_beside(graph: Graph, forward: Graph) -> bool:
+    return graph is forward or graph in forward.gradients
 
 
-def grad_ops(graph: Graph) -> dict[Op, Op]:
-    """For each operator the first one of the backward that turns a gradient of its outputs into one of its inputs."""
-    found: dict[Op, Op] = {}
-    for op in graph.ops:
-        forward = _forward(op) if op.role == BACKWARD else None
-        if forward is not None and forward is not op:
-            found.setdefault(forward, op)
+def _counted(nodes: Iterable[Node]) -> dict[Node, int]:
+    found: dict[Node, int] = {}
+    for node in nodes:
+        found[node] = found.get(node, 0) + 1
     return found
 
 
-def _forward(op: Op) -> Op | None:
-    outputs = (gradient_of(value) for value in op.reads())
-    writers = {value.writer for value in outputs if value is not None}
-    inputs = (gradient_of(value) for value in op.writes())
-    return next((reader for value in inputs if value is not None for reader in value.readers if reader in writers), None)
-
-
-def _absent(node: Node) -> bool:
-    return isinstance(node, Value) and node.name == EMPTY
+def _is_scopes(value: Value) -> bool:
+    """Whether a value is what a loop or branch keeps for its gradient."""
+    writer = value.writer
+    row = None if writer is None else control_row(writer)
+    return writer is not None and row is not None and not row.is_grad and value in writer.outputs.get(row.scopes, ())
 
 
 def _is_state_of(values: tuple[Value, ...], op: Op) -> bool:
@@ -182,22 +198,3 @@ def _is_state_of(values: tuple[Value, ...], op: Op) -> bool:
 def is_state(value: Value) -> bool:
     """Whether a value outlives a run without being a parameter."""
     return value.persistable and not isinstance(value.var, Parameter)
-
-
-def _repeats(value: Value) -> bool:
-    return len(value.readers) >= REPEATED_FROM and all(op.role == OPTIMIZE for op in value.readers)
-
-
-def _ends(ops: Iterable[tuple[Op, Slots]]) -> dict[Value, list[_End]]:
-    found: dict[Value, list[_End]] = {}
-    for op, slots in ops:
-        for slot, values in slots.items():
-            for index, value in enumerate(values):
-                found.setdefault(value, []).append(_End(op, _slot_text(slots, slot, index)))
-    return found
-
-
-def _slot_text(slots: Slots, slot: str, index: int) -> str:
-    if len(slots) == 1:
-        return ""
-    return slot if len(slots[slot]) == 1 else f"{slot}[{index}]"

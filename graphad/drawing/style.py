@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import atan2, ceil, degrees, hypot
 from typing import Any, NamedTuple
 
-from graphad.drawing.labels import markup
-from graphad.graph import Node, Op
+from graphad.drawing.arrows import ADDED, CARRIED, ENTERS, KEPT, LEAVES, SAVED
+from graphad.drawing.labels import markup, quoted
+from graphad.graph import Node, Op, Value
 from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Parameter
 
 Attributes = dict[str, Any]
@@ -33,7 +34,7 @@ LOOKS = {
     "variable": Look("variable", "#ffffff", MUTED),
     "gradient": Look("gradient", "#fff6ee", "#bf5f12"),
 }
-HIGHLIGHT, LINK = "highlight", "link"
+HIGHLIGHT, LINK, FRAMED, CLOSED = "highlight", "link", "framed", "closed"
 WIDEST_ROW = 5
 WIDTH_OF_SLOT = 0.3
 
@@ -73,38 +74,71 @@ LINK_EDGE: Attributes = {
     "style": "dashed",
 }
 
+NOTES = {
+    HIGHLIGHT: ("bold outline: highlighted", STRONG),
+    LINK: ("- - - gradient of", LINK_EDGE["color"]),
+    "saved": ("- - &gt; saved for the gradient", LINK_EDGE["color"]),
+    "carried": ("<b>- - &gt;</b> carried to the next iteration", INK),
+    "added": ("+ added up over the iterations", INK),
+    CLOSED: ("[+] nested graph not drawn", INK),
+}
+FRAME: Attributes = {"fontname": "Helvetica", "fontsize": "9", "margin": "8", "penwidth": "1", "style": "rounded,filled"}
+FRAME_TINT, FRAME_LINE = "10", "a0"
+AMONG_FRAMES: Attributes = {"compound": "true", "newrank": "true"}  # frames do not keep nodes from being level with others outside
+FRAME_LOOK = Look("graph of an operator", "#f2f6fb", "#86aacb")
+HOLD_EDGE: Attributes = {"style": "invis", "weight": "0"}
+JOINT_EDGE: Attributes = {"arrowhead": "none", "penwidth": "1.6", "style": "solid"}
+SAVED_EDGE = LINK_EDGE | {"arrowhead": "vee", "class": "saved"}
+GROUP: Attributes = {"bgcolor": "transparent", "style": "rounded"}
+LEVEL_EDGE: Attributes = {"constraint": "true", "weight": "0"}
+ADDED_EDGE: Attributes = {"class": "added", "labelangle": "40", "labeldistance": "1.6", "labelfontsize": "14", "taillabel": "+"}
+CARRIED_EDGE: Attributes = {"class": "carried", "penwidth": "2", "style": "dashed", "weight": "1"}
+
 # How an arrow bears on the layout: what flows along is kept straight, what joins from aside bends, a lookup far away does not count.
 ALONG, ASIDE, LOOKUP = "along", "aside", "lookup"
 WAYS: dict[str, Attributes] = {ALONG: {"weight": "8"}, ASIDE: {}, LOOKUP: {"constraint": "false"}}
 
+# The mark, the tooltip and the look of arrows of a sort.
+SORTS: dict[int, tuple[str, str, Attributes]] = {
+    LEAVES: ("", "what is handed out", {}),
+    ENTERS: ("", "what the first iteration starts from", {}),
+    SAVED: ("saved", "saved for the gradient", SAVED_EDGE),
+    KEPT: ("saved", "what is kept for the gradient", SAVED_EDGE | {"arrowhead": "none"}),
+    ADDED: ("added", "added up over the iterations", ADDED_EDGE),
+    CARRIED: ("carried", "carried to the next iteration", CARRIED_EDGE),
+}
 
-def kind(node: Node, is_gradient: bool = False) -> str:
-    """The row of ``LOOKS`` a node is drawn by."""
-    if isinstance(node, Op):
-        return node.role if node.role in LOOKS else FORWARD
+
+def part(role: str) -> str:
+    """The row of ``LOOKS`` the operators of a part of a program are drawn by."""
+    return role if role in LOOKS else FORWARD
+
+
+def kind(node: Value, is_gradient: bool) -> str:
+    """The row of ``LOOKS`` a value is drawn by."""
     if isinstance(node.var, Parameter):
         return "parameter"
     if node.persistable:
         return "state"
     if is_gradient:
         return "gradient"
-    return "data" if node.writer is None else "variable"
+    return "data" if node.writer is None and node.graph.father is None else "variable"
 
 
-def node_style(node: Node, kind: str, strong: bool) -> Attributes:
-    """Shape, colours and lines of a node."""
+def node_style(node: Node, kind: str, strong: bool, slots: int = 0) -> Attributes:
+    """Shape, colours and lines of a node; an operator with many slots is wide."""
     look = LOOKS[kind]
     style = (OPERATOR if isinstance(node, Op) else VALUE) | {"color": look.line, "fillcolor": look.fill}
-    if isinstance(node, Op) and max(len(node.inputs), len(node.outputs)) > 2:
-        style["width"] = f"{WIDTH_OF_SLOT * max(len(node.inputs), len(node.outputs)):.2f}"
+    if slots > 2:
+        style["width"] = f"{WIDTH_OF_SLOT * slots:.2f}"
     style |= {"peripheries": str(look.rings)} if look.rings > 1 else {}
     return style | ({"color": STRONG, "penwidth": "3"} if strong else {})
 
 
-def arrow_style(op: Op, way: str, slot: str, crowded: bool) -> Attributes:
+def arrow_style(part: str, way: str, slot: str, crowded: bool) -> Attributes:
     """Colour and weight of an arrow of an operator, and where beside it the name of the slot stands."""
     place = LOOKUP if crowded and way == ASIDE else way
-    color = LOOKS[kind(op)].line + ("70" if way == LOOKUP else "")
+    color = LOOKS[part].line + ("70" if way == LOOKUP else "")
     return {"color": color} | WAYS[way] | (_slot_place(place, 2.4 * len(slot)) if slot else {})
 
 
@@ -114,14 +148,31 @@ def _slot_place(way: str, half: float) -> Attributes:
     return {"labelangle": f"{degrees(atan2(beside, along)):.1f}", "labeldistance": f"{hypot(along, beside) / 10:.2f}"}
 
 
+def frame_style(part: str) -> Attributes:
+    """Colours and lines of the frame around a nested graph of an operator."""
+    line = LOOKS[part].line
+    return FRAME | {"color": line + FRAME_LINE, "fillcolor": line + FRAME_TINT, "fontcolor": line}
+
+
+def all_quoted(attributes: Attributes) -> Attributes:
+    """Attributes with their values quoted."""
+    return {name: quoted(value) for name, value in attributes.items()}
+
+
 def header(title: str | None, kinds: set[str]) -> str:
     """The title, and a legend of the kinds, as one HTML-like label; empty if there is neither."""
     rows = [f'<tr><td align="left" colspan="{WIDEST_ROW}"><b><font point-size="14">{markup(title)}</font></b></td></tr>'] if title else []
     chips = [_chip(look) for name, look in LOOKS.items() if name in kinds]
-    chips += [_note("bold outline: highlighted", STRONG)] if HIGHLIGHT in kinds else []
-    chips += [_note("- - - gradient of", LINK_EDGE["color"])] if LINK in kinds else []
+    notes = [_note(text, color) for mark, (text, color) in NOTES.items() if mark in kinds]
+    if FRAMED in kinds:
+        table = '<table border="0" cellborder="0" cellspacing="0" cellpadding="6">'
+        below = notes and [f'<tr><td align="left" colspan="{WIDEST_ROW}">{table}<tr>{"".join(notes)}</tr></table></td></tr>']
+        chips.append(_chip(FRAME_LOOK))
+    else:
+        chips, below = chips + notes, []
     width = ceil(len(chips) / max(1, ceil(len(chips) / WIDEST_ROW)))
     rows += [f"<tr>{''.join(chips[i : i + width])}</tr>" for i in range(0, len(chips), max(1, width))]
+    rows += below
     return f'<<table border="0" cellborder="0" cellspacing="4" cellpadding="3">{"".join(rows)}</table>>' if rows else ""
 
 

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from graphad.errors import ExecutionError, InvalidValue
-from graphad.execution.layout import Layout, depth, handed_in, nth, written
+from graphad.execution.layout import Layout, depth, handed_in, names_around, nth, written
+from graphad.execution.replay import Replay, Runner
 from graphad.execution.steps import Frame, Frames, Place, Reader, Step, settled
 from graphad.ops import ControlDef
-from graphad.ops.aggregates import StepScopes, zeros_like
+from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
 from graphad.program import EMPTY, Block, Operator, located
-
-Body = Callable[[Frames], None]
-
-
-class Runner(Reader, Protocol):
-    """What the step of an operator with blocks asks of the run it belongs to."""
-
-    saved: dict[int, frozenset[str]]
-    iterations: list[int]
-
-    def body(self, block: Block, layout: Layout) -> Body:
-        """How a block is run."""
 
 
 def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
@@ -66,36 +57,54 @@ def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
     endless = not any(condition in written(inner) for inner in op.attrs["sub_block"].ops)
     test = (depth(layout, condition), condition)
     scopes = [(depth(layout, name), name) for name in op.output("StepScopes")]
+    every = run.checkpointed.get(op.attrs["sub_block"].idx)
+    around = [(depth(layout, name), name) for name in names_around(op.attrs["sub_block"])]
+    carried = [(depth(layout, name), name) for name in op.output("Out")]
 
     def step(frames: Frames) -> None:
         kept: list[Frame] = []
+        context = {} if every is None else _values(run, op, frames, around)
         run.iterations.append(0)
         while _truth(run, op, frames, test):
             if endless:
                 message = f"operator 'while': its block never writes the condition {condition!r}, so it would not end"
                 raise ExecutionError(located(message, op.source))
             inner: Frames = ({}, *frames)
+            if every is not None and run.iterations[-1] % (every or sys.maxsize) == 0:
+                kept.append({name: frames[at][name] for at, name in carried if name in frames[at]})
             body.run(inner)
-            if body.saved:
+            if body.saved and every is None:
                 kept.append(body.keep(inner))
             run.iterations[-1] += 1
         count = run.iterations.pop()
         for at, name in scopes:
-            frames[at][name] = StepScopes(kept, count)
+            plain = every is None
+            frames[at][name] = StepScopes(kept, count) if plain else Checkpoints(kept, count, every or 0, context, tuple(run.iterations))
 
     return step
+
+
+def _values(run: Reader, op: Operator, frames: Frames, places: Sequence[Place]) -> Frame:
+    """The values of names, as far as they have any."""
+    found = {}
+    for at, name in places:
+        with suppress(InvalidValue):
+            found[name] = run.fetch(frames, (at, name), op)
+    return found
 
 
 def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
     inside = _Inside(run, op, row, layout, 0)
     ((at, name),) = inside.scopes
     last = name in freed
+    replay = Replay(run, op.attrs["sub_block"].parent) if op.attrs["sub_block"].parent_idx in run.checkpointed else None
 
     def step(frames: Frames) -> None:
         outer, cotangents = inside.read(frames)
         scopes = frames[at].pop(name) if last else inside.kept(frames)
         sums = _Sums(inside.count)
-        for kept in _backwards(scopes, last):
+        steps = replay.backwards(scopes) if isinstance(scopes, Checkpoints) and replay else _backwards(scopes, last)
+        for kept in steps:
             results = inside.results(kept, outer, cotangents)
             cotangents = results[: len(cotangents)]
             sums.add(results[len(cotangents) :])

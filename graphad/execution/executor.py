@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import ExecutionError, InvalidType, InvalidValue, NoValue
-from graphad.execution.control import Body, control_step
-from graphad.execution.layout import Layout, blocks_of, control, last_uses, saved_names
+from graphad.execution.control import control_step
+from graphad.execution.layout import Layout, blocks_of, checkpointed, control, last_uses, saved_names
+from graphad.execution.replay import Body
 from graphad.execution.scope import Scope, global_scope
 from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef
@@ -102,7 +103,8 @@ class _Run:
         self.saved = saved_names(block.program)
         self.iterations: list[int] = []
         self.same_name: dict[str, list[Operator]] | None = None
-        self.bodies: dict[int, Body] = {}
+        self.checkpointed = checkpointed(block.program)
+        self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
 
     def operators(self) -> None:
         """Run the operators of block 0."""
@@ -110,14 +112,15 @@ class _Run:
 
     def body(self, block: Block, layout: Layout) -> Body:
         """How a block is run: its operators in order, each value freed behind its last use."""
-        found = self.bodies.get(block.idx)
+        key = (block.idx, *map(id, layout))
+        found = self.bodies.get(key)
         if found is None:
             free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _handed_out(block))
             local = block.vars
             free = [[n for n in names if n in local or len(layout) == 1] for names in free]
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
-            found = self.bodies[block.idx] = _body(steps)
-        return found
+            found = self.bodies[key] = _body(steps), layout
+        return found[0]
 
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
         row = REGISTRY.get(op.type)

@@ -63,6 +63,28 @@ def saved_names(program: Program) -> dict[int, frozenset[str]]:
     return saved
 
 
+def checkpointed(program: Program) -> dict[int, int]:
+    """For each loop's block whose gradient wants checkpoints, by its index, how far they are apart; 0 if there is to be one alone."""
+    every: dict[int, int] = {}
+    plain: set[int] = set()
+    for op, _ in _controls(program):
+        if op.type == "while_grad":
+            home = op.attrs["sub_block"].parent_idx
+            apart = op.attrs.get("checkpoint_every", 0)
+            if op.attrs.get("recursive"):
+                every.setdefault(home, 0)
+            elif apart:
+                every[home] = min(apart, every.get(home) or apart)
+            else:
+                plain.add(home)
+    return {home: apart for home, apart in every.items() if home not in plain}
+
+
+def names_around(block: Block) -> list[str]:
+    """The names of blocks around that a block, or one in it, touches."""
+    return sorted({name for op in block.ops for name in touched(op)}.difference(block.vars) - {EMPTY})
+
+
 def handed_in(op: Operator, which: int) -> list[str]:
     """The names that the operands of a gradient operator have in one of its blocks."""
     return nth(op, "original_input", which, len(op.input("X"))) + nth(op, "original_output_grad", which, len(op.input("Out@GRAD")))

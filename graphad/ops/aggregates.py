@@ -187,6 +187,21 @@ class StepScopes(Aggregate):
         return f"<StepScopes of {self.count} runs, {self.nbytes} bytes>"
 
 
+class Checkpoints(StepScopes):
+    """Of a loop's runs only some starts: what it carried at iterations 0, ``every``, 2 ``every``... (0: at the first alone).
+
+    ``context`` is what else its block reads, ``path`` the iterations of the loops around it.
+    """
+
+    __slots__ = ("context", "every", "path")
+
+    def __init__(self, steps: list[dict[str, Any]], count: int, every: int, context: dict[str, Any], path: tuple[int, ...]) -> None:
+        super().__init__(steps, count)
+        self.every = every
+        self.context = context
+        self.path = path
+
+
 def _tape(entries: list[tuple[Any, ...]]) -> Tape:
     tape = Tape()
     for entry in entries:

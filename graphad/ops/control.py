@@ -105,12 +105,14 @@ def while_grad(
     original_input: list[str],
     original_output_grad: list[str],
     original_input_grad: list[str],
-    checkpoints: str = "",
+    checkpoint_every: int = 0,
+    recursive: bool = False,
 ) -> Any:
     """Run the block over the iterations that the loop kept, the last one first.
 
     The first cotangents in X@GRAD belong to those in Out@GRAD: each iteration hands them to the one before. The others, of what
-    the first tensors in X are, add up over the iterations.
+    the first tensors in X are, add up over the iterations. With ``checkpoint_every`` the loop keeps only what it carries, at every
+    so manieth iteration, and the others are run again; ``recursive`` keeps the start alone, and runs again from places between.
     """
 
 

@@ -172,7 +172,8 @@ def _replace(
 ) -> None:
     graph, before = op.graph, op.next
     op.graphs = {}
-    made = graph.add_op(op_type, inputs, outputs, dict(op.attrs), before=before, role=op.role, graphs=graphs)
+    attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
+    made = graph.add_op(op_type, inputs, outputs, attrs, before=before, role=op.role, graphs=graphs)
     made.forward, made.source = op.forward, op.source
     for slot in list(op.outputs):
         graph.set_outputs(op, slot, ())

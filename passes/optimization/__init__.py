@@ -1,10 +1,22 @@
 """The optimization part of a graph: from gradients to updated parameters, in three passes.
 
 clip-gradients | decay-weights | optimize-parameters
+
+And ``checkpoint-while``, which trades the memory of loops for time.
 """
 
+from graphad.passes.optimization.checkpoint_while import CheckpointWhile
 from graphad.passes.optimization.clip_gradients import ClipGradients
 from graphad.passes.optimization.decay_weights import DecayWeights
 from graphad.passes.optimization.optimize_parameters import ACCUMULATORS, OptimizeParameters, Updates, accumulator_name, updates_of
 
-__all__ = ["ACCUMULATORS", "ClipGradients", "DecayWeights", "OptimizeParameters", "Updates", "accumulator_name", "updates_of"]
+__all__ = [
+    "ACCUMULATORS",
+    "CheckpointWhile",
+    "ClipGradients",
+    "DecayWeights",
+    "OptimizeParameters",
+    "Updates",
+    "accumulator_name",
+    "updates_of",
+]

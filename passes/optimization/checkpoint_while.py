@@ -1,0 +1,48 @@
+"""Keep less of a loop for its gradient, and run the iterations in between again.
+
+    while { h = f(h) }  ┄ every h kept ┄▶  while_grad      ⇒      while { h = f(h) }  ┄ every k-th h kept ┄▶  while_grad{checkpoint_every=k}
+
+For n iterations, ``every=k`` keeps n / k carried states and what k iterations leave; each iteration is run twice.
+``recursive`` keeps about 2 log2(n) states, set anew going backwards, and runs each iteration three or four times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphad.errors import InvalidValue
+from graphad.graph import Graph
+from graphad.rewriting import Pass
+
+
+@dataclass(frozen=True)
+class CheckpointWhile(Pass):
+    """Let loops keep every k-th carried state for their gradients, and recompute the rest.
+
+    Args:
+        every: how many iterations lie between two states that are kept.
+        recursive: keep the start alone, and set checkpoints while going backwards, by the binomial schedule
+            (A. Griewank and A. Walther, "Algorithm 799: revolve", 2000).
+
+    Raises:
+        ValueError: neither, or both, or a number below 1.
+    """
+
+    name = "checkpoint-while"
+    every: int = 0
+    recursive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.every < 0 or bool(self.every) == self.recursive:
+            raise InvalidValue(
+                f"checkpoint-while takes every, from 1 on, or recursive, not every={self.every} and recursive={self.recursive}"
+            )
+
+    def apply(self, graph: Graph) -> bool:
+        wanted = {"checkpoint_every": self.every, "recursive": self.recursive}
+        loops = [op for each in graph.tree() for op in each.controls if op.type == "while_grad"]
+        changed = [op for op in loops if {name: op.attrs.get(name) for name in wanted} != wanted]
+        for op in changed:
+            for name, value in wanted.items():
+                op.graph.set_attr(op, name, value)
+        return bool(changed)
