@@ -36,7 +36,7 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
             operator alone keeps between runs (moments) is named inside the operator.
         links: dashed lines from gradients to what they are gradients of: ``"all"``, ``"none"``, or ``"auto"``: up to 200.
         nested: ``"all"`` draws the graphs nested in loops, branches and nets; ``"none"`` draws only their operators, marked with
-            ``[+]``; ``"auto"`` leaves out the deepest ones until at most 1500 nodes are drawn.
+            ``[+]``; ``"auto"`` leaves out the deepest ones until at most 600 nodes stand in frames, and 1500 in all.
         rankdir: ``"TB"``, from top to bottom, or ``"LR"``, from left to right.
         legend: whether the kinds of nodes are explained.
         prefix: what ids of nodes and edges in an SVG begin with, for several drawings on one page.

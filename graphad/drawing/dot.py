@@ -97,7 +97,7 @@ class _Writer:
     # -- nodes -----------------------------------------------------------------------------------
 
     def _node(self, container: pydot.Graph, node: Node) -> str:
-        drawn, strong = self.drawn, self._highlights(node)
+        drawn, strong = self.drawn, node in self.drawn.highlighted
         what = part(self._role(node)) if isinstance(node, Op) else kind(node, node in drawn.gradient_of)
         marks = [what, HIGHLIGHT] if strong else [what]
         slots = 0
@@ -123,13 +123,6 @@ class _Writer:
     def _slots(self, op: Op, slots: Slots) -> int:
         """How many names of slots there are at an operator."""
         return sum(map(len, slots.values())) if self._is_closed(op) else len(slots)
-
-    def _highlights(self, node: Node) -> bool:
-        """Whether a node stands out: it is asked to, or it is an operator that hides one that is."""
-        if self.options.highlights(node):
-            return True
-        hidden = node.graphs.values() if isinstance(node, Op) and self._is_closed(node) else ()
-        return any(self.options.highlights(each) for inner in hidden for graph in inner.tree() for each in (*graph.ops, *graph.values))
 
     def _level(self, *nodes: Node) -> None:
         level = pydot.Subgraph(rank="same")

@@ -18,7 +18,7 @@ from graphad.graph import Graph, Node, Op, Value
 from graphad.graph.regions import control_row, outcomes
 from graphad.program import OPTIMIZE, Parameter
 
-NODE_BUDGET = 1500
+NODE_BUDGET, FRAMED_BUDGET = 1500, 600
 REPEATED_FROM = 3
 DEEPEST = 1000
 
@@ -30,7 +30,8 @@ class Plan:
     ``repeated`` are values that many optimizer operators read: each reader gets a node of its own for them. ``levels`` are pairs
     drawn at one height: a gradient and what it is the gradient of, a grad operator and its operator.
     ``kept`` are the slots of what an optimizer operator alone uses from run to run, which is not drawn.
-    ``tops`` are the nodes of each nested graph that nothing in it leads to.
+    ``tops`` are the nodes of each nested graph that nothing in it leads to. ``highlighted`` are nodes asked to stand out, and
+    operators that hide some.
     """
 
     nesting: Nesting
@@ -41,18 +42,24 @@ class Plan:
     levels: list[tuple[Node, Node]] = field(default_factory=list)
     kept: dict[Op, list[str]] = field(default_factory=dict)
     tops: dict[Graph, list[Node]] = field(default_factory=dict)
+    highlighted: set[Node] = field(default_factory=set)
 
     @property
     def size(self) -> int:
         """How many nodes are drawn."""
         return len(self.nodes) + sum(arrow.tail in self.repeated for arrow in self.arrows)
 
+    @property
+    def framed(self) -> int:
+        """How many of them stand in frames."""
+        return sum(self.nesting.home(node) is not self.nesting.root for node in self.nodes)
+
 
 def plan(graph: Graph, options: Options) -> Plan:
     """What to draw of a graph; ``auto`` folds and closes no more than needed to stay within the node budget."""
     for depth, mode in _attempts(graph, options):
         result = _Planner(Nesting(graph, depth), options, mode).plan()
-        if result.size <= NODE_BUDGET:
+        if result.size <= NODE_BUDGET and (result.framed <= FRAMED_BUDGET or options.nested == "all"):
             break
     return result
 
@@ -74,7 +81,8 @@ class _Planner:
         self.nesting = nesting
         self.options = options
         self.mode = mode
-        self.result = Plan(nesting)
+        self.result = Plan(nesting, highlighted=set(_highlighted(nesting, options)))
+        self.highlighted = self.result.highlighted
         self.ends = Ends(nesting)
         self.arrows = self.ends.arrows()
         self.into = _counted(arrow.head for arrow in self.arrows)
@@ -111,19 +119,19 @@ class _Planner:
         """What an optimizer operator alone keeps from run to run; if nobody reads them, scopes and the last condition of a loop."""
         for op in self.nesting.root.ops:
             own = {slot: values[0] for slot, values in op.inputs.items() if op.role == OPTIMIZE and _is_state_of(values, op)}
-            if any(map(self.options.highlights, own.values())):
+            if not self.highlighted.isdisjoint(own.values()):
                 continue
             if own:
                 self.result.kept[op] = list(own)
             names = {value.name for value in own.values()}
             yield from own.values()
-            yield from (v for v in op.writes() if v.name in names and not v.readers and not self.options.highlights(v))
+            yield from (v for v in op.writes() if v.name in names and not v.readers and v not in self.highlighted)
         for op in (op for graph in self.nesting.graphs() for op in graph.controls):
-            unread = (v for v in op.writes() if v not in self.out_of and not self.options.highlights(v))
+            unread = (v for v in op.writes() if v not in self.out_of and v not in self.highlighted)
             yield from (v for v in unread if _is_scopes(v) or (op.type == "while" and v is outcomes(op)[-1]))
 
     def _folds(self, value: Value) -> bool:
-        if self.options.values == "all" or self.options.highlights(value):
+        if self.options.values == "all" or value in self.highlighted:
             return False
         if _is_scopes(value):
             return value in self.out_of
@@ -171,6 +179,19 @@ class _Planner:
             for graph in self.nesting.around(self.nesting.home(node)):
                 if node not in below[graph] and node is not self.nesting.regions[graph].op:
                     self.result.tops.setdefault(graph, []).append(node)
+
+
+def _highlighted(nesting: Nesting, options: Options) -> Iterator[Node]:
+    return _marked(nesting.root, None, nesting, options) if options.highlight else iter(())
+
+
+def _marked(graph: Graph, hidden_by: Op | None, nesting: Nesting, options: Options) -> Iterator[Node]:
+    for node in (*graph.ops, *graph.values):
+        if options.highlights(node) and not (hidden_by and isinstance(node, Value) and node.given):
+            yield hidden_by or (nesting.outer(node) if isinstance(node, Value) else node)
+    for op in graph.controls:
+        for inner in op.graphs.values():
+            yield from _marked(inner, hidden_by or (None if nesting.is_drawn(inner) else op), nesting, options)
 
 
 def _is_beside(graph: Graph, forward: Graph) -> bool:

@@ -75,7 +75,7 @@ def plain_svg(svg: bytes) -> str:
 def _too_slow(program: str, timeout: float) -> str:
     return (
         f"{Path(program).name} did not lay out the drawing within {timeout:g} s; draw less of it (values='shared' or 'none', "
-        "a part of it: Program.prune), or allow more time (timeout=)"
+        "nested='none', a part of it: Program.prune), or allow more time (timeout=)"
     )
 
 

@@ -18,6 +18,9 @@ from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
 from graphad.program import EMPTY, Block, Operator, located
 
 
+_BOOL = np.dtype(bool)
+
+
 def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
     """The step of an operator with blocks; ``freed`` are the names that nothing needs behind it."""
     if op.type == "while":
@@ -42,6 +45,8 @@ class _Block:
 
 def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
     found = frames[place[0]].get(place[1])
+    if type(found) is np.ndarray and found.dtype is _BOOL and found.size == 1:
+        return bool(found.item())
     value = np.asarray(run.fetch(frames, place, op) if found is None else found)
     if value.size != 1 or value.dtype != bool:
         message = f"operator {op.type!r}: condition {place[1]!r} is one boolean, but it is {value.dtype}{list(value.shape)}"

@@ -19,6 +19,11 @@ def depth(layout: Layout, name: str) -> int:
     return next((i for i, names in enumerate(layout) if name in names), len(layout) - 1)
 
 
+def home(layout: Layout, name: str) -> int:
+    """The frame a name is written to: that of the block that declares it, else the innermost."""
+    return next((i for i, names in enumerate(layout) if name in names), 0)
+
+
 def control(op: Operator) -> ControlDef | None:
     """The row of an operator that holds blocks, None for any other."""
     row = REGISTRY.get(op.type)
@@ -112,3 +117,36 @@ def _free(block: Block) -> frozenset[str]:
         if row is not None and not row.is_grad:
             names.update(*map(_free, blocks_of(op)))
     return frozenset(names.difference(block.vars) - {EMPTY})
+
+
+# -- whether a program is still the same ----------------------------------------------------------
+
+Facts = list[tuple[list[Operator], list[tuple[object, ...]], list[tuple[object, ...]]]]
+
+
+def facts(program: Program) -> Facts:
+    """Everything about a program that decides how it is run."""
+    return [(list(b.ops), [_operator_facts(op, copy=True) for op in b.ops], _variable_facts(b)) for b in program.blocks]
+
+
+def unchanged(program: Program, known: Facts) -> bool:
+    """Whether these are the facts of the program."""
+    if len(program.blocks) != len(known):
+        return False
+    for block, (ops, operators, variables) in zip(program.blocks, known, strict=True):
+        if block.ops != ops or _variable_facts(block) != variables:
+            return False
+        if any(_operator_facts(op) != then for op, then in zip(ops, operators, strict=True)):
+            return False
+    return True
+
+
+def _operator_facts(op: Operator, copy: bool = False) -> tuple[object, ...]:
+    if not copy:
+        return op.type, op.inputs, op.outputs, op.attrs
+    slots = [{slot: list(names) for slot, names in side.items()} for side in (op.inputs, op.outputs)]
+    return op.type, *slots, {name: list(value) if isinstance(value, list) else value for name, value in op.attrs.items()}
+
+
+def _variable_facts(block: Block) -> list[tuple[object, ...]]:
+    return [(name, var._shape, var._dtype, var.persistable, var.type) for name, var in block.vars.items()]

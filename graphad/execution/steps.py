@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, NoValue
-from graphad.execution.layout import Layout, depth
+from graphad.execution.layout import Layout, depth, home
 from graphad.ops import GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import GRAD
@@ -40,7 +40,7 @@ def settled(value: Any) -> Any:
 def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
     """The step of an operator without blocks."""
     reads = {slot: [(depth(layout, n), n) for n in names if n != EMPTY] for slot, names in op.inputs.items()}
-    writes = {slot: [None if n == EMPTY else (_home(layout, n), n) for n in names] for slot, names in op.outputs.items()}
+    writes = {slot: [None if n == EMPTY else (home(layout, n), n) for n in names] for slot, names in op.outputs.items()}
     writes = {slot: places for slot, places in writes.items() if any(places)}
     attrs = {k: v for k, v in op.attrs.items() if k in row.attrs}
     if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
@@ -55,19 +55,14 @@ def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
         return _general(run, op, row, reads, writes, attrs, False)
     if [*reads] != [*row.inputs][: len(reads)] or row.outputs[next(iter(writes))].variadic:
         return _general(run, op, row, reads, writes, attrs, False)
-    ((home,),) = writes.values()
-    assert home is not None
-    return _plain(run, op, row.kernel, [places[0] for places in reads.values()], home, attrs)
+    ((place,),) = writes.values()
+    assert place is not None
+    return _plain(run, op, row.kernel, [places[0] for places in reads.values()], place, attrs)
 
 
-def _home(layout: Layout, name: str) -> int:
-    """The frame a name is written to: that of the block that declares it, else the innermost."""
-    return next((i for i, names in enumerate(layout) if name in names), 0)
-
-
-def _plain(run: Reader, op: Operator, kernel: Callable[..., Any], reads: list[Place], home: Place, attrs: Mapping[str, Any]) -> Step:
+def _plain(run: Reader, op: Operator, kernel: Callable[..., Any], reads: list[Place], place: Place, attrs: Mapping[str, Any]) -> Step:
     """An operator of one value a slot and one output."""
-    at, name = home
+    at, name = place
 
     def step(frames: Frames) -> None:
         try:
@@ -88,7 +83,7 @@ def _complete(
 ) -> Step:
     """A partial operator of one input slot and one output: the short way if all it reads has a value."""
     general = _general(run, op, row, reads, writes, attrs, True)
-    slots, homes = list(reads), [home for places in writes.values() for home in places if home is not None]
+    slots, homes = list(reads), [place for places in writes.values() for place in places if place is not None]
     if len(slots) != 1 or len(homes) != 1 or row.outputs[next(iter(writes))].variadic:
         return general
     places = reads[slots[0]]
@@ -118,10 +113,10 @@ def _gradient(
         given = [(row.inputs[read], reads.get(read, [])) for read in rule.reads]
         if row.outputs[slot].variadic or any(len(p) != 1 or s.variadic for s, p in given):
             return _general(run, op, row, reads, writes, attrs, False)
-        (home,) = places
-        assert home is not None
+        (place,) = places
+        assert place is not None
         options = {a: row.attr(a, attrs) for a in rule.attrs}
-        rules.append(_plain(run, op, rule.function, [p[0] for _, p in given], home, options))
+        rules.append(_plain(run, op, rule.function, [p[0] for _, p in given], place, options))
     return rules[0] if len(rules) == 1 else _all(rules)
 
 

@@ -181,7 +181,7 @@ def _hand_in(nested: Graph, block: Block, names: list[str], final: Current) -> N
 def _undefined(nested: Graph, around: Block, name: str) -> Value:
     """The value of a name that a branch leaves without one."""
     shape, dtype, var = _declared(around, name)
-    value = nested.add_version(name, shape, dtype, var)
+    value = nested.add_version(nested.values.numbered(name, "{}@UNDEFINED@{}") if _shadows(nested, name) else name, shape, dtype, var)
     nested.add_op("undefined", {}, {"Out": [value]}, {"shape": list(shape or ()), "dtype": dtype or "float32"})
     return value
 

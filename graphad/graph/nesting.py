@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from graphad.graph.graph import Graph
-from graphad.graph.nodes import Value
+from graphad.graph.nodes import Op, Value
 
 
 def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> set[str]:
@@ -14,7 +14,7 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> 
     Return the names around that it reads or writes; any other it may use for a variable of its own.
     """
     _merge_repeated(graph, inputs)
-    untouched = set(_untouched(graph, inputs, results))
+    untouched = {*_untouched(graph, inputs, results), *_undefined(graph, results)}
     for value, name in zip(graph.inputs, inputs, strict=True):
         if name in untouched:
             _rename(graph, value)
@@ -36,6 +36,18 @@ def _untouched(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> I
     for name, value in zip(inputs, graph.inputs, strict=True):
         if not value.readers and value not in kept and out.get(name, value) is value and graph.results.count(value) <= (name in out):
             yield name
+
+
+def _undefined(graph: Graph, results: Sequence[str]) -> Iterator[str]:
+    """The names around that are left without a value."""
+    for name, value in zip(results, graph.results, strict=True):
+        if value.writer is not None and is_silent(value.writer):
+            yield name
+
+
+def is_silent(op: Op) -> bool:
+    """Whether an operator only says that there is no value, which in a program goes without saying."""
+    return op.type == "undefined" and op.made_by is None
 
 
 def settle_gradient(graph: Graph, saved: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from graphad.graph.collector import paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.naming import Plan, planned
-from graphad.graph.nesting import settle_body, settle_gradient
+from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import OTHERWISE, carried_count, operands, outcomes, the_row
 from graphad.ops import ControlDef
@@ -66,6 +66,8 @@ class _Schedule:
         """
         ops = graph.ordered_ops()
         plan = planned(graph)
+        if graph.father is not None:
+            ops = [op for op in ops if not is_silent(op)]
         origin = graph.block
         self.home[graph] = block.idx
         if origin is not None and origin is not block:
@@ -143,8 +145,6 @@ class _Writer:
         return [operator for op in ops for operator in self._with_copies(op)]
 
     def _with_copies(self, op: Op) -> Iterator[Operator]:
-        if op.type == "undefined" and op.made_by is None:
-            return
         for value, name in self.plan.copies.get(op, ()):
             yield self._copy(value.name, name, value)
         for value in op.writes():

@@ -6,6 +6,23 @@ from typing import Any
 
 from graphad.layers.arrays import array_length, array_read, array_write, create_array
 from graphad.layers.control_flow import case, cond, switch_case, while_loop
+from graphad.layers.creation import eye, fill_constant, gaussian_random, ones, recorded, uniform_random, zeros
+from graphad.layers.creation import range_ as range
+from graphad.layers.fluid import (
+    assign,
+    equal,
+    greater_equal,
+    greater_than,
+    increment,
+    less_equal,
+    less_than,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    not_equal,
+    sums,
+)
 from graphad.layers.fluid_blocks import IfElse, Switch, While
 from graphad.layers.helper import LayerHelper, ParamAttr
 from graphad.layers.loss import accuracy, cross_entropy, mean, mse, softmax_with_cross_entropy, square_error_cost
@@ -25,6 +42,7 @@ __all__ = [
     "array_length",
     "array_read",
     "array_write",
+    "assign",
     "batch_norm",
     "case",
     "cond",
@@ -34,19 +52,38 @@ __all__ = [
     "data",
     "dropout",
     "embedding",
+    "equal",
+    "eye",
     "fc",
+    "fill_constant",
+    "gaussian_random",
+    "greater_equal",
+    "greater_than",
+    "increment",
     "layer_norm",
+    "less_equal",
+    "less_than",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
     "mean",
     "mse",
+    "not_equal",
+    "ones",
     "pool2d",
+    "range",
     "softmax_with_cross_entropy",
     "square_error_cost",
+    "sums",
     "switch_case",
+    "uniform_random",
     "while_loop",
+    "zeros",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in REGISTRY:
-        return REGISTRY[name]
+        return recorded(REGISTRY[name])
     raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*REGISTRY, *__all__])}")

@@ -19,6 +19,8 @@ _ARRAY = {"Out": TENSOR_ARRAY}
 
 
 def _index(I: Array) -> int:
+    if type(I) is np.ndarray and I.size == 1:
+        return int(I.item())
     if np.size(I) != 1:
         raise InvalidValue(f"I is an index: one integer, not an array of {np.size(I)}")
     return int(np.reshape(I, ())[()])

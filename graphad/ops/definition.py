@@ -76,7 +76,8 @@ class OpDef:
 
     ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
     tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
-    rules read the shape and dtype only, so that nothing else has to be kept for them.
+    rules read the shape and dtype only, so that nothing else has to be kept for them. ``plain`` is a numpy function that computes
+    what the kernel does where all attributes have their defaults.
     """
 
     type: str
@@ -92,6 +93,7 @@ class OpDef:
     partial: bool = False
     kinds: Mapping[str, str] = field(default_factory=dict)
     shapes: frozenset[str] = frozenset()
+    plain: Callable[..., Any] | None = None
 
     @property
     def grad(self) -> GradOpDef | None:
@@ -210,6 +212,7 @@ def operator(
     partial: bool = False,
     kinds: Mapping[str, str] | None = None,
     shapes: str = "",
+    plain: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a row to the table, and the row of its grad operator; see the module's text."""
     inputs, outputs = _slots(signature)
@@ -230,6 +233,7 @@ def operator(
             partial=partial,
             kinds=kinds or {},
             shapes=frozenset(shapes.split()),
+            plain=plain,
         )
         return register(row)
 

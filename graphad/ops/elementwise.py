@@ -19,7 +19,7 @@ def _row(
     def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
         return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
 
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes)(kernel)
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, plain=function)(kernel)
 
 
 def as_mask(condition: Tensor, like: Tensor) -> Tensor:

@@ -114,7 +114,7 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     return np.asarray(np.matmul(x, y))
 
 
-@operator("X Y -> Out", infer=_matmul_type, grad={"X": _matmul_x_grad, "Y": _matmul_y_grad})
+@operator("X Y -> Out", infer=_matmul_type, grad={"X": _matmul_x_grad, "Y": _matmul_y_grad}, plain=np.matmul)
 def matmul_v2(X: Array, Y: Array, *, trans_x: bool = False, trans_y: bool = False) -> Array:
     """The matrix product over the last two axes, the others broadcast; a vector X is a row, a vector Y a column."""
     return _matrix_product(X, Y, trans_x, trans_y)

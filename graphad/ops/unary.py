@@ -20,7 +20,7 @@ def _row(name: str, function: Callable[..., Any], grad: Callable[..., Any] | Non
     def kernel(X: Array) -> Array:
         return np.asarray(function(X))
 
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad})(kernel)
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, plain=function)(kernel)
 
 
 def _zero(dOut: Tensor) -> Tensor:

@@ -1,0 +1,132 @@
+"""A block that runs many times as one Python function: a line an operator, numpy called directly where that is all it does.
+
+    f[0]['y'] = add(f[0]['x'], f[1]['b'])
+
+Anything unusual - an error, a value that has to be fetched from the scope - is left to the steps of the interpreter, from the
+operator on at which it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import CodeType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from graphad.execution.direct import Call, calls_of, traced
+from graphad.execution.layout import Layout, depth, home
+from graphad.execution.steps import Frames, Step, settled
+from graphad.ops import REGISTRY, ControlDef, GradOpDef
+from graphad.program import EMPTY, Block, Operator
+from graphad.types import TENSOR, TensorType
+
+Body = Any
+_NAME = "<block>"
+
+
+def compiled(block: Block, layout: Layout, steps: Sequence[tuple[Step, Sequence[str]]]) -> Body:
+    """A function of the frames that does what the steps do, one after the other."""
+    source = _Source(block, layout, steps)
+    code = compile("\n".join(source.lines), _NAME, "exec")
+    exec(code, source.globals)
+    quick = source.globals["body"]
+
+    def run(frames: Frames) -> None:
+        try:
+            quick(frames)
+        except Exception as error:
+            at = _line(error.__traceback__, quick.__code__) - 3
+            if at not in source.inlined:
+                raise
+        else:
+            return
+        for step, names in steps[at:]:
+            step(frames)
+            for name in names:
+                frames[0].pop(name, None)
+
+    return run
+
+
+def _line(traceback: TracebackType | None, code: CodeType) -> int:
+    """The line of the function in which an error came up."""
+    while traceback is not None:
+        if traceback.tb_frame.f_code is code:
+            return traceback.tb_lineno
+        traceback = traceback.tb_next
+    return -1
+
+
+class _Source:
+    """The lines of the function, and the objects they use; ``inlined`` says which operators are no calls of steps."""
+
+    def __init__(self, block: Block, layout: Layout, steps: Sequence[tuple[Step, Sequence[str]]]) -> None:
+        self.block = block
+        self.layout = layout
+        self.inlined: set[int] = set()
+        self.globals: dict[str, Any] = {"settled": settled, "ndarray": np.ndarray}
+        self.lines = ["def body(f):", "    " + "; ".join(f"f{i} = f[{i}]" for i in range(len(layout)))]
+        for op, (step, names) in zip(block.ops, steps, strict=True):
+            text = self._inlined(op)
+            if text is None:
+                text = f"{self._object(step)}(f)"
+            else:
+                self.inlined.add(len(self.lines) - 2)
+            self.lines.append("    " + "; ".join([text, *(f"f0.pop({name!r}, None)" for name in names)]))
+
+    def _object(self, value: Any) -> str:
+        name = f"k{len(self.globals)}"
+        self.globals[name] = value
+        return name
+
+    def _inlined(self, op: Operator) -> str | None:
+        row = REGISTRY.get(op.type)
+        types = self._types(op)
+        if row is None or isinstance(row, ControlDef) or types is None or not op.outputs:
+            return None
+        names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
+        if op.type == "assign":
+            return f"{self._write(op.output('Out')[0])} = {self._read(op.input('X')[0])}"
+        if isinstance(row, GradOpDef):
+            return self._gradient(op, row, names, types)
+        calls = calls_of(row, names, types, op.attrs)
+        return None if calls is None else self._calls(calls, op.output_names()[0])
+
+    def _gradient(self, op: Operator, row: GradOpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType]) -> str | None:
+        written = [(slot, given[0]) for slot, given in op.outputs.items() if given != [EMPTY]]
+        if any(len(given) != 1 for given in op.outputs.values()) or not set(op.input_names()).isdisjoint(n for _, n in written):
+            return None
+        parts = []
+        for slot, name in written:
+            found = traced(row, slot, names, types, op.attrs)
+            if found is None:
+                return None
+            parts.append(f"{self._write(name)} = {self._read(found)}" if isinstance(found, str) else self._calls(found, name))
+        return "; ".join(parts)
+
+    def _calls(self, calls: Sequence[Call], name: str) -> str:
+        parts = []
+        for i, call in enumerate(calls):
+            args = ", ".join(self._read(a) if isinstance(a, str) else f"t{a}" for a in call.args)
+            parts.append(f"t{i} = {self._object(call.function)}({args})")
+        last = f"t{len(calls) - 1}"
+        return "; ".join([*parts, f"{self._write(name)} = {last} if type({last}) is ndarray else settled({last})"])
+
+    def _read(self, name: str) -> str:
+        return f"f{depth(self.layout, name)}[{name!r}]"
+
+    def _write(self, name: str) -> str:
+        return f"f{home(self.layout, name)}[{name!r}]"
+
+    def _types(self, op: Operator) -> dict[str, TensorType] | None:
+        """The types of what an operator reads, None if one is unknown or no tensor."""
+        found = {}
+        for name in op.input_names():
+            if name == EMPTY or not op.block.has_var_recursive(name):
+                return None
+            var = op.block.var_recursive(name)
+            if var.tensor_type is None or (var.type != TENSOR and op.type not in ("read_from_array", "assign")):
+                return None
+            found[name] = var.tensor_type
+        return found

@@ -1,0 +1,201 @@
+"""The interpreter's view of a program: its blocks as steps, prepared once, and the values of the run that is on."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import ExecutionError, InvalidValue, NoValue
+from graphad.execution.compiled import compiled
+from graphad.execution.control import control_step
+from graphad.execution.layout import Layout, blocks_of, checkpointed, control, facts, last_uses, saved_names, unchanged
+from graphad.execution.replay import Body
+from graphad.execution.scope import Scope
+from graphad.execution.steps import Frames, Place, Step, step_of
+from graphad.ops import REGISTRY, ControlDef
+from graphad.ops.aggregates import Aggregate
+from graphad.program import Block, Operator, Program, located
+from graphad.types import FLOATS
+
+Array = NDArray[Any]
+Env = dict[str, Any]
+
+
+class Prepared:
+    """A program prepared to run: how each of its blocks is run. And, while it runs, the values there are.
+
+    Steps refer to it for what only a run knows: the scope, the iterations that loops are in.
+    """
+
+    def __init__(self, program: Program, fetched: Collection[str], check_finite: bool, reinitialize: bool) -> None:
+        self.block = program.global_block()
+        self.check_finite = check_finite
+        self.reinitialize = reinitialize
+        self.persistable = {name for name, var in self.block.vars.items() if var.persistable}
+        self.keep = {*fetched, *self.persistable}
+        self.saved = saved_names(program)
+        self.checkpointed = checkpointed(program)
+        self.same_name: dict[str, list[Operator]] | None = None
+        self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
+        self.facts = facts(program)
+        self.release()
+
+    def is_up_to_date(self) -> bool:
+        """Whether the program is still as it was prepared."""
+        return unchanged(self.block.program, self.facts)
+
+    def begin(self, env: Env, scope: Scope) -> None:
+        """Start a run on what is fed."""
+        self._hold(env, scope)
+        self.running = True
+
+    def release(self) -> None:
+        """Let go of every value of a run."""
+        self._hold({}, Scope())
+        self.running = False
+
+    def _hold(self, env: Env, scope: Scope) -> None:
+        self.env = env
+        self.scope = scope
+        self.given = dict(env)
+        self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
+        self.iterations: list[int] = []
+        self.entropy: int | None = None
+
+    def operators(self) -> None:
+        """Run the operators of block 0."""
+        self.body(self.block, (self.block.vars,))((self.env,))
+
+    def body(self, block: Block, layout: Layout) -> Body:
+        """How a block is run: its operators in order, each value freed behind its last use."""
+        key = (block.idx, *map(id, layout))
+        found = self.bodies.get(key)
+        if found is None:
+            free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _handed_out(block))
+            local = block.vars
+            free = [[n for n in names if n in local or len(layout) == 1] for names in free]
+            steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
+            quick = len(layout) > 1 and not self.check_finite
+            found = self.bodies[key] = compiled(block, layout, steps) if quick else _body(steps), layout
+        return found[0]
+
+    def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
+        row = REGISTRY.get(op.type)
+        if row is None:
+            message = located(f"operator {op.type!r} is not registered, so it cannot run: {op!r}", op.source)
+            return _raising(message)
+        if isinstance(row, ControlDef):
+            return control_step(self, op, row, layout, freed)
+        step = step_of(self, op, row, layout)
+        return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
+
+    def _once(self, op: Operator, step: Step) -> Step:
+        """An initialisation operator: it runs unless what it writes has values already."""
+
+        def once(frames: Frames) -> None:
+            if not all(name in frames[0] or self.scope.has(name) for name in op.output_names()):
+                step(frames)
+
+        return once
+
+    def generator(self, op: Operator) -> np.random.Generator:
+        """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
+        name = op.output_names()[0]
+        stream = [zlib.crc32(name.encode()), *self.iterations, *self._before(op, name)]
+        seed = self.block.program.random_seed
+        if seed:
+            return np.random.default_rng([seed, self.scope.runs, *stream])
+        if self.entropy is None:
+            self.entropy = int(np.random.default_rng().integers(1 << 62))
+        return np.random.default_rng([self.entropy, *stream])
+
+    def _before(self, op: Operator, name: str) -> list[int]:
+        """The place of a random operator among those that write the same name, if it is not the first."""
+        if self.same_name is None:
+            writers: dict[str, list[Operator]] = {}
+            for other in (each for block in self.block.program.blocks for each in block.ops):
+                if other.type in REGISTRY and REGISTRY[other.type].random:
+                    writers.setdefault(other.output_names()[0], []).append(other)
+            self.same_name = writers
+        place = next(i for i, other in enumerate(self.same_name[name]) if other is op)
+        return [place] if place else []
+
+    def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Any:
+        """The value of a name: of this run, else of the scope."""
+        at, name = place
+        if name in frames[at]:
+            return frames[at][name]
+        if frames[at] is self.env and name in self.scope.arrays:
+            return self._from_scope(name, op)
+        self._refuse_missing(name, op)
+
+    def _from_scope(self, name: str, op: Operator | None) -> Array:
+        """The scope's value, in the declared dtype; ValueError if it is not what the program declares."""
+        array = self.scope.arrays[name]
+        if isinstance(array, Aggregate):
+            self.env[name] = self.given[name] = array
+            return array
+        var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
+        shape, dtype = (None, None) if var is None else var.declared
+        fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
+        kind = dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)
+        if not fits or not kind:
+            found = f"{array.dtype}{list(array.shape)}"
+            raise InvalidValue(located(f"the scope has {name!r} as {found}, but it is declared {var!r}", op.source if op else None))
+        cast = array if dtype is None else array.astype(dtype, copy=False)
+        self.env[name] = self.given[name] = cast
+        return cast
+
+    def _refuse_missing(self, name: str, op: Operator | None) -> NoReturn:
+        reader = f"operator {op.type!r} reads" if op else "the fetch list asks for"
+        source = op.source if op else None
+        if name in self.persistable:
+            raise InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
+        writers = [other for block in self.block.program.blocks for other in block.ops if name in other.output_names()]
+        if any(control(other) or other.block.idx or _may_write_nothing(other) for other in writers):
+            raise NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
+        if writers:
+            raise InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
+        raise InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
+
+    def commit(self) -> None:
+        """Keep the persistable values in the scope; nothing there shares memory with what was fed."""
+        for name in self.persistable:
+            array = self.env.get(name)
+            if array is not None and array is not self.given.get(name):
+                shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, fed) for fed in self.fed)
+                self.scope.arrays[name] = array.copy() if shared else array
+        self.scope.runs += 1
+
+
+def _body(steps: list[tuple[Step, list[str]]]) -> Body:
+    def run(frames: Frames) -> None:
+        local = frames[0]
+        for step, names in steps:
+            step(frames)
+            for name in names:
+                local.pop(name, None)
+
+    return run
+
+
+def _may_write_nothing(op: Operator) -> bool:
+    row = REGISTRY.get(op.type)
+    return op.type == "write_to_array" or (row is not None and row.partial)
+
+
+def _raising(message: str) -> Step:
+    def step(frames: Frames) -> None:
+        raise ExecutionError(message)
+
+    return step
+
+
+def _handed_out(block: Block) -> frozenset[str]:
+    """The results of the block of a gradient, which the operator that runs it hands out."""
+    ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
+    return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
