@@ -7,12 +7,15 @@ import re
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 from graphad.errors import RenderError
 
 RENDERER = "graphviz-pure"
 VARIABLE = "GRAPHAD_DOT"
+_LOST = re.compile(r"lost (\S+) (\S+) edge")
+_EDGE = re.compile(r"n\d+ -> n\d+ ")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
@@ -48,16 +51,39 @@ def render_dot(dot: str, format: str, timeout: float, dpi: float) -> bytes:
         RenderError: no renderer, it failed, or it took too long.
     """
     program = find_renderer()
-    command = [program, "-Kdot", f"-T{format}", *([f"-Gdpi={dpi:g}"] if format == "png" else [])]
+    done = _run(program, dot, format, timeout, dpi)
+    if done.returncode != 0 and _lost_edges(done):
+        if done.stdout and all(map(_is_link(dot), _lost_edges(done))):
+            return done.stdout
+        done = _run(program, dot, format, timeout, dpi, "-Gsplines=line")
+    if done.returncode != 0 or not done.stdout:
+        raise RenderError(_failed(program, done.returncode, _said(done).strip()))
+    return done.stdout
+
+
+def _run(program: str, dot: str, format: str, timeout: float, dpi: float, *more: str) -> subprocess.CompletedProcess[bytes]:
+    command = [program, "-Kdot", f"-T{format}", *([f"-Gdpi={dpi:g}"] if format == "png" else []), *more]
     try:
-        done = subprocess.run(command, input=dot.encode("utf-8", "replace"), capture_output=True, timeout=timeout, check=False)
+        return subprocess.run(command, input=dot.encode("utf-8", "replace"), capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         raise RenderError(_too_slow(program, timeout)) from None
     except OSError as error:
         raise RenderError(f"{program} cannot be run: {error}") from None
-    if done.returncode != 0 or not done.stdout:
-        raise RenderError(_failed(program, done.returncode, done.stderr.decode("utf-8", "replace").strip()))
-    return done.stdout
+
+
+def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+    return done.stderr.decode("utf-8", "replace")
+
+
+def _lost_edges(done: subprocess.CompletedProcess[bytes]) -> list[tuple[str, str]]:
+    """The edges that Graphviz found no way for: everything else is drawn all the same."""
+    return [(match[1], match[2]) for match in _LOST.finditer(_said(done))]
+
+
+def _is_link(dot: str) -> Callable[[tuple[str, str]], bool]:
+    """Whether all there is between two nodes is that one is the gradient of the other, which the tooltip says too."""
+    others = {tuple(line.split(" ", 3)[:3:2]) for line in dot.splitlines() if _EDGE.match(line) and 'class="link"' not in line}
+    return lambda ends: ends not in others
 
 
 def plain_svg(svg: bytes) -> str:

@@ -83,7 +83,7 @@ class _Source:
     def _inlined(self, op: Operator) -> str | None:
         row = REGISTRY.get(op.type)
         types = self._types(op)
-        if row is None or isinstance(row, ControlDef) or types is None or not op.outputs:
+        if row is None or isinstance(row, ControlDef) or types is None or not op.outputs or op.type == "write_to_array":
             return None
         names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
         if op.type == "assign":

@@ -17,7 +17,6 @@ from graphad.ops import ControlDef
 from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
 from graphad.program import EMPTY, Block, Operator, located
 
-
 _BOOL = np.dtype(bool)
 
 

@@ -87,7 +87,7 @@ class _Lowering:
         for nested, final in zip(graphs.values(), finals, strict=True):
             given = _give(nested, operator.block, names, final)
             seen = {**given, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
-            nested.results = [seen.get(name) or _undefined(nested, operator.block, name) for name in results]
+            nested.results = [seen.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
         inputs = {slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != row.operands}
         if names:
             inputs[row.operands] = tuple(current.get(n) or _given_or_undefined(graph, operator.block, n, current) for n in names)
@@ -178,10 +178,10 @@ def _hand_in(nested: Graph, block: Block, names: list[str], final: Current) -> N
     nested.inputs = [*(found.pop(name) for name in names), *found.values()]
 
 
-def _undefined(nested: Graph, around: Block, name: str) -> Value:
-    """The value of a name that a branch leaves without one."""
+def _undefined(nested: Graph, around: Block, name: str, aside: bool = False) -> Value:
+    """The value of a name that is left without one; ``aside`` if the name means something else in the block."""
     shape, dtype, var = _declared(around, name)
-    value = nested.add_version(nested.values.numbered(name, "{}@UNDEFINED@{}") if _shadows(nested, name) else name, shape, dtype, var)
+    value = nested.add_version(nested.values.numbered(name, "{}@UNDEFINED@{}") if aside else name, shape, dtype, var)
     nested.add_op("undefined", {}, {"Out": [value]}, {"shape": list(shape or ()), "dtype": dtype or "float32"})
     return value
 
