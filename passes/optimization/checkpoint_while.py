@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
-from graphad.graph import Graph
+from graphad.graph import Graph, Op
 from graphad.rewriting import Pass
 
 
@@ -39,10 +39,12 @@ class CheckpointWhile(Pass):
             )
 
     def apply(self, graph: Graph) -> bool:
-        wanted = {"checkpoint_every": self.every, "recursive": self.recursive}
         loops = [op for each in graph.tree() for op in each.controls if op.type == "while_grad"]
-        changed = [op for op in loops if {name: op.attrs.get(name) for name in wanted} != wanted]
-        for op in changed:
-            for name, value in wanted.items():
-                op.graph.set_attr(op, name, value)
+        return any([self._mark(op) for op in loops])
+
+    def _mark(self, op: Op) -> bool:
+        wanted = {"checkpoint_every": self.every, "recursive": self.recursive}
+        changed = {name: value for name, value in wanted.items() if op.attrs.get(name, 0) != value}
+        for name, value in changed.items():
+            op.graph.set_attr(op, name, value)
         return bool(changed)

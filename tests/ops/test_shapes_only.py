@@ -1,0 +1,58 @@
+"""Slots that a row says its gradient rules read only the shape of: anything of that shape gives the same gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphad.ops import GRAD, REGISTRY, lookup, operator
+from graphad.ops.inference import same
+from tests.ops.check import Slots, run
+from tests.ops.sample import Sample, Value, uniform
+from tests.ops.test_operators import CASES, SAMPLES
+from tests.ops.values import random_like
+
+
+def stand_in(value: Value) -> Value:
+    """Zeros without memory, as ``stand_in`` makes them, for an array; an aggregate as it is."""
+    return lookup("stand_in")(value) if isinstance(value, np.ndarray) else value
+
+
+def gradients(op_type: str, sample: Sample, changed: Slots) -> Slots:
+    """What the rules give, where some of the slots that they read hold something else."""
+    row, inputs = lookup(op_type), sample.slots()
+    outputs = run(row, inputs, sample.attrs)
+    rng = np.random.default_rng(5)
+    cotangents = {slot + GRAD: [None if v is None else random_like(v, rng) for v in values] for slot, values in outputs.items()}
+    grad = row.grad
+    assert grad is not None
+    given = {slot: values for slot, values in {**outputs, **inputs, **changed, **cotangents}.items() if slot in grad.inputs}
+    with np.errstate(all="ignore"):
+        return grad.meaning(given, sample.attrs, [s for s in grad.outputs if s.removesuffix(GRAD) in inputs])
+
+
+def check(op_type: str, sample: Sample) -> None:
+    row = lookup(op_type)
+    values = {**run(row, sample.slots(), sample.attrs), **sample.slots()}
+    changed = {slot: list(map(stand_in, values[slot])) for slot in row.shapes if slot in values}
+    expected = gradients(op_type, sample, {})
+    for slot, got in gradients(op_type, sample, changed).items():
+        for one, other in zip(got, expected[slot], strict=True):
+            if isinstance(one, np.ndarray):
+                np.testing.assert_array_equal(one, other, err_msg=slot)
+
+
+@pytest.mark.parametrize(("op", "sample"), [case for case in CASES if REGISTRY[str(case.values[0])].shapes])
+def test_only_the_shape_is_read(op: str, sample: Sample) -> None:
+    check(op, sample)
+
+
+def test_a_row_that_says_so_wrongly_is_found() -> None:
+    row = operator("X -> Out", name="square_said_wrongly", infer=same, grad={"X": lambda X, dOut: dOut * X * 2.0}, shapes="X")(np.square)
+    try:
+        with pytest.raises(AssertionError):
+            check("square_said_wrongly", Sample({"X": uniform(3)}))
+    finally:
+        del REGISTRY["square_said_wrongly"], REGISTRY["square_said_wrongly_grad"]
+    assert row.shapes == {"X"}
+    assert "square_said_wrongly" not in SAMPLES

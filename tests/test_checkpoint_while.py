@@ -1,0 +1,167 @@
+"""Loops that keep some of their iterations for the gradient, and run the others again: the same gradients, less memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from math import comb
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import graphad as ga
+from graphad.execution.replay import _advance
+from tests.nested_strategies import NestedProgram, nested_programs
+from tests.test_random_nested import SLOW
+from tests.test_random_programs import differentiated, run
+
+layers: Any = ga.layers
+STRATEGIES = ["checkpoint-while{every=1}", "checkpoint-while{every=3}", "checkpoint-while{every=100}", "checkpoint-while{recursive=true}"]
+HIDDEN, ROWS = 16, 64
+
+
+def recurrent(steps: int, dropout: float = 0.0) -> tuple[ga.Program, ga.Variable, list[str]]:
+    """h = tanh(h W + h0), ``steps`` times; the mean of its square, and the names of the gradients of W and h0."""
+    program = ga.Program()
+    program.random_seed = 7
+    with ga.program_guard(program, ga.Program()):
+        block = program.global_block()
+        w = block.create_parameter("w", [HIDDEN, HIDDEN], "float64")
+        h0 = layers.data("h0", shape=[ROWS, HIDDEN], append_batch_size=False, dtype="float64")
+        h0.stop_gradient = False
+        n = layers.data("n", shape=[1], append_batch_size=False, dtype="int64")
+
+        def body(i: Any, h: Any) -> list[Any]:
+            new = layers.tanh(layers.matmul_v2(h, w) + h0)
+            return [i + 1, layers.dropout(new, dropout) if dropout else new]
+
+        _, h = layers.while_loop(lambda i, h: layers.less_than(i, n), body, [n - n, h0])
+        loss = layers.mean(layers.square(h))
+        found = ga.gradients(loss, [w, h0])
+    assert all(g is not None for g in found)
+    return program, loss, [g.name for g in found if g is not None]
+
+
+def ran(program: ga.Program, fetch: list[str], steps: int) -> list[Any]:
+    rng, scope = np.random.default_rng(0), ga.Scope()
+    scope.set("w", rng.standard_normal((HIDDEN, HIDDEN)) * 0.2)
+    feed = {"h0": rng.standard_normal((ROWS, HIDDEN)), "n": np.array([steps])}
+    return ga.Executor().run(program, feed=feed, fetch_list=fetch, scope=scope)
+
+
+def rewritten(program: ga.Program, pipeline: str) -> ga.Program:
+    graph = ga.lower(program)
+    ga.Pipeline.parse(pipeline).run(graph)
+    return ga.schedule(graph)
+
+
+@pytest.mark.parametrize("pipeline", STRATEGIES)
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 7, 12, 33])
+def test_gradients_are_equal_to_the_last_bit(pipeline: str, steps: int) -> None:
+    program, _, found = recurrent(steps)
+    for got, expected in zip(ran(rewritten(program, pipeline), found, steps), ran(program, found, steps), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("pipeline", STRATEGIES)
+def test_random_operators_draw_the_same_again(pipeline: str) -> None:
+    program, _, found = recurrent(9, dropout=0.3)
+    for got, expected in zip(ran(rewritten(program, pipeline), found, 9), ran(program, found, 9), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    program.random_seed = 0
+    twin = rewritten(program, pipeline)
+    (once,) = ran(twin, found[:1], 9)
+    assert np.isfinite(once).all()
+
+
+@settings(max_examples=max(60, settings().max_examples), suppress_health_check=SLOW)
+@given(nested_programs(max_statements=2))
+@pytest.mark.parametrize("pipeline", [STRATEGIES[1], STRATEGIES[3]])
+def test_random_programs_have_the_same_gradients(pipeline: str, p: NestedProgram) -> None:
+    found = list(differentiated(p, [p.loss.name], p.sources).values())
+    twin = NestedProgram(rewritten(p.program, pipeline), p.loss, p.feeds, p.params)
+    expected = run(p, found)
+    for name, got in run(twin, found).items():
+        np.testing.assert_array_equal(got, expected[name], err_msg=name)
+
+
+def test_a_gradient_of_checkpointed_loops_can_be_differentiated() -> None:
+    program, _, found = recurrent(5)
+    twin = rewritten(program, STRATEGIES[1])
+    values = []
+    for each in (program, twin):
+        block = each.global_block()
+        (second,) = ga.gradients(layers_sum(each, found[0]), [block.var("w")])
+        assert second is not None
+        values.append(ran(each, [second.name], 5)[0])
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-12)
+
+
+def layers_sum(program: ga.Program, name: str) -> ga.Variable:
+    with ga.program_guard(program, ga.Program()):
+        return layers.reduce_sum(layers.square(program.global_block().var(name)))  # type: ignore[no-any-return]
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def peak(program: ga.Program, fetch: list[str], steps: int) -> int:
+    """Bytes of arrays at the worst moment of a run, above those before it; the second run, when all is prepared."""
+    ran(program, fetch, steps)
+    tracemalloc.start()
+    ran(program, fetch, steps)
+    _, highest = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return highest
+
+
+def test_memory_falls_to_what_the_strategy_keeps() -> None:
+    steps, state = 400, ROWS * HIDDEN * 8
+    program, _, found = recurrent(steps)
+    everything = peak(program, found, steps)
+    assert everything > steps * state
+    some, few = (peak(rewritten(program, pipeline), found, steps) for pipeline in ("checkpoint-while{every=20}", STRATEGIES[3]))
+    assert some < everything / 4
+    assert few < everything / 5
+
+
+def test_the_recursive_schedule_needs_a_logarithm_of_states() -> None:
+    peaks = []
+    for steps in (100, 1000):
+        program, _, found = recurrent(steps)
+        peaks.append(peak(rewritten(program, STRATEGIES[3]), found, steps))
+    assert peaks[1] < 2 * peaks[0]
+
+
+def test_the_schedule_is_within_what_checkpoints_can_reverse() -> None:
+    for free in range(1, 12):
+        for count in range(2, 300):
+            ahead = _advance(count, free)
+            assert 1 <= ahead < count
+            times = next(t for t in range(1, 300) if comb(free + t, t) >= count)
+            assert count - ahead <= comb(free + times - 1, times)
+            assert ahead == 1 or ahead <= comb(free + times - 1, times - 1)
+
+
+# -- the pass ------------------------------------------------------------------------------------
+
+
+def test_the_pass_marks_gradients_of_loops_once() -> None:
+    program, _, _ = recurrent(2)
+    graph = ga.lower(program)
+    checkpoint = ga.passes.CheckpointWhile(every=4)
+    assert checkpoint.run(graph)
+    assert not checkpoint.run(graph)
+    (op,) = [op for op in graph.ops if op.type == "while_grad"]
+    assert op.attrs["checkpoint_every"] == 4
+    assert "recursive" not in op.attrs
+    text = str(ga.schedule(graph))
+    assert str(ga.Program.parse(text)) == text
+    assert str(ga.schedule(ga.lower(ga.Program.parse(text)))) == text
+
+
+@pytest.mark.parametrize("options", [{}, {"every": 0}, {"every": -1}, {"every": 2, "recursive": True}])
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="checkpoint-while takes every, from 1 on, or recursive"):
+        ga.passes.CheckpointWhile(**options)

@@ -1,0 +1,130 @@
+"""Blocks of loops run as Python functions over numpy: what they give is what the interpreter's steps give, errors included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import graphad as ga
+from graphad.errors import ExecutionError
+from tests.nested_strategies import NestedProgram, nested_programs
+from tests.test_random_nested import SLOW
+from tests.test_random_programs import differentiated
+
+layers: Any = ga.layers
+
+
+def values(executor: ga.Executor, p: NestedProgram, fetch: list[str]) -> list[Any]:
+    scope = ga.Scope()
+    for name, array in p.params.items():
+        scope.set(name, array)
+    return executor.run(p.program, feed=dict(p.feeds), fetch_list=fetch, scope=scope)
+
+
+@settings(max_examples=max(80, settings().max_examples), suppress_health_check=SLOW)
+@given(nested_programs(max_statements=2))
+def test_the_same_to_the_last_bit_as_step_by_step(p: NestedProgram) -> None:
+    found = [p.loss.name, *differentiated(p, [p.loss.name], p.sources).values()]
+    by_steps, compiled = values(ga.Executor(check_finite=True), p, found), values(ga.Executor(), p, found)
+    for name, one, other in zip(found, compiled, by_steps, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def counting(limit: int = 3) -> tuple[ga.Program, ga.Variable]:
+    """s doubled and one added, ``limit`` times."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        s = layers.data("s", shape=[2], append_batch_size=False, dtype="float64")
+        n = layers.data("n", shape=[1], append_batch_size=False, dtype="int64")
+        _, s = layers.while_loop(lambda i, s: layers.less_than(i, n), lambda i, s: [i + 1, s * 2.0 + 1.0], [n - n, s])
+    return program, s
+
+
+def run(executor: ga.Executor, program: ga.Program, fetch: ga.Variable, n: int = 3) -> list[float]:
+    (value,) = executor.run(program, feed={"s": np.ones(2), "n": np.array([n])}, fetch_list=[fetch], scope=ga.Scope())
+    return value.tolist()  # type: ignore[no-any-return]
+
+
+def test_a_program_is_prepared_once_and_again_when_it_changes() -> None:
+    program, s = counting()
+    executor = ga.Executor()
+    assert run(executor, program, s) == [15.0, 15.0]
+    (prepared,) = executor._programs.values()
+    assert run(executor, program, s, n=1) == [3.0, 3.0]
+    assert list(executor._programs.values()) == [prepared]
+    (scale,) = [op for op in program.block(1).ops if op.type == "scale" and op.attrs.get("scale") == 2.0]
+    scale.attrs["scale"] = 3.0
+    assert run(executor, program, s, n=1) == [4.0, 4.0]
+    assert list(executor._programs.values()) != [prepared]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p: p.block(1).append_op("scale", {"X": p.block(1).ops[-3].output("Out")}, {"Out": "unused"}, {}),
+        lambda p: p.global_block().create_var(name="more", shape=[1], dtype="float32"),
+        lambda p: p.create_block(0),
+        lambda p: p.global_block().ops[-1].attrs.update(is_test=True),
+        lambda p: setattr(p.global_block().vars["s"], "persistable", True),
+    ],
+)
+def test_every_change_that_matters_is_seen(change: Any) -> None:
+    program, s = counting()
+    executor = ga.Executor()
+    before = run(executor, program, s)
+    (prepared,) = executor._programs.values()
+    change(program)
+    program._current = 0
+    assert not prepared.is_up_to_date()
+    assert run(executor, program, s) == before
+
+
+def test_an_executor_keeps_the_last_few_programs() -> None:
+    executor = ga.Executor()
+    for _ in range(12):
+        program, s = counting()
+        run(executor, program, s)
+    assert len(executor._programs) == 8
+
+
+def test_what_is_fed_and_made_is_let_go() -> None:
+    program, s = counting()
+    executor = ga.Executor()
+    run(executor, program, s)
+    (prepared,) = executor._programs.values()
+    assert not prepared.env
+    assert not prepared.given
+    assert not prepared.fed
+
+
+def test_an_operator_that_fails_in_a_loop_is_named_with_its_line_and_inputs() -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = layers.data("x", shape=[-1, 2], append_batch_size=False, dtype="float64")
+        y = layers.data("y", shape=[-1, 2], append_batch_size=False, dtype="float64")
+        n = layers.data("n", shape=[1], append_batch_size=False, dtype="int64")
+        _, z = layers.while_loop(lambda i, z: layers.less_than(i, n), lambda i, z: [i + 1, z + y], [n - n, x])
+    feed = {"x": np.ones((2, 2)), "y": np.ones((3, 2)), "n": np.array([2])}
+    with pytest.raises(
+        ExecutionError,
+        match=r"operator 'elementwise_add' failed: ValueError(.|\n)*float64\[2, 2\](.|\n)*float64\[3, 2\](.|\n)*test_compiled.py:",
+    ):
+        ga.Executor().run(program, feed=feed, fetch_list=[z])
+
+
+def test_a_parameter_first_read_in_a_loop_comes_from_the_scope() -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        w = program.global_block().create_parameter("w", [2], "float64")
+        n = layers.data("n", shape=[1], append_batch_size=False, dtype="int64")
+        s = layers.data("s", shape=[2], append_batch_size=False, dtype="float64")
+        _, s = layers.while_loop(lambda i, s: layers.less_than(i, n), lambda i, s: [i + 1, s + w], [n - n, s])
+    scope = ga.Scope()
+    scope.set("w", np.array([1.0, 2.0]))
+    (got,) = ga.Executor().run(program, feed={"s": np.zeros(2), "n": np.array([3])}, fetch_list=[s], scope=scope)
+    assert got.tolist() == [3.0, 6.0]
+    with pytest.raises(ValueError, match="'w', which has no value in this scope: run the startup program"):
+        ga.Executor().run(program, feed={"s": np.zeros(2), "n": np.array([3])}, fetch_list=[s], scope=ga.Scope())
