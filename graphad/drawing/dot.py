@@ -20,6 +20,7 @@ import pydot
 from graphad.drawing.arrows import Arrow
 from graphad.drawing.frames import Frames
 from graphad.drawing.labels import arrow_tooltip, op_label, op_tooltip, quoted, shown, tooltip, value_label, value_tooltip
+from graphad.drawing.nesting import does_something
 from graphad.drawing.options import Options
 from graphad.drawing.plan import Plan, plan
 from graphad.drawing.style import (
@@ -118,7 +119,7 @@ class _Writer:
         return self.drawn.nesting.role(op)
 
     def _is_closed(self, op: Op) -> bool:
-        return bool(op.graphs) and op not in self.drawn.nesting.opened
+        return op not in self.drawn.nesting.opened and any(map(does_something, op.graphs.values()))
 
     def _slots(self, op: Op, slots: Slots) -> int:
         """How many names of slots there are at an operator."""

@@ -77,7 +77,7 @@ def op_tooltip(op: Op) -> str:
         f"{shown(slot)}: {shortened(', '.join(shown(repr(v)) for v in values), LONGEST_TEXT)}"
         for slot, values in (*op.inputs.items(), *op.outputs.items())
     ]
-    lines += [graph_text(name, graph) for name, graph in op.graphs.items()]
+    lines += [graph_text(name, graph) for name, graph in op.graphs.items() if len(graph.ops)]
     lines += [f"written at {short_source(op.source)}"] if op.source is not None else []
     lines += [f"made by {shown(op.made_by)}"] if op.made_by else []
     return tooltip(*lines)

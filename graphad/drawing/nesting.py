@@ -61,7 +61,7 @@ class Nesting:
 
     def _open(self, graph: Graph, depth: int) -> None:
         for op in graph.controls if depth else ():
-            regions = [Region(op, name, g) for name, g in op.graphs.items() if _does_something(g)]
+            regions = [Region(op, name, g) for name, g in op.graphs.items() if does_something(g)]
             if not regions or control_row(op) is None:
                 continue
             self.opened[op] = regions
@@ -154,5 +154,6 @@ def is_absent(node: Node) -> bool:
     return isinstance(node, Value) and node.name == EMPTY
 
 
-def _does_something(graph: Graph) -> bool:
+def does_something(graph: Graph) -> bool:
+    """Whether a nested graph is worth a frame."""
     return any(op.type != "undefined" for op in graph.ops)

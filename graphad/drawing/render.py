@@ -7,15 +7,14 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 
 from graphad.errors import RenderError
 
 RENDERER = "graphviz-pure"
 VARIABLE = "GRAPHAD_DOT"
-_LOST = re.compile(r"lost (\S+) (\S+) edge")
-_EDGE = re.compile(r"n\d+ -> n\d+ ")
+_EDGE = re.compile(r'^n\d+ -> n\d+ .*\bid="([^"]+)".*$', re.MULTILINE)
+_DRAWN = re.compile(r'<g id="([^"]+)" class="edge')
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
@@ -39,7 +38,7 @@ def find_renderer() -> str:
 
 
 def render_dot(dot: str, format: str, timeout: float, dpi: float) -> bytes:
-    """Run the renderer on DOT text.
+    """Run the renderer on DOT text; where Graphviz finds no curves around the frames, links are left out, or lines are straight.
 
     Args:
         dot: the drawing.
@@ -52,8 +51,9 @@ def render_dot(dot: str, format: str, timeout: float, dpi: float) -> bytes:
     """
     program = find_renderer()
     done = _run(program, dot, format, timeout, dpi)
-    if done.returncode != 0 and _lost_edges(done):
-        if done.stdout and all(map(_is_link(dot), _lost_edges(done))):
+    if done.returncode != 0 and "routesplines" in _said(done):
+        whole = done if format == "svg" else _run(program, dot, "svg", timeout, dpi)
+        if done.stdout and _lacks_links_only(dot, whole.stdout.decode("utf-8", "replace")):
             return done.stdout
         done = _run(program, dot, format, timeout, dpi, "-Gsplines=line")
     if done.returncode != 0 or not done.stdout:
@@ -75,15 +75,10 @@ def _said(done: subprocess.CompletedProcess[bytes]) -> str:
     return done.stderr.decode("utf-8", "replace")
 
 
-def _lost_edges(done: subprocess.CompletedProcess[bytes]) -> list[tuple[str, str]]:
-    """The edges that Graphviz found no way for: everything else is drawn all the same."""
-    return [(match[1], match[2]) for match in _LOST.finditer(_said(done))]
-
-
-def _is_link(dot: str) -> Callable[[tuple[str, str]], bool]:
-    """Whether all there is between two nodes is that one is the gradient of the other, which the tooltip says too."""
-    others = {tuple(line.split(" ", 3)[:3:2]) for line in dot.splitlines() if _EDGE.match(line) and 'class="link"' not in line}
-    return lambda ends: ends not in others
+def _lacks_links_only(dot: str, svg: str) -> bool:
+    """Whether of all edges only such have no way that say what a gradient is the gradient of, as its tooltip does."""
+    drawn = set(_DRAWN.findall(svg))
+    return all(match[1] in drawn or 'class="link"' in match[0] for match in _EDGE.finditer(dot))
 
 
 def plain_svg(svg: bytes) -> str:

@@ -31,7 +31,11 @@ def _check_index(I: TensorType) -> None:
         raise ShapeError(f"I is {I}; an index is one int32 or int64")
 
 
-@operator("-> Out", infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype), grad={}, kinds=_ARRAY)
+def _empty(*, shape: list[int] | None = None, dtype: DType = "float32") -> TensorType | None:
+    return None if shape is None else TensorType(tuple(shape), dtype)
+
+
+@operator("-> Out", infer=_empty, grad={}, kinds=_ARRAY)
 def create_array(*, shape: list[int] | None = None, dtype: DType = "float32") -> TensorArray:
     """An array without elements; ``shape`` and ``dtype`` are those its elements will have."""
     return TensorArray()

@@ -14,6 +14,7 @@ from graphad.program.operator import FORWARD, Operator
 from graphad.program.parsing import parse_program
 from graphad.program.text import print_program
 from graphad.program.variable import Parameter, Variable, stands_for
+from graphad.types import Shape
 
 
 class Program:
@@ -41,6 +42,7 @@ class Program:
         self.names = UniqueNames(taken=self.declares)
         self.random_seed = 0
         self.startup: Program | None = None
+        self.declarations: list[tuple[Variable, Shape | None, str | None]] | None = None
         self._current = 0
 
     # -- blocks ----------------------------------------------------------------------------------
@@ -83,24 +85,32 @@ class Program:
             yield from block.vars.values()
 
     def declares(self, name: str) -> bool:
-        """Whether a block declares the name."""
-        return any(name in block.vars for block in self.blocks)
+        """Whether the block that is being written, or one around it, declares the name."""
+        return self.current_block().has_var_recursive(name)
 
     @contextmanager
     def appending(self) -> Iterator[None]:
-        """Within it, operators, variables and blocks are only appended, and an error takes them back."""
-        kept = [(block, len(block.ops), len(block.vars)) for block in self.blocks]
-        current, startup = self._current, self.startup
+        """Within it, operators, variables and blocks are only appended (to the block being written, those around it and new
+        ones), types only become better known, and an error takes that back."""
+        kept = [(block, len(block.ops), len(block.vars)) for block in self.current_block().chain()]
+        count, current, startup, outer = len(self.blocks), self._current, self.startup, self.declarations
+        self.declarations = []
         try:
             with self.names.undone_on_error():
                 yield
         except BaseException:
-            del self.blocks[len(kept) :]
+            del self.blocks[count:]
+            for var, shape, dtype in reversed(self.declarations):
+                var.declare(shape, dtype)
             for block, ops, variables in kept:
                 del block.ops[ops:]
                 block.vars = dict(list(block.vars.items())[:variables])
             self._current, self.startup = current, startup
             raise
+        finally:
+            if outer is not None:
+                outer += self.declarations
+            self.declarations = outer
 
     @contextmanager
     def atomic(self) -> Iterator[None]:

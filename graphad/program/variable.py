@@ -72,6 +72,9 @@ class Variable(Symbol):
 
     def declare(self, shape: Shape | None, dtype: str | None) -> None:
         """Set the shape and dtype; used by inference."""
+        undo = self.block.program.declarations
+        if undo is not None:
+            undo.append((self, self._shape, self._dtype))
         self._shape, self._dtype = shape, dtype
 
     @property

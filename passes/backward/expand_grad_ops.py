@@ -19,8 +19,7 @@ from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.backward.region_expansion import expand_region
 from graphad.program import EMPTY
 from graphad.rewriting import Pass
-
-_UNREAD = (), "float32"  # the type of a value that nobody wants and whose type nothing says
+from graphad.types import STEP_SCOPES
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,9 @@ def expand(graph: Graph, op: Op) -> None:
                 _take_over(graph, builder, op, old, new)
         graph.set_outputs(op, slot, ())
     for value in builder.made:
-        if value.type is None:
-            graph.set_type(value, *_UNREAD)
+        if value.type is None:  # popped from a tape, and wanted by nobody: it may be anything that a tape holds
+            graph.set_type(value, (), "float32")
+            value.kind = STEP_SCOPES
     graph.remove_op(op)
 
 

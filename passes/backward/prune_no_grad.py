@@ -43,7 +43,7 @@ def prune(made: GradOps) -> bool:
     graph, active = made.side.graph, made.path.active
     kept, narrow, fill, changed = [], [], [], False
     for op in made.ops:
-        written, missing = _gradients_read(op)
+        written, missing = _gradients_read(op, active)
         needed, useless = _gradients_written(op, active)
         if needed == 0 or (missing and not written):
             graph.remove_op(op)
@@ -67,12 +67,12 @@ def prune(made: GradOps) -> bool:
     return changed
 
 
-def _gradients_read(op: Op) -> tuple[int, int]:
-    """How many of the gradients that the operator reads are written, and how many are not."""
+def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
+    """How many of the gradients that the operator reads are written, and how many are not, or will not be in the end."""
     written = missing = 0
     for slot in _cotangents(op):
         for value in op.inputs.get(slot, ()):
-            if value.writers or value.given:
+            if value.given or (value.writers and value.grad_of in active):
                 written += 1
             else:
                 missing += 1

@@ -20,30 +20,28 @@ class CheckpointWhile(Pass):
     """Let loops keep every k-th carried state for their gradients, and recompute the rest.
 
     Args:
-        every: how many iterations lie between two states that are kept.
+        every: how many iterations lie between two states that are kept, from 1 on.
         recursive: keep the start alone, and set checkpoints while going backwards, by the binomial schedule
             (A. Griewank and A. Walther, "Algorithm 799: revolve", 2000).
 
     Raises:
-        ValueError: neither, or both, or a number below 1.
+        ValueError: ``every`` is below 1.
     """
 
     name = "checkpoint-while"
-    every: int = 0
+    every: int = 16
     recursive: bool = False
 
     def __post_init__(self) -> None:
-        if self.every < 0 or bool(self.every) == self.recursive:
-            raise InvalidValue(
-                f"checkpoint-while takes every, from 1 on, or recursive, not every={self.every} and recursive={self.recursive}"
-            )
+        if self.every < 1:
+            raise InvalidValue(f"checkpoint-while keeps every so manieth state, from 1 on, not every={self.every}")
 
     def apply(self, graph: Graph) -> bool:
         loops = [op for each in graph.tree() for op in each.controls if op.type == "while_grad"]
         return any([self._mark(op) for op in loops])
 
     def _mark(self, op: Op) -> bool:
-        wanted = {"checkpoint_every": self.every, "recursive": self.recursive}
+        wanted = {"checkpoint_every": 0 if self.recursive else self.every, "recursive": self.recursive}
         changed = {name: value for name, value in wanted.items() if op.attrs.get(name, 0) != value}
         for name, value in changed.items():
             op.graph.set_attr(op, name, value)
