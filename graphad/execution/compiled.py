@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, TracebackType
 from typing import Any
 
-import numpy as np
-
 from graphad.execution.direct import Call, calls_of, traced
 from graphad.execution.layout import Layout, depth, home
 from graphad.execution.steps import Frames, Step, settled
@@ -65,7 +63,7 @@ class _Source:
         self.block = block
         self.layout = layout
         self.inlined: set[int] = set()
-        self.globals: dict[str, Any] = {"settled": settled, "ndarray": np.ndarray}
+        self.globals: dict[str, Any] = {"settled": settled}
         self.lines = ["def body(f):", "    " + "; ".join(f"f{i} = f[{i}]" for i in range(len(layout)))]
         for op, (step, names) in zip(block.ops, steps, strict=True):
             text = self._inlined(op)
@@ -83,7 +81,9 @@ class _Source:
     def _inlined(self, op: Operator) -> str | None:
         row = REGISTRY.get(op.type)
         types = self._types(op)
-        if row is None or isinstance(row, ControlDef) or types is None or not op.outputs or op.type == "write_to_array":
+        if row is None or isinstance(row, ControlDef) or types is None or not op.outputs:
+            return None
+        if op.type == "write_to_array" or op.attrs.get("run_once"):
             return None
         names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
         if op.type == "assign":
@@ -91,7 +91,7 @@ class _Source:
         if isinstance(row, GradOpDef):
             return self._gradient(op, row, names, types)
         calls = calls_of(row, names, types, op.attrs)
-        return None if calls is None else self._calls(calls, op.output_names()[0])
+        return None if calls is None or op.output_names()[0] == EMPTY else self._calls(calls, op.output_names()[0])
 
     def _gradient(self, op: Operator, row: GradOpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType]) -> str | None:
         written = [(slot, given[0]) for slot, given in op.outputs.items() if given != [EMPTY]]
@@ -106,12 +106,21 @@ class _Source:
         return "; ".join(parts)
 
     def _calls(self, calls: Sequence[Call], name: str) -> str:
-        parts = []
-        for i, call in enumerate(calls):
+        """The calls one after the other; what they hand to one another is let go behind them."""
+        texts = []
+        for call in calls:
             args = ", ".join(self._read(a) if isinstance(a, str) else f"t{a}" for a in call.args)
-            parts.append(f"t{i} = {self._object(call.function)}({args})")
-        last = f"t{len(calls) - 1}"
-        return "; ".join([*parts, f"{self._write(name)} = {last} if type({last}) is ndarray else settled({last})"])
+            texts.append(f"{self._object(call.function)}({args})")
+        last = texts.pop() if self._has_axes(name) else f"settled({texts.pop()})"
+        temporary = [f"t{i}" for i in range(len(texts))]
+        parts = [f"{t} = {text}" for t, text in zip(temporary, texts, strict=True)]
+        let_go = [f"{' = '.join(temporary)} = None"] if temporary else []
+        return "; ".join([*parts, f"{self._write(name)} = {last}", *let_go])
+
+    def _has_axes(self, name: str) -> bool:
+        """Whether what is written to a name is an array for sure: numpy gives scalars for arrays without axes."""
+        var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
+        return var is not None and var.type == TENSOR and bool(var.declared[0])
 
     def _read(self, name: str) -> str:
         return f"f{depth(self.layout, name)}[{name!r}]"

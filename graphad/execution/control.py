@@ -39,7 +39,10 @@ class _Block:
 
     def keep(self, frames: Frames) -> Frame:
         """What the gradient of the block reads of a run."""
-        return {name: frames[at][name] for at, name in self.saved if name in frames[at]}
+        try:
+            return {name: frames[at][name] for at, name in self.saved}
+        except KeyError:
+            return {name: frames[at][name] for at, name in self.saved if name in frames[at]}
 
 
 def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
@@ -106,10 +109,10 @@ def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, f
     def step(frames: Frames) -> None:
         outer, cotangents = inside.read(frames)
         scopes = frames[at].pop(name) if last else inside.kept(frames)
-        sums = _Sums(inside.count)
+        sums, operands = _Sums(inside.count), inside.operands(outer)
         steps = replay.backwards(scopes) if isinstance(scopes, Checkpoints) and replay else _backwards(scopes, last)
         for kept in steps:
-            results = inside.results(kept, outer, cotangents)
+            results = inside.results(kept, operands, cotangents)
             cotangents = results[: len(cotangents)]
             sums.add(results[len(cotangents) :])
         inside.write(frames, [*cotangents, *sums.total(outer)])
@@ -188,7 +191,7 @@ def _branch_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout)
     def step(frames: Frames) -> None:
         inside = branches[taken(frames)]
         outer, cotangents = inside.read(frames)
-        inside.write(frames, inside.results(inside.kept(frames).steps[0], outer, cotangents))
+        inside.write(frames, inside.results(inside.kept(frames).steps[0], inside.operands(outer), cotangents))
 
     return step
 
@@ -210,6 +213,7 @@ class _Inside:
         self.targets = _places(layout, op.output("X@GRAD"))
         self.count = len(self.targets) - len(self.out_grad)
         self.inputs = handed_in(op, which)
+        self.handed = self.inputs[len(self.x) :]
         self.outputs = nth(op, "original_input_grad", which, len(self.targets))
 
     def read(self, frames: Frames) -> tuple[list[Any], list[Any]]:
@@ -228,12 +232,21 @@ class _Inside:
         assert isinstance(found, StepScopes)
         return found
 
-    def results(self, kept: Frame, outer: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def operands(self, outer: Sequence[Any]) -> Frame:
+        """What is handed in of X, by its names inside."""
+        return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
+
+    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[Any]) -> list[Any]:
         """Run the block once."""
-        handed = zip(self.inputs, [*outer, *cotangents], strict=True)
-        local = {name: value for name, value in handed if value is not None}
+        local = operands.copy()
+        for name, value in zip(self.handed, cotangents, strict=True):
+            if value is not None:
+                local[name] = value
         self.body((local, kept))
-        return [local.get(name, kept.get(name)) for name in self.outputs]
+        try:
+            return [local[name] for name in self.outputs]
+        except KeyError:
+            return [local.get(name, kept.get(name)) for name in self.outputs]
 
     def write(self, frames: Frames, results: Sequence[Any]) -> None:
         """Hand the results out."""

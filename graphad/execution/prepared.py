@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +24,7 @@ from graphad.types import FLOATS
 
 Array = NDArray[Any]
 Env = dict[str, Any]
+COMPILED = 2000  # operators up to which a block 0 that runs again becomes a function
 
 
 class Prepared:
@@ -42,6 +44,9 @@ class Prepared:
         self.same_name: dict[str, list[Operator]] | None = None
         self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
         self.facts = facts(program)
+        used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
+        self.read_from_scope = sorted(self.persistable & used)
+        self.runs = 0
         self.release()
 
     def is_up_to_date(self) -> bool:
@@ -52,6 +57,7 @@ class Prepared:
         """Start a run on what is fed."""
         self._hold(env, scope)
         self.running = True
+        self.runs += 1
 
     def release(self) -> None:
         """Let go of every value of a run."""
@@ -67,8 +73,14 @@ class Prepared:
         self.entropy: int | None = None
 
     def operators(self) -> None:
-        """Run the operators of block 0."""
-        self.body(self.block, (self.block.vars,))((self.env,))
+        """Run the operators of block 0: step by step the first time, later as one function."""
+        layout = (self.block.vars,)
+        if self.runs == 2 and len(self.block.ops) <= COMPILED:
+            self.bodies.pop((self.block.idx, *map(id, layout)), None)
+        for name in self.read_from_scope:
+            with suppress(InvalidValue):
+                self.fetch((self.env,), (0, name), None)
+        self.body(self.block, layout)((self.env,))
 
     def body(self, block: Block, layout: Layout) -> Body:
         """How a block is run: its operators in order, each value freed behind its last use."""
@@ -79,7 +91,8 @@ class Prepared:
             local = block.vars
             free = [[n for n in names if n in local or len(layout) == 1] for names in free]
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
-            quick = len(layout) > 1 and not self.check_finite
+            again = len(layout) > 1 or (self.runs > 1 and len(block.ops) <= COMPILED)
+            quick = again and not self.check_finite
             found = self.bodies[key] = compiled(block, layout, steps) if quick else _body(steps), layout
         return found[0]
 
