@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{i}")
-    for page in PAGES
-    for i, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
-]
+from tests.pictures import BLOCKS, DIGITS_RNN, IMAGES, PAGES, run
 
 
-def run(code: str, folder: Path) -> str:
-    """What the code prints, run as a program of its own in a folder."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def check_pictures(folder: Path) -> list[str]:
+    """The pictures that were drawn into a folder are those in docs/images; return their names."""
+    drawn = sorted(folder.glob("*.svg"))
+    for path in drawn:
+        assert path.read_text() == (IMAGES / path.name).read_text(), f"docs/images/{path.name} is not what is drawn: run make pictures"
+    return [path.name for path in drawn]
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_block_runs(block: str, tmp_path: Path) -> None:
-    run(block, tmp_path)
+@pytest.mark.parametrize("name", BLOCKS)
+def test_block_runs_and_draws_what_is_shown(name: str, tmp_path: Path) -> None:
+    run(tmp_path, "-c", BLOCKS[name])
+    assert check_pictures(tmp_path) == sorted(re.findall(r'ga\.draw\(\w+, "(.*)"\)', BLOCKS[name]))
 
 
-def test_first_picture_is_what_the_readme_draws(tmp_path: Path) -> None:
-    first = next(b.values[0] for b in BLOCKS if "first.svg" in str(b.values[0]))
-    output = run(str(first), tmp_path)
-    assert "fc_0.w_0 fc_0.w_0@GRAD (13, 8)" in output
-    assert (tmp_path / "first.svg").read_text() == (ROOT / "docs/images/first.svg").read_text()
+def test_first_block_prints_parameters_and_gradients(tmp_path: Path) -> None:
+    assert "fc_0.w_0 fc_0.w_0@GRAD (13, 8)" in run(tmp_path, "-c", BLOCKS["README.md-0"])
+
+
+def test_digits_rnn_draws_what_is_shown(tmp_path: Path) -> None:
+    run(tmp_path, DIGITS_RNN, "--draw", tmp_path)
+    assert check_pictures(tmp_path) == ["digits-rnn-backward.svg", "digits-rnn.svg"]
+
+
+def test_digits_rnn_learns_to_read_written_either_way(tmp_path: Path) -> None:
+    """The two ways are the same network, so they go the same way."""
+    found = re.findall(r"(\w+): cost ([\d.]+), right on ([\d.]+)% of 360", run(tmp_path, DIGITS_RNN, "--epochs", "4"))
+    assert [name for name, _, _ in found] == ["while_loop", "StaticRNN"]
+    assert all(float(share) > 90.0 for _, _, share in found)
+    assert found[0][1:] == found[1][1:]
+
+
+def test_digits_rnn_is_what_the_page_shows() -> None:
+    shown = next(code for code in BLOCKS.values() if "def by_while_loop" in code)
+    example = DIGITS_RNN.read_text()
+    missing = [line for line in shown.splitlines() if line.startswith("    ") and "def " not in line and f"{line}\n" not in example]
+    assert not missing
+
+
+def test_no_picture_is_left_over() -> None:
+    texts = "".join([*BLOCKS.values(), DIGITS_RNN.read_text()])
+    assert not [path.name for path in IMAGES.glob("*.svg") if f'"{path.name}"' not in texts]
 
 
 def test_links_lead_somewhere() -> None:
