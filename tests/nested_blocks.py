@@ -257,14 +257,17 @@ def _array_loop(w: NestedWriter) -> None:
 
 
 def _written(w: NestedWriter, name: str, shape: Shape) -> None:
-    """At the end, at the loop's counter, or over the first element; into the array itself or a changed copy of it."""
+    """At the end, at the loop's counter, or over the first element; into the array itself or a changed copy of it.
+
+    What is written at the counter has to stay in the array: the next iteration writes behind it.
+    """
     where = w.one_of(*(["index"] if w.scope.index and w.outer(name) else []), "end", "first")
     if where == "end":
         at = w.append("lod_array_length", {"X": name}, w.unique("n"))
     else:
         at = w.constant(0) if where == "first" else str(w.scope.index)
     x = w.operand(shape)
-    if w.rarely(6):
+    if where != "index" and w.rarely(6):
         copy = w.unique("a")
         w.append("write_to_array", {"X": x, "I": at, "Array": name}, copy)
         w.scope.arrays[copy] = shape

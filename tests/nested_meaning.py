@@ -88,6 +88,7 @@ class Meaning:
         if op.type == "write_to_array":
             (name,) = op.input("Array") or op.output("Out")
             old, at = self.frame(name).get(name, []), self.index(op, "I")
+            assert at <= len(old), "an array of a nested program has no gaps"
             return [*old[:at], self.value(op.input("X")[0]), *old[at + 1 :]]
         items = self.value(op.input("X")[0])
         if op.type == "read_from_array":
