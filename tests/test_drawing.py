@@ -14,6 +14,7 @@ import graphad as ga
 from graphad.drawing import plan as planning
 from graphad.drawing import to_dot, to_svg
 from graphad.drawing.labels import attr_text, shortened, shown
+from graphad.drawing.pairs import gradient_of
 from graphad.program import BACKWARD, EMPTY, OPTIMIZE, SourceLine
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -175,7 +176,7 @@ def test_a_noted_gradient_counts_more_than_a_name() -> None:
 
 def test_in_an_updated_program_a_gradient_is_of_the_value_before_the_update() -> None:
     graph = ga.lower(training_program())
-    assert planning.gradient_of(graph.value("w@GRAD")) is graph.value("w#0")
+    assert gradient_of(graph.value("w@GRAD")) is graph.value("w#0")
 
 
 def test_automatic_links_stop_where_they_would_hide_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

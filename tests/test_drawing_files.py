@@ -13,6 +13,7 @@ import pytest
 import graphad as ga
 from graphad import drawing
 from graphad.drawing import draw, find_renderer, repr_svg, to_dot, to_svg
+from graphad.drawing.render import render_dot
 from graphad.errors import InvalidType, InvalidValue, RenderError
 from tests.source_tree import ROOT
 from tests.test_drawing import forward_program
@@ -90,6 +91,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
         ("a.svg", {"value": "all"}, InvalidType, "no option 'value'.*did you mean 'values'"),
         ("a.svg", {"values": "some"}, InvalidValue, "'shared'"),
         ("a.svg", {"links": True}, InvalidValue, "links is one of"),
+        ("a.svg", {"nested": "some"}, InvalidValue, "nested is one of"),
         ("a.svg", {"title": 1}, InvalidType, "title"),
         ("a.svg", {"highlight": "y"}, InvalidType, "highlight"),
         ("a.svg", {"prefix": "a b"}, InvalidValue, "prefix"),
@@ -163,6 +165,31 @@ def test_a_renderer_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: 
     with pytest.raises(RenderError, match=r"within 0\.3 s; draw less of it .*timeout="):
         draw(forward_program(), tmp_path / "a.svg", timeout=0.3)
     assert not (tmp_path / "a.svg").exists()
+
+
+LINK = 'n0 -> n1 [class="link", id="e0"];'
+NO_WAY = """
+import sys
+if "-Gsplines=line" in sys.argv:
+    print("<svg>straight</svg>")
+else:
+    print(WHAT)
+    sys.exit("Error: in routesplines, Pshortestpath failed")
+"""
+
+
+def test_a_link_without_a_way_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, NO_WAY.replace("WHAT", repr('<svg><g id="e1" class="edge">'))))
+    arrow = 'n0 -> n2 [id="e1"];'
+    for format in ("svg", "png"):
+        assert b"straight" not in render_dot(f"digraph {{\n{LINK}\n{arrow}\n}}", format, 60, 96)
+
+
+def test_arrows_without_a_way_are_straight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, NO_WAY.replace("WHAT", repr('<svg><g id="e0" class="edge link">'))))
+    arrow = 'n0 -> n2 [id="e1"];'
+    for format in ("svg", "png"):
+        assert b"straight" in render_dot(f"digraph {{\n{LINK}\n{arrow}\n}}", format, 60, 96)
 
 
 def test_the_public_names() -> None:

@@ -64,7 +64,7 @@ def test_operators_know_their_lines_and_makers() -> None:
     assert tanh.made_by is None
     assert tanh.source is not None
     assert tanh.source.file == graphs.__file__
-    graph.author = "some-pass"
+    graph.journal.author = "some-pass"
     made = graph.add_op("assign", {"X": [graph.value("h")]}, {"Out": [graph.add_value("c")]}, role="backward", forward=tanh)
     assert (made.made_by, made.forward, made.source, made.role) == ("some-pass", tanh, tanh.source, "backward")
 
@@ -175,9 +175,9 @@ def test_every_edit_is_counted() -> None:
         lambda: graph.remove_op(tanh),
     ]
     for edit in edits:
-        before = graph.edits + graph.typings
+        before = graph.journal.edits + graph.journal.typings
         edit()
-        assert graph.edits + graph.typings > before
+        assert graph.journal.edits + graph.journal.typings > before
 
 
 # -- refusing ------------------------------------------------------------------------------------

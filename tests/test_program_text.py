@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import graphad as ga
 from graphad.program import ROLES
-from graphad.types import KINDS
-from graphad.types import DTYPES
+from graphad.types import DTYPES, KINDS
 
 KEYWORDS = ["var", "param", "block", "program", "in", "seed", "true", "inf", "nan", "fixed", "backward", "no_clip=", "block(0)"]
 MARKS = ["-", "a-", "-a", "a->b", "'", '"', '\\"', "\\", ":", ",", "[", "{", "(", "?", "=", "#", "@", "/", ".", "_", "a#0"]

@@ -87,7 +87,7 @@ def test_a_pass_of_ones_own_works() -> None:
     assert (op(graph, "cos").made_by, op(graph, "cos").source) == ("swap", line)
     assert ga.Pipeline.parse("swap{old=exp, new=tanh}").run(graph)
     assert Swap.summary() == "Put operators of one type in the place of those of another."
-    assert graph.author is None
+    assert graph.journal.author is None
 
 
 def test_two_passes_of_one_name_are_refused() -> None:
@@ -167,7 +167,7 @@ def test_the_author_is_reset_after_an_error() -> None:
     graph = diamond()
     with pytest.raises(ZeroDivisionError):
         doing(lambda graph: 1 // 0).run(graph)
-    assert graph.author is None
+    assert graph.journal.author is None
 
 
 def test_analyses_are_dropped_by_a_change_that_does_not_preserve_them() -> None:

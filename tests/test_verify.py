@@ -29,6 +29,26 @@ def tower() -> ga.Graph:
     return ga.lower(program)
 
 
+def loop() -> ga.Graph:
+    """while(more) { sin(k) -> k, logical_not(more) -> more }; x beside it."""
+    program = ga.Program()
+    block = program.global_block()
+    block.create_var(name="k", shape=[2, 3], dtype="float64")
+    block.create_var(name="more", shape=[1], dtype="bool")
+    body = program.create_block()
+    body.append_op(type="sin", inputs={"X": "k"}, outputs={"Out": "k"})
+    body.append_op(type="logical_not", inputs={"X": "more"}, outputs={"Out": "more"})
+    inputs, outputs = {"X": "k", "Condition": "more"}, {"Out": ["k", "more"], "StepScopes": "scopes"}
+    block.append_op(type="while", inputs=inputs, outputs=outputs, attrs={"sub_block": body})
+    block.append_op(type="assign", inputs={"X": "k"}, outputs={"Out": "x"})
+    return ga.lower(program)
+
+
+def body(graph: ga.Graph) -> ga.Graph:
+    """The graph nested in the loop."""
+    return op(graph, "while").graphs["sub_block"]
+
+
 def op(graph: ga.Graph, type: str) -> Op:
     (found,) = [each for each in graph.ops if each.type == type]
     return found
@@ -92,6 +112,31 @@ def make_a_value_without_type(graph: ga.Graph) -> None:
     graph.add_op("assign", {"X": [graph.value("h")]}, {"Out": [graph.add_value("copy")]})
 
 
+def hand_in_too_much(graph: ga.Graph) -> None:
+    graph.set_inputs(op(graph, "while"), "X", [*op(graph, "while").inputs["X"], graph.versions("k")[0]])
+
+
+def hand_out_too_much(graph: ga.Graph) -> None:
+    body(graph).results.insert(0, body(graph).value("k"))
+
+
+def ask_for_something_else_than_the_last_value(graph: ga.Graph) -> None:
+    graph.set_inputs(op(graph, "while"), "Condition", [graph.versions("k")[0]])
+
+
+def take_a_value_of_another_graph(graph: ga.Graph) -> None:
+    body(graph).inputs[0] = graph.value("x")
+
+
+def hand_out_a_value_of_another_graph(graph: ga.Graph) -> None:
+    body(graph).results[0] = graph.value("x")
+
+
+def save_a_value_of_no_forward_graph(graph: ga.Graph) -> None:
+    kept = body(graph).add_input("kept", (2, 3), "float64")
+    body(graph).saved[kept] = kept
+
+
 def misshape_a_gradient(graph: ga.Graph) -> None:
     gradient = graph.add_value("h@GRAD", (3, 2), "float64")
     gradient.grad_of = graph.value("h")
@@ -111,14 +156,28 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     leave_a_slot_empty: ("slots_filled", "operator elementwise_add: input slot Y is empty"),
     fill_an_unknown_slot: ("slots_filled", "operator elementwise_add: it has an input slot Z; its row has X, Y"),
     crowd_a_slot: ("slots_filled", "operator elementwise_add: input slot Y holds 2 values"),
+    hand_in_too_much: ("nested", "operator while: sub_block takes 2 values, but 3 are handed in and 0 saved"),
+    hand_out_too_much: ("nested", "operator while: sub_block hands out 3 values, but the operator writes 2"),
+    ask_for_something_else_than_the_last_value: ("nested", "operator while: its condition k#0 is not the last value it carries"),
+    take_a_value_of_another_graph: ("nested", "operator while: sub_block takes or hands out x, which is not in it"),
+    hand_out_a_value_of_another_graph: ("nested", "operator while: sub_block takes or hands out x, which is not in it"),
+    save_a_value_of_no_forward_graph: ("nested", "operator while: sub_block reads kept, which is not in the forward graph"),
     make_a_value_without_type: ("typed", "value copy: it has no type"),
     misshape_a_gradient: ("gradients_fit", "value h@GRAD: it is float64[3, 2], but what it is the gradient of, h, is float64[2, 3]"),
 }
+
+
+def start(edit: Edit) -> ga.Graph:
+    """What an edit breaks: a graph with a graph in it, or one without."""
+    return loop() if BREAKS[edit][0] == "nested" else tower()
+
+
 CASES = pytest.mark.parametrize("edit", BREAKS, ids=lambda edit: edit.__name__)
 
 
 def test_a_lowered_program_keeps_all_rules() -> None:
     verify(tower())
+    verify(loop())
 
 
 def test_every_rule_has_a_case() -> None:
@@ -127,14 +186,14 @@ def test_every_rule_has_a_case() -> None:
 
 @CASES
 def test_the_edit_breaks_its_rule_and_no_other(edit: Edit) -> None:
-    graph = tower()
+    graph = start(edit)
     edit(graph)
     assert [rule.__name__ for rule in RULES if list(rule(graph))] == [BREAKS[edit][0]]
 
 
 @CASES
 def test_the_message_names_rule_node_and_line(edit: Edit) -> None:
-    graph = tower()
+    graph = start(edit)
     edit(graph)
     rule, complaint = BREAKS[edit]
     with pytest.raises(InvalidGraph, match=f"(?s)^{rule}: .*{re.escape(complaint)}.*") as raised:
@@ -145,7 +204,7 @@ def test_the_message_names_rule_node_and_line(edit: Edit) -> None:
 
 @CASES
 def test_the_message_names_the_pass(edit: Edit) -> None:
-    graph = tower()
+    graph = start(edit)
     with passes(), pytest.raises(InvalidGraph, match=rf"^after pass break-it: {BREAKS[edit][0]}: "):
         run_pass(breaking(edit), graph)
 
@@ -153,7 +212,7 @@ def test_the_message_names_the_pass(edit: Edit) -> None:
 @CASES
 def test_nothing_is_checked_with_verification_off(edit: Edit) -> None:
     with passes(), verification(False):
-        assert run_pass(breaking(edit), tower())
+        assert run_pass(breaking(edit), start(edit))
 
 
 def breaking(edit: Edit) -> ga.Pass:

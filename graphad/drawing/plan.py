@@ -7,7 +7,7 @@ Nothing here knows Graphviz.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from graphad.drawing.arrows import CARRIED, KEPT, SAVED, Arrow, Ends, contracted
@@ -84,20 +84,17 @@ class _Planner:
         self.result = Plan(nesting, highlighted=set(_highlighted(nesting, options)))
         self.highlighted = self.result.highlighted
         self.ends = Ends(nesting)
-        self.arrows = self.ends.arrows()
-        self.into = _counted(arrow.head for arrow in self.arrows)
-        self.out_of = _counted(arrow.tail for arrow in self.arrows)
+        self._count(self.ends.arrows())
 
     def plan(self) -> Plan:
         values = [value for graph in self.nesting.graphs() for value in graph.values if self._has_node(value)]
+        private = self._left_out() if self.options.values != "all" else set()
         folded = {value: None for value in values if self._folds(value)}
         self.result.repeated = {value for value in values if value not in folded and self._repeats(value)}
-        private = set(self._private()) if self.options.values != "all" else set()
         hidden = folded.keys() | private | {value for value in self.result.repeated if not value.writers}
         self._add(self.nesting.in_order(), hidden)
         self._add(values, hidden)
-        arrows = (arrow for arrow in self.arrows if arrow.tail not in private and arrow.head not in private)
-        self.result.arrows = contracted(list(arrows), folded)
+        self.result.arrows = contracted(self.arrows, folded)
         pairs = Pairs(self.nesting)
         self._gradients(pairs)
         if self.nesting.opened:
@@ -112,8 +109,19 @@ class _Planner:
             return False
         return value.graph is self.nesting.root or bool(value.writers) or not value.given or is_used(value)
 
-    def _add(self, nodes: Iterable[Node], hidden: set[Value]) -> None:
+    def _add(self, nodes: Iterable[Node], hidden: Collection[Node]) -> None:
         self.result.nodes.update((node, None) for node in nodes if node not in hidden and not is_absent(node))
+
+    def _count(self, arrows: list[Arrow]) -> None:
+        self.arrows = arrows
+        self.into = _counted(arrow.head for arrow in arrows)
+        self.out_of = _counted(arrow.tail for arrow in arrows)
+
+    def _left_out(self) -> set[Node]:
+        """Private values, whose arrows go with them."""
+        private: set[Node] = set(self._private())
+        self._count([arrow for arrow in self.arrows if arrow.tail not in private and arrow.head not in private])
+        return private
 
     def _private(self) -> Iterable[Value]:
         """What an optimizer operator alone keeps from run to run; if nobody reads them, scopes and the last condition of a loop."""

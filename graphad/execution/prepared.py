@@ -24,6 +24,7 @@ from graphad.types import FLOATS
 
 Array = NDArray[Any]
 Env = dict[str, Any]
+WARM = 8  # runs of a block before it becomes a function
 COMPILED = 2000  # operators up to which a block 0 that runs again becomes a function
 
 
@@ -93,7 +94,7 @@ class Prepared:
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
             again = len(layout) > 1 or (self.runs > 1 and len(block.ops) <= COMPILED)
             quick = again and not self.check_finite
-            found = self.bodies[key] = compiled(block, layout, steps) if quick else _body(steps), layout
+            found = self.bodies[key] = _warming(block, layout, steps) if quick else _body(steps), layout
         return found[0]
 
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
@@ -183,6 +184,20 @@ class Prepared:
                 shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, fed) for fed in self.fed)
                 self.scope.arrays[name] = array.copy() if shared else array
         self.scope.runs += 1
+
+
+def _warming(block: Block, layout: Layout, steps: list[tuple[Step, list[str]]]) -> Body:
+    """A block run step by step the first few times, and from then on as one function: that takes some time to make."""
+    current, left = _body(steps), WARM
+
+    def run(frames: Frames) -> None:
+        nonlocal current, left
+        left -= 1
+        if left == 0:
+            current = compiled(block, layout, steps)
+        current(frames)
+
+    return run
 
 
 def _body(steps: list[tuple[Step, list[str]]]) -> Body:

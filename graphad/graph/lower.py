@@ -22,7 +22,12 @@ from graphad.program import EMPTY, Block, Operator, Program, Variable
 from graphad.types import Shape
 
 Current = dict[str, Value]
-_LAZY = {"select_input": "X", "merge_lod_tensor": "InTrue InFalse"}  # what they read need not have a value
+_LAZY = {  # slots of which what is read need not have a value
+    "select_input": "X",
+    "select_input_grad": "X",
+    "merge_lod_tensor": "InTrue InFalse",
+    "merge_lod_tensor_grad": "InTrue InFalse",
+}
 
 
 def lower(program: Program) -> Graph:

@@ -8,7 +8,7 @@ from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
 
 
-def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> set[str]:
+def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str], role: str) -> set[str]:
     """Make a graph work on names: its inputs are the variables ``inputs`` around it, and at its end ``results`` hold its results.
 
     Return the names around that it reads or writes; any other it may use for a variable of its own.
@@ -25,7 +25,7 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> 
         if name in untouched:
             continue
         if value.name != name or graph.versions(name)[-1] is not value or graph.results.count(value) > 1:
-            graph.results[i] = _copied_to(graph, value, name)
+            graph.results[i] = _copied_to(graph, value, name, role)
     return {*inputs, *results} - untouched
 
 
@@ -92,8 +92,8 @@ def _rename(graph: Graph, value: Value) -> None:
     graph.values.add(value)
 
 
-def _copied_to(graph: Graph, value: Value, name: str) -> Value:
+def _copied_to(graph: Graph, value: Value, name: str, role: str) -> Value:
     copy = graph.add_version(name, value.shape, value.dtype)
     copy.kind = value.kind
-    graph.add_op("assign", {"X": [value]}, {"Out": [copy]}).made_by = "schedule"
+    graph.add_op("assign", {"X": [value]}, {"Out": [copy]}, role=role).made_by = "schedule"
     return copy

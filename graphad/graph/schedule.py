@@ -12,7 +12,7 @@ from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import OTHERWISE, carried_count, operands, outcomes, the_row
 from graphad.ops import ControlDef
-from graphad.program import EMPTY, Block, Operator, Program, Variable
+from graphad.program import BACKWARD, EMPTY, FORWARD, Block, Operator, Program, Variable
 
 Names = dict[str, list[str]]
 
@@ -146,7 +146,7 @@ class _Writer:
 
     def _with_copies(self, op: Op) -> Iterator[Operator]:
         for value, name in self.plan.copies.get(op, ()):
-            yield self._copy(value.name, name, value)
+            yield self._copy(value.name, name, value, self._role_of_copy(op, value))
         for value in op.writes():
             self.declare(self.plan.name(value), value)
         if op.graphs:
@@ -170,10 +170,15 @@ class _Writer:
                 return old
         return Operator(self.block, op_type, inputs, outputs, dict(attrs), op.role, op.source, op.made_by)
 
-    def _copy(self, source: str, name: str, value: Value) -> Operator:
+    def _role_of_copy(self, op: Op, value: Value) -> str:
+        """The role of a copy made before an operator overwrites a value: backward if only gradients read it."""
+        forward = any(value in copies and reader.role == FORWARD for reader, copies in self.plan.from_copy.items())
+        return FORWARD if forward or value in self.plan.captured.get(op, {}) or value in value.graph.results else BACKWARD
+
+    def _copy(self, source: str, name: str, value: Value, role: str) -> Operator:
         if name not in self.block.vars and name not in self.around:
             self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, type=value.kind)
-        return Operator(self.block, "assign", {"X": [source]}, {"Out": [name]}, {}, made_by="schedule")
+        return Operator(self.block, "assign", {"X": [source]}, {"Out": [name]}, {}, role, made_by="schedule")
 
     def declare(self, name: str, value: Value) -> None:
         """Declare the variable of a value, unless the block or one around it has it already."""
@@ -198,7 +203,7 @@ class _Writer:
         if op.type == "while":
             carried = carried_count(op)
             sources = [self.plan.read(op, v) for v in given[:carried]]
-            yield from self._parallel_copies(results, sources, outcomes(op))
+            yield from self._parallel_copies(results, sources, outcomes(op), op.role)
             names = [*results, *names[carried:]]
         inputs, outputs = self._reads(op), self._writes(op)
         inputs[row.operands] = names
@@ -208,7 +213,7 @@ class _Writer:
         if OTHERWISE in graphs:
             op_type, graphs = self._conditional(op, names, results)
             inputs = inputs if op_type == op.type else {"Cond": inputs["Cond"], "X": names}
-        attrs = {name: self._body(graph, names, results) for name, graph in graphs.items()}
+        attrs = {name: self._body(graph, names, results, op.role) for name, graph in graphs.items()}
         yield self._as_written(op, inputs, outputs, {**attrs, **op.attrs}, row, op_type)
 
     def _conditional(self, op: Op, names: list[str], results: list[str]) -> tuple[str, dict[str, Graph]]:
@@ -221,7 +226,7 @@ class _Writer:
             return op.type, {"sub_block": body}
         return "if_else", {"true_block": body, "false_block": otherwise}
 
-    def _parallel_copies(self, names: Sequence[str], sources: Sequence[str], values: Sequence[Value]) -> Iterator[Operator]:
+    def _parallel_copies(self, names: Sequence[str], sources: Sequence[str], values: Sequence[Value], role: str) -> Iterator[Operator]:
         """Bring sources under other names as if all at once: none is overwritten before it is copied."""
         left = {name: (source, value) for name, source, value in zip(names, sources, values, strict=True) if name != source}
         while left:
@@ -229,19 +234,19 @@ class _Writer:
             free = next((name for name in left if name not in read), None)
             if free is not None:
                 source, value = left.pop(free)
-                yield self._copy(source, free, value)
+                yield self._copy(source, free, value, role)
                 continue
             name, (source, value) = next(iter(left.items()))
             aside = self.program_name(f"{source}@SAVED")
-            yield self._copy(source, aside, value)
+            yield self._copy(source, aside, value, role)
             left[name] = (aside, value)
 
     def program_name(self, stem: str) -> str:
         """A name that no block declares."""
         return self.schedule.program.names.generate(stem)
 
-    def _body(self, graph: Graph, names: Sequence[str], results: Sequence[str]) -> Block:
-        around = settle_body(graph, names, results)
+    def _body(self, graph: Graph, names: Sequence[str], results: Sequence[str], role: str) -> Block:
+        around = settle_body(graph, names, results, role)
         block = self.schedule.block_of(graph, self.block.idx)
         self.schedule.fill(block, graph, around, works_on_names=True)
         return block

@@ -37,10 +37,10 @@ def linked(graph: Graph) -> Iterator[Complaint]:
     edges = 0
     for op in graph.ops:
         for values in op.inputs.values():
-            edges += len(values)
             for value in values:
                 if op not in value.readers:
                     yield op, f"it reads {value!r}, which does not know it as a reader"
+        edges += len(set(op.reads()))
         for values in op.outputs.values():
             edges += len(values)
             for value in values:

@@ -76,8 +76,8 @@ class OpDef:
 
     ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
     tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
-    rules read the shape and dtype only, so that nothing else has to be kept for them. ``plain`` is a numpy function that computes
-    what the kernel does where all attributes have their defaults.
+    rules read the shape and dtype only, so that nothing else has to be kept for them; ``X:Y`` says so of slot X in the rule of
+    Y. ``plain`` is a numpy function that computes what the kernel does where all attributes have their defaults.
     """
 
     type: str
@@ -120,6 +120,10 @@ class OpDef:
             return result
         kept = tuple(v for v, slot in zip(result, self.outputs.values(), strict=True) if not slot.optional)
         return kept[0] if len(kept) == 1 else kept
+
+    def reads_shape(self, slot: str, rule: str) -> bool:
+        """Whether the gradient rule of an input reads nothing but the shape and dtype of a slot."""
+        return slot in self.shapes or f"{slot}:{rule}" in self.shapes
 
     def __repr__(self) -> str:
         return f"<operator {self.type}>"

@@ -52,6 +52,7 @@ elementwise_mul: OpDef = _row(
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(elementwise_mul(dOut, Y, axis=axis), X),
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * X, Y, axis),
     },
+    shapes="X:X Y:Y",
 )
 
 

@@ -154,6 +154,7 @@ class Program:
             for op in (op for block in twin.blocks for op in block.ops):
                 if op.type in REGISTRY and "is_test" in REGISTRY[op.type].attrs:
                     op.attrs["is_test"] = True
+            twin.drop_blocks({sub.idx for b in self.blocks for op in b.ops if op.role != FORWARD for sub in _held(op)})
             twin._drop_unused(keep=_used(self.blocks, FORWARD))
         return twin
 

@@ -7,7 +7,8 @@ saved h ─▶ elementwise_add_grad          stand_in{shape} ─▶ elementwise_
 from __future__ import annotations
 
 from graphad.graph import Graph, Op, Value
-from graphad.ops import GradOpDef
+from graphad.ops import GRAD, GradOpDef
+from graphad.program import BACKWARD, EMPTY
 from graphad.types import TENSOR
 
 
@@ -30,11 +31,14 @@ def _read_for_shape(value: Value) -> bool:
     return all(slot in _shapes(op) for op in value.readers for slot, values in op.inputs.items() if value in values)
 
 
-def _shapes(op: Op) -> frozenset[str]:
+def _shapes(op: Op) -> set[str]:
+    """The slots of which an operator reads the shape alone, for the gradients that it gives."""
     row = op.row
-    if isinstance(row, GradOpDef) and row.forward is not None:
-        return row.forward.shapes
-    return frozenset({"X"}) if op.type == "fill_zeros_like" else frozenset()
+    if not isinstance(row, GradOpDef) or row.forward is None or row.forward.grads is None:
+        return {"X"} if op.type == "fill_zeros_like" else set()
+    wanted = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]
+    rules = {slot: row.forward.grads[slot].reads for slot in wanted}
+    return {s for s in op.inputs if all(s not in reads or row.forward.reads_shape(s, slot) for slot, reads in rules.items())}
 
 
 def _save_shape(inner: Graph, value: Value) -> None:
@@ -44,7 +48,7 @@ def _save_shape(inner: Graph, value: Value) -> None:
     made = next((op.output("Out") for op in kept.readers if op.type == "stand_in"), None)
     if made is None:
         made = forward.add_value(f"{kept.name}@SHAPE", kept.shape, kept.dtype)
-        forward.add_op("stand_in", {"X": [kept]}, {"Out": [made]}, forward=kept.writer)
+        forward.add_op("stand_in", {"X": [kept]}, {"Out": [made]}, role=BACKWARD, forward=kept.writer)
     inner.saved[value] = made
 
 

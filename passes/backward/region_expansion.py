@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import carried_count, forward_op, operands, outcomes, the_row
 from graphad.ops import GRAD
-from graphad.program import EMPTY
+from graphad.program import BACKWARD, EMPTY
 from graphad.types import STEP_SCOPES
 
 
@@ -44,10 +44,11 @@ def _tape_of_loop(forward: Op, op: Op) -> Value:
     """Make a loop carry a tape, and push what the gradient reads of an iteration; return the tape at the end."""
     around, (body,), (inner,) = forward.graph, forward.graphs.values(), op.graphs.values()
     at = carried_count(forward) - 1
-    start, end = _tape(around, forward), _tape(around, forward)
-    around.add_op("create_tape", {}, {"Out": [start]}, before=forward, role=forward.role)
-    given, pushed = _tape(body, forward), _tape(body, forward)
-    given.given = True
+    start = _tape(around, forward)
+    end = _next(start)
+    around.add_op("create_tape", {}, {"Out": [start]}, before=forward, role=BACKWARD)
+    given = _like(body, start, start.name, given=True)
+    pushed = _next(given)
     body.inputs.insert(at, given)
     _push(body, given, pushed, inner)
     body.results.insert(at, pushed)
@@ -61,8 +62,9 @@ def _tape_of_branches(forward: Op, op: Op) -> Value:
     """Make each branch write a tape with what its gradient reads; return the tape."""
     end = _tape(forward.graph, forward)
     for graph, inner in zip(forward.graphs.values(), op.graphs.values(), strict=True):
-        start, pushed = _tape(graph, forward), _tape(graph, forward)
-        graph.add_op("create_tape", {}, {"Out": [start]}, role=forward.role)
+        start = _tape(graph, forward)
+        pushed = _next(start)
+        graph.add_op("create_tape", {}, {"Out": [start]}, role=BACKWARD)
         _push(graph, start, pushed, inner)
         graph.results.append(pushed)
     slot = the_row(forward).results
@@ -72,13 +74,13 @@ def _tape_of_branches(forward: Op, op: Op) -> Value:
 
 def _push(graph: Graph, tape: Value, pushed: Value, inner: Graph) -> None:
     values = list(dict.fromkeys(inner.saved.values())) or [_mark(graph, tape)]
-    graph.add_op("push_tape", {"Scopes": [tape], "X": values}, {"Out": [pushed]}, {"count": len(values)})
+    graph.add_op("push_tape", {"Scopes": [tape], "X": values}, {"Out": [pushed]}, {"count": len(values)}, role=BACKWARD)
 
 
 def _mark(graph: Graph, tape: Value) -> Value:
     """Something to push where a gradient reads nothing of a run: it only counts."""
     mark = graph.add_value(f"{tape.name}@MARK", (), "float32")
-    graph.add_op("stand_in", {}, {"Out": [mark]}, {"shape": [], "dtype": "float32"})
+    graph.add_op("stand_in", {}, {"Out": [mark]}, {"shape": [], "dtype": "float32"}, role=BACKWARD)
     return mark
 
 
@@ -102,21 +104,21 @@ def _read_in(graph: Graph, tape: Value) -> Value:
 # -- the gradient reads it -----------------------------------------------------------------------
 
 
-def _pop(graph: Graph, tape: Value, forward: Op) -> Value:
+def _pop(graph: Graph, tape: Value) -> Value:
     """Take what the graph reads of a run from the tape; return what is left of that."""
     values = list(dict.fromkeys(graph.saved.values()))
     first = {kept: next(v for v in graph.saved if graph.saved[v] is kept) for kept in values}
     for value, kept in graph.saved.items():
         if value is not first[kept]:
             graph.replace(value, first[kept])
-    rest = _tape(graph, forward)
+    rest = _next(tape)
     popped = [first[kept] for kept in values] or [graph.add_value(f"{tape.name}@MARK", (), "float32")]
     for value in graph.saved:
         value.given = False
     graph.inputs = [value for value in graph.inputs if value.given]
     graph.saved = {}
     outputs = {"Out": [rest], "X": popped}
-    graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(popped)}, before=graph.ops.first)
+    graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(popped)}, before=graph.ops.first, role=BACKWARD)
     return rest
 
 
@@ -131,17 +133,16 @@ def _loop(op: Op, tape: Value) -> None:
     totals = [_zeros(graph, value, op) for value in summed]
     _detach(inner, graph)
     cotangents, constants = inner.inputs[count : count + carried], inner.inputs[:count]
-    top, holds = _tape(inner, op), inner.add_input(inner.values.fresh(condition.name), condition.shape, condition.dtype)
-    top.given = True
-    rest = _pop(inner, top, op)
-    sums = [_like(inner, value, given=True) for value in summed]
+    top, holds = _like(inner, tape, tape.name, given=True), _like(inner, condition, condition.name, given=True)
+    rest = _pop(inner, top)
+    sums = [_like(inner, value, f"{value.name}@SUM", given=True) for value in summed]
     terms = [_added(inner, a, b) for a, b in zip(sums, inner.results[carried:], strict=True)]
-    more = inner.add_value(condition.name, condition.shape, condition.dtype)
-    inner.add_op("tape_has_more", {"Scopes": [rest]}, {"Out": [more]})
+    more = _next(holds)
+    inner.add_op("tape_has_more", {"Scopes": [rest]}, {"Out": [more]}, role=op.role)
     inner.inputs = [top, *cotangents, *sums, holds, *constants]
     inner.results = [rest, *inner.results[:carried], *terms, more]
     reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *given]
-    writes = [_tape(graph, op), *outs, graph.add_value(condition.name, condition.shape, condition.dtype)]
+    writes = [_like(graph, tape, tape.name) if tape.given else _next(tape), *outs, _next(condition)]
     _replace(op, "while", {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
 
 
@@ -151,9 +152,8 @@ def _branches(op: Op, tape: Value) -> None:
     outs = _not_empty(graph, outcomes(op), next(iter(op.graphs.values())).results)
     for inner in op.graphs.values():
         _detach(inner, graph)
-        top = _tape(inner, op)
-        top.given = True
-        _pop(inner, top, op)
+        top = _like(inner, tape, tape.name, given=True)
+        _pop(inner, top)
         inner.inputs = [*(value for value in inner.inputs if value is not top), top]
     inputs: dict[str, Sequence[Value]] = {row.condition: op.inputs[row.condition]} if row.condition else {}
     inputs["X"] = [*operands(op), tape]
@@ -182,7 +182,7 @@ def _replace(
 
 def _not_empty(graph: Graph, values: Sequence[Value], likes: Sequence[Value]) -> list[Value]:
     """The values, one of its own in the place of each that nobody wants."""
-    return [_like(graph, like) if value.name == EMPTY else value for value, like in zip(values, likes, strict=True)]
+    return [_like(graph, like, f"{like.name}@UNUSED") if value.name == EMPTY else value for value, like in zip(values, likes, strict=True)]
 
 
 def _condition(graph: Graph, tape: Value, op: Op) -> Value:
@@ -192,18 +192,26 @@ def _condition(graph: Graph, tape: Value, op: Op) -> Value:
 
 
 def _zeros(graph: Graph, value: Value, op: Op) -> Value:
-    zero = _like(graph, value)
+    zero = _like(graph, value, f"{value.name}@SUM")
     graph.add_op("fill_zeros_like", {"X": [value]}, {"Out": [zero]}, before=op, role=op.role)
     return zero
 
 
 def _added(graph: Graph, a: Value, b: Value) -> Value:
-    total = _like(graph, a)
-    graph.add_op("sum", {"X": [a, b]}, {"Out": [total]})
+    total = _next(a)
+    graph.add_op("sum", {"X": [a, b]}, {"Out": [total]}, role=BACKWARD)
     return total
 
 
-def _like(graph: Graph, value: Value, given: bool = False) -> Value:
-    found = graph.add_value(f"{value.name}@SUM", value.shape, value.dtype)
+def _like(graph: Graph, value: Value, name: str, given: bool = False) -> Value:
+    """A new value of the same type, under a name that may get a number."""
+    found = graph.add_value(name, value.shape, value.dtype)
     found.kind, found.given = value.kind, given
+    return found
+
+
+def _next(value: Value) -> Value:
+    """A new value of the same name and type: what the name stands for from then on."""
+    found = value.graph.add_version(value.name, value.shape, value.dtype)
+    found.kind = value.kind
     return found

@@ -54,6 +54,6 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": EQUAL, "Like": uniform(3, 2, 3)}),
         Sample({"X": EQUAL, "Like": uniform(2, 3, 3)}, {"axis": 2}),
         Sample({"X": GAP, "Like": uniform(4, 2, 3)}),
-        Sample({"X": RAGGED, "Like": uniform(7, 2)}, {"use_stack": False}),
+        Sample({"X": RAGGED, "Like": uniform(7, 2), "Pieces": RAGGED}, {"use_stack": False}),
     ],
 }
