@@ -21,6 +21,7 @@ COMPARISONS = ("less_than", "less_equal", "greater_than", "greater_equal", "equa
 
 SAMPLES: dict[str, list[Sample]] = {
     "fill_constant": [Sample(attrs={"shape": [2, 3], "value": 1.5, "dtype": "float64"}), Sample(attrs={"shape": [], "dtype": "int64"})],
+    "stand_in": [Sample({}, {"shape": [2, 3], "dtype": "float64"}), Sample({"X": uniform(4, 2)})],
     "fill_zeros_like": [Sample({"X": uniform(2, 3)})],
     "fill_any_like": [Sample({"X": uniform(2, 3)}, {"value": 2.0}), Sample({"X": uniform(2)}, {"value": 2.0, "dtype": "int32"})],
     "assign": [Sample({"X": uniform(2, 3)})],
