@@ -21,6 +21,7 @@ from graphad.types import TENSOR, TensorType
 
 Body = Any
 _NAME = "<block>"
+_OF_ARRAYS = {"assign", "assign_grad", "read_from_array", "read_from_array_grad", "write_to_array", "write_to_array_grad"}
 
 
 def compiled(block: Block, layout: Layout, steps: Sequence[tuple[Step, Sequence[str]]]) -> Body:
@@ -67,11 +68,13 @@ class _Source:
         self.lines = ["def body(f):", "    " + "; ".join(f"f{i} = f[{i}]" for i in range(len(layout)))]
         for op, (step, names) in zip(block.ops, steps, strict=True):
             text = self._inlined(op)
+            free = [f"f0.pop({name!r}, None)" for name in names]
             if text is None:
                 text = f"{self._object(step)}(f)"
             else:
                 self.inlined.add(len(self.lines) - 2)
-            self.lines.append("    " + "; ".join([text, *(f"f0.pop({name!r}, None)" for name in names)]))
+                free = ["del " + ", ".join(f"f0[{name!r}]" for name in names)] if names else []
+            self.lines.append("    " + "; ".join([text, *free]))
 
     def _object(self, value: Any) -> str:
         name = f"k{len(self.globals)}"
@@ -83,8 +86,12 @@ class _Source:
         types = self._types(op)
         if row is None or isinstance(row, ControlDef) or types is None or not op.outputs:
             return None
-        if op.type == "write_to_array" or op.attrs.get("run_once"):
+        if op.attrs.get("run_once"):
             return None
+        if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
+            (x,), (index,), (out,) = op.input("X"), op.input("I"), op.output("Out")
+            old = f"f{depth(self.layout, out)}.get({out!r})"
+            return f"{self._write(out)} = {self._object(row.kernel)}({self._read(x)}, {self._read(index)}, {old})"
         names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
         if op.type == "assign":
             return f"{self._write(op.output('Out')[0])} = {self._read(op.input('X')[0])}"
@@ -135,7 +142,7 @@ class _Source:
             if name == EMPTY or not op.block.has_var_recursive(name):
                 return None
             var = op.block.var_recursive(name)
-            if var.tensor_type is None or (var.type != TENSOR and op.type not in ("read_from_array", "assign")):
+            if var.tensor_type is None or (var.type != TENSOR and op.type not in _OF_ARRAYS):
                 return None
             found[name] = var.tensor_type
         return found

@@ -139,15 +139,18 @@ class _Sums:
 
     def add(self, terms: Sequence[Any]) -> None:
         """Add what one iteration gives."""
+        totals, own = self.totals, self.own
         for i, term in enumerate(terms):
-            total = self.totals[i]
-            if total is None:
-                self.totals[i] = term
-            elif term is not None and self.own[i]:
-                np.add(total, term, out=total)
-            elif term is not None:
-                self.totals[i] = settled(total + term)
-                self.own[i] = isinstance(self.totals[i], np.ndarray)
+            if term is None:
+                continue
+            if own[i]:
+                total = totals[i]
+                np.add(total, term, total)
+            elif totals[i] is None:
+                totals[i] = term
+            else:
+                totals[i] = settled(totals[i] + term)
+                own[i] = isinstance(totals[i], np.ndarray)
 
     def total(self, like: Sequence[Any]) -> list[Any]:
         """The totals; zeros where no iteration gave anything."""

@@ -90,7 +90,8 @@ class Prepared:
         if found is None:
             free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _handed_out(block))
             local = block.vars
-            free = [[n for n in names if n in local or len(layout) == 1] for names in free]
+            own = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
+            free = [[n for n in names if n in local or (len(layout) == 1 and n in own)] for names in free]
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
             again = len(layout) > 1 or (self.runs > 1 and len(block.ops) <= COMPILED)
             quick = again and not self.check_finite

@@ -46,6 +46,8 @@ class TensorArray(Aggregate):
 
     def _entries(self) -> dict[int, Any]:
         """The shared dict, made to show this version."""
+        if type(self._state) is dict:
+            return self._state
         path = [self]
         while not isinstance(path[-1]._state, dict):
             path.append(path[-1]._state[2])

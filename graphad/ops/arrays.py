@@ -123,7 +123,8 @@ def _whole_grad(X: Tensor, dOut: Tensor, Like: Tensor = None, *, axis: int = 0, 
 def tensor_to_tensor_array(X: Array, Like: TensorArray | None = None, *, axis: int = 0, use_stack: bool = True) -> TensorArray:
     """A tensor taken apart along an axis: into slices, or into pieces as long as the elements of Like."""
     if use_stack:
-        return TensorArray([np.asarray(item) for item in np.moveaxis(X, axis, 0)])
+        slices = X if axis == 0 else np.moveaxis(X, axis, 0)
+        return TensorArray(list(slices) if X.ndim > 1 else [np.asarray(item) for item in slices])
     if Like is None:
         raise InvalidValue("without use_stack, Like says how long the pieces are")
     ends = np.cumsum([Like.read(i).shape[axis] for i in range(len(Like))])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.basic import cast, expand_like, fill_any_like, fill_zeros_like, reshape_like, size
-from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.definition import GRAD, Array, Inputs, OpDef, Outputs, Tensor, grad_kernel, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.index import where
 from graphad.ops.inference import reduced, reduced_axes
@@ -97,6 +97,13 @@ reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X")
 def mean(X: Array) -> Array:
     """The mean of all elements, of shape []."""
     return np.asarray(_mean(X, tuple(range(X.ndim)), False), X.dtype)
+
+
+@grad_kernel("mean")
+def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    """The share of each element, all at once."""
+    (x,), (cotangent,) = inputs["X"], inputs[f"Out{GRAD}"]
+    return {f"X{GRAD}": [np.full(x.shape, cotangent / cotangent.dtype.type(x.size) if x.size else 0.0, x.dtype)]}
 
 
 # -- extrema -------------------------------------------------------------------------------------
