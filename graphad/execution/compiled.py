@@ -15,7 +15,7 @@ from typing import Any
 from graphad.execution.direct import Call, calls_of, traced
 from graphad.execution.layout import Layout, depth, home
 from graphad.execution.steps import Frames, Step, settled
-from graphad.ops import REGISTRY, ControlDef, GradOpDef
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.program import EMPTY, Block, Operator
 from graphad.types import TENSOR, TensorType
 
@@ -46,6 +46,13 @@ def compiled(block: Block, layout: Layout, steps: Sequence[tuple[Step, Sequence[
                 frames[0].pop(name, None)
 
     return run
+
+
+def _constant(row: OpDef, op: Operator) -> Any:
+    """What an operator without inputs makes, made once: nothing ever changes an array."""
+    array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs})
+    array.flags.writeable = False
+    return array
 
 
 def _line(traceback: TracebackType | None, code: CodeType) -> int:
@@ -93,6 +100,8 @@ class _Source:
             old = f"f{depth(self.layout, out)}.get({out!r})"
             return f"{self._write(out)} = {self._object(row.kernel)}({self._read(x)}, {self._read(index)}, {old})"
         names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
+        if op.type == "fill_constant" and not self.block.var_recursive(op.output_names()[0]).persistable:
+            return f"{self._write(op.output_names()[0])} = {self._object(_constant(row, op))}"
         if op.type == "assign":
             return f"{self._write(op.output('Out')[0])} = {self._read(op.input('X')[0])}"
         if isinstance(row, GradOpDef):

@@ -1,4 +1,4 @@
-"""The interpreter: it runs a program operator by operator, and so defines what a program means."""
+"""Running programs: step by step, which defines what they mean; blocks that run again and again as Python functions over numpy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ KEPT = 8  # programs that an executor keeps prepared
 class Executor:
     """Runs programs on numpy arrays, one operator after the other.
 
+    A program is prepared at its first run, and again if it has changed; keep an executor to have that done once.
+
     Args:
-        check_finite: raise at the first operator that makes a nan or an infinity.
+        check_finite: raise at the first operator that makes a nan or an infinity; everything is then run step by step.
 
     >>> import graphad as ga
     >>> program = ga.Program()
