@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,11 +12,34 @@ from hypothesis import given, settings
 
 import graphad as ga
 from graphad.errors import ExecutionError
+from graphad.execution import prepared
+from graphad.execution.compiled import compiled
 from tests.nested_strategies import NestedProgram, nested_programs
 from tests.test_random_nested import SLOW
 from tests.test_random_programs import differentiated
 
 layers: Any = ga.layers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def from_the_first_run_on() -> Iterator[None]:
+    """Blocks become functions at their first run, so that these tests run functions."""
+    with patch.object(prepared, "WARM", 1):
+        yield
+
+
+def test_blocks_do_become_functions() -> None:
+    program, s = counting()
+    with patch("graphad.execution.prepared.compiled", wraps=compiled) as made:
+        assert run(ga.Executor(), program, s) == [15.0, 15.0]
+    assert sorted(call.args[0].idx for call in made.call_args_list) == [0, 1]
+
+
+def test_a_constant_that_nobody_declared_is_made() -> None:
+    operators = ['fill_constant() -> (Out=a) {shape=[2], value=1.5, dtype="float32"}', "scale(X=a) -> (Out=b) {scale=2.0}"]
+    text = "program { block 0 { var b: float32[2] " + " ".join(operators) + " } }"
+    (b,) = ga.Executor().run(ga.Program.parse(text), fetch_list=["b"], scope=ga.Scope())
+    assert b.tolist() == [3.0, 3.0]
 
 
 def values(executor: ga.Executor, p: NestedProgram, fetch: list[str]) -> list[Any]:
@@ -28,8 +53,8 @@ def values(executor: ga.Executor, p: NestedProgram, fetch: list[str]) -> list[An
 @given(nested_programs(max_statements=2))
 def test_the_same_to_the_last_bit_as_step_by_step(p: NestedProgram) -> None:
     found = [p.loss.name, *differentiated(p, [p.loss.name], p.sources).values()]
-    by_steps, compiled = values(ga.Executor(check_finite=True), p, found), values(ga.Executor(), p, found)
-    for name, one, other in zip(found, compiled, by_steps, strict=True):
+    by_steps, at_once = values(ga.Executor(check_finite=True), p, found), values(ga.Executor(), p, found)
+    for name, one, other in zip(found, at_once, by_steps, strict=True):
         np.testing.assert_array_equal(one, other, err_msg=name)
 
 
@@ -52,13 +77,13 @@ def test_a_program_is_prepared_once_and_again_when_it_changes() -> None:
     program, s = counting()
     executor = ga.Executor()
     assert run(executor, program, s) == [15.0, 15.0]
-    (prepared,) = executor._programs.values()
+    (first,) = executor._programs.values()
     assert run(executor, program, s, n=1) == [3.0, 3.0]
-    assert list(executor._programs.values()) == [prepared]
+    assert list(executor._programs.values()) == [first]
     (scale,) = [op for op in program.block(1).ops if op.type == "scale" and op.attrs.get("scale") == 2.0]
     scale.attrs["scale"] = 3.0
     assert run(executor, program, s, n=1) == [4.0, 4.0]
-    assert list(executor._programs.values()) != [prepared]
+    assert list(executor._programs.values()) != [first]
 
 
 @pytest.mark.parametrize(
@@ -75,10 +100,10 @@ def test_every_change_that_matters_is_seen(change: Any) -> None:
     program, s = counting()
     executor = ga.Executor()
     before = run(executor, program, s)
-    (prepared,) = executor._programs.values()
+    (first,) = executor._programs.values()
     change(program)
     program._current = 0
-    assert not prepared.is_up_to_date()
+    assert not first.is_up_to_date()
     assert run(executor, program, s) == before
 
 
@@ -94,10 +119,10 @@ def test_what_is_fed_and_made_is_let_go() -> None:
     program, s = counting()
     executor = ga.Executor()
     run(executor, program, s)
-    (prepared,) = executor._programs.values()
-    assert not prepared.env
-    assert not prepared.given
-    assert not prepared.fed
+    (first,) = executor._programs.values()
+    assert not first.env
+    assert not first.given
+    assert not first.fed
 
 
 def test_an_operator_that_fails_in_a_loop_is_named_with_its_line_and_inputs() -> None:

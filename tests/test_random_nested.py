@@ -14,7 +14,7 @@ from tests.nested_meaning import Meaning, differences, unrolled
 from tests.nested_strategies import NestedProgram, nested_programs
 from tests.random_operators import Array
 from tests.strategies import RandomProgram
-from tests.test_random_programs import close, differentiated, frozen, run
+from tests.test_random_programs import assert_copies_schedule_the_same, close, differentiated, frozen, run
 from tests.test_random_programs import differences as differences_of_gradients
 
 MARGIN = 1e-3
@@ -47,16 +47,7 @@ def test_lowering_and_scheduling_gives_the_program_back(p: NestedProgram) -> Non
 @some
 @given(nested_programs())
 def test_copies_of_a_graph_schedule_the_same(p: NestedProgram) -> None:
-    graph = ga.lower(p.program)
-    twin = graph.clone()
-    verify(twin)
-    assert (str(twin), str(ga.schedule(twin))) == (str(graph), str(p.program))
-    ga.backward_pipeline((p.loss.name,)).run(twin)
-    again = twin.clone()
-    verify(again)
-    assert str(again) == str(twin)
-    assert str(ga.schedule(again)) == str(ga.schedule(twin))
-    assert str(ga.schedule(graph)) == str(p.program)
+    assert_copies_schedule_the_same(p)
 
 
 # -- values --------------------------------------------------------------------------------------

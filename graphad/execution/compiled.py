@@ -16,7 +16,7 @@ from graphad.execution.direct import Call, calls_of, traced
 from graphad.execution.layout import Layout, depth, home
 from graphad.execution.steps import Frames, Step, settled
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
-from graphad.program import EMPTY, Block, Operator
+from graphad.program import EMPTY, Block, Operator, Variable
 from graphad.types import TENSOR, TensorType
 
 Body = Any
@@ -100,8 +100,9 @@ class _Source:
             old = f"f{depth(self.layout, out)}.get({out!r})"
             return f"{self._write(out)} = {self._object(row.kernel)}({self._read(x)}, {self._read(index)}, {old})"
         names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
-        if op.type == "fill_constant" and not self.block.var_recursive(op.output_names()[0]).persistable:
-            return f"{self._write(op.output_names()[0])} = {self._object(_constant(row, op))}"
+        made = self._variable(op.output_names()[0])
+        if op.type == "fill_constant" and made is not None and not made.persistable:
+            return f"{self._write(made.name)} = {self._object(_constant(row, op))}"
         if op.type == "assign":
             return f"{self._write(op.output('Out')[0])} = {self._read(op.input('X')[0])}"
         if isinstance(row, GradOpDef):
@@ -135,8 +136,11 @@ class _Source:
 
     def _has_axes(self, name: str) -> bool:
         """Whether what is written to a name is an array for sure: numpy gives scalars for arrays without axes."""
-        var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
+        var = self._variable(name)
         return var is not None and var.type == TENSOR and bool(var.declared[0])
+
+    def _variable(self, name: str) -> Variable | None:
+        return self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
 
     def _read(self, name: str) -> str:
         return f"f{depth(self.layout, name)}[{name!r}]"
@@ -148,10 +152,8 @@ class _Source:
         """The types of what an operator reads, None if one is unknown or no tensor."""
         found = {}
         for name in op.input_names():
-            if name == EMPTY or not op.block.has_var_recursive(name):
-                return None
-            var = op.block.var_recursive(name)
-            if var.tensor_type is None or (var.type != TENSOR and op.type not in _OF_ARRAYS):
+            var = self._variable(name)
+            if var is None or var.tensor_type is None or (var.type != TENSOR and op.type not in _OF_ARRAYS):
                 return None
             found[name] = var.tensor_type
         return found

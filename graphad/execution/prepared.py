@@ -25,7 +25,7 @@ from graphad.types import FLOATS
 Array = NDArray[Any]
 Env = dict[str, Any]
 WARM = 8  # runs of a block before it becomes a function
-COMPILED = 2000  # operators up to which a block 0 that runs again becomes a function
+COMPILED = 2000  # operators up to which it does
 
 
 class Prepared:
@@ -47,7 +47,6 @@ class Prepared:
         self.facts = facts(program)
         used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
         self.read_from_scope = sorted(self.persistable & used)
-        self.runs = 0
         self.release()
 
     def is_up_to_date(self) -> bool:
@@ -58,7 +57,6 @@ class Prepared:
         """Start a run on what is fed."""
         self._hold(env, scope)
         self.running = True
-        self.runs += 1
 
     def release(self) -> None:
         """Let go of every value of a run."""
@@ -74,14 +72,11 @@ class Prepared:
         self.entropy: int | None = None
 
     def operators(self) -> None:
-        """Run the operators of block 0: step by step the first time, later as one function."""
-        layout = (self.block.vars,)
-        if self.runs == 2 and len(self.block.ops) <= COMPILED:
-            self.bodies.pop((self.block.idx, *map(id, layout)), None)
+        """Run the operators of block 0."""
         for name in self.read_from_scope:
             with suppress(InvalidValue):
                 self.fetch((self.env,), (0, name), None)
-        self.body(self.block, layout)((self.env,))
+        self.body(self.block, (self.block.vars,))((self.env,))
 
     def body(self, block: Block, layout: Layout) -> Body:
         """How a block is run: its operators in order, each value freed behind its last use."""
@@ -93,8 +88,7 @@ class Prepared:
             own = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
             free = [[n for n in names if n in local or (len(layout) == 1 and n in own)] for names in free]
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
-            again = len(layout) > 1 or (self.runs > 1 and len(block.ops) <= COMPILED)
-            quick = again and not self.check_finite
+            quick = len(block.ops) <= COMPILED and not self.check_finite
             found = self.bodies[key] = _warming(block, layout, steps) if quick else _body(steps), layout
         return found[0]
 
