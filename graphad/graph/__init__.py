@@ -2,7 +2,8 @@
 
 from graphad.graph.builder import Builder, GraphSymbol
 from graphad.graph.collector import paused_collector
-from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph
+from graphad.graph.graph import Graph
+from graphad.graph.journal import SINGLE_WRITER, TYPED
 from graphad.graph.lower import lower
 from graphad.graph.nodes import Node, Op, Value
 from graphad.graph.schedule import schedule, write_back

@@ -31,6 +31,7 @@ def cloned(graph: Graph, twin: Graph, twins: Twins | None = None) -> Graph:
     twins.graphs[graph] = twin
     if twin.father is None:
         twin.properties = set(graph.properties)
+        twin.journal.history, twin.journal.asked = list(graph.journal.history), graph.journal.asked
     twin.lost_operators = graph.lost_operators
     for value in graph.values:
         copied = twins.values[value] = twin.add_version(value.name, value.shape, value.dtype, value.var)
@@ -43,6 +44,7 @@ def cloned(graph: Graph, twin: Graph, twins: Twins | None = None) -> Graph:
     twin.inputs = [twins.values[v] for v in graph.inputs]
     for value in twin.inputs:
         value.given = True
+    twin.targets = {twins.values[v]: None for v in graph.targets}
     twin.results = [twins.values[v] for v in graph.results]
     twin.saved = {twins.values[v]: twins.values.get(kept, kept) for v, kept in graph.saved.items()}
     return twin
@@ -51,6 +53,7 @@ def cloned(graph: Graph, twin: Graph, twins: Twins | None = None) -> Graph:
 def _clone_op(op: Op, twin: Graph, twins: Twins) -> None:
     copied = Op(twin, op.type, twins.slots(op.inputs), twins.slots(op.outputs), dict(op.attrs))
     copied.role, copied.made_by, copied.source, copied.operator = op.role, op.made_by, op.source, op.operator
+    copied.origin = op.origin
     copied.forward = None if op.forward is None else twins.ops.get(op.forward)
     twins.ops[op] = copied
     copied.graphs = clone_regions(op.graphs, twin, twins) if op.graphs else op.graphs

@@ -9,34 +9,23 @@ preference, what an operator reads is the law.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import networkx as nx
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue
 from graphad.graph.clone import cloned
-from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.graph.journal import Journal
+from graphad.graph.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.graph.plain import PlainResults
-from graphad.graph.tables import OpList, ValueTable
+from graphad.graph.provenance import chain
+from graphad.graph.substitution import hand_over
+from graphad.graph.tables import OpList, ValueTable, in_order, place
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Variable
 from graphad.types import Shape
-
-# Properties a graph can have; passes require, clear and establish them, the verifier checks those claimed.
-SINGLE_WRITER, TYPED = "single_writer", "typed"
-
-
-@dataclass
-class Journal:
-    """What a graph and the graphs nested in it have in common: who is at work, how often they were changed, what they claim."""
-
-    properties: set[str] = field(default_factory=lambda: {SINGLE_WRITER, TYPED})
-    author: str | None = None
-    edits: int = 0
-    typings: int = 0
 
 
 class Graph(PlainResults):
@@ -55,6 +44,7 @@ class Graph(PlainResults):
         controls: its operators that have nested graphs.
         father: of a nested graph the one around it; of a gradient's graph the forward graph. None for a whole program's.
         results: of a nested graph, the values that its operator hands out.
+        targets: of a whole program's graph, the final values that are asked for, by their names, besides what is persistable.
         saved: of a gradient's graph, the inputs that stand for what a run of the forward graph left -> that graph's value.
         gradients: of a forward graph, the graphs of its gradients.
     """
@@ -71,6 +61,7 @@ class Graph(PlainResults):
         self.controls: dict[Op, None] = {}
         self.father: Graph | None = None
         self.results: list[Value] = []
+        self.targets: dict[Value, None] = {}
         self.saved: dict[Value, Value] = {}
         self.gradients: list[Graph] = []
         self._node = NodeTable(self)
@@ -125,6 +116,23 @@ class Graph(PlainResults):
         var = self.block.var_recursive(name)
         return self.add_input(name, *var.declared, var)
 
+    def is_observed(self, value: Value) -> bool:
+        """Whether something other than an operator of this graph reads the value: the user, the operator around it, or a gradient."""
+        if self.father is None:
+            return value in self.targets or (value.persistable and bool(value.writers) and self.versions(value.name)[-1] is value)
+        return value in self.results or any(value in graph.saved.values() for graph in self.gradients)
+
+    def is_dead(self, op: Op) -> bool:
+        """Whether nobody would miss the operator: it has no effect but its outputs, and nobody reads those."""
+        row = op.row
+        if row is None or row.side_effect:
+            return False
+        return not any(value.readers or self.is_observed(value) for values in op.outputs.values() for value in values)
+
+    def why(self, node: Node | str) -> str:
+        """Where an operator or a value (or its name) comes from: passes, rules and operators, down to the user's line."""
+        return chain(self.value(node) if isinstance(node, str) else node)
+
     def ordered_ops(self) -> list[Op]:
         """The operators so that each stands behind the writers of what it reads, otherwise in their order; ``op.order`` counts them.
 
@@ -134,10 +142,10 @@ class Graph(PlainResults):
         ops = list(self.ops)
         for i, op in enumerate(ops):
             op.order = i
-        if _in_order(ops):
+        if in_order(ops):
             return ops
         try:
-            ops = [n for n in nx.lexicographical_topological_sort(self, key=_place) if isinstance(n, Op)]
+            ops = [n for n in nx.lexicographical_topological_sort(self, key=place) if isinstance(n, Op)]
         except nx.NetworkXUnfeasible:
             cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(self))
             raise InvalidGraph(f"operators wait for one another in a cycle: {cycle}") from None
@@ -194,14 +202,14 @@ class Graph(PlainResults):
         Raises:
             InvalidGraph: a value or ``before`` is of another graph.
         """
-        op = Op(self, type, _frozen(inputs), _frozen(outputs), attrs or {})
+        op = Op(self, type, frozen_slots(inputs), frozen_slots(outputs), attrs or {})
         if before is not None and before.graph is not self:
             raise InvalidGraph(f"{type} cannot stand before {before!r}, which is not in this graph")
         if forward is not None:
             op.forward, op.source, op.role = forward, forward.source, forward.role
         if role is not None:
             op.role = role
-        op.made_by = self.journal.author
+        op.made_by, op.origin = self.journal.author, self.journal.origin
         op.graphs = graphs or op.graphs
         self.link(op, before)
         return op
@@ -224,6 +232,7 @@ class Graph(PlainResults):
                     self._refuse(op, value)
                 value.writers.append(op)
         self.ops.insert(op, before)
+        self.journal.touch(op)
         if op.graphs:
             self.controls[op] = None
             for graph in op.graphs.values():
@@ -253,6 +262,7 @@ class Graph(PlainResults):
             value.readers.pop(op, None)
         for value in op.writes():
             value.writers.remove(op)
+        self.journal.touch(*[writer for value in op.reads() for writer in value.writers])
         for value in (*op.reads(), *op.writes()):
             self._drop_if_unused(value)
         self.controls.pop(op, None)
@@ -267,11 +277,14 @@ class Graph(PlainResults):
         """What an operator reads in a slot; no values takes the slot away."""
         self._require(op, *values)
         before = op.inputs.get(slot, ())
-        _fill_slot(op.inputs, slot, values)
+        fill_slot(op.inputs, slot, values)
+        self.journal.touch(op)
         still = set(op.reads())
         for value in before:
             if value not in still:
                 value.readers.pop(op, None)
+                if value.writers:
+                    self.journal.touch(value.writers[0])
                 self._drop_if_unused(value)
         for value in values:
             value.readers[op] = None
@@ -280,7 +293,8 @@ class Graph(PlainResults):
         """What an operator writes in a slot; no values takes the slot away."""
         self._require(op, *values)
         before = op.outputs.get(slot, ())
-        _fill_slot(op.outputs, slot, values)
+        fill_slot(op.outputs, slot, values)
+        self.journal.touch(op)
         for value in values:
             value.writers.append(op)
         for value in before:
@@ -290,6 +304,7 @@ class Graph(PlainResults):
     def set_attr(self, op: Op, name: str, value: Any) -> None:
         """Give an operator an attribute."""
         self._require(op)
+        self.journal.touch(op)
         op.attrs = {**op.attrs, name: value}
 
     def replace(self, old: Value, new: Value) -> None:
@@ -302,6 +317,17 @@ class Graph(PlainResults):
         self.results = [new if v is old else v for v in self.results]
         for graph in self.gradients:
             graph.saved = {inner: new if v is old else v for inner, v in graph.saved.items()}
+
+    def substitute(self, old: Value, new: Value) -> None:
+        """Make ``new`` stand for ``old`` wherever that is read or asked for, so that what writes ``old`` may become dead.
+
+        A value that is asked for by its name gives it to ``new``; where ``new`` cannot have it, since it is given from outside or
+        asked for itself, an ``assign`` writes ``old``.
+        """
+        by_name = self.father is None and self.is_observed(old)
+        self.replace(old, new)
+        if by_name:
+            hand_over(self, old, new)
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value another name; ValueError if a value has it already."""
@@ -322,6 +348,13 @@ class Graph(PlainResults):
             if node.graph is not self:
                 raise InvalidGraph(f"{node.type if isinstance(node, Op) else node.name} is not in this graph")
 
+    def allows(self, rule: str, *ops: Op) -> bool:
+        """Begin one rewrite: count it, and say that operators made from here on come from these, by this rule of the pass at work.
+
+        False, and nothing should be done, where as many rewrites were made as ``journal.limit`` allows.
+        """
+        return self.journal.allows(rule, ops)
+
     def drop(self, value: Value) -> None:
         """Take out a value that was given from outside and that no operator reads."""
         self._require(value)
@@ -335,6 +368,7 @@ class Graph(PlainResults):
         if value in self.results or any(value in graph.saved.values() for graph in self.gradients):
             return
         self.values.discard(value)
+        self.targets.pop(value, None)
         value.graph = _NOWHERE
         self._node.attributes.pop(value, None)
 
@@ -355,35 +389,3 @@ class Graph(PlainResults):
 
 
 _NOWHERE: Any = Graph()
-
-
-def _frozen(slots: Mapping[str, Sequence[Value]]) -> Slots:
-    frozen: Slots = {}
-    for slot, values in slots.items():
-        if not isinstance(values, tuple | list) or not all(isinstance(v, Value) for v in values):
-            raise InvalidType(f"slot {slot} takes a list of values of the graph, not {values!r}")
-        frozen[slot] = tuple(values)
-    return frozen
-
-
-def _fill_slot(slots: Slots, slot: str, values: Sequence[Value]) -> None:
-    if values:
-        slots[slot] = tuple(values)
-    else:
-        slots.pop(slot, None)
-
-
-def _in_order(ops: list[Op]) -> bool:
-    """Whether every operator stands behind the writers of what it reads."""
-    for op in ops:
-        order = op.order
-        for values in op.inputs.values():
-            for value in values:
-                for writer in value.writers:
-                    if writer.order >= order:
-                        return False
-    return True
-
-
-def _place(node: Node) -> int:
-    return node.order if isinstance(node, Op) else -1

@@ -10,7 +10,7 @@ while(h, w) { h = h * w }   ⇒   while(X=[h#0, w]) -> (Out=h#1) { graph (h#0, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from graphad.errors import InvalidType
 from graphad.graph.collector import collect_if_due, paused_collector
@@ -19,7 +19,7 @@ from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program import EMPTY, Block, Operator, Program, Variable
-from graphad.types import Shape
+from graphad.types import STEP_SCOPES, Shape
 
 Current = dict[str, Value]
 _LAZY = {  # slots of which what is read need not have a value
@@ -30,8 +30,16 @@ _LAZY = {  # slots of which what is read need not have a value
 }
 
 
-def lower(program: Program) -> Graph:
+def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> Graph:
     """The graph of a program, with the same operators in the same order.
+
+    Args:
+        program: what to lower.
+        targets: the variables whose final values are asked for, by name or themselves: ``graph.targets``. None takes those that no
+            operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
+
+    Raises:
+        ValueError: the program has no variable of a target's name.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -49,7 +57,29 @@ def lower(program: Program) -> Graph:
     collect_if_due()
     with paused_collector():
         block = program.global_block()
-        return _Lowering().fill(Graph(block), block)
+        graph = _Lowering().fill(Graph(block), block)
+        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, targets))
+        graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
+        return graph
+
+
+def _unread(graph: Graph) -> Iterator[Value]:
+    """The final values that operators write and none reads."""
+    for value in graph.values:
+        if value.writers and not value.readers and value.kind != STEP_SCOPES and value.name != EMPTY and _is_final(value):
+            yield value
+
+
+def _is_final(value: Value) -> bool:
+    found = value.graph.values.by_name[value.name]
+    return found is value or (isinstance(found, tuple) and found[-1] is value)
+
+
+def _asked_for(graph: Graph, targets: Sequence[str | Variable]) -> Iterator[Value]:
+    if isinstance(targets, str | Variable):
+        raise InvalidType(f"targets are a list of variables or their names, not {targets!r}")
+    for target in targets:
+        yield graph.given(target.name if isinstance(target, Variable) else target)
 
 
 class _Lowering:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphad.errors import InvalidType
 from graphad.ops import REGISTRY, OpDef
 from graphad.program import FORWARD, Operator, SourceLine, Variable
 from graphad.types import TENSOR, Shape, TensorType
 
 if TYPE_CHECKING:
     from graphad.graph.graph import Graph
+    from graphad.graph.provenance import Origin
 
 Slots = dict[str, tuple["Value", ...]]
 NO_GRAPHS: Mapping[str, Graph] = {}
@@ -72,8 +74,8 @@ class Value:
 class Op:
     """One operator: the values it reads and writes by slot, and its attributes.
 
-    ``made_by`` names the pass that made it (None: it was lowered from a program), ``forward`` the operator
-    it is the gradient of, ``source`` the user's line, ``operator`` the program's operator it was lowered from.
+    ``made_by`` names the pass that made it (None: it was lowered from a program), ``origin`` the rule, and what it was made from;
+    ``forward`` is the operator it is the gradient of, ``source`` the user's line, ``operator`` the program's operator it was lowered from.
     ``attrs`` may be shared with other operators: ``graph.set_attr`` changes one. ``graphs`` are the nested graphs of an operator
     with blocks, by the attribute that holds the block in a program.
     """
@@ -88,6 +90,7 @@ class Op:
         "next",
         "operator",
         "order",
+        "origin",
         "outputs",
         "previous",
         "role",
@@ -105,6 +108,7 @@ class Op:
         self.role = FORWARD
         self.source: SourceLine | None = None
         self.made_by: str | None = None
+        self.origin: Origin | None = None
         self.forward: Op | None = None
         self.operator: Operator | None = None
         self.previous: Op | None = None
@@ -145,3 +149,21 @@ Node = Op | Value
 
 def _text(slots: Slots) -> str:
     return ", ".join(f"{s}={v[0]!r}" if len(v) == 1 else f"{s}={list(v)!r}" for s, v in slots.items())
+
+
+def frozen_slots(slots: Mapping[str, Sequence[Value]]) -> Slots:
+    """Slots as an operator keeps them; TypeError if one does not hold a list of values."""
+    frozen: Slots = {}
+    for slot, values in slots.items():
+        if not isinstance(values, tuple | list) or not all(isinstance(v, Value) for v in values):
+            raise InvalidType(f"slot {slot} takes a list of values of the graph, not {values!r}")
+        frozen[slot] = tuple(values)
+    return frozen
+
+
+def fill_slot(slots: Slots, slot: str, values: Sequence[Value]) -> None:
+    """Fill a slot; no values takes it away."""
+    if values:
+        slots[slot] = tuple(values)
+    else:
+        slots.pop(slot, None)

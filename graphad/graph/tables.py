@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from graphad.graph.nodes import Op, Value
+from graphad.graph.nodes import Node, Op, Value
 
 
 class OpList:
@@ -107,6 +107,11 @@ class ValueTable:
         self.contested[value.name] = None
         self.count += 1
 
+    def exchange(self, old: Value, new: Value) -> None:
+        """Put a value that has no name in the place of another one."""
+        found = tuple(new if v is old else v for v in self.versions(old.name))
+        self.by_name[old.name] = found[0] if len(found) == 1 else found
+
     def discard(self, value: Value) -> None:
         """Forget a value."""
         left = tuple(v for v in self.versions(value.name) if v is not value)
@@ -133,3 +138,20 @@ class ValueTable:
             n += 1
         self.suffixes[pattern.format(stem, "")] = n + 1
         return name
+
+
+def in_order(ops: list[Op]) -> bool:
+    """Whether every operator stands behind the writers of what it reads."""
+    for op in ops:
+        order = op.order
+        for values in op.inputs.values():
+            for value in values:
+                for writer in value.writers:
+                    if writer.order >= order:
+                        return False
+    return True
+
+
+def place(node: Node) -> int:
+    """Where a node stands: values come first."""
+    return node.order if isinstance(node, Op) else -1

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 import networkx as nx
 
 from graphad.errors import InvalidGraph
-from graphad.graph.graph import SINGLE_WRITER, TYPED, Graph
+from graphad.graph.graph import Graph
+from graphad.graph.journal import SINGLE_WRITER, TYPED
 from graphad.graph.nodes import Node, Op, Value
 from graphad.graph.regions import operands, outcomes
 from graphad.graph.text import print_op

@@ -77,7 +77,8 @@ class OpDef:
     ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
     tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
     rules read the shape and dtype only, so that nothing else has to be kept for them; ``X:Y`` says so of slot X in the rule of
-    Y. ``plain`` is a numpy function that computes what the kernel does where all attributes have their defaults.
+    Y. ``plain`` is a numpy function that computes what the kernel does where all attributes have their defaults. Where those have,
+    the inputs of a ``commutative`` operator may change places, or those of its one variadic slot.
     """
 
     type: str
@@ -94,6 +95,7 @@ class OpDef:
     kinds: Mapping[str, str] = field(default_factory=dict)
     shapes: frozenset[str] = frozenset()
     plain: Callable[..., Any] | None = None
+    commutative: bool = False
 
     @property
     def grad(self) -> GradOpDef | None:
@@ -217,6 +219,7 @@ def operator(
     kinds: Mapping[str, str] | None = None,
     shapes: str = "",
     plain: Callable[..., Any] | None = None,
+    commutative: bool = False,
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a row to the table, and the row of its grad operator; see the module's text."""
     inputs, outputs = _slots(signature)
@@ -238,6 +241,7 @@ def operator(
             kinds=kinds or {},
             shapes=frozenset(shapes.split()),
             plain=plain,
+            commutative=commutative,
         )
         return register(row)
 

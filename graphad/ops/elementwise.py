@@ -12,6 +12,9 @@ from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import aligned, broadcast, compared
 from graphad.types import dtype_name
 
+# Where X and Y tie, maximum and minimum give the cotangent to one of them: they are not among these.
+_SYMMETRIC = (np.add, np.multiply, np.equal, np.not_equal, np.logical_and, np.logical_or, np.logical_xor)
+
 
 def _row(
     name: str, function: Callable[..., Any], grad: Mapping[str, Callable[..., Any]], infer: Callable[..., Any] = broadcast, shapes: str = ""
@@ -19,7 +22,8 @@ def _row(
     def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
         return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
 
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, plain=function)(kernel)
+    symmetric = function in _SYMMETRIC
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, plain=function, commutative=symmetric)(kernel)
 
 
 def as_mask(condition: Tensor, like: Tensor) -> Tensor:

@@ -1,5 +1,39 @@
-"""Passes, pipelines, and the one function that runs them."""
+"""Passes, pipelines, analyses, rules, and the one function that runs passes."""
 
-from graphad.rewriting.passes import PASSES, Fixpoint, Pass, Pipeline, Step, fixpoint, observing, run_pass, verification
+from graphad.rewriting.analysis import Analysis, claims_checked
+from graphad.rewriting.failure import diagnoses_only
+from graphad.rewriting.passes import PASSES, Fixpoint, Nested, Pass, Pipeline, fixpoint, nested
+from graphad.rewriting.patterns import PatternRule, explain, rewrite, several
+from graphad.rewriting.rules import Rule, RuleSet, rewrite_greedily, sweep, timing_rules
+from graphad.rewriting.running import Step, Timings, observing, run_pass, verification
+from graphad.rewriting.terms import compute, constant, is_float
 
-__all__ = ["PASSES", "Fixpoint", "Pass", "Pipeline", "Step", "fixpoint", "observing", "run_pass", "verification"]
+__all__ = [
+    "PASSES",
+    "Analysis",
+    "Fixpoint",
+    "Nested",
+    "Pass",
+    "PatternRule",
+    "Pipeline",
+    "Rule",
+    "RuleSet",
+    "Step",
+    "Timings",
+    "claims_checked",
+    "compute",
+    "constant",
+    "diagnoses_only",
+    "explain",
+    "fixpoint",
+    "is_float",
+    "nested",
+    "observing",
+    "rewrite",
+    "rewrite_greedily",
+    "run_pass",
+    "several",
+    "sweep",
+    "timing_rules",
+    "verification",
+]

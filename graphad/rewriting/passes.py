@@ -7,43 +7,24 @@
         limit: int = 3                       # mine{limit=3}
         def apply(self, graph): ...          # change the graph; return whether you did
 
-Every pass is run by one function, ``run_pass``: it checks what the pass requires, times it, verifies
-the graph behind it, and tells the observers.
+Every pass is run by one function, ``graphad.rewriting.running.run_pass``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from dataclasses import fields
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-from graphad.errors import InvalidGraph, InvalidType, InvalidValue, PassError
+from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.graph import Graph, paused_collector
-from graphad.graph.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
+from graphad.ops.definition import did_you_mean
+from graphad.rewriting.running import check_order, run_pass
 from graphad.rewriting.syntax import Call, parse_calls, print_option
 
 PASSES: dict[str, type[Pass]] = {}
 LIMIT = 100
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one run of a pass did: seconds, and operators and values before and after."""
-
-    name: str
-    text: str
-    changed: bool
-    seconds: float
-    ops: tuple[int, int]
-    values: tuple[int, int]
-
-
-Observer = Callable[["Pass", Graph, Step], None]
-_observers: list[Observer] = []
-_verifying: list[bool] = [True]
+_CYCLE = 8
 
 
 class Pass(ABC):
@@ -51,17 +32,23 @@ class Pass(ABC):
 
     Attributes:
         name: what the pass is called in pipelines.
-        requires: properties and analyses the graph must have.
+        requires: properties, and results of other passes by their class, that the graph must have.
         clears: properties it takes from the graph.
-        establishes: properties it gives to the graph.
-        preserves: analyses that stay true although the pass changes the graph.
+        establishes: properties, and results by their class, that it gives to the graph.
+        preserves: analyses and results that stay true although the pass changes the graph.
+        idempotent: whether it says that a second run right behind the first changes nothing.
+        combines: whether it only runs other passes.
+        tolerance: by how much, relatively, the values that the program computes may differ behind it; 0 keeps every bit.
     """
 
     name: ClassVar[str] = ""
     requires: ClassVar[tuple[Any, ...]] = ()
     clears: ClassVar[tuple[str, ...]] = ()
-    establishes: ClassVar[tuple[str, ...]] = ()
+    establishes: ClassVar[tuple[Any, ...]] = ()
     preserves: ClassVar[tuple[type, ...]] = ()
+    idempotent: ClassVar[bool] = False
+    combines: ClassVar[bool] = False
+    tolerance: ClassVar[float] = 0.0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -97,6 +84,8 @@ class Pass(ABC):
 class Pipeline(Pass):
     """Passes one after the other: ``Pipeline(a, b)``, ``a | b`` or ``Pipeline.parse("a, b")``."""
 
+    combines = True
+
     def __init__(self, *passes: Pass) -> None:
         for each in passes:
             if not isinstance(each, Pass):
@@ -107,6 +96,12 @@ class Pipeline(Pass):
         return any([run_pass(each, graph) for each in self.passes])
 
     def run(self, graph: Graph) -> bool:
+        """Run the passes; one whose place cannot work is refused before any runs.
+
+        Raises:
+            PassError: a pass requires what the graph has not and no pass before it establishes.
+        """
+        check_order(self.passes, graph)
         with paused_collector():
             return self.apply(graph)
 
@@ -129,6 +124,7 @@ class Fixpoint(Pass):
     """Run passes again and again until none changes the graph."""
 
     name = "fixpoint"
+    combines = True
 
     def __init__(self, *passes: Pass, limit: int = LIMIT) -> None:
         self.inner = Pipeline(*passes)
@@ -138,7 +134,21 @@ class Fixpoint(Pass):
         for rounds in range(self.limit):
             if not self.inner.apply(graph):
                 return rounds > 0
-        raise PassError(f"{self} still changes the graph after {self.limit} rounds")
+        raise PassError(f"{self} still changes the graph after {self.limit} rounds: {self._cycle(graph)}")
+
+    def _cycle(self, graph: Graph) -> str:
+        """Run some rounds more, and say which passes change what until the same graph comes back."""
+        texts, did = [str(graph)], []
+        for _ in range(_CYCLE):
+            did.append([f"{each}{_last_rewrite(graph)}" for each in self.inner.passes if run_pass(each, graph)])
+            text = str(graph)
+            if text in texts:
+                around = did[texts.index(text) :]
+                return f"the same graph comes back every {len(around)} rounds, changed by " + ", then ".join(
+                    each for names in around for each in names
+                )
+            texts.append(text)
+        return f"it has {len(graph.ops)} operators, and the last round was changed by {', '.join(did[-1])}"
 
     def __str__(self) -> str:
         limit = "" if self.limit == LIMIT else f"{{limit={self.limit}}}"
@@ -151,115 +161,61 @@ class Fixpoint(Pass):
         return hash((self.inner, self.limit))
 
 
+def _last_rewrite(graph: Graph) -> str:
+    origin = graph.journal.origin
+    return "" if origin is None else f" (rule {origin.rule} on {', '.join(a.text for a in origin.ancestors) or 'the graph'})"
+
+
 def fixpoint(*passes: Pass, limit: int = LIMIT) -> Fixpoint:
-    """Passes repeated until none changes the graph; ``PassError`` after ``limit`` rounds."""
+    """Passes repeated until none changes the graph; ``PassError`` after ``limit`` rounds, with what comes back again and again."""
     return Fixpoint(*passes, limit=limit)
 
 
-# -- running -------------------------------------------------------------------------------------
+class Nested(Pass):
+    """Run passes on the graphs nested in operators, the innermost first, and not on the graph around them."""
+
+    name = "nested"
+
+    def __init__(self, *passes: Pass) -> None:
+        self.inner = Pipeline(*passes)
+
+    def apply(self, graph: Graph) -> bool:
+        graphs = [each for each in graph.tree() if each is not graph]
+        return any([self.inner.apply(each) for each in reversed(graphs)])
+
+    def __str__(self) -> str:
+        return f"nested({self.inner})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Nested) and self.inner == other.inner
+
+    def __hash__(self) -> int:
+        return hash(("nested", self.inner))
 
 
-class _Verified(NamedTuple):
-    """The state in which a graph was verified last, kept among its analyses."""
-
-    edits: int
-    typings: int
-    properties: frozenset[str]
-
-
-def run_pass(each: Pass, graph: Graph) -> bool:
-    """Run one pass on a graph: check what it requires, apply it, keep the books, verify, tell the observers.
-
-    Raises:
-        PassError: the graph has not what the pass requires.
-        InvalidGraph: the pass left a graph that breaks a rule; the message names the pass.
-    """
-    _check_required(each, graph)
-    ops, values = len(graph.ops), len(graph.values)
-    author, graph.journal.author = graph.journal.author, each.name
-    start = perf_counter()
-    try:
-        changed = each.apply(graph)
-    finally:
-        graph.journal.author = author
-    seconds = perf_counter() - start
-    _keep_books(each, graph, changed)
-    if _verifying[-1]:
-        _verify_after(each, graph)
-    step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
-    for observer in _observers:
-        observer(each, graph, step)
-    return changed
-
-
-def _check_required(each: Pass, graph: Graph) -> None:
-    for wanted in each.requires:
-        present = wanted in graph.properties if isinstance(wanted, str) else wanted in graph.analyses
-        if not present:
-            name = wanted if isinstance(wanted, str) else wanted.__name__
-            has = ", ".join(sorted(graph.properties)) or "nothing"
-            raise PassError(f"pass {each.name} requires {name}, which the graph does not have; it has {has}")
-
-
-def _keep_books(each: Pass, graph: Graph, changed: bool) -> None:
-    graph.properties.difference_update(each.clears)
-    graph.properties.update(each.establishes)
-    if changed and not isinstance(each, Pipeline | Fixpoint):
-        kept = {*each.preserves, _Verified}
-        graph.analyses = {kind: result for kind, result in graph.analyses.items() if kind in kept}
-
-
-def _verify_after(each: Pass, graph: Graph) -> None:
-    """Hold the graph against the rules that a change since the last verification can break, whatever the pass says it did."""
-    now = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
-    last: _Verified | None = graph.analyses.get(_Verified)
-    try:
-        verify(graph, _rules_to_check(last, now))
-    except InvalidGraph as error:
-        raise InvalidGraph(f"after pass {each}: {error}") from None
-    graph.analyses[_Verified] = now
-
-
-def _rules_to_check(last: _Verified | None, now: _Verified) -> tuple[Rule, ...]:
-    if last is None or last.edits != now.edits:
-        return RULES
-    claims = () if last.properties == now.properties else CLAIM_RULES
-    types = () if last.typings == now.typings else TYPE_RULES
-    return claims + types
-
-
-@contextmanager
-def observing(observer: Observer) -> Iterator[None]:
-    """Within it, the observer is told of every pass: ``observer(pass, graph, step)``."""
-    _observers.append(observer)
-    try:
-        yield
-    finally:
-        _observers.remove(observer)
-
-
-@contextmanager
-def verification(on: bool) -> Iterator[None]:
-    """Within it, graphs are verified after every pass, or not."""
-    _verifying.append(on)
-    try:
-        yield
-    finally:
-        _verifying.pop()
+def nested(*passes: Pass) -> Nested:
+    """Passes for the graphs nested in operators."""
+    return Nested(*passes)
 
 
 # -- from text -----------------------------------------------------------------------------------
 
 
+def _combined(call: Call) -> Pass:
+    limits = [call.options.pop("limit")] if call.name == Fixpoint.name and "limit" in call.options else []
+    if call.options or not call.inner or not all(type(limit) is int for limit in limits):
+        also = ", and a whole number as its limit" if call.name == Fixpoint.name else ""
+        call.fail(f"{call.name} takes passes in parentheses{also}")
+    inner = map(_built, call.inner)
+    return Nested(*inner) if call.name == Nested.name else Fixpoint(*inner, limit=limits[0] if limits else LIMIT)
+
+
 def _built(call: Call) -> Pass:
-    if call.name == Fixpoint.name:
-        limit = call.options.pop("limit", LIMIT)
-        if call.options or not call.inner or type(limit) is not int:
-            call.fail("fixpoint takes passes in parentheses, and a whole number as its limit")
-        return Fixpoint(*map(_built, call.inner), limit=limit)
+    if call.name in (Fixpoint.name, Nested.name):
+        return _combined(call)
     kind = PASSES.get(call.name)
     if kind is None:
-        call.fail(f"no pass is named {call.name!r}; known are {', '.join(sorted(PASSES))}")
+        call.fail(f"no pass is named {call.name!r}{did_you_mean(call.name, PASSES)}; known are {', '.join(sorted(PASSES))}")
         raise AssertionError
     if call.inner:
         call.fail(f"pass {call.name} takes no passes in parentheses")

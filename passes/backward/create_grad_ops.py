@@ -57,6 +57,7 @@ class CreateGradOps(Pass):
     name = "create-grad-ops"
     requires = (OpPath,)
     clears = (SINGLE_WRITER, TYPED)
+    establishes = (GradOps,)
     preserves = (OpPath, GradOps)
     target_gradients: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Declare what the backward made: every gradient gets the shape and dtype of what it is the gradient of.
+"""Declare what the backward made: every gradient gets the shape and dtype of what it is the gradient of; those asked for become targets.
 
 x: float32[-1, 3]          x: float32[-1, 3]
 x@GRAD: ?             ⇒    x@GRAD: float32[-1, 3]
@@ -24,7 +24,11 @@ class CreateGradVars(Pass):
     preserves = (OpPath, GradOps)
 
     def apply(self, graph: Graph) -> bool:
-        return declare(graph.analyses[GradOps])
+        made: GradOps = graph.analyses[GradOps]
+        changed = declare(made)
+        asked = [made.gradient.get(source) for source in made.path.sources]
+        graph.targets |= dict.fromkeys([*made.path.targets, *(g for g in asked if g is not None and g.writers)])
+        return changed
 
 
 def declare(made: GradOps) -> bool:

@@ -12,7 +12,7 @@ varied and useful around them, a loop's until nothing new is found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphad.errors import NoGradient
 from graphad.graph import Graph, Op, Value
@@ -35,6 +35,7 @@ class OpPath:
     targets: tuple[Value, ...]
     ops: tuple[Op, ...]
     active: frozenset[Value]
+    sources: tuple[Value, ...] = ()
     inner: Mapping[Graph, OpPath] = field(default_factory=dict)
     carried: Mapping[Op, tuple[int, ...]] = field(default_factory=dict)
 
@@ -54,6 +55,7 @@ class FindOpPath(Pass):
     """
 
     name = "find-op-path"
+    establishes = (OpPath,)
     targets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     no_grad: tuple[str, ...] = ()
@@ -61,10 +63,11 @@ class FindOpPath(Pass):
     def apply(self, graph: Graph) -> bool:
         targets = tuple(map(graph.value, self.targets))
         blocked = {v for each in graph.tree() for name in self.no_grad for v in each.versions(name)}
-        sources = {source_value(graph, name) for name in self.inputs} if self.inputs else set(_open_values(graph))
+        given = [source_value(graph, name) for name in self.inputs] if self.inputs else list(_open_values(graph))
+        sources = tuple(v for v in given if v not in blocked and v.dtype in FLOATS)
         search = _Search(blocked)
-        carrying = search.forward(graph, {v for v in sources - blocked if v.dtype in FLOATS})
-        graph.analyses[OpPath] = search.backward(graph, carrying, targets)
+        carrying = search.forward(graph, sources)
+        graph.analyses[OpPath] = replace(search.backward(graph, carrying, targets), sources=sources)
         return False
 
 
@@ -140,7 +143,7 @@ class _Search:
                         if value in varied:
                             useful.add(value)
         path.reverse()
-        return OpPath(targets, tuple(path), frozenset(useful), inner, carried)
+        return OpPath(targets, tuple(path), frozenset(useful), inner=inner, carried=carried)
 
     def _back_through(self, op: Op, useful: set[Value], inner: dict[Graph, OpPath]) -> tuple[int, ...]:
         """Find the paths through nested graphs, add what they start from to ``useful``; return which results have a gradient."""

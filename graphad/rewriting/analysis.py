@@ -1,0 +1,87 @@
+"""Analyses: facts about a graph, computed when somebody asks, kept until the graph changes.
+
+    @dataclass(frozen=True)
+    class Liveness(Analysis):
+        last_use: dict[Value, int]
+        @classmethod
+        def compute(cls, graph): ...
+
+    Liveness.of(graph)          # computed now, or the one kept
+
+A pass that changes a graph drops its analyses, but for those it ``preserves``. Within ``claims_checked()`` what a pass says it
+preserves is computed again behind it and compared.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Self
+
+from graphad.errors import PassError
+from graphad.graph import Graph
+from graphad.knobs import KNOBS
+
+_checking: list[bool] = [KNOBS.check_claims]
+
+
+class _Kept(NamedTuple):
+    """An analysis, and the state of the graph it is true of."""
+
+    edits: int
+    typings: int
+    result: Any
+
+
+class Analysis(ABC):
+    """Facts about one graph. Two analyses are equal if they say the same."""
+
+    @classmethod
+    @abstractmethod
+    def compute(cls, graph: Graph) -> Self:
+        """Look at the graph."""
+
+    @classmethod
+    def of(cls, graph: Graph) -> Self:
+        """The analysis of the graph as it is now: the one kept if the graph has not changed, else a new one."""
+        kept: _Kept | None = graph.analyses.get(cls)
+        now = graph.journal.edits, graph.journal.typings
+        if kept is not None and kept[:2] == now:
+            return kept.result  # type: ignore[no-any-return]
+        result = cls.compute(graph)
+        graph.analyses[cls] = _Kept(*now, result)
+        return result
+
+
+def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, Any], who: str) -> None:
+    """Keep, of the analyses there were before a pass, those it preserves; the rest is gone.
+
+    Raises:
+        PassError: within ``claims_checked``, an analysis that is said to be preserved is not what it was.
+    """
+    now = graph.analyses
+    graph.analyses = {kind: before.get(kind, now[kind]) for kind in preserved if kind in now}
+    for kind, kept in list(graph.analyses.items()):
+        if isinstance(kept, _Kept):
+            if _checking[-1]:
+                _check(graph, kind, kept.result, who)
+            graph.analyses[kind] = _Kept(graph.journal.edits, graph.journal.typings, kept.result)
+
+
+def _check(graph: Graph, kind: type, claimed: Any, who: str) -> None:
+    actual = kind.compute(graph)  # type: ignore[attr-defined]
+    if actual != claimed:
+        raise PassError(
+            f"pass {who} says it preserves {kind.__name__}, but that is not what it was:\n  before {claimed}\n  after  {actual}"
+        )
+
+
+@contextmanager
+def claims_checked(on: bool = True) -> Iterator[None]:
+    """Within it, what passes claim to preserve is computed again and compared."""
+    _checking.append(on)
+    try:
+        yield
+    finally:
+        _checking.pop()

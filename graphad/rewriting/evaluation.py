@@ -1,0 +1,206 @@
+"""What a term is: on types, on arrays, in a graph. One walk, three meanings."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import InvalidType, ShapeError
+from graphad.graph import Builder, GraphSymbol, Op, Value
+from graphad.ops import OpDef, lookup
+from graphad.rewriting.constants import as_stored
+from graphad.rewriting.matching import Match
+from graphad.rewriting.terms import Call, Constant, Result, Scalar, Several, Term
+from graphad.types import TENSOR, TensorType
+
+Slots = dict[str, list[Any]]
+
+
+class Evaluation(ABC):
+    """Terms evaluated from their leaves on; each operator once."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+        self.done: dict[Call, Slots] = {}
+
+    @abstractmethod
+    def leaf(self, term: Term) -> Any:
+        """What a tensor of the pattern is; for a ``Several`` a list."""
+
+    @abstractmethod
+    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        """What an operator makes of that."""
+
+    @abstractmethod
+    def filled(self, number: Any, like: Any) -> Any:
+        """A constant of no axes, of the dtype of another operand."""
+
+    def of(self, term: Term) -> Any:
+        """What a term is."""
+        if not isinstance(term, Result):
+            return self.leaf(term)
+        made = self.done.get(term.call)
+        if made is None:
+            made = self.done[term.call] = self._call(term.call)
+        return made[term.slot][term.index]
+
+    def _call(self, call: Call) -> Slots:
+        inputs = {slot: [item for term in terms for item in self._items(term, call)] for slot, terms in call.inputs.items()}
+        return self.apply(call.row, inputs, {name: self.scalar(value) for name, value in call.attrs.items()})
+
+    def _items(self, term: Term, call: Call) -> list[Any]:
+        if isinstance(term, Several):
+            return list(self.leaf(term))
+        if isinstance(term, Constant) and not self.knows(term):
+            others = [t for terms in call.inputs.values() for t in terms if not isinstance(t, Constant)]
+            if not others:
+                raise InvalidType(f"what {term!r} is to be beside is not said in {call!r}; ops.fill_any_like(x, value=...) is")
+            return [self.filled(self.scalar(term.number), self.of(others[0]))]
+        return [self.of(term)]
+
+    def knows(self, constant: Constant) -> bool:
+        """Whether a constant is one of those that were matched."""
+        return constant in self.found.values
+
+    def scalar(self, value: Any) -> Any:
+        """An attribute's value."""
+        value = value.value(self.found) if isinstance(value, Scalar) else value
+        return list(value) if isinstance(value, tuple) else value
+
+
+class Types(Evaluation):
+    """Terms as shapes and dtypes. ``known`` are the types of what was matched."""
+
+    def __init__(self, found: Match, known: Mapping[Value, TensorType]) -> None:
+        super().__init__(found)
+        self.known = known
+
+    def leaf(self, term: Term) -> Any:
+        if isinstance(term, Several):
+            return [self.known[value] for value in self.found.lists[term]]
+        return self.known[self.found.values[term]]
+
+    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        return row.infer_types(inputs, attrs)
+
+    def filled(self, number: Any, like: TensorType) -> TensorType:
+        return TensorType((), like.dtype)
+
+
+class Arrays(Evaluation):
+    """Terms as arrays: ``found.values`` holds those of the leaves."""
+
+    def leaf(self, term: Term) -> Any:
+        return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
+
+    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        return row.run(inputs, attrs, tuple(row.outputs))
+
+    def filled(self, number: Any, like: Any) -> Any:
+        return np.asarray(as_stored(number, like.dtype.name), like.dtype)
+
+
+class Instance(Evaluation):
+    """Terms as values of a graph: operators that are not there yet are put before the one that was matched."""
+
+    def __init__(self, op: Op, found: Match) -> None:
+        super().__init__(found)
+        self.op = op
+        stem = next(value.name for values in op.outputs.values() for value in values)
+        self.builder = _Builder(op.graph, stem, op, op.role)
+
+    def value(self, term: Term) -> Value:
+        """The value that a term is in the graph."""
+        result = self.of(term)
+        assert isinstance(result, Value)
+        return result
+
+    def of(self, term: Term) -> Any:
+        if isinstance(term, Result) and term.call.key in self.found.ops:
+            return self.found.value_of(term)
+        return super().of(term)
+
+    def leaf(self, term: Term) -> Any:
+        return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
+
+    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        return self.builder.add(row, inputs, attrs)
+
+    def filled(self, number: Any, like: Value) -> Value:
+        attrs = {"shape": [], "value": float(number), "dtype": like.dtype}
+        return self.builder.add(lookup("fill_constant"), {}, attrs)["Out"][0]  # type: ignore[no-any-return]
+
+
+class _Builder(Builder):
+    """Adds operators in the place of one, on its line and for what it is the gradient of."""
+
+    def add(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        """Add an operator over values; return the values it writes, slot by slot."""
+        symbols = [self._symbols(row, slot, inputs) for slot in row.inputs]
+        result = self.emit(row, symbols, attrs)
+        place = self.before
+        assert place is not None and place.previous is not None
+        place.previous.source, place.previous.forward = place.source, place.forward
+        written = [slot for slot in row.outputs.values() if not slot.optional]
+        parts = (result,) if len(written) == 1 else result
+        return {slot.name: _unwrapped(part) for slot, part in zip(written, parts, strict=True)}
+
+    def _symbols(self, row: OpDef, slot: str, inputs: Slots) -> Any:
+        values = inputs.get(slot)
+        if not values:
+            return None
+        symbols = [self.symbol(value) for value in values]
+        return symbols if row.inputs[slot].variadic else symbols[0]
+
+
+def _unwrapped(part: GraphSymbol | Sequence[GraphSymbol]) -> list[Value]:
+    return [each.value for each in part] if isinstance(part, list | tuple) else [part.value]  # type: ignore[union-attr]
+
+
+# -- types ---------------------------------------------------------------------------------------
+
+_SIZE = 7  # what an unknown extent is taken to be, to see which extents are the same
+
+
+def keeps_types(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
+    """Whether what comes after has the shapes and dtypes of what was there before, whatever the unknown extents are."""
+    values = _matched(found)
+    known = {value: value.type for value in values}
+    if any(value.kind != TENSOR or known[value] is None for value in values):
+        return found.fail(lambda: "the shape or the dtype of something is not known")
+    open_ended = [value for value in values if -1 in (value.shape or ())]
+    try:
+        if not open_ended:
+            return _same(found, before, [found.value_of(term).type for term in before], after, known)
+        return all(_keeps(before, after, found, known, single) for single in (None, *open_ended))
+    except (ShapeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error)
+        return found.fail(lambda: f"what comes after does not fit: {reason}")
+
+
+def _matched(found: Match) -> dict[Value, None]:
+    leaves = [*found.values.values(), *(value for values in found.lists.values() for value in values)]
+    written = [value for op in found.ops.values() for values in op.outputs.values() for value in values]
+    return dict.fromkeys([*leaves, *written])
+
+
+def _keeps(before: Sequence[Result], after: Sequence[Term], found: Match, known: Mapping[Value, Any], single: Value | None) -> bool:
+    """With the unknown extents of one value 1, which is where broadcasting differs, and all others one size."""
+    types = {v: TensorType(tuple((1 if v is single else _SIZE) if e == -1 else e for e in t.shape), t.dtype) for v, t in known.items()}
+    try:
+        old = [Types(found, types).of(term) for term in before]
+    except ShapeError:
+        return single is not None
+    return _same(found, before, old, after, types)
+
+
+def _same(found: Match, before: Sequence[Result], old: Sequence[Any], after: Sequence[Term], known: Mapping[Value, Any]) -> bool:
+    types = Types(found, known)
+    for was, type, term in zip(before, old, after, strict=True):
+        new = types.of(term)
+        if (type.shape, type.dtype) != (tuple(new.shape), new.dtype):
+            return found.fail(lambda was=was, type=type, new=new: f"{found.value_of(was)!r} is {type}, what comes after is {new}")
+    return True

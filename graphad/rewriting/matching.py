@@ -1,0 +1,195 @@
+"""Whether the operators around one operator are what a pattern describes: a walk along the edges from the pattern's first result on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphad.errors import InvalidValue
+from graphad.graph import Op, Value
+from graphad.rewriting.constants import same_number, uniform_number
+from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term, Unknown
+from graphad.types import TensorType
+
+
+@dataclass
+class Trace:
+    """The failure that lay farthest in a pattern, for ``explain``."""
+
+    reached: int = -1
+    reason: str = ""
+
+    def failed(self, reached: int, reason: str) -> None:
+        """Remember a failure, if none so far lay farther."""
+        if reached > self.reached:
+            self.reached, self.reason = reached, reason
+
+
+@dataclass
+class Match:
+    """What the tensors, lists, attributes and operators of a pattern are in a graph."""
+
+    values: dict[Term, Value] = field(default_factory=dict)
+    lists: dict[Several, tuple[Value, ...]] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+    ops: dict[Call, Op] = field(default_factory=dict)
+    trace: Trace | None = None
+
+    def type_of(self, term: Term) -> TensorType:
+        """Shape and dtype of what a term stands for."""
+        return self.value_of(term).type or _untyped(term)
+
+    def uses_of(self, term: Term) -> int:
+        """How many operators read it, and one more if something else does."""
+        value = self.value_of(term)
+        return len(value.readers) + value.graph.is_observed(value)
+
+    def value_of(self, term: Term) -> Value:
+        """The value a term stands for."""
+        if isinstance(term, Result):
+            return self.ops[term.call.key].outputs[term.slot][term.index]
+        if term not in self.values:
+            raise InvalidValue(f"{term!r} is no tensor of the pattern")
+        return self.values[term]
+
+    def fail(self, reason: Any) -> bool:
+        """False; remember why where somebody asked."""
+        if self.trace is not None:
+            self.trace.failed(len(self.ops) + len(self.values), reason())
+        return False
+
+
+def _untyped(term: Term) -> TensorType:
+    raise InvalidValue(f"the type of {term!r} is not known")
+
+
+def match_op(call: Call, op: Op, found: Match) -> bool:
+    """Whether an operator is a call; if so, the match knows what is in it."""
+    known = found.ops.get(call.key)
+    if known is not None:
+        return known is op or found.fail(lambda: f"{op!r} would have to be {known!r}")
+    if op.type != call.row.type:
+        return found.fail(lambda: f"expected {call.row.type}, found {op!r}")
+    if len(op.inputs) != len(call.inputs):
+        return found.fail(lambda: f"expected inputs {', '.join(call.inputs)}, found {op!r}")
+    found.ops[call.key] = op
+    if not _match_attrs(call, op, found):
+        return False
+    for slot, terms in call.inputs.items():
+        values = op.inputs.get(slot, ())
+        if len(terms) == len(values) == 1 and type(terms[0]) is not Several:
+            if not match_value(terms[0], values[0], found):
+                return False
+        elif not _match_list(terms, values, found):
+            return found.fail(lambda slot=slot, op=op: f"the list in slot {slot} of {op!r} is not {list(call.inputs[slot])}")
+    return True
+
+
+def match_value(term: Term, value: Value, found: Match) -> bool:
+    """Whether a value is what a term describes."""
+    if type(term) is Unknown:
+        known = found.values.setdefault(term, value)
+        return known is value or found.fail(lambda: f"{term!r} is {known!r}, so it cannot be {value!r}")
+    if type(term) is Result:
+        if not value.writers:
+            return found.fail(lambda: f"expected {term.call.row.type} to write {value!r}, which is given from outside")
+        op = value.writers[0]
+        if op.type != term.call.row.type:
+            return found.fail(lambda: f"expected {term.call.row.type} to write {value!r}, found {op!r}")
+        written = op.outputs.get(term.slot, ())
+        if len(written) <= term.index or written[term.index] is not value:
+            return found.fail(lambda: f"expected {value!r} in output slot {term.slot}, found {op!r}")
+        return match_op(term.call, op, found)
+    assert isinstance(term, Constant)
+    return _match_number(term, value, found)
+
+
+def _match_number(term: Constant, value: Value, found: Match) -> bool:
+    number = uniform_number(value)
+    if number is None:
+        return found.fail(lambda: f"expected {value!r} to be filled with one number")
+    found.values.setdefault(term, value)
+    return _bind(term.number, number, found, f"the number in {value!r}")
+
+
+def _bind(wanted: Any, actual: Any, found: Match, what: str) -> bool:
+    if isinstance(wanted, Attribute):
+        known = found.attrs.setdefault(wanted.name, actual)
+        return same_number(known, actual) or found.fail(lambda: f"{wanted.name} is {known!r}, but {what} is {actual!r}")
+    if isinstance(wanted, Scalar):
+        wanted = wanted.value(found)
+    return same_number(wanted, actual) or found.fail(lambda: f"expected {what} to be {wanted!r}, found {actual!r}")
+
+
+def _match_attrs(call: Call, op: Op, found: Match) -> bool:
+    for name, attr in call.row.attrs.items():
+        if name in call.attrs:
+            if not _bind(call.attrs[name], op.attrs.get(name, attr.default), found, f"attribute {name} of {op.type}"):
+                return False
+        elif name in op.attrs and op.attrs[name] != attr.default:
+            return found.fail(lambda n=name, a=attr: f"expected attribute {n} of {op.type} to be {a.default!r}, found {op.attrs[n]!r}")
+    return True
+
+
+def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
+    """Lists with at most a few parts of any length: the first way in which the tensors between them fit is taken."""
+    if not terms:
+        return not values
+    first, rest = terms[0], terms[1:]
+    if isinstance(first, Several):
+        return _match_several(first, rest, values, found)
+    if not values:
+        return False
+    return match_value(first, values[0], found) and _match_list(rest, values[1:], found)
+
+
+def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
+    known = found.lists.get(first)
+    sizes = range(len(values) + 1) if known is None else [len(known)]
+    for size in sizes:
+        head = tuple(values[:size])
+        if known is not None and head != known:
+            continue
+        saved = dict(found.values), dict(found.lists), dict(found.attrs), dict(found.ops)
+        found.lists[first] = head
+        if _match_list(rest, values[size:], found):
+            return True
+        found.values, found.lists, found.attrs, found.ops = saved
+    return False
+
+
+# -- several roots -------------------------------------------------------------------------------
+
+
+def match_roots(calls: Sequence[Call], op: Op, found: Match) -> Iterator[Match]:
+    """The ways in which the first call is an operator, and the others operators that read what that one reads or writes."""
+    if match_op(calls[0], op, found):
+        yield from _others(calls[1:], found)
+
+
+def _others(calls: Sequence[Call], found: Match) -> Iterator[Match]:
+    if not calls:
+        yield found
+        return
+    for op in _candidates(calls[0], found):
+        twin = Match(dict(found.values), dict(found.lists), dict(found.attrs), dict(found.ops), found.trace)
+        if op not in twin.ops.values() and match_op(calls[0], op, twin):
+            yield from _others(calls[1:], twin)
+
+
+def _candidates(call: Call, found: Match) -> list[Op]:
+    """Operators of the call's type that read a tensor which is known already."""
+    if call.key in found.ops:
+        return [found.ops[call.key]]
+    for terms in call.inputs.values():
+        for term in terms:
+            value = found.values.get(term) or _written(term, found)
+            if value is not None:
+                return [op for op in value.readers if op.type == call.row.type]
+    return []
+
+
+def _written(term: Term, found: Match) -> Value | None:
+    known = isinstance(term, Result) and term.call.key in found.ops
+    return found.value_of(term) if known else None

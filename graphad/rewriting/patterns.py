@@ -1,0 +1,326 @@
+"""Rules written as before and after, two expressions over operators.
+
+    @rewrite
+    def log_exp(x):
+        return ops.log(ops.exp(x)), x                                             # before, after
+
+    @rewrite
+    def scale_twice(x, *, a, b):
+        return ops.scale(ops.scale(x, scale=a), scale=b), ops.scale(x, scale=a * b)
+
+    @rewrite
+    def add_zero(x, *, c):
+        return ops.elementwise_add(x, constant(c)), x, c == 0                     # before, after, conditions
+
+A function's positional parameters are tensors, its keyword-only ones attributes, or numbers in constants. A parameter whose
+default is ``several`` is a list of tensors in a slot that takes one: ``ops.sum([*xs, ops.sum(ys), *zs])``. Attributes that are not
+named have their defaults. Inputs of commutative operators match in both orders. What is written keeps its shape and dtype, else
+the rule does not apply. Conditions are about attributes, ``x.shape``, ``x.dtype``, ``x.ndim``, and ``h.uses``, the number of readers.
+
+Rules are proved when they are made: see ``graphad.rewriting.proof``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.graph import Op, Value
+from graphad.rewriting.constants import is_uniform
+from graphad.rewriting.evaluation import Instance, keeps_types
+from graphad.rewriting.matching import Match, Trace, match_roots
+from graphad.rewriting.proof import Example, prove
+from graphad.rewriting.rules import Rule
+from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term, Unknown
+
+several: Any = object()
+_CONSTANT = object()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A pattern with the inputs of its commutative operators in one order. ``shape`` is what a match is refused by at once."""
+
+    calls: tuple[Call, ...]
+    shape: tuple[tuple[str, int, Any], ...]
+
+
+class PatternRule(Rule):
+    """A rule made of terms: see ``rewrite``.
+
+    Attributes:
+        before: what is looked for, one result or several; after: what comes in its place, as many.
+        conditions: scalars that have to be true.
+        text: before ⇒ after, in one line.
+    """
+
+    def __repr__(self) -> str:
+        return f"<rule {self.name}: {self.text}>"
+
+    def __init__(self, name: str, doc: str, before: Sequence[Result], after: Sequence[Term], conditions: Sequence[Scalar]) -> None:
+        self.name = name
+        self.__doc__ = doc
+        self.before = tuple(before)
+        self.after = tuple(after)
+        self.conditions = tuple(conditions)
+        self.variants = tuple(_variants(self.before))
+        self.types = frozenset(variant.calls[0].row.type for variant in self.variants)
+        self.depth = max(map(_depth, self.before))
+        where = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
+        self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{where}"
+
+    def match(self, op: Op, trace: Trace | None = None) -> Match | None:
+        """What the rule's tensors and attributes are at an operator; None if it does not apply there."""
+        for variant in self.variants:
+            if trace is None and not _plausible(variant, op):
+                continue
+            for found in match_roots(variant.calls, op, Match(trace=trace)):
+                if self._holds(found) and keeps_types(self.before, self.after, found) and self._is_possible(variant, op, found):
+                    return found
+        return None
+
+    def rewrite(self, op: Op) -> bool:
+        found = self.match(op)
+        if found is None or not op.graph.allows(self.name, *found.ops.values()):
+            return False
+        results = [found.value_of(term) for term in self.before]
+        instance = Instance(op, found)
+        for old, new in zip(results, [instance.value(term) for term in self.after], strict=True):
+            op.graph.substitute(old, new)
+        return True
+
+    def _holds(self, found: Match) -> bool:
+        for condition in self.conditions:
+            if not condition.value(found):
+                return found.fail(lambda condition=condition: f"the condition {condition!r} does not hold")
+        return True
+
+    def _is_possible(self, variant: Variant, op: Op, found: Match) -> bool:
+        """Whether the graph can be changed like that: nothing is asked for by two names, and no operator would wait for itself."""
+        result = found.value_of(self.before[0])
+        if op.type == "assign" and isinstance(self.after[0], Unknown) and _is_bound(result):
+            return found.fail(lambda: f"{result!r} is asked for by its name")
+        if len(variant.calls) > 1 and _would_wait(found, variant):
+            return found.fail(lambda: "an operator would wait for itself")
+        return True
+
+
+def _is_bound(value: Value) -> bool:
+    return value.graph.father is None and value.graph.is_observed(value)
+
+
+def _would_wait(found: Match, variant: Variant) -> bool:
+    """Whether something that goes in is computed from something that comes out."""
+    roots = {found.ops[call.key] for call in variant.calls}
+    pending = [value for term, value in found.values.items()] + [value for values in found.lists.values() for value in values]
+    seen: set[Value] = set()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for writer in value.writers:
+            if writer in roots:
+                return True
+            pending += writer.reads()
+    return False
+
+
+# -- the decorator -------------------------------------------------------------------------------
+
+
+@overload
+def rewrite(function: Callable[..., Any]) -> PatternRule: ...
+@overload
+def rewrite(*, fast: bool = ..., verify: bool = ..., example: Example | None = ...) -> Callable[[Callable[..., Any]], PatternRule]: ...
+def rewrite(function: Any = None, *, fast: bool = True, verify: bool = True, example: Example | None = None) -> Any:
+    """Make a rule of a function that returns ``before, after`` or ``before, after, condition, ...``.
+
+    Args:
+        function: its parameters are the unknowns; it is called once, with terms.
+        fast: the rule may differ from what it replaces by rounding, and where something is nan, infinite or out of range;
+            False: it has to agree to the last bit, there too.
+        verify: compare before and after on random inputs now.
+        example: ``example(rng) -> {parameter: array or attribute}`` draws inputs that the rule applies to, where random ones rarely do.
+
+    Raises:
+        ValueError: the rule is wrong, with inputs that show it; or no random input was found that it applies to.
+        TypeError: the function does not return terms.
+
+    >>> from graphad import ops
+    >>> @rewrite
+    ... def log_exp(x):
+    ...     return ops.log(ops.exp(x)), x
+    >>> log_exp
+    <rule log-exp: log(exp(x)) ⇒ x>
+    """
+    if function is None:
+        return lambda function: rewrite_with(function, fast, verify, example)
+    return rewrite_with(function, fast, verify, example)
+
+
+def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example: Example | None) -> PatternRule:
+    """What the decorator does."""
+    name = function.__name__.strip("_").replace("_", "-")
+    result = function(*_unknowns(function), **_attributes(function))
+    if not isinstance(result, tuple) or len(result) < 2:
+        raise InvalidType(f"rule {name} returns before, after and perhaps conditions, not {result!r}")
+    before, after = _terms(name, "before", result[0]), _terms(name, "after", result[1])
+    _check_terms(name, before, after, result[2:])
+    rule = PatternRule(name, inspect.getdoc(function) or "", before, after, result[2:])  # type: ignore[arg-type]
+    if verify:
+        prove(rule, exact=not fast, example=example)
+    return rule
+
+
+def _unknowns(function: Callable[..., Any]) -> Iterator[Term]:
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is not p.KEYWORD_ONLY:
+            yield Several(p.name) if p.default is several else Unknown(p.name)
+
+
+def _attributes(function: Callable[..., Any]) -> dict[str, Attribute]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: Attribute(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _terms(name: str, side: str, given: Any) -> tuple[Term, ...]:
+    items = tuple(given) if isinstance(given, tuple | list) else (given,)
+    for item in items:
+        if not isinstance(item, Term):
+            raise InvalidType(f"{side} of rule {name} is a tensor of the pattern, or several, not {item!r}")
+    return items
+
+
+def _check_terms(name: str, before: Sequence[Term], after: Sequence[Term], conditions: Sequence[Any]) -> None:
+    if len(before) != len(after):
+        raise InvalidValue(f"rule {name} has {len(before)} results before and {len(after)} after")
+    for term in before:
+        if not isinstance(term, Result):
+            raise InvalidValue(f"rule {name} starts from {term!r}, which no operator computes")
+    for condition in conditions:
+        if not isinstance(condition, Scalar):
+            raise InvalidType(f"a condition of rule {name} is made of attributes, shapes and dtypes, not {condition!r}")
+    known = {t for term in before for t in leaves(term)}
+    for term in after:
+        for leaf in leaves(term):
+            if leaf not in known and not isinstance(leaf, Constant):
+                raise InvalidValue(f"rule {name} needs {leaf!r} behind it, which does not occur before")
+
+
+# -- orders --------------------------------------------------------------------------------------
+
+
+def leaves(term: Term) -> Iterator[Term]:
+    """The tensors at the ends of a term."""
+    if not isinstance(term, Result):
+        yield term
+        return
+    for terms in term.call.inputs.values():
+        for each in terms:
+            yield from leaves(each)
+
+
+def calls_in(term: Term) -> Iterator[Call]:
+    """The operators of a term, from its result on, with repetitions."""
+    if isinstance(term, Result):
+        yield term.call
+        for terms in term.call.inputs.values():
+            for each in terms:
+                yield from calls_in(each)
+
+
+def _variants(results: Sequence[Result]) -> Iterator[Variant]:
+    """A pattern with the inputs of commutative operators in every order."""
+    swappable = list(dict.fromkeys(c for r in results for c in calls_in(r) if c.is_swappable))
+    for swaps in itertools.product((False, True), repeat=len(swappable)):
+        swapped = {call for call, swap in zip(swappable, swaps, strict=True) if swap}
+        made: dict[Call, Call] = {}
+        calls = tuple(dict.fromkeys(_ordered(r.call, swapped, made) for r in results))
+        yield Variant(calls, tuple(_shape(calls[0])))
+
+
+def _ordered(call: Call, swapped: set[Call], made: dict[Call, Call]) -> Call:
+    if call not in made:
+        inputs = {slot: tuple(_term_in_order(t, swapped, made) for t in terms) for slot, terms in call.inputs.items()}
+        if call in swapped:
+            inputs = dict(zip(inputs, reversed(inputs.values()), strict=True))
+        made[call] = Call(call.row, inputs, call.attrs, call)
+    return made[call]
+
+
+def _term_in_order(term: Term, swapped: set[Call], made: dict[Call, Call]) -> Term:
+    return Result(_ordered(term.call, swapped, made), term.slot, term.index) if isinstance(term, Result) else term
+
+
+def _shape(call: Call) -> Iterator[tuple[str, int, Any]]:
+    """Which operators the inputs of a call come from, as far as that can be said."""
+    for slot, terms in call.inputs.items():
+        for i, term in enumerate(terms):
+            if isinstance(term, Several):
+                break
+            if isinstance(term, Result):
+                yield slot, i, term.call.row.type
+            elif isinstance(term, Constant):
+                yield slot, i, _CONSTANT
+
+
+def _plausible(variant: Variant, op: Op) -> bool:
+    for slot, index, wanted in variant.shape:
+        values = op.inputs.get(slot, ())
+        if len(values) <= index or not values[index].writers:
+            return False
+        if wanted is _CONSTANT:
+            if not is_uniform(values[index]):
+                return False
+        elif values[index].writers[0].type != wanted:
+            return False
+    return True
+
+
+def _depth(term: Term) -> int:
+    if not isinstance(term, Result):
+        return 0
+    return 1 + max((_depth(t) for terms in term.call.inputs.values() for t in terms), default=0)
+
+
+def _listed(terms: Sequence[Term]) -> str:
+    return ", ".join(map(repr, terms))
+
+
+# -- why not -------------------------------------------------------------------------------------
+
+
+def explain(rule: Rule, node: Op | Value) -> str:
+    """Why a rule does not apply at an operator, or the one that writes a value: how far it matched, and what failed there.
+
+    >>> import graphad as ga
+    >>> from graphad import ops
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program):
+    ...     x = ga.layers.data("x", shape=[3])
+    ...     y = ga.layers.log(ga.layers.tanh(x))
+    >>> @rewrite
+    ... def log_exp(x):
+    ...     return ops.log(ops.exp(x)), x
+    >>> print(explain(log_exp, ga.lower(program).value(y.name)))
+    rule log-exp does not apply at log(X=tanh_0.tmp_0) -> (Out=log_0.tmp_0):
+      expected exp to write tanh_0.tmp_0, found tanh(X=x) -> (Out=tanh_0.tmp_0)
+    """
+    op = node if isinstance(node, Op) else node.writer
+    if op is None:
+        return f"rule {rule.name} does not apply at {node!r}: no operator writes it"
+    if not isinstance(rule, PatternRule):
+        return f"rule {rule.name} is written in Python: {_listed_types(rule)}"
+    trace = Trace()
+    if rule.match(op, trace) is not None:
+        return f"rule {rule.name} applies at {op!r}"
+    return f"rule {rule.name} does not apply at {op!r}:\n  {trace.reason}"
+
+
+def _listed_types(rule: Rule) -> str:
+    return f"it starts at {', '.join(sorted(rule.types)) if rule.types else 'any operator'}"

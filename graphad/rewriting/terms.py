@@ -1,0 +1,296 @@
+"""What patterns are made of: tensors and scalars that are not there yet.
+
+Operators applied to a ``Unknown`` or a ``Result`` build a tree instead of computing (they are symbols); arithmetic and comparisons
+of attributes, shapes and dtypes build a ``Scalar``, which is computed once a rule has matched.
+"""
+
+from __future__ import annotations
+
+import operator as python
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphad.errors import InvalidType
+from graphad.ops import REGISTRY, OpDef, Symbol
+from graphad.types import FLOATS
+
+
+class Scalar:
+    """A number, a text or a list that is known once a rule has matched; arithmetic, comparisons, ``& | ~`` and ``[]`` build others."""
+
+    def __init__(self, text: str, function: Callable[..., Any], parts: Sequence[Any] = ()) -> None:
+        self.text = text
+        self.function = function
+        self.parts = tuple(parts)
+
+    def value(self, found: Any) -> Any:
+        """What it is for a match."""
+        return self.function(*(part.value(found) if isinstance(part, Scalar) else part for part in self.parts))
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __bool__(self) -> bool:
+        raise InvalidType(f"{self.text} is not known before the rule matches: return it as a condition of the rule")
+
+    __hash__ = object.__hash__
+
+    def __getitem__(self, index: Any) -> Scalar:
+        return Scalar(f"{self.text}[{index!r}]", python.getitem, (self, index))
+
+    def __neg__(self) -> Scalar:
+        return Scalar(f"-{self.text}", python.neg, (self,))
+
+    def __invert__(self) -> Scalar:
+        return Scalar(f"not {self.text}", python.not_, (self,))
+
+
+def _infix(name: str, mark: str, function: Callable[[Any, Any], Any], mirrored: bool = False) -> None:
+    def method(self: Scalar, other: Any) -> Scalar:
+        return Scalar(f"({self!r} {mark} {other!r})", function, (self, other))
+
+    def reflected(self: Scalar, other: Any) -> Scalar:
+        return Scalar(f"({other!r} {mark} {self!r})", function, (other, self))
+
+    setattr(Scalar, f"__{name}__", method)
+    if mirrored:
+        setattr(Scalar, f"__r{name}__", reflected)
+
+
+for _name, _mark in {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}.items():
+    _infix(_name, _mark, getattr(python, _name), mirrored=True)
+for _name, _mark in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
+    _infix(_name, _mark, getattr(python, _name))
+_infix("and", "and", lambda a, b: bool(a) and bool(b))
+_infix("or", "or", lambda a, b: bool(a) or bool(b))
+
+
+def compute(function: Callable[..., Any], *parts: Any) -> Scalar:
+    """A scalar that a function computes of others: ``compute(max, a, b)``."""
+    name = getattr(function, "__name__", "function")
+    shown = "f" if name == "<lambda>" else name
+    return Scalar(f"{shown}({', '.join(map(repr, parts))})", function, parts)
+
+
+def is_float(*terms: Term) -> Scalar:
+    """A condition: the tensors are of a floating-point dtype."""
+    return Scalar(f"is_float({', '.join(map(repr, terms))})", lambda found: all(found.type_of(t).dtype in FLOATS for t in terms), (FOUND,))
+
+
+class Term(Symbol):
+    """A tensor in a pattern."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> Any:
+        """Its shape, -1 where unknown."""
+        return Scalar(f"{self!r}.shape", lambda found: found.type_of(self).shape, (FOUND,))
+
+    @property
+    def dtype(self) -> Any:
+        """Its dtype."""
+        return Scalar(f"{self!r}.dtype", lambda found: found.type_of(self).dtype, (FOUND,))
+
+    @property
+    def ndim(self) -> Any:
+        """How many axes it has."""
+        return compute(len, self.shape)
+
+    @property
+    def uses(self) -> Scalar:
+        """How many operators read it; one more if it is asked for from outside."""
+        return Scalar(f"{self!r}.uses", lambda found: found.uses_of(self), (FOUND,))
+
+    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        return called(op, inputs, attrs)
+
+    def __add__(self, other: Any) -> Any:
+        return REGISTRY["scale"](self, bias=other) if _is_scalar(other) else super().__add__(other)
+
+    def __sub__(self, other: Any) -> Any:
+        return REGISTRY["scale"](self, bias=-other) if _is_scalar(other) else super().__sub__(other)
+
+    def __mul__(self, other: Any) -> Any:
+        return REGISTRY["scale"](self, scale=other) if _is_scalar(other) else super().__mul__(other)
+
+    def __neg__(self) -> Any:
+        return REGISTRY["scale"](self, scale=-1.0)
+
+    def __pow__(self, other: Any) -> Any:
+        return REGISTRY["pow"](self, factor=other) if _is_scalar(other) else super().__pow__(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return REGISTRY["scale"](self, scale=-1.0, bias=other) if _is_scalar(other) else super().__rsub__(other)
+
+    __radd__, __rmul__ = __add__, __mul__
+    __hash__ = object.__hash__
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, int | float | Scalar)
+
+
+class _Found(Scalar):
+    """Stands for the match itself among the parts of a scalar."""
+
+    def __init__(self) -> None:
+        super().__init__("match", lambda: None)
+
+    def value(self, found: Any) -> Any:
+        return found
+
+
+FOUND = _Found()
+
+
+class Unknown(Term):
+    """A tensor that a rule is about, whatever computes it."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Several(Unknown):
+    """Any number of tensors in a slot that takes a list: ``[*before, x, *behind]``, or the whole slot."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Several]:
+        yield self
+
+    def __repr__(self) -> str:
+        return f"*{self.name}"
+
+
+class Constant(Term):
+    """A tensor all of whose elements are one number, which may be an attribute of the rule."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: Any) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"constant({self.number!r})"
+
+
+def constant(number: Any) -> Constant:
+    """In ``before``: a tensor filled with one number; ``constant(c)`` binds the attribute ``c`` to it."""
+    return Constant(number)
+
+
+class Attribute(Scalar):
+    """An attribute of an operator, or the number in a constant, that a rule calls by a name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, lambda found: found.attrs[name], (FOUND,))
+        self.name = name
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """An operator over terms. ``attrs`` are those that the pattern names: the others have their defaults.
+
+    ``origin`` is the call that this one is, with inputs of commutative operators in another order.
+    """
+
+    row: OpDef
+    inputs: Mapping[str, tuple[Term, ...]]
+    attrs: Mapping[str, Any]
+    origin: Call | None = None
+
+    @property
+    def key(self) -> Call:
+        """The call as the rule's author wrote it."""
+        return self.origin or self
+
+    def __repr__(self) -> str:
+        terms = [f"[{', '.join(map(repr, t))}]" if self.row.inputs[s].variadic else repr(t[0]) for s, t in self.inputs.items()]
+        return f"{self.row.type}({', '.join([*terms, *(f'{name}={value!r}' for name, value in self.attrs.items())])})"
+
+    @property
+    def is_swappable(self) -> bool:
+        """Whether its two inputs may change places."""
+        terms = [t for slot in self.inputs.values() for t in slot]
+        return self.row.commutative and len(terms) == 2 and not self.attrs and not same_term(*terms)
+
+
+class Result(Term):
+    """What an operator of a pattern writes in a slot."""
+
+    __slots__ = ("call", "index", "slot")
+
+    def __init__(self, call: Call, slot: str, index: int = 0) -> None:
+        self.call = call
+        self.slot = slot
+        self.index = index
+
+    def __repr__(self) -> str:
+        shown = repr(self.call)
+        slots = [name for name, slot in self.call.row.outputs.items() if not slot.optional]
+        shown = shown if len(slots) == 1 and self.slot == slots[0] else f"{shown}.{self.slot}"
+        return f"{shown}[{self.index}]" if self.call.row.outputs[self.slot].variadic else shown
+
+
+def called(row: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """The results of an operator over terms: one, or a tuple; a slot that takes a list gives as many results as are taken from it."""
+    slots = {}
+    for slot, given in zip(row.inputs, inputs, strict=False):
+        if given is not None:
+            items = tuple(given) if isinstance(given, list | tuple | Several) else (given,)
+            slots[slot] = tuple(_term(row, item) for item in items)
+    unknown = [name for name in attrs if name not in row.attrs]
+    if unknown:
+        raise InvalidType(f"operator {row.type} has no attribute {', '.join(unknown)}; it has {', '.join(row.attrs) or 'none'}")
+    call = Call(row, slots, dict(attrs))
+    results = [_Results(call, name) if slot.variadic else Result(call, name) for name, slot in row.outputs.items() if not slot.optional]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+class _Results(Sequence[Result]):
+    """The results in a slot that holds a list: ``a, b = results[:2]`` or ``results[0]``."""
+
+    def __init__(self, call: Call, slot: str) -> None:
+        self.call = call
+        self.slot = slot
+
+    def __len__(self) -> int:
+        raise InvalidType(f"how many results {self.call!r} has is not known: take them by index")
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [Result(self.call, self.slot, i) for i in range(index.stop)[index]]
+        return Result(self.call, self.slot, index)
+
+
+def _term(row: OpDef, item: Any) -> Term:
+    if isinstance(item, int | float):
+        return Constant(item)
+    if not isinstance(item, Term):
+        raise InvalidType(f"operator {row.type} in a pattern reads tensors of the pattern or numbers, not {item!r}")
+    return item
+
+
+def same_term(a: Term, b: Term) -> bool:
+    """Whether two terms are the same, operator by operator."""
+    if a is b:
+        return True
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return not isinstance(a.number, Scalar) and not isinstance(b.number, Scalar) and bool(a.number == b.number)
+    return isinstance(a, Result) and isinstance(b, Result) and (a.slot, a.index) == (b.slot, b.index) and _same_call(a.call, b.call)
+
+
+def _same_call(a: Call, b: Call) -> bool:
+    if a is b:
+        return True
+    if a.row is not b.row or a.attrs.keys() != b.attrs.keys() or any(a.attrs[k] is not b.attrs[k] for k in a.attrs):
+        return False
+    pairs = [(x, y) for slot in a.inputs for x, y in zip(a.inputs[slot], b.inputs.get(slot, ()), strict=False)]
+    return [*map(len, a.inputs.values())] == [*map(len, b.inputs.values())] and all(same_term(x, y) for x, y in pairs)
