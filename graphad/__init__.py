@@ -4,12 +4,13 @@ Programs of operators and variables are lowered into bipartite graphs, rewritten
 pipeline of them), drawn with Graphviz, and scheduled back into ordered operators that a numpy executor runs.
 """
 
-from graphad import errors, initializer, layers, ops, optimizer, passes, program
+from graphad import errors, initializer, interop, layers, ops, optimizer, passes, program
 from graphad.backward import append_backward, backward_pipeline, gradients
-from graphad.drawing import draw, repr_svg
+from graphad.drawing import draw, draw_pair, draw_rule, repr_svg
 from graphad.execution import Executor, Scope, global_scope, scope_guard
 from graphad.graph import Graph, lower, schedule
 from graphad.optimizer import optimize
+from graphad.plugins import load_plugins
 from graphad.program import (
     Block,
     Operator,
@@ -21,7 +22,20 @@ from graphad.program import (
     program_guard,
     unique_name,
 )
-from graphad.rewriting import Pass, Pipeline, fixpoint
+from graphad.rewriting import (
+    Pass,
+    Pipeline,
+    Rule,
+    RulePass,
+    RuleSet,
+    constant,
+    explain,
+    fixpoint,
+    nested,
+    rewrite,
+    rewrite_greedily,
+    several,
+)
 from graphad.training import train
 
 # Notebooks show the drawing; it is hooked in here because drawing is a later layer than both.
@@ -32,6 +46,8 @@ layer = layers  # the specification writes layer.data, layer.fc
 
 __version__ = "0.1.0"
 
+load_plugins()
+
 __all__ = [
     "Block",
     "Executor",
@@ -41,29 +57,41 @@ __all__ = [
     "Pass",
     "Pipeline",
     "Program",
+    "Rule",
+    "RulePass",
+    "RuleSet",
     "Scope",
     "Variable",
     "append_backward",
     "backward_pipeline",
+    "constant",
     "default_main_program",
     "default_startup_program",
     "draw",
+    "draw_pair",
+    "draw_rule",
     "errors",
+    "explain",
     "fixpoint",
     "global_scope",
     "gradients",
     "initializer",
+    "interop",
     "layer",
     "layers",
     "lower",
+    "nested",
     "ops",
     "optimize",
     "optimizer",
     "passes",
     "program",
     "program_guard",
+    "rewrite",
+    "rewrite_greedily",
     "schedule",
     "scope_guard",
+    "several",
     "train",
     "unique_name",
 ]

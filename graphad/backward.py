@@ -14,7 +14,7 @@ from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, Expan
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
 from graphad.program import Parameter, Program, Variable, located
-from graphad.rewriting import Pipeline
+from graphad.rewriting import Pipeline, diagnoses_only
 from graphad.types import element_count, joined_shape
 
 Names = tuple[str, ...]
@@ -74,7 +74,8 @@ def build_backward(graph: Graph, loss: Variable, parameter_list: Any = None, no_
     _check_made(graph, loss)
     parameters = _parameters(program, parameter_list)
     no_grad = _names("no_grad_set", no_grad_set)
-    backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph)).run(graph)
+    with diagnoses_only():
+        backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph)).run(graph)
     made: GradOps = graph.analyses[GradOps]
     found = {p.name: _gradient_of(graph, made, p.name) for p in parameters}
     for param in parameters if parameter_list is not None else ():
@@ -112,7 +113,8 @@ def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_s
     for var in (*wanted, *sources):
         graph.given(var.name)
     names = tuple(v.name for v in wanted), tuple(v.name for v in sources)
-    backward_pipeline(*names, _names("no_grad_set", no_grad_set), starts, _has_grad_ops(graph)).run(graph)
+    with diagnoses_only():
+        backward_pipeline(*names, _names("no_grad_set", no_grad_set), starts, _has_grad_ops(graph)).run(graph)
     made: GradOps = graph.analyses[GradOps]
     found = {v.name: _gradient_of(graph, made, v.name) for v in sources}
     write_back(graph)

@@ -25,7 +25,7 @@ from graphad.program import (
     Variable,
     default_startup_program,
 )
-from graphad.rewriting import Pass, Pipeline
+from graphad.rewriting import Pass, Pipeline, diagnoses_only
 from graphad.types import element_count
 
 __all__ = [
@@ -143,7 +143,8 @@ class Optimizer:
         instance = self._free_instance(block, parameters)
         rate = self._declare_state(block, startup.global_block(), parameters, loss.dtype, instance)
         graph.analyses[Updates] = Updates({param.name: gradient for param, gradient in pairs})
-        self.pipeline(parameters, rate, instance).run(graph)
+        with diagnoses_only():
+            self.pipeline(parameters, rate, instance).run(graph)
         write_back(graph)
         updates = [op for op in block.ops if op.role == OPTIMIZE and op.type == self.type]
         return updates[-len(pairs) :], [(param, block.var(gradient.name)) for param, gradient in pairs]

@@ -193,4 +193,4 @@ def test_arrows_without_a_way_are_straight(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_public_names() -> None:
-    assert drawing.__all__ == ["draw", "find_renderer", "repr_svg", "to_dot", "to_svg"]
+    assert drawing.__all__ == ["draw", "draw_pair", "draw_rule", "find_renderer", "repr_svg", "rule_graphs", "to_dot", "to_svg"]

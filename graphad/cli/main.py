@@ -1,4 +1,4 @@
-"""``graphad demo | draw | passes``: the command line."""
+"""The command line: one file a command."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import graphad.passes  # noqa: F401 - the passes register themselves
+from graphad.cli import diff, draw, listing, opt, run, view, why
 from graphad.cli.demo import run_demo
-from graphad.drawing import draw
 from graphad.errors import GraphadError
-from graphad.program import Program
-from graphad.rewriting import PASSES
 
 DESCRIPTION = """\
 Programs of operators as graphs: rewritten by passes, differentiated by passes, drawn, and run.
 
-  graphad demo                       train a convolutional net on handwritten digits, drawing its graphs
-  graphad draw model.txt -o m.svg    draw a program
-  graphad passes                     list the passes
+  graphad demo                                  train a convolutional net on handwritten digits, drawing its graphs
+  graphad draw model.txt -o m.svg               draw a program
+  graphad opt model.txt -p 'cse, dead-code'     run passes on a program
+  graphad passes                                list the passes
 """
 
 
@@ -44,25 +43,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--epochs", type=int, default=15, metavar="N", help="times to go through the training images (default: 15)")
     demo.set_defaults(command=lambda args: run_demo(args.output, args.epochs))
 
-    drawing = commands.add_parser("draw", help="draw a program", description="Draw a program's text as SVG, PNG or DOT.")
-    drawing.add_argument("program", metavar="FILE", help="a program's text, as str(program) prints it; - reads standard input")
-    drawing.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="where to draw it: .svg, .png or .dot")
-    drawing.set_defaults(command=_draw)
-
-    listing = commands.add_parser("passes", help="list the passes", description="List the passes with one line each.")
-    listing.set_defaults(command=lambda args: _passes())
+    for command in (draw, run, opt, view, diff, why, listing):
+        command.add_parser(commands)
     return parser
-
-
-def _draw(args: argparse.Namespace) -> int:
-    text = sys.stdin.read() if args.program == "-" else Path(args.program).read_text()
-    draw(Program.parse(text), args.output)
-    print(f"drawn: {args.output}")
-    return 0
-
-
-def _passes() -> int:
-    width = max(map(len, PASSES))
-    for name, kind in sorted(PASSES.items()):
-        print(f"{name:{width}}  {kind.summary()}")
-    return 0

@@ -168,7 +168,8 @@ class _Writer:
             same = (old.type, old.block, old.inputs, old.outputs, old.attrs) == (op_type, self.block, inputs, outputs, attrs)
             if same:
                 return old
-        return Operator(self.block, op_type, inputs, outputs, dict(attrs), op.role, op.source, op.made_by)
+        stored = None if old is None or old.type != op_type else old.stored
+        return Operator(self.block, op_type, inputs, outputs, dict(attrs), op.role, op.source, op.made_by, stored)
 
     def _role_of_copy(self, op: Op, value: Value) -> str:
         """The role of a copy made before an operator overwrites a value: backward if only gradients read it."""

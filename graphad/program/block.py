@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 class Block:
     """Operators in program order, and variables by name. Make blocks with ``Program.create_block``."""
 
-    def __init__(self, program: Program, idx: int, parent_idx: int) -> None:
+    def __init__(self, program: Program, idx: int, parent_idx: int, stored: bytes | None = None) -> None:
         self.program = program
         self.idx = idx
         self.parent_idx = parent_idx
+        self.stored = stored
         self.ops: list[Operator] = []
         self.vars: dict[str, Variable] = {}
 

@@ -43,9 +43,13 @@ Names = dict[str, list[str]]
 
 
 class Operator:
-    """One statement of a block: ``type`` reads the names in ``inputs`` and writes those in ``outputs``."""
+    """One statement of a block: ``type`` reads the names in ``inputs`` and writes those in ``outputs``.
 
-    __slots__ = ("attrs", "block", "inputs", "made_by", "outputs", "role", "source", "type")
+    ``stored`` is how the file it was read from wrote it, for writing it back; here and in programs, blocks and variables
+    None if it was made here. Only ``graphad.interop`` looks at it.
+    """
+
+    __slots__ = ("attrs", "block", "inputs", "made_by", "outputs", "role", "source", "stored", "type")
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Operator:
         role: str = FORWARD,
         source: SourceLine | None = None,
         made_by: str | None = None,
+        stored: bytes | None = None,
     ) -> None:
         self.block = block
         self.type = type
@@ -66,6 +71,7 @@ class Operator:
         self.role = role
         self.source = source
         self.made_by = made_by
+        self.stored = stored
 
     def input(self, slot: str) -> list[str]:
         """The names in an input slot, empty if it is absent."""

@@ -11,6 +11,7 @@ from graphad.program.block import Block
 from graphad.program.operator import FORWARD, ROLES, Operator
 from graphad.program.reader import Reader
 from graphad.program.regularizer import L1Decay, L2Decay
+from graphad.program.source import SourceLine
 from graphad.program.variable import Parameter, Variable
 from graphad.types import KINDS, TENSOR
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 MAX_DEPTH = 64
 
 
-def parse_program(text: str, program: Program) -> None:
-    """Fill an empty program from its text; ``ParseError`` points at what is wrong."""
-    reader = Reader(text)
+def parse_program(text: str, program: Program, file: str | None = None) -> None:
+    """Fill an empty program from its text; ``ParseError`` points at what is wrong. Operators know their lines in a file that is named."""
+    reader = Reader(text, file)
     try:
         _program(reader, program)
     except ParseError:
@@ -155,9 +156,10 @@ class _BlockRef(NamedTuple):
 
 
 def _operator(reader: Reader, block: Block, op_type: str) -> None:
+    source = None if reader.file is None else SourceLine(reader.file, reader.line())
     inputs = _slots(reader)
     reader.expect("->")
-    op = Operator(block, op_type, inputs, _slots(reader), {})
+    op = Operator(block, op_type, inputs, _slots(reader), {}, source=source)
     if reader.take("{"):
         op.attrs = reader.table("}", _value)
     op.role = reader.take_word(ROLES) or FORWARD

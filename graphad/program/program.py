@@ -42,6 +42,7 @@ class Program:
         self.names = UniqueNames(taken=self.declares)
         self.random_seed = 0
         self.startup: Program | None = None
+        self.stored: bytes | None = None
         self.declarations: list[tuple[Variable, Shape | None, str | None]] | None = None
         self._current = 0
 
@@ -133,12 +134,15 @@ class Program:
         return f"<Program of {len(self.blocks)} blocks, {sum(len(b.ops) for b in self.blocks)} operators>"
 
     @staticmethod
-    def parse(text: str) -> Program:
-        """The program a text describes: ``str(Program.parse(str(p))) == str(p)``; ``ParseError`` points at the character."""
+    def parse(text: str, file: str | None = None) -> Program:
+        """The program a text describes: ``str(Program.parse(str(p))) == str(p)``; ``ParseError`` points at the character.
+
+        ``file`` is where the text stands, for what is said of its operators later.
+        """
         if not isinstance(text, str):
             raise InvalidType(f"a program is parsed from text, not from {type(text).__name__}")
         program = Program()
-        parse_program(text, program)
+        parse_program(text, program, file)
         program.names.skip(v.name for v in program.list_vars())
         return program
 
@@ -162,7 +166,8 @@ class Program:
         """A program of the same nested blocks with nothing in them, counting its names on from here."""
         twin = Program()
         twin.names, twin.random_seed, twin.startup = self.names.copy(twin.declares), self.random_seed, self.startup
-        twin.blocks = [Block(twin, b.idx, b.parent_idx) for b in self.blocks]
+        twin.stored = self.stored
+        twin.blocks = [Block(twin, b.idx, b.parent_idx, b.stored) for b in self.blocks]
         return twin
 
     def prune(self, targets: Any) -> Program:
@@ -220,7 +225,7 @@ class Program:
 def _copied(op: Operator, block: Block) -> Operator:
     attrs = {k: _copied_attr(v, block.program) for k, v in op.attrs.items()}
     inputs, outputs = ({s: list(n) for s, n in slots.items()} for slots in (op.inputs, op.outputs))
-    return Operator(block, op.type, inputs, outputs, attrs, op.role, op.source, op.made_by)
+    return Operator(block, op.type, inputs, outputs, attrs, op.role, op.source, op.made_by, op.stored)
 
 
 def _copied_attr(value: Any, program: Program) -> Any:

@@ -15,8 +15,10 @@ _TOKEN = re.compile(r'\s*(?:(->|[{}()\[\]:=,?])|("(?:[^"\\]|\\.)*")|([A-Za-z_][\
 class Reader:
     """Tokens of a text, one at a time; every complaint points at the place."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, file: str | None = None) -> None:
         self.text, self.place, self.start = text, 0, 0
+        self.file = file
+        self._counted = (0, 1)
         self._peeked: tuple[str, str] | None = None
 
     def peek(self) -> tuple[str, str]:
@@ -115,6 +117,13 @@ class Reader:
                 self.expect(",")
             items.append(item())
         return items
+
+    def line(self) -> int:
+        """The line of the token read last, counted from 1."""
+        place, line = self._counted
+        line += self.text.count("\n", place, self.start)
+        self._counted = (self.start, line)
+        return line
 
     def end(self) -> None:
         if self.peek()[0] != "end":

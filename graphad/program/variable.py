@@ -22,7 +22,7 @@ class Variable(Symbol):
     two variables are the same one if ``a is b``.
     """
 
-    __slots__ = ("_dtype", "_shape", "block", "name", "persistable", "stop_gradient", "type")
+    __slots__ = ("_dtype", "_shape", "block", "name", "persistable", "stop_gradient", "stored", "type")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Variable(Symbol):
         self.persistable = persistable
         self.stop_gradient = stop_gradient
         self.type = type
+        self.stored: bytes | None = None
 
     @property
     def shape(self) -> Shape:
@@ -92,7 +93,7 @@ class Variable(Symbol):
         """A plain variable from parts that are known to be right, so that nothing is checked."""
         var = cls.__new__(cls)
         var.block, var.name, var._shape, var._dtype = block, name, shape, dtype
-        var.persistable, var.stop_gradient, var.type = False, stop_gradient, type
+        var.persistable, var.stop_gradient, var.type, var.stored = False, stop_gradient, type, None
         return var
 
     def copy_to(self, block: Block) -> Self:
@@ -100,6 +101,7 @@ class Variable(Symbol):
         twin = self.__class__.__new__(self.__class__)
         twin.block, twin.name, twin._shape, twin._dtype = block, self.name, self._shape, self._dtype
         twin.persistable, twin.stop_gradient, twin.type = self.persistable, self.stop_gradient, self.type
+        twin.stored = self.stored
         return twin
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from graphad.rewriting.analysis import Analysis, claims_checked
 from graphad.rewriting.failure import diagnoses_only
 from graphad.rewriting.passes import PASSES, Fixpoint, Nested, Pass, Pipeline, fixpoint, nested
 from graphad.rewriting.patterns import PatternRule, explain, rewrite, several
+from graphad.rewriting.rule_pass import RulePass
 from graphad.rewriting.rules import Rule, RuleSet, rewrite_greedily, sweep, timing_rules
 from graphad.rewriting.running import Step, Timings, observing, run_pass, verification
 from graphad.rewriting.terms import compute, constant, is_float
@@ -17,6 +18,7 @@ __all__ = [
     "PatternRule",
     "Pipeline",
     "Rule",
+    "RulePass",
     "RuleSet",
     "Step",
     "Timings",

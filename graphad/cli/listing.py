@@ -1,0 +1,52 @@
+"""``graphad passes``: what there is to run."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+
+from graphad.errors import InvalidValue
+from graphad.ops.definition import did_you_mean
+from graphad.rewriting import PASSES, Pass, RuleSet
+from graphad.rewriting.syntax import print_option
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser("passes", help="list the passes", description="List the passes, or say all about one: options and rules.")
+    parser.add_argument("name", nargs="?", metavar="PASS", help="the pass to describe")
+    parser.set_defaults(command=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    print(_described(args.name) if args.name else _listed())
+    return 0
+
+
+def _listed() -> str:
+    width = max(map(len, PASSES))
+    return "\n".join(f"{name:{width}}  {kind.summary()}" for name, kind in sorted(PASSES.items()))
+
+
+def _described(name: str) -> str:
+    kind = PASSES.get(name)
+    if kind is None:
+        raise InvalidValue(f"no pass is named {name!r}{did_you_mean(name, PASSES)}")
+    parts = [f"{name}: {kind.summary()}", *_options(kind), *_claims(kind)]
+    rules = getattr(kind, "rules", None)
+    found = rules() if callable(rules) else rules
+    if isinstance(found, RuleSet):
+        parts.append(f"\n{len(found)} rules:\n{found}")
+    return "\n".join(parts)
+
+
+def _options(kind: type[Pass]) -> list[str]:
+    return [f"  {name}{{{f.name}={print_option(f.default)}}}  {f.type}" for name in [kind.name] for f in fields(kind)]  # type: ignore[arg-type]
+
+
+def _claims(kind: type[Pass]) -> list[str]:
+    claims = {"requires": kind.requires, "clears": kind.clears, "establishes": kind.establishes, "preserves": kind.preserves}
+    lines = [f"  {word} {', '.join(c if isinstance(c, str) else c.__name__ for c in given)}" for word, given in claims.items() if given]
+    lines += ["  idempotent"] if kind.idempotent else []
+    return [*lines, *([f"  may change values by a relative {kind.tolerance:g}"] if kind.tolerance else [])]

@@ -1,0 +1,60 @@
+"""What commands have in common: programs in and out, the variables asked for, pipelines."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from graphad.graph import Graph, lower
+from graphad.interop.formats import FORMATS, read_program
+from graphad.program import Program
+from graphad.rewriting import Pipeline
+
+PROGRAM = "a program as text, JSON or protobuf, told by the end of its name or its first bytes; - reads standard input"
+
+
+def add_program(parser: argparse.ArgumentParser, name: str = "program") -> None:
+    """The program a command works on."""
+    parser.add_argument(name, metavar=name.upper(), help=PROGRAM)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """In which form the program is, where that cannot be told."""
+    parser.add_argument(
+        "--from", dest="source_format", choices=sorted(FORMATS), metavar="FORMAT", help=f"read {' | '.join(sorted(FORMATS))}"
+    )
+
+
+def add_fetch(parser: argparse.ArgumentParser) -> None:
+    """The variables that are asked for."""
+    parser.add_argument("--fetch", type=names, metavar="NAMES", help="variables asked for, with commas; else those that no operator reads")
+
+
+def add_pipeline(parser: argparse.ArgumentParser, required: bool) -> None:
+    """The passes to run."""
+    parser.add_argument(
+        "-p", "--pipeline", type=pipeline, required=required, metavar="PASSES", help="for instance 'fixpoint(cse, dead-code)'"
+    )
+
+
+def names(text: str) -> list[str]:
+    """Names with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def pipeline(text: str) -> Pipeline:
+    """The pipeline of a text, or of a file that ``@file`` names."""
+    try:
+        return Pipeline.parse(Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"\n{error}") from None
+
+
+def read(args: argparse.Namespace) -> Program:
+    """The program that the command line names."""
+    return read_program(args.program, getattr(args, "source_format", None))
+
+
+def lowered(args: argparse.Namespace) -> Graph:
+    """The graph of the program that the command line names, for what it asks for."""
+    return lower(read(args), args.fetch)

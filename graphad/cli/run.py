@@ -1,0 +1,53 @@
+"""``graphad run``: run a program on arrays."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphad.cli.programs import add_fetch, add_format, add_program, read
+from graphad.errors import InvalidValue
+from graphad.execution import Executor, Scope
+from graphad.graph import lower
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    text = "Run a program. Data and parameters come from .npz files; what is asked for is printed, or written to one."
+    parser = commands.add_parser("run", help="run a program on arrays", description=text)
+    add_program(parser)
+    parser.add_argument("--feed", type=Path, metavar="NPZ", help="data by the names of variables")
+    parser.add_argument("--params", type=Path, metavar="NPZ", help="parameters and other persistable variables by name")
+    parser.add_argument("-o", "--output", type=Path, metavar="NPZ", help="write what is asked for there instead of printing it")
+    add_fetch(parser)
+    add_format(parser)
+    parser.set_defaults(command=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    program = read(args)
+    names = args.fetch or [value.name for value in lower(program).targets]
+    scope = Scope()
+    for name, array in _arrays(args.params).items():
+        scope.set(name, array)
+    results = dict(zip(names, Executor().run(program, _arrays(args.feed), names, scope), strict=True))
+    if args.output is None:
+        for name, value in results.items():
+            print(f"{name} =\n{value}")
+    else:
+        np.savez(args.output, allow_pickle=False, **results)
+    return 0
+
+
+def _arrays(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return dict(stored)
+    except ValueError as error:
+        raise InvalidValue(f"{path} holds no arrays that can be read: {error}") from None

@@ -1,0 +1,28 @@
+"""``graphad why``: where a value comes from."""
+
+from __future__ import annotations
+
+import argparse
+
+from graphad.cli.programs import add_fetch, add_format, add_pipeline, add_program, lowered
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    text = "Say where a value comes from: the passes and rules that made it, and the operators they started from."
+    parser = commands.add_parser("why", help="say where a value comes from", description=text)
+    parser.add_argument("value", metavar="VALUE", help="the name of a variable, with #n behind it for its n-th value")
+    add_program(parser)
+    add_pipeline(parser, required=False)
+    add_format(parser)
+    add_fetch(parser)
+    parser.set_defaults(command=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    graph = lowered(args)
+    if args.pipeline is not None:
+        args.pipeline.run(graph)
+    print(graph.why(args.value))
+    return 0

@@ -1,0 +1,184 @@
+"""Two programs compared up to renaming.
+
+Operators are paired in two rounds: first those whose whole cone of inputs is the same, then, of the others, the longest common
+sequence of operators with the same type and attributes. What the second program calls a value is then renamed to what the first
+one calls the value it is paired with, and the texts are compared.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphad.errors import InvalidType
+from graphad.graph import Graph, Op, Value, lower, print_graph
+from graphad.graph.tables import ValueTable
+from graphad.program import Block, Program
+
+
+@dataclass
+class Difference:
+    """What differs between two graphs.
+
+    Attributes:
+        before, after: the graphs; in ``after`` values have the names of those in ``before`` that they are paired with.
+        removed: operators of ``before`` that are not in ``after``, or not like that; added: the other way round.
+    """
+
+    before: Graph
+    after: Graph
+    removed: list[Op] = field(default_factory=list)
+    added: list[Op] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the two are the same up to renaming."""
+        return not self.removed and not self.added and print_graph(self.before) == print_graph(self.after)
+
+    def text(self, before: str = "before", after: str = "after") -> str:
+        """The two texts as a unified diff, empty if there is no difference."""
+        old, new = (print_graph(graph).splitlines(keepends=True) for graph in (self.before, self.after))
+        return "".join(difflib.unified_diff(old, new, before, after))
+
+
+def compare(before: Program | Graph, after: Program | Graph) -> Difference:
+    """Pair the operators and values of two programs or graphs; neither is changed.
+
+    >>> from graphad import Program
+    >>> a = Program.parse("program { block 0 { var x: float32[3] var y: float32[3] tanh(X=x) -> (Out=y) } }")
+    >>> b = Program.parse("program { block 0 { var a: float32[3] var b: float32[3] tanh(X=a) -> (Out=b) } }")
+    >>> compare(a, b).is_empty
+    True
+    """
+    result = Difference(_graph(before), _graph(after))
+    _Pairing(result).graphs(result.before, result.after)
+    return result
+
+
+def _graph(given: Program | Graph) -> Graph:
+    if isinstance(given, Program):
+        return lower(given)
+    if isinstance(given, Graph):
+        return given.clone()
+    raise InvalidType(f"a Program or a Graph is compared, not {given!r}")
+
+
+class _Pairing:
+    def __init__(self, difference: Difference) -> None:
+        self.difference = difference
+
+    def graphs(self, a: Graph, b: Graph) -> None:
+        """Pair two graphs, and those nested in paired operators."""
+        pairs = dict(_paired(a, b))
+        twins = {y: x for x, y in pairs.items()}
+        names: dict[Value, str] = {}
+        for old, new in _inputs(a, b):
+            names[new] = old.name
+        for y, x in twins.items():
+            names |= {new: old.name for old, new in _outputs(x, y)}
+        taken = {value.name for value in a.values}
+        _rename(b, names, taken)
+        for x, y in pairs.items():
+            for name in x.graphs:
+                if name in y.graphs:
+                    self.graphs(x.graphs[name], y.graphs[name])
+        old_of = {new: old for y, x in twins.items() for old, new in _outputs(x, y)} | {new: old for old, new in _inputs(a, b)}
+        same = {y for y, x in twins.items() if _reads_the_same(x, y, old_of)}
+        self.difference.removed += [x for x in a.ops if pairs.get(x) not in same]
+        self.difference.added += [y for y in b.ops if y not in same]
+
+
+def _reads_the_same(x: Op, y: Op, old_of: Mapping[Value, Value]) -> bool:
+    return [*x.reads()] == [old_of.get(value) for value in y.reads()]
+
+
+def _inputs(a: Graph, b: Graph) -> Iterator[tuple[Value, Value]]:
+    """What is given to both: by name, and what is left in order where the types agree."""
+    by_name = {value.name: value for value in b.inputs}
+    left_a = [value for value in a.inputs if value.name not in by_name]
+    known = {value.name for value in a.inputs}
+    left_b = [value for value in b.inputs if value.name not in known]
+    yield from ((value, by_name[value.name]) for value in a.inputs if value.name in by_name)
+    for value in left_a:
+        found = next((other for other in left_b if other.type == value.type), None)
+        if found is not None:
+            left_b.remove(found)
+            yield value, found
+
+
+def _outputs(x: Op, y: Op) -> Iterator[tuple[Value, Value]]:
+    for slot, values in x.outputs.items():
+        yield from zip(values, y.outputs.get(slot, ()), strict=False)
+
+
+def _rename(graph: Graph, names: Mapping[Value, str], taken: set[str]) -> None:
+    """Give values other names; one that is not named and whose name is taken gets a new one."""
+    values, final = list(graph.values), {}
+    for value in values:
+        final[value] = names.get(value) or (f"{value.name}'" if value.name in taken else value.name)
+    graph.values = ValueTable({})
+    for value in values:
+        value.name = final[value]
+        graph.values.add(value)
+
+
+# -- pairs ---------------------------------------------------------------------------------------
+
+
+def _paired(a: Graph, b: Graph) -> Iterator[tuple[Op, Op]]:
+    given = {new: f"given {i}" for i, (_, new) in enumerate(_inputs(a, b))}
+    cones_a = _cones(a, {old: f"given {i}" for i, (old, _) in enumerate(_inputs(a, b))})
+    cones_b = _cones(b, given)
+    waiting: dict[str, list[Op]] = {}
+    for op, cone in cones_b.items():
+        waiting.setdefault(cone, []).append(op)
+    left_a, taken = [], set()
+    for op, cone in cones_a.items():
+        if waiting.get(cone):
+            twin = waiting[cone].pop(0)
+            taken.add(twin)
+            yield op, twin
+        else:
+            left_a.append(op)
+    yield from _in_sequence(left_a, [op for op in b.ops if op not in taken])
+
+
+def _in_sequence(left: Sequence[Op], right: Sequence[Op]) -> Iterator[tuple[Op, Op]]:
+    """The longest common sequence of operators of one type with the same attributes, then of one type."""
+    for key in (_look, lambda op: op.type):
+        matcher = difflib.SequenceMatcher(None, [key(op) for op in left], [key(op) for op in right], autojunk=False)
+        pairs = [(left[i + k], right[j + k]) for i, j, n in matcher.get_matching_blocks() for k in range(n)]
+        yield from pairs
+        done = {op for pair in pairs for op in pair}
+        left, right = [op for op in left if op not in done], [op for op in right if op not in done]
+
+
+def _look(op: Op) -> str:
+    attrs = {name: value for name, value in op.attrs.items() if not isinstance(value, Block)}
+    return f"{op.type} {sorted(attrs.items(), key=lambda item: item[0])!r} {[*op.inputs]!r} {[*op.outputs]!r}"
+
+
+def _cones(graph: Graph, given: Mapping[Value, str]) -> dict[Op, str]:
+    """What each operator computes, written as a digest of itself and of what it reads."""
+    digests: dict[Value, str] = dict(given)
+    cones: dict[Op, str] = {}
+    for op in graph.ordered_ops():
+        reads = [digests.get(value, f"unpaired {value.name}") for value in op.reads()]
+        nested = [_body(inner) for inner in op.graphs.values()]
+        cones[op] = _digest([_look(op), *reads, *nested])
+        for i, value in enumerate(op.writes()):
+            digests[value] = f"{cones[op]} {i}"
+    return cones
+
+
+def _body(graph: Graph) -> str:
+    cones = _cones(graph, {value: f"given {i}" for i, value in enumerate(graph.inputs)})
+    results = [f"{cones[value.writers[0]] if value.writers else graph.inputs.index(value)}" for value in graph.results]
+    return _digest([*cones.values(), *results])
+
+
+def _digest(parts: Sequence[Any]) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()

@@ -1,0 +1,21 @@
+"""Programs in and out: as text, as JSON, as Paddle's protobuf, with and without the values of their parameters."""
+
+from graphad.interop import paddle
+from graphad.interop.formats import FORMATS, read_program, write_program
+from graphad.interop.json_form import from_json, to_json
+from graphad.interop.report import refusals, unknown_operators
+from graphad.interop.saving import Saved, load, save
+
+__all__ = [
+    "FORMATS",
+    "Saved",
+    "from_json",
+    "load",
+    "paddle",
+    "read_program",
+    "refusals",
+    "save",
+    "to_json",
+    "unknown_operators",
+    "write_program",
+]

@@ -1,0 +1,103 @@
+"""Variables as plain fields, which JSON holds as they are, and Paddle's format where it has no field of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphad.errors import ParseError
+from graphad.program import Block, L1Decay, L2Decay, Parameter, Variable
+from graphad.types import DTYPES, KINDS, TENSOR
+
+Fields = dict[str, Any]
+
+DEFAULTS: Mapping[str, Any] = {
+    "type": TENSOR,
+    "shape": None,
+    "dtype": None,
+    "persistable": False,
+    "stop_gradient": False,
+    "parameter": False,
+    "trainable": True,
+    "learning_rate": 1.0,
+    "decay": None,
+    "need_clip": True,
+}
+_DECAYS = {decay.kind: decay for decay in (L1Decay, L2Decay)}
+
+
+def fields_of(var: Variable) -> Fields:
+    """Everything a variable says but its name: a value for each of ``DEFAULTS``; ``decay`` is [kind, coefficient]."""
+    shape, dtype = var.declared
+    fields = {
+        **DEFAULTS,
+        "type": var.type,
+        "shape": None if shape is None else list(shape),
+        "dtype": dtype,
+        "persistable": var.persistable,
+        "stop_gradient": var.stop_gradient,
+    }
+    if isinstance(var, Parameter):
+        decay = None if var.regularizer is None else [var.regularizer.kind, float(var.regularizer.coefficient)]
+        fields |= {"parameter": True, "trainable": var.trainable, "learning_rate": var.learning_rate}
+        fields |= {"decay": decay, "need_clip": var.need_clip}
+    return fields
+
+
+def declare(block: Block, name: str, given: Mapping[str, Any]) -> Variable:
+    """Declare a variable from its fields; those left out have their defaults. ParseError for what is no field or of the wrong kind."""
+    if name in block.vars:
+        raise ParseError(f"variable {name!r} is declared twice")
+    fields = {**DEFAULTS, **given}
+    _check(fields)
+    var = _parameter(block, name, fields) if fields["parameter"] else Variable(block, name, fields["shape"], fields["dtype"])
+    var.type, var.persistable, var.stop_gradient = fields["type"], fields["persistable"], fields["stop_gradient"]
+    block.vars[name] = var
+    return var
+
+
+def _parameter(block: Block, name: str, fields: Fields) -> Parameter:
+    decay = fields["decay"]
+    regularizer = None if decay is None else _DECAYS[decay[0]](float(decay[1]))
+    trained = (fields["trainable"], fields["learning_rate"], regularizer, fields["need_clip"])
+    return Parameter(block, name, fields["shape"], fields["dtype"], *trained)
+
+
+def _check(fields: Fields) -> None:
+    for key, value in fields.items():
+        if key not in DEFAULTS:
+            raise ParseError(f"a variable has no field {key!r}; its fields are {', '.join(DEFAULTS)}")
+        if isinstance(DEFAULTS[key], bool) and not isinstance(value, bool):
+            raise ParseError(f"{key} is true or false, not {value!r}")
+    if fields["type"] not in KINDS:
+        raise ParseError(f"type is one of {', '.join(KINDS)}, not {fields['type']!r}")
+    if fields["dtype"] is not None and fields["dtype"] not in DTYPES:
+        raise ParseError(f"dtype is one of {', '.join(DTYPES)}, not {fields['dtype']!r}")
+    if not _is_number(fields["learning_rate"]):
+        raise ParseError(f"learning_rate is a number, not {fields['learning_rate']!r}")
+    match fields["decay"]:
+        case None:
+            pass
+        case [kind, coefficient] if isinstance(kind, str) and kind in _DECAYS and _is_number(coefficient):
+            pass
+        case other:
+            raise ParseError(f"decay is [kind, coefficient] with a kind of {', '.join(_DECAYS)}, not {other!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def differing(fields: Fields, others: Fields) -> Fields:
+    """The fields whose values are not those of ``others``; a nan is itself."""
+    return {key: value for key, value in fields.items() if repr(value) != repr(others[key])}
+
+
+def names_in(what: str, given: Any) -> dict[str, list[str]]:
+    """Names by slot, checked: a dict from slot to a list of names that are not empty."""
+    if not isinstance(given, Mapping):
+        raise ParseError(f"{what} is an object from slot to names, not {given!r}")
+    for slot, names in given.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+            raise ParseError(f"{what} slot {slot!r} holds a list of names, not {names!r}")
+    return {slot: list(names) for slot, names in given.items()}

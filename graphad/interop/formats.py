@@ -1,0 +1,104 @@
+"""Programs from and to files, in any of three formats: text, JSON and Paddle's protobuf."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import NamedTuple
+
+from graphad.errors import InvalidType, InvalidValue, ParseError
+from graphad.interop.files import STREAM, PathLike, read_bytes, write_bytes
+from graphad.interop.json_form import from_json, to_json
+from graphad.interop.program_desc import dump_program, load_program
+from graphad.program import Program
+
+
+class Format(NamedTuple):
+    """How programs are read and written, and the ends of file names that say so."""
+
+    read: Callable[[bytes, str], Program]
+    write: Callable[[Program], bytes]
+    suffixes: tuple[str, ...]
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ParseError(f"byte {error.start} is not UTF-8") from None
+
+
+FORMATS: Mapping[str, Format] = {
+    "text": Format(lambda data, file: Program.parse(_text(data), file), lambda program: str(program).encode(), (".txt",)),
+    "json": Format(lambda data, _: from_json(_text(data)), lambda program: to_json(program).encode(), (".json",)),
+    "protobuf": Format(lambda data, _: load_program(data), dump_program, (".pdmodel", ".pb", "__model__")),
+}
+_FIRST_BYTES = {  # of a protobuf: the tag of block 0
+    "text": re.compile(rb"(\xef\xbb\xbf)?\s*program[\s{]"),
+    "json": re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*["}]'),
+    "protobuf": re.compile(rb"\n"),
+}
+
+
+def read_program(source: PathLike, format: str | None = None) -> Program:
+    """The program in a file.
+
+    Args:
+        source: a path, or ``-`` for standard input.
+        format: "text", "json" or "protobuf"; None tells it by the end of the name, else by the first bytes.
+
+    Raises:
+        ParseError: the file is none of a program; the message names it and the place in it.
+        ValueError: an unknown format.
+        OSError: the file cannot be read.
+    """
+    known = _named(source, format)
+    data = read_bytes(source)
+    name = "standard input" if source == STREAM else os.fspath(source)
+    try:
+        return FORMATS[known or recognised(data)].read(data, name)
+    except ParseError as error:
+        raise ParseError(f"{name}: {error}") from None
+
+
+def write_program(program: Program, target: PathLike, format: str | None = None) -> None:
+    """Write a program to a file, as a whole or not at all.
+
+    Args:
+        target: a path, or ``-`` for standard output.
+        format: "text", "json" or "protobuf"; None tells it by the end of the name; on standard output it is text.
+
+    Raises:
+        TypeError: ``program`` is no Program.
+        ValueError: the format is unknown, or the name does not say it; the program has no form in it.
+        OSError: the file cannot be written.
+    """
+    if not isinstance(program, Program):
+        raise InvalidType(f"write_program takes a Program, not {program!r}")
+    known = _named(target, format) or ("text" if target == STREAM else None)
+    if known is None:
+        suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
+        raise InvalidValue(f"the name {os.fspath(target)!r} does not say in which format to write: give it one of {suffixes}, or a format")
+    write_bytes(target, FORMATS[known].write(program))
+
+
+def format_of(path: PathLike) -> str | None:
+    """The format that the end of a file's name says, None if it says none."""
+    name = PurePath(path).name.lower()
+    return next((known for known, each in FORMATS.items() if name.endswith(each.suffixes)), None)
+
+
+def _named(path: PathLike, format: str | None) -> str | None:
+    if format is not None and format not in FORMATS:
+        raise InvalidValue(f"format is one of {', '.join(FORMATS)}, not {format!r}")
+    return format or format_of(path)
+
+
+def recognised(data: bytes) -> str:
+    """The format that the first bytes of a file say; ParseError if they say none."""
+    for known, pattern in _FIRST_BYTES.items():
+        if pattern.match(data):
+            return known
+    raise ParseError("it is empty" if not data else f"{data[:12]!r} begins neither a program's text, nor its JSON, nor its protobuf")

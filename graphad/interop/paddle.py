@@ -1,0 +1,16 @@
+"""Paddle's programs and models, read and written without Paddle; the protobuf runtime comes with ``pip install 'graphad[paddle]'``."""
+
+from graphad.interop.inference import InferenceModel, load_inference_model
+from graphad.interop.program_desc import dump_program, load_program
+from graphad.interop.report import refusals, unknown_operators
+from graphad.interop.schema import MissingProtobuf
+
+__all__ = [
+    "InferenceModel",
+    "MissingProtobuf",
+    "dump_program",
+    "load_inference_model",
+    "load_program",
+    "refusals",
+    "unknown_operators",
+]

@@ -1,0 +1,60 @@
+"""What of a program graphad cannot run: operators it does not know, and of those it knows, slots and attributes it does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from graphad.errors import GraphadError
+from graphad.ops import REGISTRY, OpDef, Slot
+from graphad.ops.definition import REQUIRED, checked_attr
+from graphad.program import Operator, Program
+from graphad.program.operator import COMMON_ATTRS
+
+
+def unknown_operators(program: Program) -> dict[str, int]:
+    """The operator types that are not registered, with how often each occurs.
+
+    >>> import graphad as ga
+    >>> unknown_operators(ga.Program.parse("program { block 0 { zork(X=x) -> (Out=y) zork(X=y) -> (Out=z) } }"))
+    {'zork': 2}
+    """
+    return _counted(op.type for block in program.blocks for op in block.ops if op.type not in REGISTRY)
+
+
+def refusals(program: Program) -> dict[str, int]:
+    """What known operators have that their rows do not take, with how often: slots, attributes, and what they lack.
+
+    >>> import graphad as ga
+    >>> refusals(ga.Program.parse("program { block 0 { tanh(X=x, Y=y) -> (Out=z) {speed=3} } }"))
+    {"tanh: no attribute 'speed'": 1, "tanh: no input slot 'Y'": 1}
+    """
+    ops = ((op, REGISTRY.get(op.type)) for block in program.blocks for op in block.ops)
+    return _counted(f"{op.type}: {what}" for op, row in ops if row is not None for what in _refused(op, row))
+
+
+def _counted(found: Iterator[str]) -> dict[str, int]:
+    return dict(sorted(Counter(found).items()))
+
+
+def _refused(op: Operator, row: OpDef) -> Iterator[str]:
+    yield from _slots("input", op.inputs, row.inputs)
+    yield from _slots("output", op.outputs, row.outputs)
+    for name, value in op.attrs.items():
+        if name in row.attrs:
+            try:
+                checked_attr(row.attrs[name], value)
+            except GraphadError as error:
+                yield str(error)
+        elif name not in COMMON_ATTRS:
+            yield f"no attribute {name!r}"
+    yield from (f"attribute {a.name!r} is missing" for a in row.attrs.values() if a.default is REQUIRED and a.name not in op.attrs)
+
+
+def _slots(side: str, given: Mapping[str, list[str]], slots: Mapping[str, Slot]) -> Iterator[str]:
+    for slot, names in given.items():
+        if slot not in slots and names:
+            yield f"no {side} slot {slot!r}"
+        elif slot in slots and len(names) > 1 and not slots[slot].variadic:
+            yield f"several names in {side} slot {slot!r}"
+    yield from (f"{side} slot {slot.name!r} is empty" for slot in slots.values() if not slot.optional and not given.get(slot.name))

@@ -1,0 +1,80 @@
+"""What holds for the blocks of every program that is read: they nest, and operators hold blocks without going in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphad.errors import ParseError
+from graphad.ops import REGISTRY, ControlDef
+from graphad.program import Block, Operator, Program
+
+MAX_DEPTH = 100  # of blocks in blocks
+
+
+def add_block(program: Program, depths: list[int], parent: int) -> Block:
+    """The next block of a program that is being read, inside an earlier one; ``depths`` are those of the blocks so far."""
+    idx = len(depths)
+    if (parent == -1) != (idx == 0) or not -1 <= parent < max(idx, 1):
+        raise ParseError(f"block {idx} lies in block {parent}; block 0 lies in -1, every other one in an earlier block")
+    depths.append(depths[parent] + 1 if idx else 0)
+    if depths[idx] > MAX_DEPTH:
+        raise ParseError(f"block {idx} is nested {depths[idx]} deep; at most {MAX_DEPTH} are read")
+    if idx:
+        program.blocks.append(Block(program, idx, parent))
+    return program.blocks[idx]
+
+
+def check_blocks(program: Program) -> None:
+    """Refuse operators that hold a block they lie in, or that hold each other's; and known ones without the blocks they need."""
+    held: list[list[int]] = [[] for _ in program.blocks]
+    for block in program.blocks:
+        around: set[int] = set()
+        for op in block.ops:
+            row = REGISTRY.get(op.type)
+            if isinstance(row, ControlDef):
+                _check_control(op, row)
+            for inner in blocks_of(op):
+                around = around or {each.idx for each in block.chain()}
+                if inner.idx in around:
+                    raise ParseError(f"operator {op.type!r} in block {block.idx} holds block {inner.idx}, which it lies in")
+                held[block.idx].append(inner.idx)
+    _check_acyclic(held)
+
+
+def blocks_of(op: Operator) -> Iterator[Block]:
+    """The blocks that an operator's attributes hold."""
+    for value in op.attrs.values():
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, Block):
+                yield item
+
+
+def _check_control(op: Operator, row: ControlDef) -> None:
+    for name in row.blocks:
+        inner = op.attrs.get(name)
+        if not isinstance(inner, Block):
+            raise ParseError(f"operator {op.type!r} in block {op.block.idx} has no block as its attribute {name!r}")
+        if not row.is_grad and inner.parent is not op.block:
+            raise ParseError(
+                f"operator {op.type!r} is in block {op.block.idx}, but holds block {inner.idx}, which lies in {inner.parent_idx}"
+            )
+    if row.condition and not op.input(row.condition):
+        raise ParseError(f"operator {op.type!r} in block {op.block.idx} has nothing in its input slot {row.condition}")
+
+
+def _check_acyclic(held: list[list[int]]) -> None:
+    """Take away blocks that hold none that are left, until none is left (Kahn's algorithm)."""
+    holders: list[list[int]] = [[] for _ in held]
+    for idx, inner in enumerate(held):
+        for each in inner:
+            holders[each].append(idx)
+    left = [len(inner) for inner in held]
+    ready = [idx for idx, count in enumerate(left) if not count]
+    for idx in ready:
+        for holder in holders[idx]:
+            left[holder] -= 1
+            if not left[holder]:
+                ready.append(holder)
+    if len(ready) < len(held):
+        knot = [idx for idx, count in enumerate(left) if count]
+        raise ParseError(f"blocks {knot} hold each other in a circle, through the attributes of their operators")
