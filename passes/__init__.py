@@ -4,17 +4,43 @@ if __name__ != "graphad.passes":
     raise ImportError("import this package as graphad.passes, not as passes: else every pass would exist twice")
 
 from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
+from graphad.passes.cleanup import CanonicalOrder, ConstantFolding, Cse, DeadCode, Simplify
+from graphad.passes.control_flow import FoldBranches, HoistInvariants, InlineNet, OutlineRepeated, UnrollWhile
+from graphad.passes.differentiation import Jvp
+from graphad.passes.fusion import FoldBatchNorm, FuseElementwise
+from graphad.passes.inspection import AnnotateCost, ProbeNumerics
+from graphad.passes.memory import GradientAccumulation, InPlace, Recompute
 from graphad.passes.optimization import CheckpointWhile, ClipGradients, DecayWeights, OptimizeParameters
+from graphad.passes.precision import MixedPrecision
 
 __all__ = [
     "AccumulateGrads",
+    "AnnotateCost",
+    "CanonicalOrder",
     "CheckpointWhile",
     "ClipGradients",
+    "ConstantFolding",
     "CreateGradOps",
     "CreateGradVars",
+    "Cse",
+    "DeadCode",
     "DecayWeights",
     "ExpandGradOps",
     "FindOpPath",
+    "FoldBatchNorm",
+    "FoldBranches",
+    "FuseElementwise",
+    "GradientAccumulation",
+    "HoistInvariants",
+    "InPlace",
+    "InlineNet",
+    "Jvp",
+    "MixedPrecision",
     "OptimizeParameters",
+    "OutlineRepeated",
+    "ProbeNumerics",
     "PruneNoGrad",
+    "Recompute",
+    "Simplify",
+    "UnrollWhile",
 ]

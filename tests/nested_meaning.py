@@ -12,8 +12,8 @@ import numpy as np
 
 import graphad as ga
 from graphad.ops import REGISTRY
-from tests.random_operators import Array
-from tests.strategies import RandomProgram
+from graphad.testing import Case
+from graphad.testing.cases import Array
 
 STEP = 1e-5
 
@@ -25,7 +25,7 @@ class Meaning:
     floating-point numbers that were compared lay from each other.
     """
 
-    def __init__(self, p: RandomProgram, changed: Mapping[str, Array] | None = None) -> None:
+    def __init__(self, p: Case, changed: Mapping[str, Array] | None = None) -> None:
         self.values: dict[str, Any] = {**p.params, **p.feeds, **(changed or {})}
         self.frames: list[tuple[ga.Block, dict[str, Any]]] = [(p.program.global_block(), self.values)]
         self.margin = np.inf
@@ -110,7 +110,7 @@ class Meaning:
 class Frozen(Meaning):
     """A run in which what stops gradients has the values of another run: ``stopped``, in the order of writing."""
 
-    def __init__(self, p: RandomProgram, changed: Mapping[str, Array] | None = None, stopped: list[Any] | None = None) -> None:
+    def __init__(self, p: Case, changed: Mapping[str, Array] | None = None, stopped: list[Any] | None = None) -> None:
         super().__init__(p, changed)
         self.written: list[Any] = []
         self.stopped = stopped
@@ -122,7 +122,7 @@ class Frozen(Meaning):
         return value if self.stopped is None else self.stopped[len(self.written) - 1]
 
 
-def differences(p: RandomProgram, name: str) -> Array:
+def differences(p: Case, name: str) -> Array:
     """Central differences of the loss, with what stops gradients held fast."""
     base = Frozen(p)
     base.run()
@@ -146,7 +146,7 @@ class Traced(NamedTuple):
 class Unrolled(Meaning):
     """The program without blocks of the operators that ran, one after the other; every value has a name of its own."""
 
-    def __init__(self, p: RandomProgram) -> None:
+    def __init__(self, p: Case) -> None:
         super().__init__(p)
         self.program = ga.Program()
         block, old = self.program.global_block(), p.program.global_block()
@@ -173,8 +173,8 @@ class Unrolled(Meaning):
         return self.computed("assign", {"X": [value]}, {}, stop=True) if var.stop_gradient else value
 
 
-def unrolled(p: RandomProgram) -> RandomProgram:
+def unrolled(p: Case) -> Case:
     """A flat program that computes what a run of a program computed, operator for operator."""
     ran = Unrolled(p)
     ran.run()
-    return RandomProgram(ran.program, ran.program.global_block().var(ran.values[p.loss.name].name), p.feeds, p.params)
+    return Case(ran.program, ran.values[p.loss.name].name, p.feeds, p.params)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs/images"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {f"{page.name}-{i}": code for page in PAGES for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))}
+DRAWN = r'ga\.draw(?:_rule|_pair)?\([\w, ]+, "([\w-]+\.svg)"'  # the pictures that a block draws
 DIGITS_RNN = ROOT / "docs/examples/digits_rnn.py"
 
 
@@ -33,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for code in BLOCKS.values():
-            if "ga.draw(" in code:
+            if re.search(DRAWN, code):
                 run(folder, "-c", code)
         run(folder, DIGITS_RNN, "--draw", folder)
         for path in sorted(folder.glob("*.svg")):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import graphad as ga
 from graphad.execution.replay import _advance
-from tests.nested_strategies import NestedProgram, nested_programs
+from graphad.testing import Case, nested_programs
 from tests.test_random_nested import SLOW
 from tests.test_random_programs import differentiated, run
 
@@ -78,9 +78,9 @@ def test_random_operators_draw_the_same_again(pipeline: str) -> None:
 @settings(max_examples=max(60, settings().max_examples), suppress_health_check=SLOW)
 @given(nested_programs(max_statements=2))
 @pytest.mark.parametrize("pipeline", [STRATEGIES[1], STRATEGIES[3]])
-def test_random_programs_have_the_same_gradients(pipeline: str, p: NestedProgram) -> None:
+def test_random_programs_have_the_same_gradients(pipeline: str, p: Case) -> None:
     found = list(differentiated(p, [p.loss.name], p.sources).values())
-    twin = NestedProgram(rewritten(p.program, pipeline), p.loss, p.feeds, p.params)
+    twin = Case(rewritten(p.program, pipeline), p.loss_name, p.feeds, p.params)
     expected = run(p, found)
     for name, got in run(twin, found).items():
         np.testing.assert_array_equal(got, expected[name], err_msg=name)

@@ -14,7 +14,7 @@ import graphad as ga
 from graphad.errors import ExecutionError
 from graphad.execution import prepared
 from graphad.execution.compiled import compiled
-from tests.nested_strategies import NestedProgram, nested_programs
+from graphad.testing import Case, nested_programs
 from tests.test_random_nested import SLOW
 from tests.test_random_programs import differentiated
 
@@ -42,7 +42,7 @@ def test_a_constant_that_nobody_declared_is_made() -> None:
     assert b.tolist() == [3.0, 3.0]
 
 
-def values(executor: ga.Executor, p: NestedProgram, fetch: list[str]) -> list[Any]:
+def values(executor: ga.Executor, p: Case, fetch: list[str]) -> list[Any]:
     scope = ga.Scope()
     for name, array in p.params.items():
         scope.set(name, array)
@@ -51,7 +51,7 @@ def values(executor: ga.Executor, p: NestedProgram, fetch: list[str]) -> list[An
 
 @settings(max_examples=max(80, settings().max_examples), suppress_health_check=SLOW)
 @given(nested_programs(max_statements=2))
-def test_the_same_to_the_last_bit_as_step_by_step(p: NestedProgram) -> None:
+def test_the_same_to_the_last_bit_as_step_by_step(p: Case) -> None:
     found = [p.loss.name, *differentiated(p, [p.loss.name], p.sources).values()]
     by_steps, at_once = values(ga.Executor(check_finite=True), p, found), values(ga.Executor(), p, found)
     for name, one, other in zip(found, at_once, by_steps, strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pictures import BLOCKS, DIGITS_RNN, IMAGES, PAGES, run
+from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, PAGES, run
 
 
 def check_pictures(folder: Path) -> list[str]:
@@ -21,7 +21,7 @@ def check_pictures(folder: Path) -> list[str]:
 @pytest.mark.parametrize("name", BLOCKS)
 def test_block_runs_and_draws_what_is_shown(name: str, tmp_path: Path) -> None:
     run(tmp_path, "-c", BLOCKS[name])
-    assert check_pictures(tmp_path) == sorted(re.findall(r'ga\.draw\(\w+, "(.*)"\)', BLOCKS[name]))
+    assert check_pictures(tmp_path) == sorted(re.findall(DRAWN, BLOCKS[name]))
 
 
 def test_first_block_prints_parameters_and_gradients(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from graphad.drawing import draw, to_svg
 from graphad.drawing import plan as planning
 from graphad.graph.regions import OTHERWISE
 from graphad.rewriting import observing
+from graphad.testing import Case, nested_programs
 from tests.conformance import loading
 from tests.drawing_reader import drawn
 from tests.nested_programs import FLAG, Local, N, add, constant, count_to, do, if_else, let, nested, net, when
-from tests.nested_strategies import NestedProgram, nested_programs
 from tests.source_tree import ROOT
 from tests.test_drawing import SVG, groups, label_of, labels, texts, tooltip_of
 
@@ -363,7 +363,7 @@ def test_conformance_cases_are_drawn_between_all_passes(name: str) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nested_programs())
-def test_random_programs_are_drawn(p: NestedProgram) -> None:
+def test_random_programs_are_drawn(p: Case) -> None:
     check(ga.lower(p.program))
     with observing(lambda _, graph, __: check(graph)):
         ga.append_backward(p.loss)

@@ -28,6 +28,7 @@ LAYERS = (
     "backward drawing execution interop layers",
     "optimizer",
     "training",
+    "testing",
     "cli",
     "__main__",
     "graphad",

@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 
 import graphad as ga
 from graphad.graph.verify import verify
+from graphad.testing import Case, nested_programs
+from graphad.testing.cases import Array
 from tests.nested_meaning import Meaning, differences, unrolled
-from tests.nested_strategies import NestedProgram, nested_programs
-from tests.random_operators import Array
-from tests.strategies import RandomProgram
 from tests.test_random_programs import assert_copies_schedule_the_same, close, differentiated, frozen, run
 from tests.test_random_programs import differences as differences_of_gradients
 
@@ -28,7 +27,7 @@ some = settings(many, max_examples=max(100, settings().max_examples))
 
 @some
 @given(nested_programs())
-def test_text_reads_back(p: NestedProgram) -> None:
+def test_text_reads_back(p: Case) -> None:
     text = str(p.program)
     assert str(ga.Program.parse(text)) == text
     assert str(p.clone().program) == text
@@ -36,7 +35,7 @@ def test_text_reads_back(p: NestedProgram) -> None:
 
 @some
 @given(nested_programs())
-def test_lowering_and_scheduling_gives_the_program_back(p: NestedProgram) -> None:
+def test_lowering_and_scheduling_gives_the_program_back(p: Case) -> None:
     graph = ga.lower(p.program)
     verify(graph)
     again = ga.schedule(graph)
@@ -46,7 +45,7 @@ def test_lowering_and_scheduling_gives_the_program_back(p: NestedProgram) -> Non
 
 @some
 @given(nested_programs())
-def test_copies_of_a_graph_schedule_the_same(p: NestedProgram) -> None:
+def test_copies_of_a_graph_schedule_the_same(p: Case) -> None:
     assert_copies_schedule_the_same(p)
 
 
@@ -63,34 +62,34 @@ def same(got: Any, expected: Any, of: str) -> None:
         np.testing.assert_array_equal(got, expected, err_msg=of)
 
 
-def assert_runs_alike(p: NestedProgram, program: ga.Program) -> None:
+def assert_runs_alike(p: Case, program: ga.Program) -> None:
     """Another program has the values of block 0 that this one has."""
     expected = Meaning(p).run().values
-    got = run(NestedProgram(program, p.loss, p.feeds, p.params), list(expected))
+    got = run(Case(program, p.loss_name, p.feeds, p.params), list(expected))
     for name, value in expected.items():
         same(got[name], value, name)
 
 
 @some
 @given(nested_programs())
-def test_the_interpreter_runs_what_the_operators_say(p: NestedProgram) -> None:
+def test_the_interpreter_runs_what_the_operators_say(p: Case) -> None:
     assert_runs_alike(p, p.program)
     assert_runs_alike(p, p.program.clone(for_test=True))
 
 
 @some
 @given(nested_programs())
-def test_pruning_keeps_the_loss(p: NestedProgram) -> None:
+def test_pruning_keeps_the_loss(p: Case) -> None:
     (loss,) = run(p, [p.loss.name]).values()
     pruned = p.program.prune(p.loss)
     feeds = {name: array for name, array in p.feeds.items() if pruned.global_block().has_var(name)}
-    (got,) = run(NestedProgram(pruned, p.loss, feeds, p.params), [p.loss.name]).values()
+    (got,) = run(Case(pruned, p.loss_name, feeds, p.params), [p.loss.name]).values()
     same(got, loss, p.loss.name)
 
 
 @some
 @given(nested_programs())
-def test_backward_leaves_the_forward_values_alone(p: NestedProgram) -> None:
+def test_backward_leaves_the_forward_values_alone(p: Case) -> None:
     twin = p.clone()
     ga.append_backward(twin.loss)
     assert_runs_alike(p, twin.program)
@@ -98,10 +97,10 @@ def test_backward_leaves_the_forward_values_alone(p: NestedProgram) -> None:
 
 @some
 @given(nested_programs())
-def test_the_text_of_a_backward_reads_back_and_runs(p: NestedProgram) -> None:
+def test_the_text_of_a_backward_reads_back_and_runs(p: Case) -> None:
     found = differentiated(p, [p.loss.name], p.sources)
     text = str(p.program)
-    again = NestedProgram(ga.Program.parse(text), p.loss, p.feeds, p.params)
+    again = Case(ga.Program.parse(text), p.loss_name, p.feeds, p.params)
     assert str(again.program) == text
     assert str(ga.schedule(ga.lower(again.program))) == text
     expected = run(p, list(found.values()))
@@ -112,7 +111,7 @@ def test_the_text_of_a_backward_reads_back_and_runs(p: NestedProgram) -> None:
 # -- gradients -----------------------------------------------------------------------------------
 
 
-def gradient_values(p: RandomProgram, sources: Collection[str], order: int = 1) -> dict[str, Array]:
+def gradient_values(p: Case, sources: Collection[str], order: int = 1) -> dict[str, Array]:
     """For each source the gradient of the loss, or of order 2 that of the sum of its gradients; zeros where there is none."""
     twin = p.clone()
     found = {"": p.loss.name}
@@ -128,14 +127,14 @@ def equal(got: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
         np.testing.assert_allclose(got[name], gradient, rtol=1e-9, atol=1e-12, err_msg=f"gradient of {name}")
 
 
-def steady(p: RandomProgram) -> None:
+def steady(p: Case) -> None:
     """Only programs of which a small change takes no other way."""
     assume(Meaning(p).run().margin > MARGIN)
 
 
 @many
 @given(nested_programs(max_statements=2))
-def test_gradients_are_what_differences_say(p: NestedProgram) -> None:
+def test_gradients_are_what_differences_say(p: Case) -> None:
     steady(p)
     for source, gradient in gradient_values(p, p.sources).items():
         close(gradient, differences(p, source), source)
@@ -143,13 +142,13 @@ def test_gradients_are_what_differences_say(p: NestedProgram) -> None:
 
 @some
 @given(nested_programs())
-def test_gradients_are_those_of_what_ran(p: NestedProgram) -> None:
+def test_gradients_are_those_of_what_ran(p: Case) -> None:
     equal(gradient_values(p, p.sources), gradient_values(unrolled(p), p.sources))
 
 
 @some
 @given(nested_programs())
-def test_append_backward_is_gradients_with_respect_to_parameters(p: NestedProgram) -> None:
+def test_append_backward_is_gradients_with_respect_to_parameters(p: Case) -> None:
     trained = [name for name in p.sources if name in p.params]
     assume(trained)
     expected = gradient_values(p, trained)
@@ -161,13 +160,13 @@ def test_append_backward_is_gradients_with_respect_to_parameters(p: NestedProgra
 
 @some
 @given(nested_programs(max_depth=2, max_statements=1, max_nested=3))
-def test_second_derivatives_are_those_of_what_ran(p: NestedProgram) -> None:
+def test_second_derivatives_are_those_of_what_ran(p: Case) -> None:
     equal(gradient_values(p, p.sources, order=2), gradient_values(unrolled(p), p.sources, order=2))
 
 
 @settings(some, max_examples=max(50, settings().max_examples))
 @given(nested_programs(max_depth=2, max_statements=1, max_nested=2))
-def test_second_derivatives_are_what_differences_say(p: NestedProgram) -> None:
+def test_second_derivatives_are_what_differences_say(p: Case) -> None:
     steady(p)
     constant = frozen(unrolled(p))
     of = list(differentiated(constant, [constant.loss.name], p.sources).values())

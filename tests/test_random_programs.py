@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, assume, given, settings
 
 import graphad as ga
 from graphad.graph.verify import verify
-from tests.random_operators import Array
-from tests.strategies import RandomProgram, programs
+from graphad.testing import Case, straight_line_programs
+from graphad.testing.cases import Array
 
 STEP = 1e-5
 many = settings(max_examples=max(150, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
-def run(p: RandomProgram, fetch: Collection[str], changed: dict[str, Array] | None = None) -> dict[str, Array]:
+def run(p: Case, fetch: Collection[str], changed: dict[str, Array] | None = None) -> dict[str, Array]:
     """The values of names after a run in a fresh scope, some feeds and parameters changed."""
     changed, scope = changed or {}, ga.Scope()
     for name, array in p.params.items():
@@ -27,7 +27,7 @@ def run(p: RandomProgram, fetch: Collection[str], changed: dict[str, Array] | No
     return dict(zip(fetch, ga.Executor().run(p.program, feed=fed, fetch_list=list(fetch), scope=scope), strict=True))
 
 
-def tapped(p: RandomProgram, names: Collection[str], freeze: bool = False) -> tuple[RandomProgram, list[str]]:
+def tapped(p: Case, names: Collection[str], freeze: bool = False) -> tuple[Case, list[str]]:
     """A copy that assigns each value written to one of the names to a tap of its own; or, to ``freeze`` it, from a fed tap."""
     twin = p.clone()
     block, taps = twin.program.global_block(), []
@@ -41,15 +41,15 @@ def tapped(p: RandomProgram, names: Collection[str], freeze: bool = False) -> tu
     return twin, taps
 
 
-def frozen(p: RandomProgram) -> RandomProgram:
+def frozen(p: Case) -> Case:
     """The program that gradients are the gradients of: values written where gradients stop are constants."""
     cut = {v.name for v in p.program.list_vars() if v.stop_gradient}
     constants = run(*tapped(p, cut))
     twin, _ = tapped(p, cut, freeze=True)
-    return RandomProgram(twin.program, twin.loss, {**p.feeds, **constants}, p.params)
+    return Case(twin.program, twin.loss_name, {**p.feeds, **constants}, p.params)
 
 
-def differences(p: RandomProgram, of: Collection[str], name: str) -> Array:
+def differences(p: Case, of: Collection[str], name: str) -> Array:
     """Central differences of the sum of all elements of some variables with respect to data or a parameter."""
     start = {**p.feeds, **p.params}[name]
     result = np.zeros_like(start)
@@ -61,7 +61,7 @@ def differences(p: RandomProgram, of: Collection[str], name: str) -> Array:
     return result
 
 
-def differentiated(p: RandomProgram, targets: Collection[str], sources: Collection[str]) -> dict[str, str]:
+def differentiated(p: Case, targets: Collection[str], sources: Collection[str]) -> dict[str, str]:
     """Append gradients to the program; the name of the gradient for each source that has one."""
     block = p.program.global_block()
     found = ga.gradients([block.var(n) for n in targets], [block.var(n) for n in sources])
@@ -76,23 +76,23 @@ def close(got: Array, expected: Array, of: str) -> None:
 
 
 @many
-@given(programs())
-def test_lowering_and_scheduling_gives_the_program_back(p: RandomProgram) -> None:
+@given(straight_line_programs())
+def test_lowering_and_scheduling_gives_the_program_back(p: Case) -> None:
     graph = ga.lower(p.program)
     verify(graph)
     assert str(ga.schedule(graph)) == str(p.program)
 
 
 @many
-@given(programs())
-def test_text_reads_back(p: RandomProgram) -> None:
+@given(straight_line_programs())
+def test_text_reads_back(p: Case) -> None:
     ga.append_backward(p.loss)
     text = str(p.program)
     assert str(ga.Program.parse(text)) == text
     assert str(ga.lower(ga.Program.parse(text))) == str(ga.lower(p.program))
 
 
-def assert_copies_schedule_the_same(p: RandomProgram) -> None:
+def assert_copies_schedule_the_same(p: Case) -> None:
     """A copy of the graph, before and behind the backward, is the graph again."""
     graph = ga.lower(p.program)
     twin = graph.clone()
@@ -107,8 +107,8 @@ def assert_copies_schedule_the_same(p: RandomProgram) -> None:
 
 
 @many
-@given(programs())
-def test_copies_of_a_graph_schedule_the_same(p: RandomProgram) -> None:
+@given(straight_line_programs())
+def test_copies_of_a_graph_schedule_the_same(p: Case) -> None:
     assert_copies_schedule_the_same(p)
 
 
@@ -116,8 +116,8 @@ def test_copies_of_a_graph_schedule_the_same(p: RandomProgram) -> None:
 
 
 @many
-@given(programs())
-def test_backward_leaves_the_forward_values_alone(p: RandomProgram) -> None:
+@given(straight_line_programs())
+def test_backward_leaves_the_forward_values_alone(p: Case) -> None:
     names = [v.name for v in p.program.list_vars()]
     taps, fetched = tapped(p, names)
     before = run(taps, [*names, *fetched])
@@ -128,8 +128,8 @@ def test_backward_leaves_the_forward_values_alone(p: RandomProgram) -> None:
 
 
 @many
-@given(programs())
-def test_what_is_fetched_does_not_change_what_is_computed(p: RandomProgram) -> None:
+@given(straight_line_programs())
+def test_what_is_fetched_does_not_change_what_is_computed(p: Case) -> None:
     ga.append_backward(p.loss)
     everything = run(p, [v.name for v in p.program.list_vars()])
     for name, value in everything.items():
@@ -140,8 +140,8 @@ def test_what_is_fetched_does_not_change_what_is_computed(p: RandomProgram) -> N
 
 
 @many
-@given(programs())
-def test_gradients_are_what_differences_say(p: RandomProgram) -> None:
+@given(straight_line_programs())
+def test_gradients_are_what_differences_say(p: Case) -> None:
     constant, twin = frozen(p), p.clone()
     found = differentiated(twin, [p.loss.name], p.sources)
     values = run(twin, list(found.values()))
@@ -151,8 +151,8 @@ def test_gradients_are_what_differences_say(p: RandomProgram) -> None:
 
 
 @many
-@given(programs())
-def test_append_backward_is_gradients_with_respect_to_parameters(p: RandomProgram) -> None:
+@given(straight_line_programs())
+def test_append_backward_is_gradients_with_respect_to_parameters(p: Case) -> None:
     twin, trained = p.clone(), [n for n in p.sources if n in p.params]
     assume(trained)
     pairs = {param.name: g.name for param, g in ga.append_backward(p.loss) if param.name in trained}
@@ -166,8 +166,8 @@ def test_append_backward_is_gradients_with_respect_to_parameters(p: RandomProgra
 
 
 @settings(many, max_examples=max(100, settings().max_examples))
-@given(programs(max_ops=5))
-def test_second_derivatives_are_what_differences_say(p: RandomProgram) -> None:
+@given(straight_line_programs(max_ops=5))
+def test_second_derivatives_are_what_differences_say(p: Case) -> None:
     constant, twin = frozen(p), p.clone()
     sources = [n for n in p.sources if not p.program.global_block().var(n).stop_gradient]
     first = differentiated(twin, [p.loss.name], sources)

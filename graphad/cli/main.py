@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import graphad.passes  # noqa: F401 - the passes register themselves
-from graphad.cli import diff, draw, listing, opt, run, view, why
+from graphad.cli import bisect, check, diff, draw, listing, opt, reduce, run, view, why
 from graphad.cli.demo import run_demo
 from graphad.errors import GraphadError
 
@@ -43,6 +43,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--epochs", type=int, default=15, metavar="N", help="times to go through the training images (default: 15)")
     demo.set_defaults(command=lambda args: run_demo(args.output, args.epochs))
 
-    for command in (draw, run, opt, view, diff, why, listing):
+    for command in (draw, run, opt, view, diff, why, check, bisect, reduce, listing):
         command.add_parser(commands)
     return parser

@@ -46,6 +46,8 @@ def pipeline(text: str) -> Pipeline:
     """The pipeline of a text, or of a file that ``@file`` names."""
     try:
         return Pipeline.parse(Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{error.filename}: {error.strerror}") from None
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"\n{error}") from None
 

@@ -16,11 +16,13 @@ from graphad.execution.direct import Call, calls_of, traced
 from graphad.execution.layout import Layout, depth, home
 from graphad.execution.steps import Frames, Step, settled
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
+from graphad.ops.in_place import INPLACE
 from graphad.program import EMPTY, Block, Operator, Variable
-from graphad.types import TENSOR, TensorType
+from graphad.types import TENSOR, TensorType, element_count
 
 Body = Any
 _NAME = "<block>"
+_SMALL = 1024  # elements
 _OF_ARRAYS = {"assign", "assign_grad", "read_from_array", "read_from_array_grad", "write_to_array", "write_to_array_grad"}
 
 
@@ -93,7 +95,7 @@ class _Source:
         types = self._types(op)
         if row is None or isinstance(row, ControlDef) or types is None or not op.outputs:
             return None
-        if op.attrs.get("run_once"):
+        if op.attrs.get("run_once") or (op.attrs.get(INPLACE) and not self._is_small(op.output_names()[0])):
             return None
         if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
             (x,), (index,), (out,) = op.input("X"), op.input("I"), op.output("Out")
@@ -101,7 +103,7 @@ class _Source:
             return f"{self._write(out)} = {self._object(row.kernel)}({self._read(x)}, {self._read(index)}, {old})"
         names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
         made = self._variable(op.output_names()[0])
-        if op.type == "fill_constant" and made is not None and not made.persistable:
+        if op.type == "fill_constant" and not op.inputs and made is not None and not made.persistable:
             return f"{self._write(made.name)} = {self._object(_constant(row, op))}"
         if op.type == "assign":
             return f"{self._write(op.output('Out')[0])} = {self._read(op.input('X')[0])}"
@@ -138,6 +140,11 @@ class _Source:
         """Whether what is written to a name is an array for sure: numpy gives scalars for arrays without axes."""
         var = self._variable(name)
         return var is not None and var.type == TENSOR and bool(var.declared[0])
+
+    def _is_small(self, name: str) -> bool:
+        """Whether an array is so small that a new one costs next to nothing."""
+        var = self._variable(name)
+        return var is not None and 0 <= element_count(var.declared[0] or ()) <= _SMALL
 
     def _variable(self, name: str) -> Variable | None:
         return self.block.var_recursive(name) if self.block.has_var_recursive(name) else None

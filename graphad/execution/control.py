@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import ExecutionError, InvalidValue
+from graphad.execution.fused import fused_step
 from graphad.execution.layout import Layout, depth, handed_in, names_around, nth, written
 from graphad.execution.replay import Replay, Runner
 from graphad.execution.steps import Frame, Frames, Place, Reader, Step, settled
@@ -26,7 +27,9 @@ def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, fre
         return _loop(run, op, layout)
     if op.type == "while_grad":
         return _loop_gradient(run, op, row, layout, freed)
-    return _branch_gradient(run, op, row, layout) if row.is_grad else _branch(run, op, row, layout)
+    if row.is_grad:
+        return _branch_gradient(run, op, row, layout)
+    return fused_step(run, op, layout, _branch(run, op, row, layout))
 
 
 class _Block:

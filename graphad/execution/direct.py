@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.ops import GRAD, GradOpDef, OpDef, Symbol
+from graphad.ops import GRAD, GradOpDef, OpDef, Slot, Symbol
 from graphad.ops.definition import REQUIRED
 from graphad.ops.inference import aligned
 from graphad.types import Shape, TensorType
@@ -33,9 +33,9 @@ def calls_of(
     row: OpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
 ) -> list[Call] | None:
     """The call that an operator of one output makes, its arguments the names in its slots; None if it is not that simple."""
-    if row.random or row.partial or len(row.outputs) > 1 or any(s.variadic for s in (*row.inputs.values(), *row.outputs.values())):
+    if row.random or row.partial or len(row.outputs) > 1 or any(s.variadic for s in row.outputs.values()):
         return None
-    if [*names] != [*row.inputs][: len(names)] or any(len(given) != 1 for given in names.values()):
+    if [*names] != [*row.inputs][: len(names)] or any(len(given) != 1 or row.inputs[s].variadic for s, given in names.items()):
         return None
     args = tuple(given[0] for given in names.values())
     return [Call(direct(row, [types[a] for a in args], attrs), args)]
@@ -60,16 +60,21 @@ def _defaults(row: OpDef) -> dict[str, Any]:
 # -- gradients -----------------------------------------------------------------------------------
 
 
+def _simple(slot: Slot, names: Sequence[str] | None) -> bool:
+    """Whether a slot holds one name, or may be left out and is."""
+    return len(names) == 1 and not slot.variadic if names else slot.optional
+
+
 def traced(
     row: GradOpDef, slot: str, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
 ) -> list[Call] | str | None:
     """What a rule does, as calls, the last of which gives the cotangent; a name if it is that input; None if it cannot be said."""
     assert row.forward is not None and row.forward.grads is not None
     rule = row.forward.grads[slot.removesuffix(GRAD)]
-    if row.fast is not None or row.outputs[slot].variadic or any(row.inputs[s].variadic or len(names.get(s, ())) != 1 for s in rule.reads):
+    if row.fast is not None or row.outputs[slot].variadic or not all(_simple(row.inputs[s], names.get(s)) for s in rule.reads):
         return None
     trace = _Trace()
-    given = [_Traced(trace, types[names[s][0]], names[s][0]) for s in rule.reads]
+    given = [_Traced(trace, types[names[s][0]], names[s][0]) if names.get(s) else None for s in rule.reads]
     try:
         result = rule.function(*given, **{a: row.attr(a, attrs) for a in rule.attrs})
     except (GraphadError, TypeError, NotImplementedError):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from graphad.errors import ExecutionError, InvalidValue, NoValue
 from graphad.execution.compiled import compiled
 from graphad.execution.control import control_step
+from graphad.execution.in_place import in_place
 from graphad.execution.layout import Layout, blocks_of, checkpointed, control, facts, last_uses, saved_names, unchanged
 from graphad.execution.replay import Body
 from graphad.execution.scope import Scope
@@ -67,6 +68,8 @@ class Prepared:
         self.env = env
         self.scope = scope
         self.given = dict(env)
+        self.given_ids: dict[str, tuple[int, int]] = {}
+        self.not_ours: set[int] = set()
         self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
         self.iterations: list[int] = []
         self.entropy: int | None = None
@@ -99,7 +102,7 @@ class Prepared:
             return _raising(message)
         if isinstance(row, ControlDef):
             return control_step(self, op, row, layout, freed)
-        step = step_of(self, op, row, layout)
+        step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
     def _once(self, op: Operator, step: Step) -> Step:
@@ -110,6 +113,13 @@ class Prepared:
                 step(frames)
 
         return once
+
+    def is_given(self, array: Array) -> bool:
+        """Whether an array, or the one it is a view of, was fed or is the scope's: nobody may write to it."""
+        if len(self.given_ids) != len(self.given):
+            self.given_ids = {name: (id(each), id(getattr(each, "base", None))) for name, each in self.given.items()}
+            self.not_ours = {number for ids in self.given_ids.values() for number in ids} - {id(None)}
+        return id(array) in self.not_ours or id(array.base) in self.not_ours
 
     def generator(self, op: Operator) -> np.random.Generator:
         """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""

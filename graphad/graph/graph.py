@@ -125,7 +125,7 @@ class Graph(PlainResults):
     def is_dead(self, op: Op) -> bool:
         """Whether nobody would miss the operator: it has no effect but its outputs, and nobody reads those."""
         row = op.row
-        if row is None or row.side_effect:
+        if row is None or row.side_effect or (op.graphs and any(_has_effects(graph) for graph in op.graphs.values())):
             return False
         return not any(value.readers or self.is_observed(value) for values in op.outputs.values() for value in values)
 
@@ -386,6 +386,11 @@ class Graph(PlainResults):
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self.ops)} operators and {len(self.values)} values>"
+
+
+def _has_effects(graph: Graph) -> bool:
+    """Whether an operator in it, or in a graph nested in it, does something besides computing; one that is not known might."""
+    return any(op.row is None or op.row.side_effect for each in graph.tree() for op in each.ops)
 
 
 _NOWHERE: Any = Graph()

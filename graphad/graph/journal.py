@@ -34,9 +34,14 @@ class Journal:
     touched: list[Op] | None = None
     followers: dict[Any, int] = field(default_factory=dict)
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether as many rewrites were made as there may be."""
+        return self.limit is not None and self.rewrites >= self.limit
+
     def allows(self, rule: str, ops: Sequence[Op]) -> bool:
         """Count one rewrite of these operators and remember where it comes from; False where the limit is reached."""
-        if self.limit is not None and self.rewrites >= self.limit:
+        if self.is_exhausted:
             return False
         self.rewrites += 1
         self.origin = origin_of(self.author, rule, ops)

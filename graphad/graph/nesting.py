@@ -33,9 +33,11 @@ def _untouched(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> I
     """The names around whose values nothing in the graph reads; what goes in under them comes out again, if anything does."""
     kept = {value for each in graph.gradients for value in each.saved.values()}
     out = dict(zip(results, graph.results, strict=True))
+    touched = set()
     for name, value in zip(inputs, graph.inputs, strict=True):
-        if not value.readers and value not in kept and out.get(name, value) is value and graph.results.count(value) <= (name in out):
-            yield name
+        if value.readers or value in kept or out.get(name, value) is not value or graph.results.count(value) > (name in out):
+            touched.add(name)
+    yield from (name for name in inputs if name not in touched)
 
 
 def _undefined(graph: Graph, results: Sequence[str]) -> Iterator[str]:

@@ -3,19 +3,23 @@
     sum(X=[w@GRAD@RENAME@0, ...]) -> (Out=w@GRAD)     made by accumulate-grads
       mul(X=x, Y=w) -> (Out=h)                        net.py:12
 
-A rule that rewrites again what it made itself adds nothing to the chain, so it is as long as there were different rewrites.
+A rule that rewrites again what it made itself adds nothing to the chain: it comes from what that came from. Of many ancestors the
+first are remembered, and of long chains the last steps and the user's lines, so that a record never takes more than a fixed size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from graphad.errors import InvalidType
 from graphad.graph.nodes import Node, Op, Value
 from graphad.graph.text import print_op, print_value
 from graphad.program import SourceLine
 
 _INDENT = "  "
+_MOST_ANCESTORS, _MOST_STEPS = 16, 32
+Seen = set[int]
 
 
 class Ancestor(NamedTuple):
@@ -28,38 +32,52 @@ class Ancestor(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """One rewrite: the rule of the pass, and the operators it saw."""
+    """One rewrite: the rule of the pass, the operators it saw, and how many rewrites lie behind one another up to it."""
 
     rule: str
     ancestors: tuple[Ancestor, ...]
+    steps: int = 1
 
 
 def origin_of(author: str | None, rule: str, ops: Sequence[Op]) -> Origin:
-    """The record of a rewrite of some operators; the same rule once more on what it made keeps the record it has."""
-    if len(ops) == 1:
-        made = ops[0].origin
-        if made is not None and made.rule == rule and ops[0].made_by == author:
-            return made
-    return Origin(rule, tuple(map(_ancestor, ops)))
+    """The record of a rewrite of some operators; what the same rule made comes from what it was made from."""
+    earlier = [_made_by_same(op, author, rule) for op in ops]
+    if len(ops) == 1 and earlier[0] is not None:
+        return earlier[0]
+    found: dict[Any, Ancestor] = {}
+    for op, known in zip(ops, earlier, strict=True):
+        for ancestor in [_ancestor(op)] if known is None else known.ancestors:
+            found.setdefault((ancestor.text, ancestor.made_by, id(ancestor.origin)), ancestor)
+    ancestors = tuple(found.values())[:_MOST_ANCESTORS]
+    return Origin(rule, ancestors, 1 + max((a.origin.steps for a in ancestors if a.origin is not None), default=0))
+
+
+def _made_by_same(op: Op, author: str | None, rule: str) -> Origin | None:
+    origin = op.origin
+    return origin if origin is not None and (op.made_by, origin.rule) == (author, rule) else None
 
 
 def _ancestor(op: Op) -> Ancestor:
     outputs = [value.name for values in op.outputs.values() for value in values]
-    return Ancestor(f"{op.type} -> {', '.join(outputs[:3])}", op.source, op.made_by, op.origin)
+    origin = op.origin if op.origin is None or op.origin.steps < _MOST_STEPS else None
+    return Ancestor(f"{op.type} -> {', '.join(outputs[:3])}", op.source, op.made_by, origin)
 
 
 def chain(node: Node) -> str:
-    """The passes, rules and operators that an operator, or the writer of a value, comes from, one a line."""
+    """The passes, rules and operators that an operator, or the writer of a value, comes from, one a line; each rewrite once."""
+    if not isinstance(node, Op | Value):
+        raise InvalidType(f"an operator or a value comes from somewhere, {node!r} is neither")
     return "\n".join(_lines(node))
 
 
 def _lines(node: Node) -> Iterator[str]:
+    seen: Seen = set()
     if isinstance(node, Value):
         yield from _value_lines(node)
         for writer in node.writers:
-            yield from (_INDENT + line for line in _op_lines(writer))
+            yield from (_INDENT + line for line in _op_lines(writer, seen))
     else:
-        yield from _op_lines(node)
+        yield from _op_lines(node, seen)
 
 
 def _value_lines(value: Value) -> Iterator[str]:
@@ -68,20 +86,24 @@ def _value_lines(value: Value) -> Iterator[str]:
     yield f"{print_value(value)}{of}{where}"
 
 
-def _op_lines(op: Op) -> Iterator[str]:
+def _op_lines(op: Op, seen: Seen) -> Iterator[str]:
     yield print_op(op)
-    yield from (_INDENT + line for line in _made(op.made_by, op.origin, op.source))
+    yield from (_INDENT + line for line in _made(op.made_by, op.origin, op.source, seen))
     forward = op.forward
     if forward is not None and (op.origin is None or forward.type not in {a.text.split(" ")[0] for a in op.origin.ancestors}):
         yield f"{_INDENT}for {_ancestor(forward).text}"
-        yield from (2 * _INDENT + line for line in _made(forward.made_by, forward.origin, forward.source))
+        yield from (2 * _INDENT + line for line in _made(forward.made_by, forward.origin, forward.source, seen))
 
 
-def _made(made_by: str | None, origin: Origin | None, source: SourceLine | None) -> Iterator[str]:
+def _made(made_by: str | None, origin: Origin | None, source: SourceLine | None, seen: Seen) -> Iterator[str]:
+    again = id(origin) in seen
     if made_by is not None:
-        yield f"made by {made_by}" + (f", rule {origin.rule}" if origin is not None else "")
-    for ancestor in origin.ancestors if origin is not None else ():
-        yield f"from {ancestor.text}"
-        yield from (_INDENT + line for line in _made(ancestor.made_by, ancestor.origin, ancestor.source))
+        yield f"made by {made_by}" + (f", rule {origin.rule}" if origin is not None else "") + (", as above" if again else "")
     if origin is None and source is not None:
         yield f"written at {source}"
+    if origin is None or again:
+        return
+    seen.add(id(origin))
+    for ancestor in origin.ancestors:
+        yield f"from {ancestor.text}"
+        yield from (_INDENT + line for line in _made(ancestor.made_by, ancestor.origin, ancestor.source, seen))

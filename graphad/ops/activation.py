@@ -216,6 +216,8 @@ def softsign(X: Array) -> Array:
 
 # -- softmax -------------------------------------------------------------------------------------
 
+BLOCK = 1 << 16  # elements that stay in the cache while lines are worked on
+
 
 def _along(X: TensorType, *, axis: int = -1, **_: object) -> TensorType:
     normal_axis(axis, max(len(X.shape), 1))
@@ -234,8 +236,23 @@ def _shifted(X: Array, axis: int) -> Array:
 @operator("X -> Out", infer=_along, grad={"X": _softmax_grad})
 def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Array:
     """Exponentials along ``axis`` scaled to the sum 1."""
-    e = np.exp(_shifted(X, axis))
-    return np.asarray(e / np.sum(e, axis=axis, keepdims=True))
+    out = np.empty_like(X, order="C")
+    if X.size <= BLOCK or axis % X.ndim != X.ndim - 1:
+        _softmax_into(out, X, axis)
+        return out
+    lines, results = X.reshape(-1, X.shape[-1]), out.reshape(-1, X.shape[-1])
+    step = max(1, BLOCK // X.shape[-1])
+    for start in range(0, len(lines), step):
+        _softmax_into(results[start : start + step], lines[start : start + step], -1)
+    return out
+
+
+def _softmax_into(out: Array, X: Array, axis: int) -> None:
+    if not X.size:
+        return
+    np.subtract(X, np.maximum.reduce(X, axis=axis, keepdims=True), out=out)
+    np.exp(out, out=out)
+    out /= np.add.reduce(out, axis=axis, keepdims=True)
 
 
 @operator(

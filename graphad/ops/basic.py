@@ -9,24 +9,52 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
+from graphad.ops.extents import Types, hinted, numbers
 from graphad.ops.inference import aligned, matched, same, same_dtypes
 from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count
 
 DType = str
+NO_INTS: list[int] = []
 _AS_X = {"Out": AS_INPUT}
 
 
 # -- constants -----------------------------------------------------------------------------------
 
 
-def _filled(*, shape: list[int], value: float = 0.0, dtype: DType = "float32") -> TensorType:
-    return TensorType(checked_shape(shape), dtype)
+def _filled(
+    ValueTensor: TensorType | None = None,
+    ShapeTensor: TensorType | None = None,
+    ShapeTensorList: Types | None = None,
+    *,
+    shape: list[int] = NO_INTS,
+    value: float = 0.0,
+    dtype: DType = "float32",
+) -> TensorType:
+    if ValueTensor is not None and (len(ValueTensor.shape) > 1 or not matched(element_count(ValueTensor.shape), 1)):
+        raise ShapeError(f"ValueTensor is {ValueTensor}; one element is expected")
+    if ValueTensor is not None and ValueTensor.dtype != dtype:
+        raise ShapeError(f"ValueTensor is {ValueTensor}, but dtype={dtype!r} is asked for")
+    given = "ShapeTensorList" if ShapeTensorList else "ShapeTensor"
+    return TensorType(checked_shape(hinted(given, shape, ShapeTensor, ShapeTensorList)), dtype)
 
 
-@operator("-> Out", infer=_filled, grad={})
-def fill_constant(*, shape: list[int], value: float = 0.0, dtype: DType = "float32") -> Array:
-    """A tensor of one value."""
-    return np.full(tuple(shape), value, dtype)
+def _value_grad(ValueTensor: Tensor, dOut: Tensor) -> Tensor:
+    return sum_like(dOut, ValueTensor) if dOut.ndim else reshape_like(dOut, ValueTensor)
+
+
+@operator("ValueTensor? ShapeTensor? ShapeTensorList*? -> Out", infer=_filled, grad={"ValueTensor": _value_grad}, shapes="ValueTensor")
+def fill_constant(
+    ValueTensor: Array | None = None,
+    ShapeTensor: Array | None = None,
+    ShapeTensorList: list[Array] | None = None,
+    *,
+    shape: list[int] = NO_INTS,
+    value: float = 0.0,
+    dtype: DType = "float32",
+) -> Array:
+    """A tensor of one value: ``value``, or that in ValueTensor. Tensors may say the extents in place of ``shape``."""
+    extents = numbers(shape, ShapeTensor, ShapeTensorList)
+    return np.full(tuple(extents), value if ValueTensor is None else ValueTensor.reshape(()), dtype)
 
 
 @operator("X -> Out", infer=same, grad={}, partial=True, kinds=_AS_X)

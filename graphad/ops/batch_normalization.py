@@ -162,11 +162,11 @@ def _variance_grad(
 # -- the operator --------------------------------------------------------------------------------
 
 
-@operator(
-    "X Scale Bias Mean Variance -> Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?",
-    infer=_batch_norm_type,
-    grad={"X": _x_grad, "Scale": _scale_grad, "Bias": _bias_grad, "Mean": _mean_grad, "Variance": _variance_grad},
-)
+_SIGNATURE = "X Scale Bias Mean Variance -> Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?"
+_GRAD = {"X": _x_grad, "Scale": _scale_grad, "Bias": _bias_grad, "Mean": _mean_grad, "Variance": _variance_grad}
+
+
+@operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD)
 @attributes(BatchNorm)
 def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array, **attrs: Any) -> tuple[Array, ...]:
     """Every channel normalised over the batch, or in a test by the running statistics Mean and Variance.
@@ -186,6 +186,10 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
     return y, kept * Mean + moved * mean, kept * Variance + moved * variance, mean, m.inverse.reshape(-1), reserve
 
 
+sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm_type, grad=_GRAD)(batch_norm.kernel)
+
+
+@grad_kernel("sync_batch_norm")
 @grad_kernel("batch_norm")
 def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
     """In training, from the saved moments, where nothing but Y has a cotangent."""

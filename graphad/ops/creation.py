@@ -6,8 +6,7 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import Array, Tensor, operator
-from graphad.ops.index import check_index
-from graphad.ops.inference import matched, same_dtypes
+from graphad.ops.inference import check_index, matched, same_dtypes
 from graphad.types import TensorType, checked_shape, element_count
 
 DType = str

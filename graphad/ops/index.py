@@ -7,14 +7,9 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.basic import fill_zeros_like, reshape_like, unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
-from graphad.ops.inference import matched, normal_axis, same_dtypes
-from graphad.types import INTS, Shape, TensorType, broadcast_shapes, element_count
-
-
-def check_index(name: str, index: TensorType) -> None:
-    """ShapeError unless the tensor holds integers."""
-    if index.dtype not in INTS[1:]:
-        raise ShapeError(f"{name} is {index}; an integer dtype is expected")
+from graphad.ops.extents import how_many, one_number
+from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
+from graphad.types import Shape, TensorType, broadcast_shapes, element_count
 
 
 def _added_rows(rows: Array, ids: Array, count: int) -> Array:
@@ -67,18 +62,39 @@ def _picked(X: TensorType, Index: TensorType, axis: int) -> Shape:
     return (*X.shape[:at], *Index.shape[:1], *X.shape[at + 1 :])
 
 
-def _gathered(X: TensorType, Index: TensorType, *, axis: int = 0) -> TensorType:
-    return TensorType(_picked(X, Index, axis), X.dtype)
+def _gathered(X: TensorType, Index: TensorType, Axis: TensorType | None = None, *, axis: int = 0, **_: object) -> TensorType:
+    shape = _picked(X, Index, axis)
+    return TensorType(shape if how_many("Axis", [], Axis, None) == 0 else (-1,) * len(shape), X.dtype)
 
 
-def _gather_grad(X: Tensor, Index: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
-    return index_add(fill_zeros_like(X), Index, dOut, axis=axis)
+def _gather_grad(X: Tensor, Index: Tensor, dOut: Tensor, Axis: Tensor, *, axis: int) -> Tensor:
+    return ungather(dOut, Index, X, Axis, axis=axis) if Axis is not None else index_add(fill_zeros_like(X), Index, dOut, axis=axis)
 
 
-@operator("X Index -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X")
-def gather(X: Array, Index: Array, *, axis: int = 0) -> Array:
-    """The slices of X at Index ([N], [N, 1] or []) along ``axis``."""
-    return np.asarray(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=axis))
+@operator("X Index Axis? -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X")
+def gather(X: Array, Index: Array, Axis: Array | None = None, *, axis: int = 0, overwrite: bool = True) -> Array:
+    """The slices of X at Index ([N], [N, 1] or []) along ``axis``, or along the axis that is in Axis."""
+    along = axis if Axis is None else one_number(Axis)
+    return np.asarray(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=along))
+
+
+def _ungathered(X: TensorType, Index: TensorType, Like: TensorType, Axis: TensorType | None = None, *, axis: int = 0) -> TensorType:
+    expected = _gathered(Like, Index, Axis, axis=axis).shape
+    if len(expected) != len(X.shape) or not all(map(matched, expected, X.shape)):
+        raise ShapeError(f"Like is {Like} and Index is {Index}, so X must be {list(expected)} (axis={axis}), but it is {X}")
+    return TensorType(Like.shape, X.dtype)
+
+
+@operator(
+    "X Index Like Axis? -> Out",
+    infer=_ungathered,
+    grad={"X": lambda Index, dOut, Axis, *, axis: gather(dOut, Index, Axis, axis=axis)},
+)
+def ungather(X: Array, Index: Array, Like: Array, Axis: Array | None = None, *, axis: int = 0) -> Array:
+    """Zeros in the shape of Like with the slices of X added at Index: the transpose of ``gather``."""
+    along = axis if Axis is None else one_number(Axis)
+    added: Array = index_add.kernel(np.zeros(Like.shape, X.dtype), Index, X, axis=along)
+    return added
 
 
 def _selected(X: TensorType, Index: TensorType, *, dim: int = 0) -> TensorType:
@@ -86,7 +102,7 @@ def _selected(X: TensorType, Index: TensorType, *, dim: int = 0) -> TensorType:
 
 
 def _select_grad(X: Tensor, Index: Tensor, dOut: Tensor, *, dim: int) -> Tensor:
-    return _gather_grad(X, Index, dOut, axis=dim)
+    return index_add(fill_zeros_like(X), Index, dOut, axis=dim)
 
 
 @operator("X Index -> Out", infer=_selected, grad={"X": _select_grad}, shapes="X")
@@ -129,7 +145,7 @@ def _from_front(index: Array, extent: int) -> Array:
 def _nd_gathered(X: TensorType, Index: TensorType) -> TensorType:
     check_index("Index", Index)
     if not Index.shape or not 0 <= Index.shape[-1] <= len(X.shape):
-        raise ShapeError(f"Index is {Index}: its last extent counts axes of X, which is {X}")
+        raise ShapeError(f"Index is {Index}: its last extent has to be known and counts axes of X, which is {X}")
     return TensorType(Index.shape[:-1] + X.shape[Index.shape[-1] :], X.dtype)
 
 
@@ -140,6 +156,8 @@ def _gather_nd_grad(X: Tensor, Index: Tensor, dOut: Tensor) -> Tensor:
 @operator("X Index -> Out", infer=_nd_gathered, grad={"X": _gather_nd_grad}, shapes="X")
 def gather_nd(X: Array, Index: Array) -> Array:
     """The parts of X at the coordinates in the last axis of Index."""
+    if not Index.shape[-1]:
+        return np.broadcast_to(X, Index.shape[:-1] + X.shape).copy()
     return np.asarray(X[tuple(np.moveaxis(Index, -1, 0))])
 
 
@@ -159,6 +177,8 @@ def _nd_added(X: TensorType, Index: TensorType, Updates: TensorType) -> TensorTy
 def scatter_nd_add(X: Array, Index: Array, Updates: Array) -> Array:
     """X with Updates added at the coordinates in the last axis of Index; repeated coordinates accumulate."""
     out = X.copy()
+    if not Index.shape[-1]:
+        return np.asarray(out + Updates.sum(tuple(range(Index.ndim - 1))))
     np.add.at(out, tuple(np.moveaxis(Index, -1, 0)), Updates)
     return out
 

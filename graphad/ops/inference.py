@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphad.errors import ShapeError
-from graphad.types import FLOATS, Shape, TensorType, broadcast_extent, broadcast_shapes
+from graphad.types import FLOATS, INTS, Shape, TensorType, broadcast_extent, broadcast_shapes
 
 
 def same(X: TensorType, *_: Any, **__: Any) -> TensorType:
@@ -80,6 +80,12 @@ def reduced(X: TensorType, *, dim: list[int] | None = None, keep_dim: bool = Fal
     return TensorType(tuple(kept), X.dtype)
 
 
+def check_index(name: str, index: TensorType) -> None:
+    """ShapeError unless the tensor holds integers."""
+    if index.dtype not in INTS[1:]:
+        raise ShapeError(f"{name} is {index}; an integer dtype is expected")
+
+
 def matched(a: int, b: int) -> bool:
     """Whether two extents can be the same."""
     return a == b or -1 in (a, b)
@@ -89,6 +95,7 @@ __all__ = [
     "aligned",
     "broadcast",
     "broadcast_extent",
+    "check_index",
     "compared",
     "matched",
     "normal_axis",

@@ -1,4 +1,4 @@
-"""Operators that change only how elements are arranged: reshape, transpose, squeeze, flatten, expand, tile, flip.
+"""Operators that change only how elements are arranged: reshape, transpose, squeeze, flatten, expand, flip.
 
 Those named ``…2`` also give ``XShape``, an empty array whose shape is ``(0, *X.shape)``: all their gradients need of X.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.basic import assign, reshape_like, sum_like
 from graphad.ops.definition import Array, OpDef, Tensor, operator
-from graphad.ops.inference import matched, normal_axis, same
+from graphad.ops.extents import Types, hinted, is_given, numbers
+from graphad.ops.inference import normal_axis, same
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count
 
 NO_INTS: list[int] = []
@@ -62,16 +63,40 @@ def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
     return tuple(old[i] if e == 0 else rest if e == -1 else e for i, e in enumerate(shape))
 
 
-@_reshaping(_reshaped)
-def reshape2(X: Array, *, shape: list[int]) -> tuple[Array, Array]:
-    """X in another shape: 0 keeps the extent at that place, one -1 is what remains."""
-    return X.reshape(_reshaped(X.shape, shape=shape)), _old_shape(X)
+def _reshaped_type(
+    X: TensorType, Shape: TensorType | None = None, ShapeTensor: Types | None = None, *, shape: list[int] = NO_INTS
+) -> TensorType:
+    if not is_given(Shape, ShapeTensor):
+        return TensorType(_reshaped(X.shape, shape=shape), X.dtype)
+    extents = hinted("ShapeTensor" if ShapeTensor else "Shape", shape, Shape, ShapeTensor)
+    return TensorType(tuple(X.shape[i] if e == 0 and i < len(X.shape) else e for i, e in enumerate(extents)), X.dtype)
 
 
-@operator("X -> Out", infer=_alone(_reshaped), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
-def reshape(X: Array, *, shape: list[int]) -> Array:
+def _reshaped_types(
+    X: TensorType, Shape: TensorType | None = None, ShapeTensor: Types | None = None, *, shape: list[int] = NO_INTS
+) -> tuple[TensorType, TensorType]:
+    return _reshaped_type(X, Shape, ShapeTensor, shape=shape), TensorType((0, *X.shape), X.dtype)
+
+
+def _in_shape(X: Array, Shape: Array | None, ShapeTensor: list[Array] | None, shape: list[int]) -> Array:
+    return X.reshape(_reshaped(X.shape, shape=numbers(shape, Shape, ShapeTensor)))
+
+
+@operator("X Shape? ShapeTensor*? -> Out XShape?", infer=_reshaped_types, grad={"X": _back}, shapes="X XShape")
+def reshape2(
+    X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS
+) -> tuple[Array, Array]:
+    """X in another shape: 0 keeps the extent at that place, one -1 is what remains.
+
+    The extents of ShapeTensor, one each, or else those in Shape take the place of ``shape``, which may say what is known of them.
+    """
+    return _in_shape(X, Shape, ShapeTensor, shape), _old_shape(X)
+
+
+@operator("X Shape? ShapeTensor*? -> Out", infer=_reshaped_type, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
+def reshape(X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS) -> Array:
     """``reshape2`` without XShape."""
-    return X.reshape(_reshaped(X.shape, shape=shape))
+    return _in_shape(X, Shape, ShapeTensor, shape)
 
 
 # -- transpose -----------------------------------------------------------------------------------
@@ -186,7 +211,7 @@ def flatten(X: Array, *, axis: int = 1) -> Array:
     return X.reshape(_two_axes(X.shape, axis=axis))
 
 
-# -- expand and tile -----------------------------------------------------------------------------
+# -- expand --------------------------------------------------------------------------------------
 
 
 def _expanded(old: Shape, *, shape: list[int]) -> Shape:
@@ -199,10 +224,23 @@ def _expanded(old: Shape, *, shape: list[int]) -> Shape:
     return wanted
 
 
-@operator("X -> Out", infer=_alone(_expanded), grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X")
-def expand_v2(X: Array, *, shape: list[int]) -> Array:
-    """X broadcast to ``shape``; -1 keeps X's extent."""
-    return np.broadcast_to(X, _expanded(X.shape, shape=shape))
+def _expanded_type(
+    X: TensorType, Shape: TensorType | None = None, expand_shapes_tensor: Types | None = None, *, shape: list[int] = NO_INTS
+) -> TensorType:
+    if not is_given(Shape, expand_shapes_tensor):
+        return TensorType(_expanded(X.shape, shape=shape), X.dtype)
+    extents = hinted("expand_shapes_tensor" if expand_shapes_tensor else "Shape", shape, Shape, expand_shapes_tensor)
+    if len(extents) < len(X.shape):
+        raise ShapeError(f"X is {X}: it cannot be expanded to {len(extents)} axes")
+    return TensorType(tuple(extents), X.dtype)
+
+
+@operator("X Shape? expand_shapes_tensor*? -> Out", infer=_expanded_type, grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X")
+def expand_v2(
+    X: Array, Shape: Array | None = None, expand_shapes_tensor: list[Array] | None = None, *, shape: list[int] = NO_INTS
+) -> Array:
+    """X broadcast to ``shape``, or to the extents in the tensors given in its place; -1 keeps X's extent."""
+    return np.broadcast_to(X, _expanded(X.shape, shape=numbers(shape, Shape, expand_shapes_tensor)))
 
 
 def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: list[int] = NO_INTS) -> TensorType:
@@ -217,48 +255,6 @@ def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: li
 def expand_as_v2(X: Array, Y: Array | None = None, *, target_shape: list[int] = NO_INTS) -> Array:
     """X broadcast to the shape of Y, or to ``target_shape`` without Y."""
     return np.broadcast_to(X, tuple(target_shape) if Y is None else Y.shape)
-
-
-def _tiling(old: Shape, repeats: list[int]) -> tuple[tuple[int, ...], Shape]:
-    """Repeats and extents of the same length, filled with ones in front."""
-    rank = max(len(old), len(repeats))
-    return (1,) * (rank - len(repeats)) + tuple(repeats), (1,) * (rank - len(old)) + old
-
-
-def _tiled(old: Shape, *, repeat_times: list[int]) -> Shape:
-    if any(r < 0 for r in repeat_times):
-        raise ShapeError(f"repeat_times={repeat_times} must not be negative")
-    repeats, extents = _tiling(old, repeat_times)
-    return tuple(-1 if e == -1 else r * e for r, e in zip(repeats, extents, strict=True))
-
-
-def _tile_grad(X: Tensor, dOut: Tensor, *, repeat_times: list[int]) -> Tensor:
-    return untile(dOut, X, repeat_times=repeat_times)
-
-
-@operator("X -> Out", infer=_alone(_tiled), grad={"X": _tile_grad}, shapes="X")
-def tile(X: Array, *, repeat_times: list[int]) -> Array:
-    """X repeated along each axis."""
-    return np.tile(X, repeat_times)
-
-
-def _untiled(X: TensorType, Like: TensorType, *, repeat_times: list[int]) -> TensorType:
-    tiled = _tiled(Like.shape, repeat_times=repeat_times)
-    if len(tiled) != len(X.shape) or not all(map(matched, tiled, X.shape)):
-        raise ShapeError(f"X is {X}: it is not {repeat_times} times Like, which is {Like}")
-    return TensorType(Like.shape, X.dtype)
-
-
-@operator(
-    "X Like -> Out",
-    infer=_untiled,
-    grad={"X": lambda dOut, *, repeat_times: tile(dOut, repeat_times=repeat_times)},
-)
-def untile(X: Array, Like: Array, *, repeat_times: list[int]) -> Array:
-    """The sum of the tiles X is made of: the transpose of ``tile``. Only Like's shape is read."""
-    repeats, extents = _tiling(Like.shape, repeat_times)
-    split = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
-    return np.asarray(np.add.reduce(split, axis=tuple(range(0, split.ndim, 2)))).reshape(Like.shape)
 
 
 # -- order along an axis -------------------------------------------------------------------------

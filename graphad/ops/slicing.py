@@ -1,148 +1,79 @@
-"""Operators that cut tensors into pieces, put pieces together, and pad: each with its transpose."""
+"""Slices of tensors, with fixed bounds or with bounds in tensors, and their transpose."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphad.errors import ShapeError
+from graphad.ops.attributes import attributes
 from graphad.ops.definition import Array, Tensor, operator
-from graphad.ops.inference import matched, normal_axis, same_dtypes
+from graphad.ops.extents import how_many, is_given, numbers
+from graphad.ops.inference import matched, normal_axis
 from graphad.types import Shape, TensorType, joined_shape
 
-NO_INTS: list[int] = []
-TO_THE_END = 2**31 - 1
+
+@dataclass
+class Cut:
+    """The attributes of ``slice``."""
+
+    axes: list[int]
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    decrease_axis: list[int] = field(default_factory=list)
+    infer_flags: list[int] = field(default_factory=list)
 
 
-def _alike(tensors: Sequence[TensorType], apart_from: int | None = None) -> Shape:
-    """The joined shape of tensors that may differ along one axis only; ShapeError naming two that do not fit."""
-    same_dtypes(**{f"X[{i}]": x for i, x in enumerate(tensors)})
-    joined: Shape | None = _without(tensors[0].shape, apart_from)
-    for i, x in enumerate(tensors):
-        joined = None if joined is None else joined_shape(joined, _without(x.shape, apart_from))
-        if joined is None or len(x.shape) != len(tensors[0].shape):
-            but = "" if apart_from is None else f" but for axis {apart_from}"
-            raise ShapeError(f"X[0] is {tensors[0]} but X[{i}] is {x}: their shapes must agree{but}")
-    assert joined is not None
-    return joined
+@dataclass
+class StridedCut(Cut):
+    """The attributes of ``strided_slice``."""
+
+    strides: list[int] = field(default_factory=list)
 
 
-def _without(shape: Shape, axis: int | None) -> Shape:
-    return shape if axis is None else shape[:axis] + shape[axis + 1 :]
+class Bounds(NamedTuple):
+    """Where slices start and end and what their steps are, as tensors: each takes the place of an attribute, or is None."""
+
+    starts: Any = None
+    ends: Any = None
+    starts_list: Any = None
+    ends_list: Any = None
+    strides: Any = None
+    strides_list: Any = None
+
+    def pairs(self, cut: StridedCut) -> list[tuple[str, list[int], Any, Any]]:
+        """What starts, ends and strides are called, their attributes, and their tensors."""
+        return [
+            ("Starts", cut.starts, self.starts, self.starts_list),
+            ("Ends", cut.ends, self.ends, self.ends_list),
+            ("Strides", cut.strides, self.strides, self.strides_list),
+        ]
+
+    def resolved(self, cut: StridedCut) -> StridedCut:
+        """The attributes with what the arrays say."""
+        starts, ends, strides = (numbers(*each) for _, *each in self.pairs(cut))
+        return replace(cut, starts=starts, ends=ends, strides=strides)
+
+    def known(self, cut: StridedCut) -> list[bool]:
+        """For each axis whether its slice is known beforehand: the attributes hold it, and ``infer_flags`` does not say otherwise."""
+        counts = {f"{what}Tensor": how_many(f"{what}Tensor", *given) for what, *given in self.pairs(cut) if is_given(*given[1:])}
+        if not counts:
+            return [True] * len(cut.axes)
+        for slot, count in counts.items():
+            if count != len(cut.axes):
+                raise ShapeError(f"{slot} has {count} numbers for axes={cut.axes}")
+        told = len(cut.infer_flags) == len(cut.starts) == len(cut.ends) == len(cut.strides or cut.axes) == len(cut.axes)
+        return [told and cut.infer_flags[i] != -1 for i in range(len(cut.axes))]
 
 
-def _with(shape: Shape, axis: int, extent: int) -> Shape:
-    return (*shape[:axis], extent, *shape[axis:])
+# -- what a slice is -----------------------------------------------------------------------------
 
 
-# -- concat and split ----------------------------------------------------------------------------
-
-
-def _concatenated(X: list[TensorType], *, axis: int = 0, **_: object) -> TensorType:
-    at = normal_axis(axis, len(X[0].shape))
-    extents = [x.shape[at] for x in X if at < len(x.shape)]
-    return TensorType(_with(_alike(X, at), at, -1 if -1 in extents else sum(extents)), X[0].dtype)
-
-
-def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
-    return split_like(dOut, X, axis=axis)
-
-
-@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X")
-def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
-    """The inputs one behind the other along ``axis``."""
-    return np.concatenate(X, axis=axis)
-
-
-def _split_as(X: TensorType, Like: list[TensorType], *, axis: int = 0) -> list[TensorType]:
-    whole = _concatenated(Like, axis=axis)
-    if joined_shape(whole.shape, X.shape) is None:
-        raise ShapeError(f"X is {X}: it is not made of pieces like Like, which together are {whole}")
-    return [TensorType(like.shape, X.dtype) for like in Like]
-
-
-@operator("X Like* -> Out*", infer=_split_as, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)})
-def split_like(X: Array, Like: list[Array], *, axis: int = 0) -> list[Array]:
-    """Pieces of X along ``axis`` in the shapes of Like: the transpose of ``concat``."""
-    return _cut(X, [like.shape[axis] for like in Like], axis)
-
-
-def _cut(X: Array, extents: list[int], axis: int) -> list[Array]:
-    ends = np.cumsum(extents)
-    return [_part(X, axis, end - extent, end) for extent, end in zip(extents, ends, strict=True)]
-
-
-def _part(X: Array, axis: int, start: int, stop: int) -> Array:
-    return X[(builtins.slice(None),) * (axis % X.ndim) + (builtins.slice(start, stop),)]
-
-
-def _extents(shape: Shape, axis: int, num: int, sections: list[int]) -> list[int]:
-    """The extents of the pieces; -1 where not known."""
-    whole = shape[normal_axis(axis, len(shape))]
-    wrong = ShapeError(f"X has the shape {list(shape)}: axis {axis} cannot be split with num={num}, sections={sections}")
-    if (num < 1 and not sections) or sections.count(-1) > 1:
-        raise wrong
-    if not sections:
-        if whole != -1 and whole % num:
-            raise wrong
-        return [-1 if whole == -1 else whole // num] * num
-    rest = -1 if whole == -1 else whole - sum(s for s in sections if s != -1)
-    if whole != -1 and (rest < 0 if -1 in sections else rest != 0):
-        raise wrong
-    return [rest if s == -1 else s for s in sections]
-
-
-def _split_type(X: TensorType, *, num: int = 0, sections: list[int] = NO_INTS, axis: int = 0) -> list[TensorType]:
-    extents = _extents(X.shape, axis, num, sections)
-    at = normal_axis(axis, len(X.shape))
-    return [TensorType(_with(_without(X.shape, at), at, e), X.dtype) for e in extents]
-
-
-@operator("X -> Out*", infer=_split_type, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)})
-def split(X: Array, *, num: int = 0, sections: list[int] = NO_INTS, axis: int = 0) -> list[Array]:
-    """X cut along ``axis`` into ``num`` equal pieces, or into pieces of the extents ``sections`` (one may be -1)."""
-    return _cut(X, _extents(X.shape, axis, num, sections), axis)
-
-
-# -- stack and unstack ---------------------------------------------------------------------------
-
-
-def _stacked(X: list[TensorType], *, axis: int = 0) -> TensorType:
-    at = normal_axis(axis, len(X[0].shape) + 1)
-    return TensorType(_with(_alike(X), at, len(X)), X[0].dtype)
-
-
-def _stack_grad(X: list[Tensor], dY: Tensor, *, axis: int) -> Tensor:
-    return unstack(dY, axis=axis, num=len(X))
-
-
-@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad}, shapes="X")
-def stack(X: list[Array], *, axis: int = 0) -> Array:
-    """The inputs along a new axis."""
-    return np.stack(X, axis=axis)
-
-
-def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType]:
-    at = normal_axis(axis, len(X.shape))
-    count = X.shape[at]
-    if (count == -1 and num < 1) or (num > 0 and not matched(count, num)):
-        raise ShapeError(f"X is {X}: it cannot be unstacked into num={num} along axis={axis}")
-    return [TensorType(_without(X.shape, at), X.dtype)] * (num if num > 0 else count)
-
-
-@operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)})
-def unstack(X: Array, *, axis: int = 0, num: int = 0) -> list[Array]:
-    """The slices of X along ``axis``, without that axis."""
-    return [np.asarray(part) for part in np.moveaxis(X, axis, 0)]
-
-
-# -- slices --------------------------------------------------------------------------------------
-
-
-def _slices(rank: int, axes: list[int], starts: list[int], ends: list[int], strides: list[int]) -> dict[int, builtins.slice]:
+def _slices(rank: int, cut: StridedCut) -> dict[int, builtins.slice]:
+    axes, starts, ends, strides = cut.axes, cut.starts, cut.ends, cut.strides
     if not len(axes) == len(starts) == len(ends) == len(strides or axes) or 0 in strides:
         raise ShapeError(f"axes={axes}, starts={starts}, ends={ends}, strides={strides} do not fit together")
     steps = strides or [1] * len(axes)
@@ -157,27 +88,31 @@ def _sliced_extent(extent: int, part: builtins.slice | None) -> int:
     return len(range(*part.indices(extent)))
 
 
-def _sliced(
-    Input: TensorType,
-    *,
-    axes: list[int],
-    starts: list[int],
-    ends: list[int],
-    strides: list[int] = NO_INTS,
-    decrease_axis: list[int] = NO_INTS,
-    infer_flags: list[int] = NO_INTS,
-) -> TensorType:
-    parts = _slices(len(Input.shape), axes, starts, ends, strides)
-    extents = [_sliced_extent(e, parts.get(i)) for i, e in enumerate(Input.shape)]
-    gone = {normal_axis(a, len(extents), "decrease_axis") for a in decrease_axis}
-    if any(not matched(extents[a], 1) for a in gone):
-        raise ShapeError(f"Input is {Input}: the slice has the shape {extents}, so decrease_axis={decrease_axis} cannot be left out")
-    return TensorType(tuple(e for i, e in enumerate(extents) if i not in gone), Input.dtype)
+def sliced_shape(shape: Shape, by: Bounds, cut: StridedCut) -> Shape:
+    """The shape of a slice, before axes are left out; -1 where only the tensors say."""
+    known = by.known(cut)
+    kept = [i for i, k in enumerate(known) if k]
+    axes, starts, ends, strides = ([v[i] for i in kept] if kept and v else [] for v in (cut.axes, cut.starts, cut.ends, cut.strides))
+    parts = _slices(len(shape), cut if all(known) else StridedCut(axes, starts, ends, strides=strides))
+    open_ = {normal_axis(a, len(shape), "axes") for a, k in zip(cut.axes, known, strict=True) if not k}
+    return tuple(-1 if i in open_ else _sliced_extent(e, parts.get(i)) for i, e in enumerate(shape))
 
 
-def _index(rank: int, axes: list[int], starts: list[int], ends: list[int], strides: list[int]) -> tuple[Any, ...]:
-    parts = _slices(rank, axes, starts, ends, strides)
+def index_of(rank: int, cut: StridedCut) -> tuple[Any, ...]:
+    """The slice as numpy's index."""
+    parts = _slices(rank, cut)
     return (*(parts.get(i, builtins.slice(None)) for i in range(rank)), ...)
+
+
+def _part_type(Input: TensorType, *tensors: Any, **attrs: Any) -> TensorType:
+    cut, by = StridedCut(**attrs), Bounds(*tensors)
+    extents = sliced_shape(Input.shape, by, cut)
+    gone = {normal_axis(a, len(extents), "decrease_axis") for a in cut.decrease_axis}
+    if any(not matched(extents[a], 1) for a in gone):
+        raise ShapeError(
+            f"Input is {Input}: the slice has the shape {list(extents)}, so decrease_axis={cut.decrease_axis} cannot be left out"
+        )
+    return TensorType(tuple(e for i, e in enumerate(extents) if i not in gone), Input.dtype)
 
 
 def _decreased(shape: Shape, decrease_axis: list[int]) -> Shape:
@@ -185,106 +120,90 @@ def _decreased(shape: Shape, decrease_axis: list[int]) -> Shape:
     return tuple(e for i, e in enumerate(shape) if i not in gone)
 
 
-def _cut_out(Input: Array, axes: list[int], starts: list[int], ends: list[int], strides: list[int], decrease_axis: list[int]) -> Array:
-    part: Array = Input[_index(Input.ndim, axes, starts, ends, strides)]
-    return part.reshape(_decreased(part.shape, decrease_axis)) if decrease_axis else part
+def _cut_out(Input: Array, cut: StridedCut) -> Array:
+    part: Array = Input[index_of(Input.ndim, cut)]
+    return part.reshape(_decreased(part.shape, cut.decrease_axis)) if cut.decrease_axis else part
 
 
-def _slice_grad(Input: Tensor, dOut: Tensor, *, axes: list[int], starts: list[int], ends: list[int], decrease_axis: list[int]) -> Tensor:
-    return unslice(dOut, Input, axes=axes, starts=starts, ends=ends, decrease_axis=decrease_axis)
+# -- slices --------------------------------------------------------------------------------------
 
 
-@operator("Input -> Out", name="slice", infer=_sliced, grad={"Input": _slice_grad}, shapes="Input")
-def slice_(
-    Input: Array,
-    *,
-    axes: list[int],
-    starts: list[int],
-    ends: list[int],
-    decrease_axis: list[int] = NO_INTS,
-    infer_flags: list[int] = NO_INTS,
-) -> Array:
-    """``Input[start:end]`` along each of ``axes``, with Python's meaning of negative and large bounds; axes in ``decrease_axis`` go."""
-    return _cut_out(Input, axes, starts, ends, NO_INTS, decrease_axis)
-
-
-def _strided_grad(
-    Input: Tensor, dOut: Tensor, *, axes: list[int], starts: list[int], ends: list[int], strides: list[int], decrease_axis: list[int]
+@attributes(Cut)
+def _slice_grad(
+    Input: Tensor,
+    dOut: Tensor,
+    StartsTensor: Tensor,
+    EndsTensor: Tensor,
+    StartsTensorList: list[Tensor],
+    EndsTensorList: list[Tensor],
+    **attrs: Any,
 ) -> Tensor:
-    return unslice(dOut, Input, axes=axes, starts=starts, ends=ends, strides=strides, decrease_axis=decrease_axis)
+    return unslice(dOut, Input, StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, **attrs)
 
 
-@operator("Input -> Out", infer=_sliced, grad={"Input": _strided_grad}, shapes="Input")
-def strided_slice(
-    Input: Array,
-    *,
-    axes: list[int],
-    starts: list[int],
-    ends: list[int],
-    strides: list[int] = NO_INTS,
-    decrease_axis: list[int] = NO_INTS,
-    infer_flags: list[int] = NO_INTS,
-) -> Array:
+_BOUNDS = "StartsTensor? EndsTensor? StartsTensorList*? EndsTensorList*?"
+_STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
+
+
+@operator(f"Input {_BOUNDS} -> Out", name="slice", infer=_part_type, grad={"Input": _slice_grad}, shapes="Input")
+@attributes(Cut)
+def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
+    """``Input[start:end]`` along each of ``axes``, with Python's meaning of negative and large bounds; axes in ``decrease_axis`` go.
+
+    Tensors take the place of ``starts`` and ``ends``; then ``infer_flags`` is -1 for the axes of which these do not say the slice.
+    """
+    return _cut_out(Input, Bounds(*tensors).resolved(StridedCut(**attrs)))
+
+
+@attributes(StridedCut)
+def _strided_grad(
+    Input: Tensor,
+    dOut: Tensor,
+    StartsTensor: Tensor,
+    EndsTensor: Tensor,
+    StartsTensorList: list[Tensor],
+    EndsTensorList: list[Tensor],
+    StridesTensor: Tensor,
+    StridesTensorList: list[Tensor],
+    **attrs: Any,
+) -> Tensor:
+    tensors = (StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, StridesTensor, StridesTensorList)
+    return unslice(dOut, Input, *tensors, **attrs)
+
+
+@operator(f"Input {_STRIDED_BOUNDS} -> Out", infer=_part_type, grad={"Input": _strided_grad}, shapes="Input")
+@attributes(StridedCut)
+def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:
     """``Input[start:end:stride]`` along each of ``axes``, with Python's meaning; axes in ``decrease_axis`` go."""
-    return _cut_out(Input, axes, starts, ends, strides, decrease_axis)
+    return _cut_out(Input, Bounds(*tensors).resolved(StridedCut(**attrs)))
 
 
-def _unsliced(
-    X: TensorType,
-    Like: TensorType,
-    *,
-    axes: list[int],
-    starts: list[int],
-    ends: list[int],
-    strides: list[int] = NO_INTS,
-    decrease_axis: list[int] = NO_INTS,
-) -> TensorType:
-    part = _sliced(Like, axes=axes, starts=starts, ends=ends, strides=strides, decrease_axis=decrease_axis)
+def _unsliced(X: TensorType, Like: TensorType, *tensors: Any, **attrs: Any) -> TensorType:
+    part = _part_type(Like, *tensors, **attrs)
     if joined_shape(part.shape, X.shape) is None:
         raise ShapeError(f"X is {X}: it is not like a slice of Like, which would be {part}")
     return TensorType(Like.shape, X.dtype)
 
 
+@attributes(StridedCut)
 def _unslice_grad(
-    dOut: Tensor, *, axes: list[int], starts: list[int], ends: list[int], strides: list[int], decrease_axis: list[int]
+    dOut: Tensor,
+    StartsTensor: Tensor,
+    EndsTensor: Tensor,
+    StartsTensorList: list[Tensor],
+    EndsTensorList: list[Tensor],
+    StridesTensor: Tensor,
+    StridesTensorList: list[Tensor],
+    **attrs: Any,
 ) -> Tensor:
-    return strided_slice(dOut, axes=axes, starts=starts, ends=ends, strides=strides, decrease_axis=decrease_axis)
+    return strided_slice(dOut, StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, StridesTensor, StridesTensorList, **attrs)
 
 
-@operator("X Like -> Out", infer=_unsliced, grad={"X": _unslice_grad})
-def unslice(
-    X: Array,
-    Like: Array,
-    *,
-    axes: list[int],
-    starts: list[int],
-    ends: list[int],
-    strides: list[int] = NO_INTS,
-    decrease_axis: list[int] = NO_INTS,
-) -> Array:
+@operator(f"X Like {_STRIDED_BOUNDS} -> Out", infer=_unsliced, grad={"X": _unslice_grad})
+@attributes(StridedCut)
+def unslice(X: Array, Like: Array, *tensors: Any, **attrs: Any) -> Array:
     """Zeros in the shape of Like with X where the slice was taken: the transpose of ``strided_slice``."""
     out = np.zeros(Like.shape, X.dtype)
-    place = out[_index(Like.ndim, axes, starts, ends, strides)]
+    place = out[index_of(Like.ndim, Bounds(*tensors).resolved(StridedCut(**attrs)))]
     place[...] = X.reshape(place.shape)
     return out
-
-
-# -- pad -----------------------------------------------------------------------------------------
-
-
-def _padded(X: TensorType, *, paddings: list[int], pad_value: float = 0.0) -> TensorType:
-    if len(paddings) != 2 * len(X.shape) or any(p < 0 for p in paddings):
-        raise ShapeError(f"X is {X}: paddings={paddings} must be two numbers, not negative, for each axis")
-    extents = (-1 if e == -1 else e + a + b for e, a, b in zip(X.shape, paddings[::2], paddings[1::2], strict=True))
-    return TensorType(tuple(extents), X.dtype)
-
-
-def _pad_grad(dOut: Tensor, *, paddings: list[int]) -> Tensor:
-    ends = [-after if after else TO_THE_END for after in paddings[1::2]]
-    return slice_(dOut, axes=list(range(len(ends))), starts=paddings[::2], ends=ends)
-
-
-@operator("X -> Out", infer=_padded, grad={"X": _pad_grad})
-def pad(X: Array, *, paddings: list[int], pad_value: float = 0.0) -> Array:
-    """X with ``pad_value`` around it: ``paddings`` says how much before and after, axis by axis."""
-    return np.pad(X, list(zip(paddings[::2], paddings[1::2], strict=True)), constant_values=X.dtype.type(pad_value)) if X.ndim else X

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from graphad.ops.basic import fill_zeros_like
+from graphad.errors import ShapeError
+from graphad.ops.basic import expand_like, fill_zeros_like, reshape_like, sum_like
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.error_function import error_function
-from graphad.ops.inference import same, same_float
-from graphad.types import TensorType
+from graphad.ops.inference import matched, same, same_dtypes, same_float
+from graphad.types import TensorType, element_count
 
 
 def _row(name: str, function: Callable[..., Any], grad: Callable[..., Any] | None, infer: Callable[..., Any] = same_float) -> OpDef:
@@ -91,6 +92,7 @@ sign: OpDef = _row("sign", np.sign, _zero, infer=same)
 floor = _row("floor", np.floor, _zero)
 ceil = _row("ceil", np.ceil, _zero)
 round_ = _row("round", _away_from_zero, _zero)
+trunc = _row("trunc", np.trunc, _zero, infer=same)
 
 
 def between(X: Tensor, low: float, high: float, like: Tensor) -> Tensor:
@@ -98,14 +100,44 @@ def between(X: Tensor, low: float, high: float, like: Tensor) -> Tensor:
     return as_mask(X > low, like) * as_mask(X < high, like)
 
 
-def _clip_grad(X: Tensor, dOut: Tensor, *, min: float, max: float) -> Tensor:
-    return dOut * between(X, min, max, dOut)
+def _bound(tensor: Tensor, number: float, X: Tensor) -> Tensor:
+    """A bound that can be compared with X."""
+    return number if tensor is None else expand_like(tensor, X) if X.ndim else reshape_like(tensor, X)
 
 
-@operator("X -> Out", infer=same, grad={"X": _clip_grad})
-def clip(X: Array, *, min: float, max: float) -> Array:
-    """X, but not below ``min`` and not above ``max``."""
-    return np.asarray(np.minimum(np.maximum(X, X.dtype.type(min)), X.dtype.type(max)))
+def _summed(cotangent: Tensor, bound: Tensor) -> Tensor:
+    return sum_like(cotangent, bound) if cotangent.ndim else reshape_like(cotangent, bound)
+
+
+def _clip_grad(X: Tensor, dOut: Tensor, Min: Tensor, Max: Tensor, *, min: float, max: float) -> Tensor:
+    return dOut * as_mask(X > _bound(Min, min, X), dOut) * as_mask(X < _bound(Max, max, X), dOut)
+
+
+def _low_grad(X: Tensor, Min: Tensor, Max: Tensor, dOut: Tensor, *, max: float) -> Tensor:
+    low = _bound(Min, 0.0, X)
+    return _summed(dOut * as_mask(X <= low, dOut) * as_mask(low < _bound(Max, max, X), dOut), Min)
+
+
+def _high_grad(X: Tensor, Min: Tensor, Max: Tensor, dOut: Tensor, *, min: float) -> Tensor:
+    high = _bound(Max, 0.0, X)
+    below = as_mask(X < high, dOut) * as_mask(_bound(Min, min, X) < high, dOut)
+    return _summed(dOut * (1.0 - below), Max)
+
+
+def _clip_type(X: TensorType, Min: TensorType | None = None, Max: TensorType | None = None, **_: float) -> TensorType:
+    for name, bound in (("Min", Min), ("Max", Max)):
+        if bound is not None and (len(bound.shape) > 1 or not matched(element_count(bound.shape), 1)):
+            raise ShapeError(f"{name} is {bound}; one element is expected")
+    same_dtypes(X=X, Min=Min, Max=Max)
+    return X
+
+
+@operator("X Min? Max? -> Out", infer=_clip_type, grad={"X": _clip_grad, "Min": _low_grad, "Max": _high_grad})
+def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: float, max: float) -> Array:
+    """X, but not below ``min`` and not above ``max``; Min and Max take their place where given. At a bound the cotangent is the bound's."""
+    low = X.dtype.type(min) if Min is None else Min.reshape(())
+    high = X.dtype.type(max) if Max is None else Max.reshape(())
+    return np.asarray(np.minimum(np.maximum(X, low), high))
 
 
 # -- questions -----------------------------------------------------------------------------------

@@ -1,9 +1,12 @@
-"""Where sliding windows lie along the two spatial axes: the geometry that convolutions and poolings share.
+"""Where sliding windows lie along the spatial axes: the geometry that convolutions and poolings share.
 
 size 5, kernel 3, stride 2, padding 1 + 1:      . x x x x x .
                                                [- - -]
                                                    [- - -]        count 3
                                                        [- - -]
+
+Everything here is written with the channels in front: ``channels_first`` and ``laid_out`` turn shapes and arrays
+that have them last, as data_format says.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ from numpy.lib.stride_tricks import as_strided
 
 from graphad.errors import ShapeError
 from graphad.ops.definition import Array
-from graphad.types import TensorType
+from graphad.types import Shape, TensorType
 
-LAYOUTS = ("NCHW", "AnyLayout")
+LAYOUTS = ("NCHW", "NCDHW", "AnyLayout")
+CHANNELS_LAST = ("NHWC", "NDHWC")
+AXES = {3: "three axes", 4: "four axes", 5: "five axes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +60,30 @@ class Axis:
         return slice(self.before, self.before + self.size)
 
 
+Axes = tuple[Axis, ...]
+
+
 def axes(
     size: Sequence[int],
     kernel: Sequence[int],
     *,
     strides: Sequence[int],
     paddings: Sequence[int],
-    dilations: Sequence[int] = (1, 1),
+    dilations: Sequence[int] = (1,),
     padding_algorithm: str = "EXPLICIT",
     ceil_mode: bool = False,
-) -> tuple[Axis, Axis]:
-    """The windows along height and width; ShapeError where no window fits."""
-    pads = _explicit(paddings)
-    s, d = pair("strides", strides), pair("dilations", dilations)
-    h, w = (_axis(size[i], kernel[i], s[i], d[i], pads[i], padding_algorithm, ceil_mode) for i in (0, 1))
-    return h, w
+) -> Axes:
+    """The windows along every spatial axis; ShapeError where no window fits."""
+    rank = len(size)
+    per_axis = zip(
+        size,
+        kernel,
+        numbers("strides", strides, rank),
+        numbers("dilations", dilations, rank),
+        _explicit(paddings, rank),
+        strict=True,
+    )
+    return tuple(_axis(*each, padding_algorithm, ceil_mode) for each in per_axis)
 
 
 def _axis(size: int, kernel: int, stride: int, dilation: int, pad: tuple[int, int], algorithm: str, ceil_mode: bool) -> Axis:
@@ -96,41 +110,72 @@ def _padding(size: int, reach: int, stride: int, pad: tuple[int, int], algorithm
     return total // 2, total - total // 2
 
 
-def pair(name: str, values: Sequence[int]) -> tuple[int, int]:
-    """Height and width of an attribute given as one or two positive ints."""
-    if len(values) not in (1, 2) or min(values) < 1:
-        raise ShapeError(f"{name}={list(values)}; two positive ints are expected")
-    return values[0], values[-1]
+def numbers(name: str, values: Sequence[int], rank: int) -> tuple[int, ...]:
+    """An attribute given as one positive int for all spatial axes, or one for each of them."""
+    if len(values) not in (1, rank) or min(values) < 1:
+        raise ShapeError(f"{name}={list(values)}; {rank} positive ints are expected")
+    return tuple(values) * rank if len(values) == 1 else tuple(values)
 
 
-def _explicit(paddings: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    if len(paddings) not in (1, 2, 4) or min(paddings) < 0:
-        raise ShapeError(f"paddings={list(paddings)}; two ints (height, width) or four (top, bottom, left, right) are expected")
-    if len(paddings) == 4:
-        return (paddings[0], paddings[1]), (paddings[2], paddings[3])
-    return (paddings[0], paddings[0]), (paddings[-1], paddings[-1])
+def _explicit(paddings: Sequence[int], rank: int) -> tuple[tuple[int, int], ...]:
+    if len(paddings) not in (1, rank, 2 * rank) or min(paddings) < 0:
+        raise ShapeError(
+            f"paddings={list(paddings)}; {rank} ints (one for each axis) or {2 * rank} (before and after each axis) are expected"
+        )
+    if len(paddings) == 2 * rank:
+        return tuple(zip(paddings[::2], paddings[1::2], strict=True))
+    return tuple((p, p) for p in (tuple(paddings) * rank)[:rank])
 
 
-def check_images(data_format: str, **inputs: TensorType) -> None:
-    """ShapeError unless the layout is NCHW and every input has four axes."""
-    if data_format not in LAYOUTS:
-        raise ShapeError(f"data_format={data_format!r} is not supported; transpose to NCHW first")
+# -- layouts -------------------------------------------------------------------------------------
+
+
+def check_images(data_format: str, rank: int = 4, **inputs: TensorType) -> None:
+    """ShapeError unless the layout is known and every input has as many axes as it says."""
+    if data_format not in LAYOUTS + CHANNELS_LAST:
+        raise ShapeError(f"data_format={data_format!r} is not one of {', '.join(LAYOUTS + CHANNELS_LAST)}")
     for name, type_ in inputs.items():
-        if len(type_.shape) != 4:
-            raise ShapeError(f"{name} is {type_}; four axes are expected")
+        if len(type_.shape) != rank:
+            raise ShapeError(f"{name} is {type_}; {AXES[rank]} are expected")
 
 
-def padded(x: Array, h: Axis, w: Axis, value: Any = 0) -> Array:
-    """x with ``value`` around its last two axes; x itself where nothing is to be added."""
-    if (h.padded, w.padded) == (h.size, w.size):
+def channels_first(shape: Shape, data_format: str) -> Shape:
+    """The shape ``[N, C, ...]`` of what has the shape in its layout."""
+    return (shape[0], shape[-1], *shape[1:-1]) if data_format in CHANNELS_LAST else shape
+
+
+def laid_out(shape: Shape, data_format: str) -> Shape:
+    """The shape in its layout of what is ``[N, C, ...]``."""
+    return (shape[0], *shape[2:], shape[1]) if data_format in CHANNELS_LAST else shape
+
+
+def to_front(x: Array, data_format: str) -> Array:
+    """A view with the channels in front."""
+    return np.moveaxis(x, -1, 1) if data_format in CHANNELS_LAST else x
+
+
+def from_front(x: Array, data_format: str) -> Array:
+    """The array in its layout."""
+    return np.ascontiguousarray(np.moveaxis(x, 1, -1)) if data_format in CHANNELS_LAST else x
+
+
+# -- arrays --------------------------------------------------------------------------------------
+
+
+def padded(x: Array, found: Axes, value: Any = 0) -> Array:
+    """x with ``value`` around its spatial axes; x itself where nothing is to be added."""
+    extents = tuple(a.padded for a in found)
+    if extents == tuple(a.size for a in found):
         return x
-    wide = np.full((*x.shape[:2], h.padded, w.padded), value, x.dtype)
-    wide[:, :, h.inside, w.inside] = x
+    wide = np.full((*x.shape[:2], *extents), value, x.dtype) if value else np.zeros((*x.shape[:2], *extents), x.dtype)
+    wide[(..., *(a.inside for a in found))] = x
     return wide
 
 
-def windows(x: Array, h: Axis, w: Axis) -> Array:
-    """A view ``[N, C, kernel height, kernel width, windows down, windows across]`` of padded x."""
-    n, c, down, across = x.strides
-    shape = (*x.shape[:2], h.kernel, w.kernel, h.count, w.count)
-    return as_strided(x, shape, (n, c, down * h.dilation, across * w.dilation, down * h.stride, across * w.stride), writeable=False)
+def windows(x: Array, found: Axes) -> Array:
+    """A view ``[N, C, *kernel, *counts]`` of padded x."""
+    n, c, *steps = x.strides
+    shape = (*x.shape[:2], *(a.kernel for a in found), *(a.count for a in found))
+    inner = (step * a.dilation for step, a in zip(steps, found, strict=True))
+    outer = (step * a.stride for step, a in zip(steps, found, strict=True))
+    return as_strided(x, shape, (n, c, *inner, *outer), writeable=False)

@@ -54,6 +54,12 @@ class Analysis(ABC):
         return result
 
 
+def drop_outgrown(graph: Graph) -> None:
+    """Forget the analyses that were computed before the graph's last change: no pass can preserve what is not true any more."""
+    now = graph.journal.edits, graph.journal.typings
+    graph.analyses = {kind: kept for kind, kept in graph.analyses.items() if not isinstance(kept, _Kept) or kept[:2] == now}
+
+
 def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, Any], who: str) -> None:
     """Keep, of the analyses there were before a pass, those it preserves; the rest is gone.
 

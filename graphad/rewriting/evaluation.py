@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,9 @@ class Evaluation(ABC):
 
     def _call(self, call: Call) -> Slots:
         inputs = {slot: [item for term in terms for item in self._items(term, call)] for slot, terms in call.inputs.items()}
+        for slot, items in inputs.items():
+            if not items and not call.row.inputs[slot].optional:
+                raise ShapeError(f"slot {slot} of {call!r} is empty")
         return self.apply(call.row, inputs, {name: self.scalar(value) for name, value in call.attrs.items()})
 
     def _items(self, term: Term, call: Call) -> list[Any]:
@@ -68,7 +71,7 @@ class Evaluation(ABC):
     def scalar(self, value: Any) -> Any:
         """An attribute's value."""
         value = value.value(self.found) if isinstance(value, Scalar) else value
-        return list(value) if isinstance(value, tuple) else value
+        return [self.scalar(each) for each in value] if isinstance(value, tuple | list) else value
 
 
 class Types(Evaluation):
@@ -91,12 +94,13 @@ class Types(Evaluation):
 
 
 class Arrays(Evaluation):
-    """Terms as arrays: ``found.values`` holds those of the leaves."""
+    """Terms as arrays: ``found.values`` holds those of the leaves. What inference refuses is not computed."""
 
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
     def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        row.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in inputs.items()}, attrs)
         return row.run(inputs, attrs, tuple(row.outputs))
 
     def filled(self, number: Any, like: Any) -> Any:
@@ -111,6 +115,11 @@ class Instance(Evaluation):
         self.op = op
         stem = next(value.name for values in op.outputs.values() for value in values)
         self.builder = _Builder(op.graph, stem, op, op.role)
+
+    @property
+    def made(self) -> set[Value]:
+        """The values that were not there before."""
+        return self.builder.made
 
     def value(self, term: Term) -> Value:
         """The value that a term is in the graph."""
@@ -163,6 +172,8 @@ def _unwrapped(part: GraphSymbol | Sequence[GraphSymbol]) -> list[Value]:
 # -- types ---------------------------------------------------------------------------------------
 
 _SIZE = 7  # what an unknown extent is taken to be, to see which extents are the same
+_SIZES = (7, 11, 13, 17, 19, 23, 29, 31)  # the same, by axis from the last
+Sizes = Callable[[Value, int], int]  # what the unknown extent of a value is taken to be at an axis, counted from the last
 
 
 def keeps_types(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
@@ -175,7 +186,7 @@ def keeps_types(before: Sequence[Result], after: Sequence[Term], found: Match) -
     try:
         if not open_ended:
             return _same(found, before, [found.value_of(term).type for term in before], after, known)
-        return all(_keeps(before, after, found, known, single) for single in (None, *open_ended))
+        return all(_keeps(before, after, found, known, *each) for each in _trials(open_ended))
     except (ShapeError, ValueError, TypeError, IndexError) as error:
         reason = str(error)
         return found.fail(lambda: f"what comes after does not fit: {reason}")
@@ -187,14 +198,32 @@ def _matched(found: Match) -> dict[Value, None]:
     return dict.fromkeys([*leaves, *written])
 
 
-def _keeps(before: Sequence[Result], after: Sequence[Term], found: Match, known: Mapping[Value, Any], single: Value | None) -> bool:
-    """With the unknown extents of one value 1, which is where broadcasting differs, and all others one size."""
-    types = {v: TensorType(tuple((1 if v is single else _SIZE) if e == -1 else e for e in t.shape), t.dtype) for v, t in known.items()}
+def _trials(open_ended: Sequence[Value]) -> Iterator[tuple[Sizes, bool]]:
+    """What unknown extents are taken to be, and whether those have to fit: all one size; each axis its own; one value's 1 among others,
+    and the other way round, which is where broadcasting differs."""
+    yield lambda value, axis: _SIZE, True
+    yield lambda value, axis: _SIZES[axis % len(_SIZES)], False
+    for single in open_ended:
+        yield lambda value, axis, single=single: 1 if value is single else _SIZE, False  # type: ignore[misc]
+        yield lambda value, axis, single=single: _SIZE if value is single else 1, False  # type: ignore[misc]
+
+
+def _keeps(
+    before: Sequence[Result], after: Sequence[Term], found: Match, known: Mapping[Value, Any], sizes: Sizes, has_to_fit: bool
+) -> bool:
+    """Whether the types are kept with the unknown extents being of some sizes, or whether these cannot be."""
+    types = {value: _closed(value, type, sizes) for value, type in known.items()}
     try:
         old = [Types(found, types).of(term) for term in before]
-    except ShapeError:
-        return single is not None
+    except ShapeError as error:
+        reason = str(error)
+        return not has_to_fit or found.fail(lambda: f"with unknown extents of one size what comes before does not fit: {reason}")
     return _same(found, before, old, after, types)
+
+
+def _closed(value: Value, type: TensorType, sizes: Sizes) -> TensorType:
+    last = len(type.shape) - 1
+    return TensorType(tuple(sizes(value, last - i) if extent == -1 else extent for i, extent in enumerate(type.shape)), type.dtype)
 
 
 def _same(found: Match, before: Sequence[Result], old: Sequence[Any], after: Sequence[Term], known: Mapping[Value, Any]) -> bool:

@@ -38,14 +38,23 @@ def diagnoses_only() -> Iterator[None]:
 def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
     """Within it, an exception leaves a reproducer, which its message names; once, although passes may lie in one another.
 
-    ``run`` runs a pass, to make the graph before anew from the program.
+    ``run`` runs a pass, to make the graph before anew from the program. Of passes at work on a nested graph the one that runs them on
+    the whole graph is reported: it is what can be run again.
     """
+    journal, inside = graph.journal, graph.father is not None and graph.journal.author is not None
+    done = len(journal.history)
     try:
         yield
     except Exception as error:
-        if KNOBS.reproducers and not _replaying[-1] and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
-            _mention(error, _written(each, graph, run, error))
+        asked_for = bool(KNOBS.reproducers) and not inside and not _replaying[-1]
+        if asked_for and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
+            _mention(error, _written(each, graph, journal.history[:done], run, error))
         raise
+
+
+def is_replaying() -> bool:
+    """Whether passes run to make a reproducer, which is nobody's business."""
+    return _replaying[-1]
 
 
 def _is_diagnosis(error: Exception) -> bool:
@@ -60,10 +69,10 @@ def _mention(error: Exception, text: str) -> None:
         error.add_note(text)
 
 
-def _written(each: Pass, graph: Graph, run: Run, error: Exception) -> str:
+def _written(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> str:
     """Write the folder; say where it is, or why there is none: the pass's own error matters more."""
     try:
-        files = _files(each, graph, run, error)
+        files = _files(each, graph, history, run, error)
         digest = hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:8]
         folder = Path(KNOBS.reproducers) / f"{each.name or 'pass'}-{digest}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,9 +83,8 @@ def _written(each: Pass, graph: Graph, run: Run, error: Exception) -> str:
         return f"no reproducer was written: {other}"
 
 
-def _files(each: Pass, graph: Graph, run: Run, error: Exception) -> dict[str, str]:
+def _files(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> dict[str, str]:
     """The files of a reproducer, the same for the same failure."""
-    history = graph.journal.history
     pipeline = ", ".join(map(str, [*history, each]))
     files = {"pipeline.txt": pipeline + "\n", "error.txt": "".join(traceback.format_exception_only(error))}
     files["trace.txt"] = "".join(traceback.format_exception(error))

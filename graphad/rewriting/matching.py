@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphad.errors import InvalidValue
 from graphad.graph import Op, Value
-from graphad.rewriting.constants import same_number, uniform_number
+from graphad.rewriting.constants import as_stored, same_number, uniform_number
 from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term, Unknown
-from graphad.types import TensorType
+from graphad.types import FLOATS, TensorType
 
 
 @dataclass
@@ -26,15 +26,56 @@ class Trace:
             self.reached, self.reason = reached, reason
 
 
+class Choices:
+    """How long the lists of a pattern are taken to be, where that can be chosen: one way after the other."""
+
+    def __init__(self, planned: Sequence[int] = ()) -> None:
+        self.planned = planned
+        self.made: list[tuple[int, int]] = []
+
+    def choose(self, count: int) -> int:
+        """One of so many possibilities: the planned one, else the first."""
+        place = len(self.made)
+        which = min(self.planned[place], count - 1) if place < len(self.planned) else 0
+        self.made.append((which, count))
+        return which
+
+    def following(self) -> Choices | None:
+        """The next way, None behind the last."""
+        made = list(self.made)
+        while made:
+            which, count = made.pop()
+            if which + 1 < count:
+                return Choices([*(each for each, _ in made), which + 1])
+        return None
+
+
+class Check(NamedTuple):
+    """An attribute that is said by an expression: the expression, the attribute in the graph, and what it is."""
+
+    wanted: Scalar
+    actual: Any
+    what: str
+
+
 @dataclass
 class Match:
-    """What the tensors, lists, attributes and operators of a pattern are in a graph."""
+    """What the tensors, lists, attributes and operators of a pattern are in a graph.
+
+    ``later`` are attributes said by expressions, which are compared once everything is known.
+    """
 
     values: dict[Term, Value] = field(default_factory=dict)
     lists: dict[Several, tuple[Value, ...]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     ops: dict[Call, Op] = field(default_factory=dict)
+    later: tuple[Check, ...] = ()
     trace: Trace | None = None
+    choices: Choices = field(default_factory=lambda: Choices())
+
+    def copy(self) -> Match:
+        """The same so far; choices and the trace are shared."""
+        return Match(dict(self.values), dict(self.lists), dict(self.attrs), dict(self.ops), self.later, self.trace, self.choices)
 
     def type_of(self, term: Term) -> TensorType:
         """Shape and dtype of what a term stands for."""
@@ -110,7 +151,10 @@ def _match_number(term: Constant, value: Value, found: Match) -> bool:
     if number is None:
         return found.fail(lambda: f"expected {value!r} to be filled with one number")
     found.values.setdefault(term, value)
-    return _bind(term.number, number, found, f"the number in {value!r}")
+    wanted = term.number
+    if not isinstance(wanted, Scalar) and value.dtype in FLOATS:
+        wanted = as_stored(wanted, value.dtype)
+    return _bind(wanted, number, found, f"the number in {value!r}")
 
 
 def _bind(wanted: Any, actual: Any, found: Match, what: str) -> bool:
@@ -118,8 +162,27 @@ def _bind(wanted: Any, actual: Any, found: Match, what: str) -> bool:
         known = found.attrs.setdefault(wanted.name, actual)
         return same_number(known, actual) or found.fail(lambda: f"{wanted.name} is {known!r}, but {what} is {actual!r}")
     if isinstance(wanted, Scalar):
-        wanted = wanted.value(found)
+        found.later = (*found.later, Check(wanted, actual, what))
+        return True
+    if isinstance(wanted, list | tuple):
+        return _bind_items(wanted, actual, found, what)
     return same_number(wanted, actual) or found.fail(lambda: f"expected {what} to be {wanted!r}, found {actual!r}")
+
+
+def _bind_items(wanted: Sequence[Any], actual: Any, found: Match, what: str) -> bool:
+    if not isinstance(actual, list | tuple) or len(actual) != len(wanted):
+        return found.fail(lambda: f"expected {what} to be {list(wanted)!r}, found {actual!r}")
+    return all(_bind(item, each, found, f"{what}[{i}]") for i, (item, each) in enumerate(zip(wanted, actual, strict=True)))
+
+
+def compare_later(found: Match) -> bool:
+    """Whether the attributes that expressions say are what these are."""
+    for check in found.later:
+        wanted = check.wanted.value(found)
+        wanted = list(wanted) if isinstance(wanted, tuple) else wanted
+        if not same_number(wanted, check.actual):
+            return found.fail(lambda c=check, w=wanted: f"expected {c.what} to be {c.wanted!r} = {w!r}, found {c.actual!r}")
+    return True
 
 
 def _match_attrs(call: Call, op: Op, found: Match) -> bool:
@@ -133,7 +196,7 @@ def _match_attrs(call: Call, op: Op, found: Match) -> bool:
 
 
 def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
-    """Lists with at most a few parts of any length: the first way in which the tensors between them fit is taken."""
+    """Lists with at most a few parts of any length."""
     if not terms:
         return not values
     first, rest = terms[0], terms[1:]
@@ -146,17 +209,13 @@ def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match) ->
 
 def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
     known = found.lists.get(first)
-    sizes = range(len(values) + 1) if known is None else [len(known)]
-    for size in sizes:
-        head = tuple(values[:size])
-        if known is not None and head != known:
-            continue
-        saved = dict(found.values), dict(found.lists), dict(found.attrs), dict(found.ops)
-        found.lists[first] = head
-        if _match_list(rest, values[size:], found):
-            return True
-        found.values, found.lists, found.attrs, found.ops = saved
-    return False
+    spare = len(values) - sum(not isinstance(term, Several) for term in rest)
+    if spare < 0:
+        return False
+    is_last = not any(isinstance(term, Several) for term in rest)
+    size = len(known) if known is not None else spare if is_last else found.choices.choose(spare + 1)
+    head = found.lists.setdefault(first, tuple(values[:size]))
+    return head == tuple(values[:size]) and _match_list(rest, values[size:], found)
 
 
 # -- several roots -------------------------------------------------------------------------------
@@ -172,24 +231,31 @@ def _others(calls: Sequence[Call], found: Match) -> Iterator[Match]:
     if not calls:
         yield found
         return
-    for op in _candidates(calls[0], found):
-        twin = Match(dict(found.values), dict(found.lists), dict(found.attrs), dict(found.ops), found.trace)
-        if op not in twin.ops.values() and match_op(calls[0], op, twin):
+    candidates = _candidates(calls[0], found)
+    if not candidates:
+        found.fail(lambda: f"no operator is {calls[0]!r}, beside what was found so far")
+    for op in candidates:
+        twin = found.copy()
+        if (calls[0].key in twin.ops or op not in twin.ops.values()) and match_op(calls[0], op, twin):
             yield from _others(calls[1:], twin)
 
 
 def _candidates(call: Call, found: Match) -> list[Op]:
-    """Operators of the call's type that read a tensor which is known already."""
+    """Operators of the call's type that read a tensor which is known already, or what is computed of one."""
     if call.key in found.ops:
         return [found.ops[call.key]]
-    for terms in call.inputs.values():
-        for term in terms:
-            value = found.values.get(term) or _written(term, found)
-            if value is not None:
-                return [op for op in value.readers if op.type == call.row.type]
+    for term in (term for terms in call.inputs.values() for term in terms):
+        values = _possible(term, found)
+        if values:
+            return list(dict.fromkeys(op for value in values for op in value.readers if op.type == call.row.type))
     return []
 
 
-def _written(term: Term, found: Match) -> Value | None:
-    known = isinstance(term, Result) and term.call.key in found.ops
-    return found.value_of(term) if known else None
+def _possible(term: Term, found: Match) -> list[Value]:
+    """The values that a term can stand for, none if it is not tied to what is known."""
+    if term in found.values:
+        return [found.values[term]]
+    if not isinstance(term, Result):
+        return []
+    written = (op.outputs.get(term.slot, ()) for op in _candidates(term.call, found))
+    return [values[term.index] for values in written if len(values) > term.index]

@@ -68,6 +68,10 @@ class Pass(ABC):
         """Apply the pass as ``run_pass`` does: checked, verified, observed; return whether the graph changed."""
         return run_pass(self, graph)
 
+    def parts(self) -> tuple[Pass, ...]:
+        """The passes that run on the same graph in its place: itself, unless it only runs others."""
+        return (self,)
+
     def __or__(self, other: Pass) -> Pipeline:
         return Pipeline(self, other)
 
@@ -105,6 +109,9 @@ class Pipeline(Pass):
         with paused_collector():
             return self.apply(graph)
 
+    def parts(self) -> tuple[Pass, ...]:
+        return tuple(part for each in self.passes for part in each.parts())
+
     def __str__(self) -> str:
         return ", ".join(map(str, self.passes))
 
@@ -127,8 +134,17 @@ class Fixpoint(Pass):
     combines = True
 
     def __init__(self, *passes: Pass, limit: int = LIMIT) -> None:
+        if limit < 1:
+            raise InvalidValue(f"the limit of a fixpoint is at least 1, not {limit}")
         self.inner = Pipeline(*passes)
         self.limit = limit
+
+    def parts(self) -> tuple[Pass, ...]:
+        return self.inner.parts()
+
+    def run(self, graph: Graph) -> bool:
+        check_order(self.parts(), graph)
+        return run_pass(self, graph)
 
     def apply(self, graph: Graph) -> bool:
         for rounds in range(self.limit):
@@ -144,9 +160,8 @@ class Fixpoint(Pass):
             text = str(graph)
             if text in texts:
                 around = did[texts.index(text) :]
-                return f"the same graph comes back every {len(around)} rounds, changed by " + ", then ".join(
-                    each for names in around for each in names
-                )
+                often = "round" if len(around) == 1 else f"{len(around)} rounds"
+                return f"the same graph comes back every {often}, changed by {', then '.join(each for names in around for each in names)}"
             texts.append(text)
         return f"it has {len(graph.ops)} operators, and the last round was changed by {', '.join(did[-1])}"
 
@@ -206,8 +221,13 @@ def _combined(call: Call) -> Pass:
     if call.options or not call.inner or not all(type(limit) is int for limit in limits):
         also = ", and a whole number as its limit" if call.name == Fixpoint.name else ""
         call.fail(f"{call.name} takes passes in parentheses{also}")
-    inner = map(_built, call.inner)
-    return Nested(*inner) if call.name == Nested.name else Fixpoint(*inner, limit=limits[0] if limits else LIMIT)
+    inner = [_built(each) for each in call.inner]
+    if call.name == Nested.name:
+        return Nested(*inner)
+    try:
+        return Fixpoint(*inner, limit=limits[0] if limits else LIMIT)
+    except ValueError as error:
+        call.fail(str(error))
 
 
 def _built(call: Call) -> Pass:

@@ -6,7 +6,7 @@
 
     @rewrite
     def scale_twice(x, *, a, b):
-        return ops.scale(ops.scale(x, scale=a), scale=b), ops.scale(x, scale=a * b)
+        return ops.scale(ops.scale(x, scale=a), scale=b), ops.scale(x, scale=a * b), is_float(x)
 
     @rewrite
     def add_zero(x, *, c):
@@ -28,14 +28,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from graphad.errors import InvalidType, InvalidValue
+from graphad.errors import InvalidType
 from graphad.graph import Op, Value
 from graphad.rewriting.constants import is_uniform
 from graphad.rewriting.evaluation import Instance, keeps_types
-from graphad.rewriting.matching import Match, Trace, match_roots
+from graphad.rewriting.matching import Choices, Match, Trace, compare_later, match_roots
 from graphad.rewriting.proof import Example, prove
-from graphad.rewriting.rules import Rule
-from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term, Unknown
+from graphad.rewriting.rules import Rule, sweep
+from graphad.rewriting.soundness import calls_in, check_terms
+from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term, Unknown, Uses, parts_of
 
 several: Any = object()
 _CONSTANT = object()
@@ -56,7 +57,10 @@ class PatternRule(Rule):
         before: what is looked for, one result or several; after: what comes in its place, as many.
         conditions: scalars that have to be true.
         text: before ⇒ after, in one line.
+        example: draws inputs that the rule applies to, if its author gave one.
     """
+
+    example: Example | None = None
 
     def __repr__(self) -> str:
         return f"<rule {self.name}: {self.text}>"
@@ -69,7 +73,8 @@ class PatternRule(Rule):
         self.conditions = tuple(conditions)
         self.variants = tuple(_variants(self.before))
         self.types = frozenset(variant.calls[0].row.type for variant in self.variants)
-        self.depth = max(map(_depth, self.before))
+        self.depth = max(map(_depth, self.before)) + any(_counts_readers(each) for each in self.conditions)
+        self.aside = len(self.variants[0].calls) > 1
         where = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
         self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{where}"
 
@@ -78,10 +83,21 @@ class PatternRule(Rule):
         for variant in self.variants:
             if trace is None and not _plausible(variant, op):
                 continue
-            for found in match_roots(variant.calls, op, Match(trace=trace)):
-                if self._holds(found) and keeps_types(self.before, self.after, found) and self._is_possible(variant, op, found):
-                    return found
+            choices: Choices | None = Choices()
+            while choices is not None:
+                for found in match_roots(variant.calls, op, Match(trace=trace, choices=choices)):
+                    if self._is_right(variant, op, found):
+                        return found
+                choices = choices.following()
         return None
+
+    def _is_right(self, variant: Variant, op: Op, found: Match) -> bool:
+        return (
+            compare_later(found)
+            and self._holds(found)
+            and keeps_types(self.before, self.after, found)
+            and self._is_possible(variant, op, found)
+        )
 
     def rewrite(self, op: Op) -> bool:
         found = self.match(op)
@@ -90,7 +106,12 @@ class PatternRule(Rule):
         results = [found.value_of(term) for term in self.before]
         instance = Instance(op, found)
         for old, new in zip(results, [instance.value(term) for term in self.after], strict=True):
-            op.graph.substitute(old, new)
+            if new is not old:
+                if new in instance.made:
+                    _take_over(old, new)
+                op.graph.substitute(old, new)
+        for call in dict.fromkeys(term.call for term in self.before):
+            sweep(found.ops[call])
         return True
 
     def _holds(self, found: Match) -> bool:
@@ -107,6 +128,13 @@ class PatternRule(Rule):
         if len(variant.calls) > 1 and _would_wait(found, variant):
             return found.fail(lambda: "an operator would wait for itself")
         return True
+
+
+def _take_over(old: Value, new: Value) -> None:
+    """Make a new value the gradient of what the old one is, and stop gradients where that does."""
+    new.grad_of = old.grad_of
+    if not old.persistable:
+        new.var = old.var
 
 
 def _is_bound(value: Value) -> bool:
@@ -170,10 +198,11 @@ def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example
     if not isinstance(result, tuple) or len(result) < 2:
         raise InvalidType(f"rule {name} returns before, after and perhaps conditions, not {result!r}")
     before, after = _terms(name, "before", result[0]), _terms(name, "after", result[1])
-    _check_terms(name, before, after, result[2:])
+    check_terms(name, before, after, result[2:])
     rule = PatternRule(name, inspect.getdoc(function) or "", before, after, result[2:])  # type: ignore[arg-type]
     if verify:
         prove(rule, exact=not fast, example=example)
+    rule.example = example
     return rule
 
 
@@ -196,42 +225,7 @@ def _terms(name: str, side: str, given: Any) -> tuple[Term, ...]:
     return items
 
 
-def _check_terms(name: str, before: Sequence[Term], after: Sequence[Term], conditions: Sequence[Any]) -> None:
-    if len(before) != len(after):
-        raise InvalidValue(f"rule {name} has {len(before)} results before and {len(after)} after")
-    for term in before:
-        if not isinstance(term, Result):
-            raise InvalidValue(f"rule {name} starts from {term!r}, which no operator computes")
-    for condition in conditions:
-        if not isinstance(condition, Scalar):
-            raise InvalidType(f"a condition of rule {name} is made of attributes, shapes and dtypes, not {condition!r}")
-    known = {t for term in before for t in leaves(term)}
-    for term in after:
-        for leaf in leaves(term):
-            if leaf not in known and not isinstance(leaf, Constant):
-                raise InvalidValue(f"rule {name} needs {leaf!r} behind it, which does not occur before")
-
-
 # -- orders --------------------------------------------------------------------------------------
-
-
-def leaves(term: Term) -> Iterator[Term]:
-    """The tensors at the ends of a term."""
-    if not isinstance(term, Result):
-        yield term
-        return
-    for terms in term.call.inputs.values():
-        for each in terms:
-            yield from leaves(each)
-
-
-def calls_in(term: Term) -> Iterator[Call]:
-    """The operators of a term, from its result on, with repetitions."""
-    if isinstance(term, Result):
-        yield term.call
-        for terms in term.call.inputs.values():
-            for each in terms:
-                yield from calls_in(each)
 
 
 def _variants(results: Sequence[Result]) -> Iterator[Variant]:
@@ -284,8 +278,13 @@ def _plausible(variant: Variant, op: Op) -> bool:
 
 def _depth(term: Term) -> int:
     if not isinstance(term, Result):
-        return 0
+        return int(isinstance(term, Constant))
     return 1 + max((_depth(t) for terms in term.call.inputs.values() for t in terms), default=0)
+
+
+def _counts_readers(scalar: Scalar) -> bool:
+    """Whether a condition is about how many operators read a tensor that comes into the pattern."""
+    return any(isinstance(part, Uses) and not isinstance(part.parts[-1], Result) for part in parts_of(scalar))
 
 
 def _listed(terms: Sequence[Term]) -> str:
@@ -311,6 +310,8 @@ def explain(rule: Rule, node: Op | Value) -> str:
     rule log-exp does not apply at log(X=tanh_0.tmp_0) -> (Out=log_0.tmp_0):
       expected exp to write tanh_0.tmp_0, found tanh(X=x) -> (Out=tanh_0.tmp_0)
     """
+    if not isinstance(node, Op | Value):
+        raise InvalidType(f"a rule is explained at an operator or a value, not at {node!r}")
     op = node if isinstance(node, Op) else node.writer
     if op is None:
         return f"rule {rule.name} does not apply at {node!r}: no operator writes it"

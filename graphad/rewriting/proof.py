@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.errors import InvalidValue
+from graphad.errors import GraphadError, InvalidValue
 from graphad.rewriting.evaluation import Arrays
 from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term
 from graphad.types import TensorType
@@ -82,15 +82,26 @@ def prove(rule: Any, exact: bool, example: Example | None = None) -> None:
     applied = 0
     with np.errstate(all="ignore"):
         for attempt in range(TRIES):
-            drawn = _draw(rule, rng, example, special=exact and attempt % 2 == 1)
+            drawn = _draw(rule, rng, example, special=exact and attempt % 2 == 1, attempt=attempt)
             applied += _compare(rule, drawn, exact)
-            if applied >= ENOUGH:
+            if applied >= ENOUGH and attempt + 1 >= len(SHAPES) * len(DTYPES):
                 return
     if not applied:
         raise InvalidValue(
             f"rule {rule.name} applied to none of {TRIES} random inputs, so it is not proved: {rule.text}\n"
             "  give @rewrite(example=...), which draws inputs that it applies to"
         )
+
+
+def applicable(rule: Any, rng: np.random.Generator, example: Example | None = None) -> Drawn | None:
+    """Random inputs that a rule applies to; None if none are found."""
+    with np.errstate(all="ignore"):
+        start = int(rng.integers(len(SHAPES) * len(DTYPES)))
+        for attempt in range(start, start + TRIES):
+            drawn = _draw(rule, rng, example, special=False, attempt=attempt)
+            if _before(rule, drawn) is not None:
+                return drawn
+    return None
 
 
 def _compare(rule: Any, drawn: Drawn, exact: bool) -> bool:
@@ -101,6 +112,8 @@ def _compare(rule: Any, drawn: Drawn, exact: bool) -> bool:
     before, arrays = sides
     try:
         after = [np.asarray(arrays.of(term)) for term in rule.after]
+    except GraphadError:
+        return False
     except Exception as error:
         raise InvalidValue(f"rule {rule.name} is wrong: what comes after fails, {error}\n  {rule.text}\n{drawn}") from None
     for old, new in zip(before, after, strict=True):
@@ -137,13 +150,17 @@ def _agree(old: Array, new: Array, exact: bool) -> bool:
 # -- drawing -------------------------------------------------------------------------------------
 
 
-def _draw(rule: Any, rng: np.random.Generator, example: Example | None, special: bool) -> Drawn:
+def _draw(rule: Any, rng: np.random.Generator, example: Example | None, special: bool, attempt: int | None = None) -> Drawn:
+    """Arrays and attributes; shapes and dtypes come in turns with the attempts, so that each meets each, or at random."""
     drawn = Drawn()
     given = dict(example(rng)) if example is not None else {}
-    shape, dtype = SHAPES[rng.integers(len(SHAPES))], DTYPES[rng.integers(len(DTYPES))]
+    turn, place = divmod(int(rng.integers(len(SHAPES) * len(DTYPES))) if attempt is None else attempt, len(DTYPES))
+    shape, dtype = SHAPES[(turn + place) % len(SHAPES)], DTYPES[place]
+    leaves = list(dict.fromkeys(_leaves(rule.before)))
+    dtype = dtype if all(_can_hold(dtype, term) for term in leaves) else "float64"
     for name, kind in _attribute_kinds(rule.before):
         drawn.attrs[name] = given[name] if name in given else _number(kind, rng, len(shape))
-    for term in dict.fromkeys(_leaves(rule.before)):
+    for term in leaves:
         if isinstance(term, Several):
             drawn.lists[term] = given.get(term.name) or [_array(rng, shape, dtype, special) for _ in range(rng.integers(0, 3))]
         elif isinstance(term, Constant):
@@ -155,9 +172,16 @@ def _draw(rule: Any, rng: np.random.Generator, example: Example | None, special:
     return drawn
 
 
+def _can_hold(dtype: str, term: Term) -> bool:
+    """Whether an array of a dtype can be filled with the number that a pattern's constant is."""
+    if not isinstance(term, Constant) or isinstance(term.number, Scalar) or dtype.startswith("float"):
+        return True
+    return bool(np.isfinite(term.number)) and bool(np.asarray(term.number).astype(dtype) == term.number)
+
+
 def _constant(term: Constant, drawn: Drawn, dtype: str) -> Any:
     number = term.number.value(drawn) if isinstance(term.number, Scalar) else term.number
-    return number if dtype.startswith("float") or number == int(number) else 1
+    return number if dtype.startswith("float") or (np.isfinite(number) and number == int(number)) else 1
 
 
 def _part(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -190,8 +214,11 @@ def _attribute_kinds(results: tuple[Result, ...]) -> Iterator[tuple[str, str]]:
     """The rule's attributes, with the kinds of those of the operators where they stand."""
     for call in dict.fromkeys(c for r in results for c in _calls(r)):
         for name, value in call.attrs.items():
+            kind = call.row.attrs[name].kind
             if isinstance(value, Attribute):
-                yield value.name, call.row.attrs[name].kind
+                yield value.name, kind
+            elif isinstance(value, list | tuple):
+                yield from ((item.name, kind[5:-1]) for item in value if isinstance(item, Attribute))
         for terms in call.inputs.values():
             yield from ((t.number.name, "float") for t in terms if isinstance(t, Constant) and isinstance(t.number, Attribute))
 

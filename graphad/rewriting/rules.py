@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 
-from graphad.errors import InvalidType, InvalidValue
+from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.graph import Graph, Op
 
 _REMEMBERED = 100_000  # touched operators that are kept for passes to come, at least
+_FEW, _MANY, _SHOWN = 1000, 50, 100  # rewrites that are never too many, those for each operator, and how many of them are named
 
 
 class Rule(ABC):
@@ -27,11 +28,13 @@ class Rule(ABC):
         name: what the rule is called in listings, timings and provenance.
         types: the types of the operators that it starts at; None for all.
         depth: how many operators lie one behind the other in what it looks at, at most.
+        aside: whether it looks at operators beside the one it starts at, which read what is read or written there.
     """
 
     name: str = ""
     types: frozenset[str] | None = None
     depth: int = 1
+    aside: bool = False
 
     @abstractmethod
     def rewrite(self, op: Op) -> bool:
@@ -70,7 +73,7 @@ def timing_rules() -> Iterator[RuleTimings]:
     try:
         yield times
     finally:
-        _clocks.remove(times)
+        _clocks.pop()
 
 
 class RuleSet(Sequence[Rule]):
@@ -81,11 +84,13 @@ class RuleSet(Sequence[Rule]):
     """
 
     def __init__(self, *rules: Rule | Iterable[Rule]) -> None:
-        self.rules: tuple[Rule, ...] = tuple(r for each in rules for r in ([each] if isinstance(each, Rule) else each))
-        names = [rule.name for rule in self.rules]
+        parts = (each if isinstance(each, Iterable) else [each] for each in rules)
+        self.rules: tuple[Rule, ...] = tuple(rule for part in parts for rule in part)
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise InvalidType(f"a set of rules is made of rules, not of {rule!r}")
+        names = [rule.name for rule in self.rules]
+        for rule in self.rules:
             if names.count(rule.name) > 1:
                 raise InvalidValue(f"two rules are named {rule.name!r}")
 
@@ -123,6 +128,11 @@ class RuleSet(Sequence[Rule]):
         """The depth of the deepest rule."""
         return max((rule.depth for rule in self.rules), default=1)
 
+    @cached_property
+    def aside(self) -> bool:
+        """Whether a rule looks at operators beside the one it starts at."""
+        return any(rule.aside for rule in self.rules)
+
     def __str__(self) -> str:
         width = max((len(rule.name) for rule in self.rules), default=0)
         return "\n".join(f"{rule.name:{width}}  {_description(rule)}".rstrip() for rule in self.rules)
@@ -143,21 +153,30 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
         graph: the graph; operators that a rewrite leaves without readers are removed.
         rules: in the order in which they are tried at an operator.
         follower: who asks, the pass for instance: its next run starts from what was touched since this one.
+
+    Raises:
+        PassError: the rules still apply after many times as many rewrites as there are operators; the message names those that do.
     """
-    work = _Worklist(graph, rules.depth, follower)
-    changed = False
+    work = _Worklist(graph, rules, follower)
+    last: deque[str] = deque(maxlen=_SHOWN)
+    count, most = 0, _FEW + _MANY * work.size
     for op in work:
-        if _first_that_applies(rules.for_type(op.type), op):
-            changed = True
+        applied = _first_that_applies(rules.for_type(op.type), op)
+        if applied is not None:
+            count += 1
+            last.append(applied.name)
+            if count > most:
+                again = ", ".join(sorted(set(last)))
+                raise PassError(f"rules still apply after {count} rewrites of {work.size} operators, again and again: {again}")
             sweep(op)
             work.again(op)
-    return changed
+    return count > 0
 
 
-def _first_that_applies(rules: Sequence[Rule], op: Op) -> bool:
+def _first_that_applies(rules: Sequence[Rule], op: Op) -> Rule | None:
     if _clocks:
-        return any(_timed(rule, op) for rule in rules)
-    return any(rule.rewrite(op) for rule in rules)
+        return next((rule for rule in rules if _timed(rule, op)), None)
+    return next((rule for rule in rules if rule.rewrite(op)), None)
 
 
 def _timed(rule: Rule, op: Op) -> bool:
@@ -190,14 +209,15 @@ def in_graph(op: Op) -> bool:
 class _Worklist:
     """The operators to look at: all, or those touched since the follower's last run; then those touched meanwhile."""
 
-    def __init__(self, graph: Graph, depth: int, follower: Hashable) -> None:
+    def __init__(self, graph: Graph, rules: RuleSet, follower: Hashable) -> None:
         journal = graph.journal
-        count = sum(len(each.ops) for each in graph.tree()) if graph.controls else len(graph.ops)
+        self.size = count = sum(len(each.ops) for each in graph.tree()) if graph.controls else len(graph.ops)
         if journal.touched is None or len(journal.touched) > _REMEMBERED + 8 * count:
             journal.touched, journal.followers = [], {}
         self.journal = journal
         self.touched = journal.touched
-        self.depth = depth
+        self.depth = rules.depth
+        self.aside = rules.aside
         self.follower = (follower, graph)
         start = journal.followers.get(self.follower)
         everything = start is None
@@ -215,7 +235,10 @@ class _Worklist:
             self.queued.discard(op)
             if in_graph(op):
                 yield op
-        self.journal.followers[self.follower] = len(self.touched)
+        if self.journal.is_exhausted:
+            self.journal.followers.pop(self.follower, None)  # the rest is still to be looked at
+        else:
+            self.journal.followers[self.follower] = len(self.touched)
 
     def again(self, op: Op) -> None:
         """Look at an operator once more, if it is still there."""
@@ -226,17 +249,31 @@ class _Worklist:
         fresh = dict.fromkeys(self.touched[self.place :])
         self.place = len(self.touched)
         for op in fresh:
-            self._add(op)
-            self._add_readers(op, self.depth - 1)
+            self._add_upwards(op, self.depth - 1)
+
+    def _add_upwards(self, op: Op, levels: int) -> None:
+        """Look at an operator, at those beside it, and at those that read what it writes, some levels up."""
+        self._add(op)
+        if self.aside:
+            self._add_beside(op, self.depth - 1)
+        for reader in self._readers(op) if levels > 0 else ():
+            self._add_upwards(reader, levels - 1)
+
+    def _add_beside(self, op: Op, levels: int) -> None:
+        for value in op.reads():
+            for other in (*value.writers, *value.readers):
+                self._add(other)
+                self._add_readers(other, self.depth - 1)
+            for writer in value.writers if levels > 0 else ():
+                self._add_beside(writer, levels - 1)
 
     def _add_readers(self, op: Op, levels: int) -> None:
-        if levels < 1:
-            return
-        for values in op.outputs.values():
-            for value in values:
-                for reader in value.readers:
-                    self._add(reader)
-                    self._add_readers(reader, levels - 1)
+        for reader in self._readers(op) if levels > 0 else ():
+            self._add(reader)
+            self._add_readers(reader, levels - 1)
+
+    def _readers(self, op: Op) -> Iterator[Op]:
+        return (reader for values in op.outputs.values() for value in values for reader in value.readers)
 
     def _add(self, op: Op) -> None:
         if op not in self.queued:

@@ -13,8 +13,8 @@ from graphad.graph import Graph
 from graphad.graph.provenance import Origin
 from graphad.graph.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
 from graphad.knobs import KNOBS
-from graphad.rewriting.analysis import Analysis, keep_preserved
-from graphad.rewriting.failure import reported
+from graphad.rewriting.analysis import Analysis, drop_outgrown, keep_preserved
+from graphad.rewriting.failure import is_replaying, reported
 
 if TYPE_CHECKING:
     from graphad.rewriting.passes import Pass
@@ -57,12 +57,13 @@ def run_pass(each: Pass, graph: Graph) -> bool:
             command that reproduces it were written.
     """
     journal = graph.journal
-    if journal.limit is not None and journal.rewrites >= journal.limit:
+    if journal.is_exhausted:
         return False
     ops, values, rewrites = len(graph.ops), len(graph.values), journal.rewrites
     with reported(each, graph, run_pass):
         _check_required(each, graph)
-        before, author = dict(graph.analyses), journal.author
+        drop_outgrown(graph)
+        before, author, last = dict(graph.analyses), journal.author, journal.origin
         journal.author, journal.origin = each.name, None
         start = perf_counter()
         try:
@@ -70,15 +71,15 @@ def run_pass(each: Pass, graph: Graph) -> bool:
         finally:
             journal.author = author
         seconds = perf_counter() - start
-        if changed and journal.rewrites == rewrites:
-            journal.rewrites, journal.origin = rewrites + 1, Origin(each.name, ())
+        if journal.rewrites == rewrites:
+            journal.rewrites, journal.origin = (rewrites + 1, Origin(each.name, ())) if changed else (rewrites, last)
         _keep_books(each, graph, changed, before)
         if _verifying[-1]:
             _verify_after(each, graph)
     if not each.combines and graph.father is None:
         journal.history.append(each)
     step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
-    for observer in _observers:
+    for observer in () if is_replaying() else _observers:
         observer(each, graph, step)
     return changed
 
@@ -105,12 +106,13 @@ def _check_required(each: Pass, graph: Graph) -> None:
 
 
 def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
-    """Go through a pipeline's claims without running it.
+    """Go through a pipeline's claims, and those of the passes that it repeats, without running it.
 
     Raises:
         PassError: a pass requires what the graph has not and no pass before it establishes.
     """
     available: set[Any] = {*graph.properties, *graph.analyses}
+    passes = tuple(part for each in passes for part in each.parts())
     for place, each in enumerate(passes, 1):
         wanted = _missing(each, available)
         if wanted is not None:

@@ -46,6 +46,18 @@ class Scalar:
         return Scalar(f"not {self.text}", python.not_, (self,))
 
 
+class Uses(Scalar):
+    """How many readers a tensor has."""
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """What a scalar, or a list with scalars in it, is made of: scalars, attributes, and the tensors it is about."""
+    yield value
+    items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
+    for item in items:
+        yield from parts_of(item)
+
+
 def _infix(name: str, mark: str, function: Callable[[Any, Any], Any], mirrored: bool = False) -> None:
     def method(self: Scalar, other: Any) -> Scalar:
         return Scalar(f"({self!r} {mark} {other!r})", function, (self, other))
@@ -66,16 +78,17 @@ _infix("and", "and", lambda a, b: bool(a) and bool(b))
 _infix("or", "or", lambda a, b: bool(a) or bool(b))
 
 
-def compute(function: Callable[..., Any], *parts: Any) -> Scalar:
+def compute(function: Callable[..., Any], *parts: Any) -> Any:
     """A scalar that a function computes of others: ``compute(max, a, b)``."""
     name = getattr(function, "__name__", "function")
     shown = "f" if name == "<lambda>" else name
     return Scalar(f"{shown}({', '.join(map(repr, parts))})", function, parts)
 
 
-def is_float(*terms: Term) -> Scalar:
+def is_float(*terms: Term) -> Any:
     """A condition: the tensors are of a floating-point dtype."""
-    return Scalar(f"is_float({', '.join(map(repr, terms))})", lambda found: all(found.type_of(t).dtype in FLOATS for t in terms), (FOUND,))
+    text = f"is_float({', '.join(map(repr, terms))})"
+    return Scalar(text, lambda found, *terms: all(found.type_of(term).dtype in FLOATS for term in terms), (FOUND, *terms))
 
 
 class Term(Symbol):
@@ -86,12 +99,12 @@ class Term(Symbol):
     @property
     def shape(self) -> Any:
         """Its shape, -1 where unknown."""
-        return Scalar(f"{self!r}.shape", lambda found: found.type_of(self).shape, (FOUND,))
+        return Scalar(f"{self!r}.shape", lambda found, term: found.type_of(term).shape, (FOUND, self))
 
     @property
     def dtype(self) -> Any:
         """Its dtype."""
-        return Scalar(f"{self!r}.dtype", lambda found: found.type_of(self).dtype, (FOUND,))
+        return Scalar(f"{self!r}.dtype", lambda found, term: found.type_of(term).dtype, (FOUND, self))
 
     @property
     def ndim(self) -> Any:
@@ -101,7 +114,7 @@ class Term(Symbol):
     @property
     def uses(self) -> Scalar:
         """How many operators read it; one more if it is asked for from outside."""
-        return Scalar(f"{self!r}.uses", lambda found: found.uses_of(self), (FOUND,))
+        return Uses(f"{self!r}.uses", lambda found, term: found.uses_of(term), (FOUND, self))
 
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         return called(op, inputs, attrs)

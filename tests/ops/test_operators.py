@@ -15,7 +15,11 @@ from tests.ops.sample import Sample
 
 def collect() -> dict[str, list[Sample]]:
     modules = [importlib.import_module(f"tests.ops.{m.name}") for m in pkgutil.iter_modules(here.__path__) if m.name.startswith("samples_")]
-    return {op: samples for module in modules for op, samples in module.SAMPLES.items()}
+    found: dict[str, list[Sample]] = {}
+    for module in modules:
+        for op, samples in module.SAMPLES.items():
+            found[op] = found.get(op, []) + samples
+    return found
 
 
 SAMPLES = collect()

@@ -1,0 +1,1 @@
+"""An operator and a pass for graphad."""

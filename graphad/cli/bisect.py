@@ -1,0 +1,50 @@
+"""``graphad bisect --pipeline ... PROGRAM``: the rewrite behind which a program computes something else."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from graphad.cli.trial import DIFFERENT, FINE, add_program_options, program_case, refused
+from graphad.errors import GraphadError
+from graphad.rewriting import Pipeline
+from graphad.testing.bisection import Culprit, bisect
+from graphad.testing.subject import LOSS
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to those of graphad."""
+    text = "Name the pass, and the single rewrite of it, behind which a program computes something else, on random arrays."
+    parser: argparse.ArgumentParser = commands.add_parser("bisect", help="find the rewrite that changes results", description=text)
+    add_program_options(parser)
+    parser.set_defaults(command=run_bisect)
+
+
+def run_bisect(args: argparse.Namespace) -> int:
+    """0 if nothing differs, 1 with the rewrite, 2 where there is nothing to run."""
+    try:
+        case = program_case(args)
+        pipeline = Pipeline.parse(args.pipeline.replace(LOSS, args.loss))
+        culprit = bisect(case, pipeline, args.prepare, args.tolerance)
+    except (GraphadError, OSError) as error:
+        return refused(error)
+    if culprit is None:
+        print(f"{args.pipeline}: the results are the same")
+        return FINE
+    print(culprit)
+    print(_lines(str(case.program), culprit), end="")
+    return DIFFERENT
+
+
+def _lines(text: str, culprit: Culprit) -> str:
+    """Where in the program's text the operators stand that the rewrite saw."""
+    ancestors = culprit.origin.ancestors if culprit.origin is not None else ()
+    seen = [ancestor.text.partition(" -> ") for ancestor in ancestors]
+    rows = [(i, row.strip()) for i, row in enumerate(text.splitlines(), 1)]
+    found = [f"  line {i}: {row}\n" for kind, _, out in seen for i, row in rows if _writes(row, kind, out.split(", "))]
+    return "".join(dict.fromkeys(found))
+
+
+def _writes(row: str, kind: str, names: list[str]) -> bool:
+    head, arrow, tail = row.partition(" -> ")
+    return bool(arrow) and head.startswith(f"{kind}(") and all(name in tail for name in names)

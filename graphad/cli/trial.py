@@ -1,0 +1,56 @@
+"""What the commands check, bisect and reduce have in common: a pipeline on trial, and a program with random arrays to try it on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from graphad.cli.programs import add_format, add_program, read
+from graphad.errors import GraphadError
+from graphad.testing.cases import Case
+from graphad.testing.fitted import random_case
+
+FINE, DIFFERENT, WRONG_USE = 0, 1, 2
+
+
+def add_trial_options(parser: argparse.ArgumentParser) -> None:
+    """``--prepare``, ``--tolerance`` and ``--seed``."""
+    parser.add_argument("--prepare", default="", metavar="PIPELINE", help="passes that run before, and are not on trial")
+    parser.add_argument(
+        "--tolerance", type=_tolerance, metavar="T", help="how far results may lie apart, relatively (default: as the passes say)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random arrays and programs (default: 0)")
+
+
+def add_program_options(parser: argparse.ArgumentParser) -> None:
+    """The program and the pipeline on trial."""
+    add_program(parser)
+    add_format(parser)
+    parser.add_argument("-p", "--pipeline", required=True, help="the passes on trial, as text; $loss stands for --loss")
+    parser.add_argument("--loss", default="", metavar="NAME", help="a scalar of the program whose gradients are compared as well")
+    add_trial_options(parser)
+
+
+def _tolerance(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"a tolerance is a number from 0 to 1, not {text}")
+    return value
+
+
+def program_case(args: argparse.Namespace) -> Case:
+    """The program with random arrays.
+
+    Raises:
+        ValueError: it is no program, or it has no variable of the name ``--loss``.
+    """
+    program = read(args)
+    if args.loss:
+        program.global_block().var(args.loss)
+    return random_case(program, args.seed, args.loss)
+
+
+def refused(error: GraphadError | OSError) -> int:
+    """Say what is wrong with the command line, or with what it names."""
+    print(f"graphad: {error}", file=sys.stderr)
+    return WRONG_USE

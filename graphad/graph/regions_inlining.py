@@ -1,0 +1,201 @@
+"""A nested graph put in the place of its operator, and operators put into a net.
+
+net { a = tanh(x) } -> a      ⇒      a = tanh(x)      ⇒      net { a = tanh(x) } -> a
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphad.errors import InvalidGraph
+from graphad.graph.clone import Twins
+from graphad.graph.graph import Graph
+from graphad.graph.nodes import Op, Value
+from graphad.graph.regions import is_loop, operands, outcomes, scopes_of, the_row
+from graphad.graph.regions_copying import copy_into, copy_op, fresh_like, input_like
+from graphad.program import EMPTY
+from graphad.types import FLOATS
+
+
+def has_gradient(op: Op) -> bool:
+    """Whether there is a gradient of the operator, which reads what its graphs leave."""
+    return any(graph.gradients for graph in op.graphs.values())
+
+
+def inline_region(op: Op, name: str) -> list[Op]:
+    """Put the operators of a nested graph in the place of its operator; return them.
+
+    What the operator wrote keeps its name; a value from inside gets a number if its name is taken.
+
+    Args:
+        op: an operator that runs its graph once at most, without a gradient; the others of its graphs are gone.
+        name: the attribute that holds the graph.
+
+    Raises:
+        InvalidGraph: it is a loop, or has a gradient or is one.
+
+    >>> import graphad as ga
+    >>> graph = ga.lower(ga.Program.parse('''program {
+    ...   block 0 {
+    ...     var x: float32[2]
+    ...     net(X=x) -> (Out=y) {sub_block=block(1)}
+    ...   }
+    ...   block 1 in 0 {
+    ...     tanh(X=x) -> (Out=t)
+    ...     elementwise_mul(X=t, Y=t) -> (Out=y)
+    ...   }
+    ... }'''))
+    >>> inline_region(graph.ops.first, "sub_block")
+    [tanh(X=x) -> (Out=t), elementwise_mul(X=t, Y=t) -> (Out=y)]
+    """
+    if is_loop(op) or has_gradient(op) or the_row(op).is_grad:
+        raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or has a gradient, or is one")
+    return replace_by_copy(op, op.graphs[name], operands(op))
+
+
+def replace_by_copy(op: Op, nested: Graph, given: Sequence[Value]) -> list[Op]:
+    """Put a copy of a nested graph, whose inputs are ``given``, in the place of an operator without gradient; return the operators.
+
+    Raises:
+        InvalidGraph: the operator has a gradient.
+    """
+    if has_gradient(op):
+        raise InvalidGraph(f"{op!r} cannot be replaced: a gradient reads what it keeps")
+    twins = Twins()
+    _copied_out(op, nested, given, twins)
+    op.graph.remove_op(op)
+    return list(twins.ops.values())
+
+
+def _copied_out(op: Op, nested: Graph, given: Sequence[Value], twins: Twins) -> None:
+    """Copy a nested graph before its operator, and make what it hands out stand for what the operator writes."""
+    copy_into(nested, op.graph, given, op, _onto(op, nested), twins)
+    for out, result in zip(outcomes(op), nested.results, strict=True):
+        found = twins.values[result]
+        if found is not out and out.name != EMPTY:
+            stand_in(op, out, found)
+
+
+def inline_with_gradients(op: Op, name: str) -> list[Op]:
+    """The same as ``inline_region`` where there are gradients of the operator: their graphs take the place of those.
+
+    Returns:
+        The operators of the forward graph.
+
+    Raises:
+        InvalidGraph: it is a loop, or a gradient, or something else than its gradient reads what it kept (``gradients_of`` is None).
+    """
+    grads = gradients_of(op)
+    if is_loop(op) or the_row(op).is_grad or grads is None:
+        raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or a gradient, or what it keeps is read")
+    graph, which, twins = op.graph, list(op.graphs).index(name), Twins()
+    _copied_out(op, op.graphs[name], operands(op), twins)
+    made = list(twins.ops.values())
+    for grad in grads:
+        inner, around = list(grad.graphs.values())[which], grad.graph
+        saved = [_read_in(around, graph, twins.values[kept]) for kept in inner.saved.values()]
+        _copied_out(grad, inner, [*operands(grad), *saved], twins)
+        scopes = grad.input(the_row(grad).scopes)
+        around.remove_op(grad)
+        if scopes in around.saved and not scopes.readers and scopes not in around.results:
+            del around.saved[scopes]
+            around.drop(scopes)
+    graph.remove_op(op)
+    return made
+
+
+def gradients_of(op: Op) -> list[Op] | None:
+    """The gradients of an operator; None where anything else reads what it keeps for them."""
+    scopes = scopes_of(op)
+    if scopes is None:
+        return None if has_gradient(op) else []
+    read = [scopes, *(v for each in op.graph.gradients for v, kept in each.saved.items() if kept is scopes)]
+    grads = list(dict.fromkeys(reader for value in read for reader in value.readers))
+    inner = {graph for grad in grads for graph in grad.graphs.values()}
+    known = {graph for each in op.graphs.values() for graph in each.gradients}
+    fits = all(len(grad.graphs) == len(op.graphs) and not is_loop(grad) for grad in grads)
+    handed_on = any(value in value.graph.results or value in value.graph.targets for value in read)
+    return grads if fits and inner == known and not handed_on else None
+
+
+def _read_in(around: Graph, graph: Graph, value: Value) -> Value:
+    """A forward value as a gradient reads it, which may be in a graph of its own."""
+    if around is graph:
+        return value
+    found = next((inner for inner, kept in around.saved.items() if kept is value), None)
+    if found is None:
+        found = input_like(around, value)
+        around.inputs.append(found)
+        around.saved[found] = value
+    return found
+
+
+def stand_in(op: Op, out: Value, value: Value) -> None:
+    """Make a value stand for what an operator writes, which is about to be removed; a gradient that stopped there does so still."""
+    if out.stop_gradient and not value.stop_gradient and _may_have_gradient(out):
+        op.graph.add_op("assign", {"X": [value]}, {"Out": [out]}, before=op, role=op.role)
+    else:
+        op.graph.substitute(out, value)
+
+
+def _onto(op: Op, nested: Graph) -> dict[Value, Value]:
+    """What the operators inside can write at once: the results of their operator."""
+    onto: dict[Value, Value] = {}
+    for out, result in zip(outcomes(op), nested.results, strict=True):
+        same = out.stop_gradient == result.stop_gradient or not _may_have_gradient(out)
+        if result.writers and same and out.name != EMPTY:
+            onto.setdefault(result, out)
+    return onto
+
+
+def _may_have_gradient(value: Value) -> bool:
+    return value.dtype is None or value.dtype in FLOATS
+
+
+def outline(ops: Sequence[Op]) -> Op:
+    """Make a ``net`` of operators of one graph; it stands where the last of them stood.
+
+    It is handed what they read from around, and hands out what anything around reads or asks for, under its names.
+
+    Args:
+        ops: operators that stand in this order; what lies between two of them must be among them.
+
+    Raises:
+        InvalidGraph: there are none, they are of several graphs, or a nested graph of theirs has a gradient outside.
+
+    >>> import graphad as ga
+    >>> graph = ga.lower(ga.Program.parse('''program {
+    ...   block 0 {
+    ...     var x: float32[2]
+    ...     tanh(X=x) -> (Out=t)
+    ...     elementwise_mul(X=t, Y=t) -> (Out=y)
+    ...   }
+    ... }'''))
+    >>> outline(list(graph.ops))
+    net(X=x) -> (Out=y)
+    """
+    if not ops or any(op.graph is not ops[0].graph for op in ops):
+        raise InvalidGraph("a net is made of operators of one graph")
+    if any(has_gradient(op) or (op.graphs and the_row(op).is_grad) for op in ops):
+        raise InvalidGraph("an operator with nested graphs and its gradient stay where they are")
+    graph, inside = ops[0].graph, set(ops)
+    reads = [value for op in ops for value in op.reads() if not any(w in inside for w in value.writers)]
+    given = list(dict.fromkeys(reads))
+    out = [v for op in ops for v in op.writes() if graph.is_observed(v) or any(r not in inside for r in v.readers)]
+    nested, twins = graph.nested(), Twins(graphs={graph: graph})
+    nested.inputs = [input_like(nested, value) for value in given]
+    twins.values.update(zip(given, nested.inputs, strict=True))
+    for op in ops:
+        _copy_in(op, nested, twins)
+    nested.results = [twins.values[value] for value in out]
+    net = graph.add_op("net", {"X": given} if given else {}, {"Out": out} if out else {}, before=ops[-1].next, graphs={"sub_block": nested})
+    net.role, net.source = ops[0].role, ops[0].source
+    for op in reversed(ops):
+        graph.remove_op(op)
+    return net
+
+
+def _copy_in(op: Op, nested: Graph, twins: Twins) -> None:
+    for value in op.writes():
+        twins.values[value] = fresh_like(nested, value)
+    nested.link(copy_op(op, nested, twins))

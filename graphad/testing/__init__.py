@@ -1,0 +1,67 @@
+"""Proof of passes: random programs, ``check_pass``, ``reduce_program`` and ``bisect``.
+
+    from graphad.testing import check_pass
+
+    def test_my_pass():
+        check_pass(MyPass(), examples=200)          # AssertionError with the smallest program on which it is wrong
+
+Random programs come from hypothesis (the extra ``testing``); what does not need it works without.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from graphad.errors import GraphadError
+
+if TYPE_CHECKING:
+    from graphad.testing.bisection import Culprit as Culprit
+    from graphad.testing.bisection import bisect as bisect
+    from graphad.testing.cases import Case as Case
+    from graphad.testing.check import check_pass as check_pass
+    from graphad.testing.counterexample import Counterexample as Counterexample
+    from graphad.testing.equivalence import assert_equivalent as assert_equivalent
+    from graphad.testing.examine import check_case as check_case
+    from graphad.testing.nested import nested_programs as nested_programs
+    from graphad.testing.operator_check import check_operator as check_operator
+    from graphad.testing.optimizable import optimizable_programs as optimizable_programs
+    from graphad.testing.reduction import reduce_program as reduce_program
+    from graphad.testing.straight_line import straight_line_programs as straight_line_programs
+    from graphad.testing.training import training_programs as training_programs
+
+_HOMES = {
+    "Case": "cases",
+    "Counterexample": "counterexample",
+    "Culprit": "bisection",
+    "assert_equivalent": "equivalence",
+    "bisect": "bisection",
+    "check_case": "examine",
+    "check_operator": "operator_check",
+    "check_pass": "check",
+    "nested_programs": "nested",
+    "optimizable_programs": "optimizable",
+    "reduce_program": "reduction",
+    "straight_line_programs": "straight_line",
+    "training_programs": "training",
+}
+__all__ = [*sorted(_HOMES), "MissingHypothesis"]
+
+
+class MissingHypothesis(GraphadError, ImportError):
+    """Random programs were asked for, and hypothesis is not installed."""
+
+
+def __getattr__(name: str) -> Any:
+    """What a name stands for, imported when it is asked for, so that ``import graphad.testing`` does not need hypothesis."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        message = f"graphad.testing.{name} draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
+        raise MissingHypothesis(message) from None
+    found = globals()[name] = getattr(module, name)
+    return found

@@ -1,0 +1,116 @@
+"""Which single rewrite of a pipeline makes a program compute something else: a binary search over how many rewrites are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from graphad.graph import Graph, schedule
+from graphad.graph.provenance import Origin
+from graphad.knobs import KNOBS
+from graphad.rewriting import Pass, Step, observing
+from graphad.testing.cases import Case
+from graphad.testing.equivalence import Observed, observe, observed_difference
+from graphad.testing.subject import Subject
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """The first rewrite behind which the results differ.
+
+    Attributes:
+        number: which rewrite it is, counted from 1.
+        total: how many the pipeline makes.
+        pass_text: the pass that makes it.
+        origin: its rule, and the operators it saw; None if the pass does not say.
+        difference: what then differs.
+    """
+
+    number: int
+    total: int
+    pass_text: str
+    origin: Origin | None
+    difference: str
+
+    def __str__(self) -> str:
+        lines = [f"rewrite {self.number} of {self.total}, by pass {self.pass_text}"]
+        if self.origin is not None:
+            lines.append(f"  rule {self.origin.rule}")
+            for ancestor in self.origin.ancestors:
+                lines.append(f"  of {ancestor.text}" + (f", written at {ancestor.source}" if ancestor.source is not None else ""))
+        return "\n".join([*lines, f"  {self.difference}"])
+
+
+@dataclass
+class _Run:
+    """A run of the pipeline with so many rewrites: how many were made, the pass that made the last one, and what is wrong."""
+
+    made: int
+    last: Pass | None
+    origin: Origin | None
+    wrong: str
+
+
+def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | None = None) -> Culprit | None:
+    """Find the rewrite that makes a program compute something else, or that makes the pipeline fail; None if none does.
+
+    Args:
+        case: the program, and arrays to run it on.
+        what: a pipeline, or its text.
+        prepare: the text of a pipeline that runs before it.
+        tolerance: by how much values may differ, relatively; None: as the passes say.
+
+    Raises:
+        GraphadError: the program does not run.
+
+    >>> from graphad.program import Program
+    >>> program = Program.parse("program { block 0 { var y: float32[1] fill_constant() -> (Out=y) {shape=[1], value=2.0} } }")
+    >>> print(bisect(Case(program), "find-op-path{targets=[y]}"))
+    None
+    """
+    subject = Subject(what, prepare, tolerance)
+    targets = case.targets
+    expected = observe(subject.before(case, targets), case, targets)
+    with _without_files():
+        whole = _run(subject, case, targets, expected, None)
+        if not whole.wrong:
+            return None
+        right, wrong, found = 0, max(whole.made, 1), whole
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            tried = _run(subject, case, targets, expected, middle)
+            right, wrong, found = (right, middle, tried) if tried.wrong else (middle, wrong, found)
+        found = _run(subject, case, targets, expected, wrong)
+    name = str(found.last if found.last is not None else subject.passes(case))
+    return Culprit(wrong, max(whole.made, 1), name, found.origin, found.wrong or whole.wrong)
+
+
+@contextmanager
+def _without_files() -> Iterator[None]:
+    folder, KNOBS.reproducers = KNOBS.reproducers, ""
+    try:
+        yield
+    finally:
+        KNOBS.reproducers = folder
+
+
+def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, limit: int | None) -> _Run:
+    graph = subject.prepared(case, targets)
+    journal = graph.journal
+    start = journal.rewrites
+    journal.limit = None if limit is None else start + limit
+    makers: list[tuple[int, Pass]] = []
+
+    def watch(each: Pass, changed: Graph, step: Step) -> None:
+        if not each.combines and changed.journal is journal and journal.rewrites > (makers[-1][0] if makers else start):
+            makers.append((journal.rewrites, each))
+
+    try:
+        with observing(watch):
+            subject.passes(case).run(graph)
+        got = observe(schedule(graph), case, list(expected.values))
+        wrong = observed_difference(expected, got, subject.allowed(case))
+    except Exception as error:
+        wrong = f"{type(error).__name__}: {error}"
+    return _Run(journal.rewrites - start, makers[-1][1] if makers else None, journal.origin, wrong)

@@ -1,0 +1,135 @@
+"""``check_pass``: a pass against many random programs; the first on which it is wrong is made small and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from graphad.program import Program
+from graphad.rewriting import Pass
+from graphad.testing.cases import Case
+from graphad.testing.counterexample import Counterexample
+from graphad.testing.examine import Finding, behind, examine
+from graphad.testing.nested import nested_programs
+from graphad.testing.operators import Draw
+from graphad.testing.optimizable import optimizable_programs
+from graphad.testing.smallest import smallest
+from graphad.testing.straight_line import straight_line_programs
+from graphad.testing.subject import Subject
+from graphad.testing.training import training_programs
+from graphad.testing.twin import Twin
+
+
+@st.composite
+def any_programs(draw: Draw) -> Case:
+    """Programs of every kind, mostly such as give passes something to do."""
+    kinds = [optimizable_programs()] * 7 + [straight_line_programs(), nested_programs(), training_programs()]
+    case: Case = draw(kinds[draw(st.integers(0, len(kinds) - 1))])
+    return case
+
+
+@dataclass
+class Checked:
+    """What a check that found nothing has done: programs tried, and how many of them the pass changed."""
+
+    examples: int = 0
+    changed: int = 0
+
+
+@dataclass
+class _Search:
+    subject: Subject
+    twin: Twin
+    checked: Checked = field(default_factory=Checked)
+    found: tuple[Case, Finding] | None = None
+
+    def try_one(self, drawn: Case) -> None:
+        """Remember what is wrong on a program, and fail."""
+        case = Case(Program.parse(str(drawn.program)), drawn.loss_name, drawn.feeds, drawn.params)
+        changes: list[bool] = []
+        finding = examine(self.subject, case, self.twin, changes=changes)
+        self.checked.examples += 1
+        self.checked.changed += any(changes)
+        if finding is not None:
+            self.found = case, finding
+            raise _Found(finding.kind)
+
+
+class _Found(Exception):
+    """What hypothesis stops at."""
+
+
+def check_pass(
+    what: Pass | str,
+    examples: int = 100,
+    strategy: SearchStrategy[Case] | None = None,
+    tolerance: float | None = None,
+    gradients: bool = True,
+    seed: int = 0,
+    prepare: str = "",
+    folder: Path | None = None,
+) -> Checked:
+    """Try a pass on random programs.
+
+    On each: the verifier holds behind it; targets and persistable variables are what they were, step by step and compiled;
+    gradients are what they were; a second run changes nothing if the pass says so; it makes the same program again, also in a
+    process with other string hashes; it says truly whether it changed anything, and what it preserves.
+
+    Args:
+        what: a pass, or a pipeline, or the text of one, in which ``$loss`` stands for the name of the loss.
+        examples: how many programs.
+        strategy: where they come from; None: ``any_programs()``.
+        tolerance: by how much values may differ, relatively; None: as the pass says, 0: not in the last bit.
+        gradients: whether to compare gradients: before 1e-9, relatively, where all is float64.
+        seed: the same programs for the same seed.
+        prepare: the text of a pipeline that makes what the pass requires.
+        folder: where to draw the counterexample; None: a temporary folder.
+
+    Raises:
+        Counterexample: the pass is wrong; the program it is shown on was made as small as possible.
+
+    >>> check_pass("find-op-path{targets=[$loss]}", examples=3)
+    Checked(examples=3, changed=0)
+    """
+    with Twin() as twin:
+        search = _Search(Subject(what, prepare, tolerance, gradients), twin)
+        _look(search, any_programs() if strategy is None else strategy, examples, seed)
+        if search.found is None:
+            return search.checked
+        case, finding = smallest(search.subject, *search.found, twin)
+    raise Counterexample(search.subject, finding, case, behind(search.subject, case), folder, search.checked.examples)
+
+
+def _look(search: _Search, strategy: SearchStrategy[Case], examples: int, seed: int) -> None:
+    """Draw programs until something is found; shrinking is done on programs, not on what they were drawn from."""
+    options: Any = {
+        "max_examples": examples,
+        "database": None,
+        "deadline": None,
+        "derandomize": False,
+        "phases": (Phase.generate,),
+        "suppress_health_check": list(HealthCheck),
+        "verbosity": Verbosity.quiet,
+        "print_blob": False,
+        "report_multiple_bugs": False,
+    }
+
+    @hypothesis.seed(seed)
+    @settings(**options)
+    @given(strategy)
+    def try_one(case: Case) -> None:
+        search.try_one(case)
+
+    run: Callable[[], None] = try_one
+    try:
+        run()
+    except Exception:
+        if search.found is None:
+            raise

@@ -1,0 +1,78 @@
+"""Arrays for a program that has none, or has others than it had: what fits is kept, cut to shape, the rest is drawn."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from graphad.execution.layout import blocks_of
+from graphad.graph import Value, lower
+from graphad.ops import lookup
+from graphad.program import Block, Program
+from graphad.program.operator import check
+from graphad.testing.cases import Array, Case
+from graphad.types import TENSOR
+
+UNKNOWN = 2  # the extent of an axis that no declaration gives
+
+
+def random_case(program: Program, seed: int = 0, loss_name: str = "") -> Case:
+    """A program with random arrays for all it takes from outside.
+
+    >>> program = Program.parse("program { block 0 { var x: float64[-1, 3] tanh(X=x) -> (Out=y) } }")
+    >>> random_case(program).feeds["x"].shape
+    (2, 3)
+    """
+    program = completed(program)
+    return fitted(Case(program, loss_name), program, seed)
+
+
+def completed(program: Program) -> Program:
+    """A copy in which the variables that operators write are declared with shape and dtype, as far as they can be inferred.
+
+    Raises:
+        ValueError: an operator does not fit what it reads.
+    """
+    twin = Program.parse(str(program))
+    _infer(twin.global_block())
+    return twin
+
+
+def _infer(block: Block) -> None:
+    for op in block.ops:
+        for inner in blocks_of(op):
+            _infer(inner)
+        check(op, lookup(op.type))
+
+
+def fitted(case: Case, program: Program, seed: int = 0) -> Case:
+    """The case of another program: with the arrays of this case as far as they fit, and the loss if an operator still writes it."""
+    feeds: dict[str, Array] = {}
+    params: dict[str, Array] = {}
+    for value in lower(program).inputs:
+        if value.kind == TENSOR and value.shape is not None:
+            chosen, known = (params, case.params) if value.persistable else (feeds, case.feeds)
+            chosen[value.name] = _array(value, {**known}, seed)
+    written = {name for op in program.global_block().ops for name in op.output_names()}
+    return Case(program, case.loss_name if case.loss_name in written else "", feeds, params)
+
+
+def _array(value: Value, known: Mapping[str, Array], seed: int) -> Array:
+    shape, dtype = value.shape or (), value.dtype or "float32"
+    old = known.get(value.name)
+    if old is not None and old.dtype == dtype and old.ndim == len(shape):
+        wanted = tuple(have if extent == -1 else extent for have, extent in zip(old.shape, shape, strict=True))
+        if all(extent <= have for extent, have in zip(wanted, old.shape, strict=True)):
+            return np.ascontiguousarray(old[tuple(slice(extent) for extent in wanted)])
+    return _drawn(value.name, tuple(UNKNOWN if extent == -1 else extent for extent in shape), dtype, seed)
+
+
+def _drawn(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> Array:
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if "int" in dtype:
+        return rng.integers(0, 3, shape).astype(dtype)
+    return np.round(rng.uniform(-1.5, 1.5, shape), 3).astype(dtype)

@@ -1,0 +1,36 @@
+"""Which names the operators with blocks of random nested programs read and write around them."""
+
+from __future__ import annotations
+
+from graphad.execution.layout import blocks_of
+from graphad.program import Block, Operator
+
+
+def reads(op: Operator) -> list[str]:
+    """The names that an operator reads, in order; an array is written in place."""
+    old = op.output("Out") if op.type == "write_to_array" and "Array" not in op.inputs else []
+    return [*op.input_names(), *old]
+
+
+def always_written(op: Operator) -> set[str]:
+    """The names that an operator writes whatever happens."""
+    inner = [set().union(*map(always_written, block.ops)) - set(block.vars) for block in blocks_of(op)]
+    if not inner:
+        return set(op.output_names())
+    return set() if op.type in ("while", "conditional_block") else set.intersection(*inner)
+
+
+def outside_reads(*blocks: Block) -> list[str]:
+    """The names around some blocks that they read before they write them."""
+    found: dict[str, None] = {}
+    for block in blocks:
+        written = set(block.vars)
+        for op in block.ops:
+            found.update(dict.fromkeys(name for name in reads(op) if name not in written))
+            written |= always_written(op)
+    return list(found)
+
+
+def outside_writes(*blocks: Block) -> list[str]:
+    """The names around some blocks that they write."""
+    return list(dict.fromkeys(name for block in blocks for op in block.ops for name in op.output_names() if name not in block.vars))

@@ -1,0 +1,99 @@
+"""Liveness: until which operator each value of a graph is needed, in the order in which the operators are scheduled.
+
+0  a = tanh(x)        a ▉▉▉            x is given, so it lives all the time
+1  b = assign(a)      b  ┆▉▉▉          b is a view: the memory of a, needed until b is
+2  c = exp(b)         c     ▉▉▉▉▉      c is asked for, so it lives to the end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from graphad.graph import Graph, Op, Value
+from graphad.rewriting import Analysis
+
+# Operators whose outputs lie in the memory of an input: type -> the slot of that input.
+VIEWS: Mapping[str, str] = {
+    "assign": "X",
+    "expand_as_v2": "X",
+    "expand_like": "X",
+    "expand_v2": "X",
+    "feed": "X",
+    "fetch": "X",
+    "flatten": "X",
+    "flatten2": "X",
+    "flatten_contiguous_range": "X",
+    "flip": "X",
+    "reshape": "X",
+    "reshape2": "X",
+    "reshape_like": "X",
+    "select_output": "X",
+    "slice": "Input",
+    "split": "X",
+    "split_like": "X",
+    "squeeze": "X",
+    "squeeze2": "X",
+    "strided_slice": "Input",
+    "transpose": "X",
+    "transpose2": "X",
+    "unsqueeze": "X",
+    "unsqueeze2": "X",
+    "unstack": "X",
+}
+
+
+@dataclass(frozen=True)
+class Liveness(Analysis):
+    """How long values live in one graph; the graphs nested in it have analyses of their own.
+
+    Attributes:
+        order: the operators as they are scheduled.
+        last: for each value the place in ``order`` of the last operator that needs its memory: a reader of it or of a view of it, else
+            its writer; ``len(order)`` for what lives to the end: what is given, asked for, handed out or kept for a gradient.
+        owner: for each value that is a view the value in whose memory it lies.
+
+    >>> import graphad as ga
+    >>> text = "program { block 0 { var x: float32[2] tanh(X=x) -> (Out=y) exp(X=y) -> (Out=z) } }"
+    >>> graph = ga.lower(ga.Program.parse(text))
+    >>> Liveness.of(graph).last
+    {x: 2, y: 1, z: 2}
+    """
+
+    order: tuple[Op, ...]
+    last: dict[Value, int]
+    owner: dict[Value, Value]
+
+    @classmethod
+    def compute(cls, graph: Graph) -> Liveness:
+        order = tuple(graph.ordered_ops())
+        lasting = {*graph.inputs, *graph.results, *graph.targets}
+        lasting.update(kept for each in graph.gradients for kept in each.saved.values())
+        last = {value: _end(graph, value, value in lasting, len(order)) for value in graph.values}
+        owner = dict(_views(order))
+        for value, place in list(last.items()):
+            root = owner.get(value, value)
+            last[root] = max(last[root], place)
+        return cls(order, last, owner)
+
+    def live_at(self, place: int) -> list[Value]:
+        """The values that have memory of their own while the operator at a place runs: what it writes included."""
+        return [
+            v for v, end in self.last.items() if v not in self.owner and end >= place and (not v.writers or v.writers[0].order <= place)
+        ]
+
+
+def _end(graph: Graph, value: Value, lasting: bool, end: int) -> int:
+    if lasting or (value.persistable and graph.is_observed(value)):
+        return end
+    return max((op.order for op in (*value.readers, *value.writers)), default=end)
+
+
+def _views(order: tuple[Op, ...]) -> Iterator[tuple[Value, Value]]:
+    owner: dict[Value, Value] = {}
+    for op in order:
+        slot = VIEWS.get(op.type)
+        for viewed in op.inputs.get(slot or "", ())[:1]:
+            for value in op.writes():
+                owner[value] = owner.get(viewed, viewed)
+                yield value, owner[value]

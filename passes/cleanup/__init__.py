@@ -1,0 +1,12 @@
+"""Cleaning up: what other passes, and people, leave behind.
+
+fixpoint(canonical-order, simplify, constant-folding, cse, dead-code)
+"""
+
+from graphad.passes.cleanup.canonical_order import CanonicalOrder
+from graphad.passes.cleanup.constant_folding import ConstantFolding
+from graphad.passes.cleanup.cse import Cse
+from graphad.passes.cleanup.dead_code import DeadCode
+from graphad.passes.cleanup.simplify import Simplify
+
+__all__ = ["CanonicalOrder", "ConstantFolding", "Cse", "DeadCode", "Simplify"]

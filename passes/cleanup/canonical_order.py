@@ -1,0 +1,100 @@
+"""Put the inputs of commutative operators into one order.
+
+    elementwise_add(c, x)                              elementwise_add(x, c)
+    elementwise_add(x, y)                 ⇒            elementwise_add(x, y)
+    elementwise_add(y, x)                              elementwise_add(x, y)
+
+Constants come last; of the others, what is given to the graph comes before what an operator writes, and else what was defined first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from graphad.graph import Graph, Op, Value
+from graphad.ops import REGISTRY
+from graphad.passes.cleanup.following import Follower
+from graphad.passes.cleanup.known_values import SOURCES
+from graphad.passes.cleanup.operator_keys import frozen_attrs
+from graphad.rewriting import Pass
+
+Place = tuple[bool, int, int]  # whether it is a constant, where its writer stands, and its place there or among what is given
+
+
+@dataclass(frozen=True)
+class CanonicalOrder(Pass):
+    """Order the inputs of commutative operators, so that other passes see one form of each.
+
+    Nothing changes in what they compute, not by a bit, nor in gradients: only operators whose row says that they are commutative
+    are touched, where all attributes have their defaults.
+    """
+
+    name = "canonical-order"
+    idempotent = True
+
+    def apply(self, graph: Graph) -> bool:
+        follower = Follower(self, graph)
+        fresh = follower.fresh()
+        ops = [op for each in graph.tree() for op in each.ops] if fresh is None else _with_readers(fresh)
+        order = _Order()
+        changed = any([order.put(op) for op in ops if op.type in _COMMUTATIVE or is_commutative(op.type)])
+        follower.catch_up()
+        return changed
+
+
+_COMMUTATIVE: set[str] = set()
+
+
+def is_commutative(op_type: str) -> bool:
+    """Whether the inputs of a type of operator may change places."""
+    row = REGISTRY.get(op_type)
+    if row is None or not row.commutative:
+        return False
+    _COMMUTATIVE.add(op_type)
+    return True
+
+
+def _with_readers(fresh: list[Op]) -> list[Op]:
+    """What was touched, and what reads that: it may be a constant now."""
+    return list(dict.fromkeys(op for each in fresh for op in (each, *(r for value in each.writes() for r in value.readers))))
+
+
+class _Order:
+    """Where values are defined. Operators and given values are counted when the first question about their graph comes."""
+
+    def __init__(self) -> None:
+        self.numbered: set[Graph] = set()
+        self.given: dict[Value, int] = {}
+
+    def put(self, op: Op) -> bool:
+        """Put the inputs of a commutative operator into their order; return whether they were in another."""
+        graph = op.graph
+        if graph not in self.numbered:
+            self._number(graph)
+        values = [value for slot in op.inputs.values() for value in slot]
+        if self._are_ordered(values) or (op.attrs and frozen_attrs(REGISTRY[op.type], op.attrs)) or not graph.allows("order-inputs", op):
+            return False
+        rest = iter(sorted(values, key=self._place))
+        op.inputs = {slot: tuple([next(rest) for _ in before]) for slot, before in op.inputs.items()}  # who reads what stays as it is
+        graph.journal.edits += 1
+        graph.journal.touch(op)
+        return True
+
+    def _are_ordered(self, values: list[Value]) -> bool:
+        places = list(map(self._place, values))
+        return all(a <= b for a, b in pairwise(places))
+
+    def _number(self, graph: Graph) -> None:
+        self.numbered.add(graph)
+        for i, op in enumerate(graph.ops):
+            op.order = i
+        self.given |= {value: i for i, value in enumerate(graph.inputs)}
+
+    def _place(self, value: Value) -> Place:
+        if not value.writers:
+            return False, -1, self.given.get(value, 0)
+        writer = value.writers[0]
+        if len(writer.outputs) == 1 and len(next(iter(writer.outputs.values()))) == 1:
+            return writer.type in SOURCES, writer.order, 0
+        return False, writer.order, next(i for i, v in enumerate(writer.writes()) if v is value)

@@ -1,0 +1,177 @@
+"""Compute now what is known before the program runs.
+
+    fill_constant 2 ─▶ a ─┐
+    fill_constant 3 ─▶ b ─┴▶ elementwise_mul ─▶ c      ⇒      fill_constant 6 ─▶ c
+
+    x [2, 3] ─▶ shape ─▶ s                             ⇒      assign_value [2, 3] ─▶ s
+
+An operator all of whose inputs are constants is run by its own kernel. What it gives becomes a ``fill_constant`` where all elements
+are one number, else an ``assign_value``; what those cannot hold exactly is left as it is, and so is what a kernel refuses: the program
+fails when it runs, as before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphad.graph import Graph, Op, Value
+from graphad.ops import ControlDef, OpDef
+from graphad.passes.cleanup.known_values import SOURCES, Array, constant_for, element_count, known_array
+from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
+from graphad.types import TENSOR
+
+Arrays = dict[str, list[Array]]
+
+_ELEMENTWISE = """
+    abs assign cast elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mul elementwise_sub equal fill_any_like
+    fill_zeros_like greater_equal greater_than increment less_equal less_than logical_and logical_not logical_or logical_xor not_equal
+    relu scale sign square where
+"""
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())  # what is computed does not depend on how many elements there are: one stands for all
+# What these give depends on nothing but the shape of their input.
+BY_SHAPE: Mapping[str, Callable[[tuple[int, ...], Any], Array]] = {
+    "shape": lambda shape, attrs: np.array(shape, "int32"),
+    "size": lambda shape, attrs: np.asarray(int(np.prod(shape)), "int64"),
+}
+
+
+@dataclass(frozen=True)
+class ConstantFolding(Pass):
+    """Replace operators whose inputs are constants, or that read nothing but static shapes, by what they give.
+
+    Args:
+        limit: how many elements a constant may have that is not filled with one number, from 0 on; more are not read either.
+
+    Operators that draw random numbers, have effects or nested graphs stay.
+    """
+
+    name = "constant-folding"
+    idempotent = True
+    limit: int = 4096
+
+    def apply(self, graph: Graph) -> bool:
+        return rewrite_greedily(graph, RuleSet(Fold(self.limit)), self)
+
+
+class Fold(Rule):
+    """An operator over constants ⇒ a constant."""
+
+    name = "fold"
+    depth = 2
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def rewrite(self, op: Op) -> bool:
+        if op.type in SOURCES:
+            return op.type == "assign_value" and self._made_uniform(op)
+        for values in op.inputs.values():
+            for value in values:
+                if not (value.writers and value.writers[0].type in SOURCES):
+                    return op.type in ("shape", "size", "fill_zeros_like", "fill_any_like") and self._folded_by_shape(op)
+        row = op.row
+        if row is None or row.random or row.side_effect or isinstance(row, ControlDef) or not op.inputs:
+            return False
+        results = self._computed(op, row)
+        return results is not None and _replaced(op, results)
+
+    def _made_uniform(self, op: Op) -> bool:
+        """An ``assign_value`` of equal elements becomes a ``fill_constant``."""
+        (value,) = op.outputs["Out"]
+        array = known_array(value)
+        found = None if array is None or array.size < 2 else constant_for(array, array.shape)
+        return found is not None and found[0] == "fill_constant" and _replaced(op, {value: found})
+
+    def _folded_by_shape(self, op: Op) -> bool:
+        ((value,),) = op.inputs.values()
+        (result,) = op.outputs["Out"]
+        if value.kind != TENSOR or value.shape is None or -1 in value.shape:
+            return False
+        if op.type in BY_SHAPE:
+            found = constant_for(array := BY_SHAPE[op.type](value.shape, op.attrs), array.shape)
+        else:
+            dtype, number = op.attrs.get("dtype") or value.dtype, op.attrs.get("value", 0.0)
+            found = ("fill_constant", {"shape": list(value.shape), "value": float(number), "dtype": dtype})
+        return found is not None and _replaced(op, {result: found})
+
+    def _computed(self, op: Op, row: OpDef) -> dict[Value, tuple[str, dict[str, Any]]] | None:
+        """The constants that an operator's outputs are, None if one cannot be written as such."""
+        wanted = {value: (slot, i) for slot, values in op.outputs.items() for i, value in enumerate(values) if _is_used(value)}
+        if any(value.kind != TENSOR for value in wanted):
+            return None
+        counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, row, wanted)
+        small = any(count is None or count > self.limit for count in counts)
+        if small and (op.type not in ELEMENTWISE or None in counts or any(v.writers[0].type != "fill_constant" for v in op.reads())):
+            return None
+        outputs = _run(op, row, small)
+        if outputs is None:
+            return None
+        found = {value: _constant(outputs[slot][i], value, small) for value, (slot, i) in wanted.items()}
+        return None if None in found.values() else found  # type: ignore[return-value]
+
+
+def _is_used(value: Value) -> bool:
+    return bool(value.readers) or value.graph.is_observed(value)
+
+
+def _written_counts(op: Op, row: OpDef, wanted: Mapping[Value, tuple[str, int]]) -> list[int | None]:
+    """How many elements outputs will have; None where that is not known."""
+    if op.type == "range":
+        return [_range_length(op)]
+    declared = [element_count(value.shape) for value in wanted]
+    if None not in declared:
+        return declared
+    try:
+        found = row.infer_types({slot: [value.type for value in values if value.type] for slot, values in op.inputs.items()}, op.attrs)
+        return [element_count(found[slot][i].shape) for slot, i in wanted.values()]
+    except Exception:
+        return declared
+
+
+def _range_length(op: Op) -> int | None:
+    """How many numbers a range of constants has; None if it has no end."""
+    start, end, step = (known_array(op.input(slot)) for slot in ("Start", "End", "Step"))
+    if start is None or end is None or step is None or not all(np.isfinite(each).all() and each.size == 1 for each in (start, end, step)):
+        return None
+    return None if step.item() == 0 else max(0, math.ceil((end.item() - start.item()) / step.item()))
+
+
+def _run(op: Op, row: OpDef, small: bool) -> Any:
+    inputs = {slot: [known_array(value, small) for value in values] for slot, values in op.inputs.items()}
+    if any(array is None for arrays in inputs.values() for array in arrays):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return row.run(inputs, op.attrs, tuple(op.outputs))
+    except Exception:
+        return None
+
+
+def _constant(array: Any, value: Value, small: bool) -> tuple[str, dict[str, Any]] | None:
+    if not isinstance(array, np.ndarray | np.generic) or value.dtype not in (None, array.dtype.name):
+        return None
+    shape = value.shape if small and value.shape is not None else array.shape
+    return constant_for(np.asarray(array), shape)
+
+
+def _replaced(op: Op, results: Mapping[Value, tuple[str, dict[str, Any]]]) -> bool:
+    """Let constants write what an operator wrote; return whether that was allowed."""
+    graph = op.graph
+    if not results or not graph.allows("fold", op):
+        return False
+    before = [value.writers[0] for value in op.reads() if value.writers]
+    for value, (op_type, attrs) in results.items():
+        made = graph.add_op(op_type, {}, {"Out": [value]}, attrs, before=op, role=op.role)
+        made.source, made.forward = op.source, op.forward
+        graph.set_type(value, tuple(attrs["shape"]), attrs["dtype"])
+    for slot, values in list(op.outputs.items()):
+        graph.set_outputs(op, slot, [value for value in values if value not in results])
+    graph.remove_op(op)
+    for writer in dict.fromkeys(before):
+        sweep(writer)
+    return True

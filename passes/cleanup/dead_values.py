@@ -1,0 +1,183 @@
+"""Which values of the graphs nested in an operator anybody needs, and the operator without the others.
+
+    while(h, c, n) -> (h', c', n')  { h = f(h); c = g(c) }      ⇒      while(h, n) -> (h', n')  { h = f(h) }
+
+where nobody reads c'. A value that a loop carries is needed if its result is, or if the loop's graph needs it for something that is:
+a fixpoint over the loop, which one walk from what is needed to what that needs finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graphad.graph import Graph, Op, Value
+from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.passes.cleanup.following import operators_in
+from graphad.rewriting.rules import in_graph
+
+
+def has_effects(op: Op) -> bool:
+    """Whether an operator does something besides computing its outputs, itself or in a nested graph; unknown types may."""
+    if op.row is None or op.row.side_effect:
+        return True
+    return bool(op.graphs) and any(inner.row is None or inner.row.side_effect for inner in operators_in(op))
+
+
+def removable(op: Op) -> bool:
+    """Whether nobody would miss an operator."""
+    return op.graph.is_dead(op) and not (op.graphs and has_effects(op))
+
+
+class Needed:
+    """What of the graphs nested in an operator is needed, given which of its outputs are read.
+
+    A gradient, and an operator that keeps something for one, keep all they hand in and out, since the two go by position.
+
+    Attributes:
+        values: the values that are needed, those around that the operator reads or writes among them.
+        ops: the operators that are.
+    """
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.values: set[Value] = set()
+        self.ops: set[Op] = set()
+        self.frozen: set[Op] = set()
+        self.places: dict[Value, tuple[Op, int]] = {}
+        self.pending: list[Value] = []
+        self.controls = [op, *(inner for inner in operators_in(op) if inner.graphs)]
+        for each in self.controls:
+            self.places |= {value: (each, i) for graph in each.graphs.values() for i, value in enumerate(graph.inputs)}
+        self._need_roots()
+        while self.pending:
+            self._follow(self.pending.pop())
+
+    def _need_roots(self) -> None:
+        graphs = {graph for each in self.controls for graph in each.graphs.values()}
+        for graph in graphs:
+            self._need(value for each in graph.gradients if each not in graphs for value in each.saved.values())
+        self._run(self.op)
+        self._need(value for value in self.op.writes() if value.readers or value.graph.is_observed(value))
+        for inner in operators_in(self.op):
+            if has_effects(inner):
+                self._run(inner)
+
+    def _need(self, values: Iterable[Value]) -> None:
+        for value in values:
+            if value not in self.values:
+                self.values.add(value)
+                self.pending.append(value)
+
+    def _follow(self, value: Value) -> None:
+        """What a value needs: its writer, and the places it is handed through."""
+        for writer in value.writers:
+            self._run(writer)
+            if writer.graphs:
+                self._need_result(writer, value)
+        if value in self.places:
+            self._need_operand(value, *self.places[value])
+
+    def _run(self, op: Op) -> None:
+        """An operator runs: what decides how is needed, and all it reads if it has no nested graphs."""
+        if op in self.ops or (op.graph is self.op.graph and op is not self.op):
+            return
+        self.ops.add(op)
+        if not op.graphs:
+            self._need(op.reads())
+            return
+        row = the_row(op)
+        self._need(value for slot, values in op.inputs.items() if slot != row.operands for value in values)
+        if row.is_grad:
+            self._freeze(op)
+        elif op.type == "while":
+            self._need_place(op, carried_count(op) - 1)
+
+    def _freeze(self, op: Op) -> None:
+        self.frozen.add(op)
+        self._need([*operands(op), *outcomes(op), *(value for graph in op.graphs.values() for value in graph.results)])
+
+    def _need_result(self, op: Op, value: Value) -> None:
+        places = [i for i, result in enumerate(outcomes(op)) if result is value]
+        if not places and op not in self.frozen:
+            self._freeze(op)
+        for place in places:
+            self._need_place(op, place)
+
+    def _need_place(self, op: Op, place: int) -> None:
+        """What is handed out in a place is needed, so what the graphs compute for it is; in a loop also what it was before."""
+        self._need([outcomes(op)[place], *(graph.results[place] for graph in op.graphs.values())])
+        if op.type == "while":
+            self._need([operands(op)[place]])
+
+    def _need_operand(self, value: Value, op: Op, place: int) -> None:
+        given = operands(op)
+        if place >= len(given):
+            self._need([value.graph.saved[value]])
+            return
+        self._need([given[place]])
+        if op.type == "while" and place < carried_count(op):
+            self._need_place(op, place)
+
+    # -- the operator without the rest -----------------------------------------------------------
+
+    def is_all(self) -> bool:
+        """Whether everything is needed."""
+        return not any(self._spare(op) for op in self.controls if op in self.ops)
+
+    def _spare(self, op: Op) -> bool:
+        graphs = op.graphs.values()
+        if any(each not in self.ops for graph in graphs for each in graph.ops) or any(map(self._spare_saved, graphs)):
+            return True
+        kept = self._kept(op)
+        return (len(kept[0]), len(kept[1])) != (len(operands(op)), len(outcomes(op)))
+
+    def _spare_saved(self, graph: Graph) -> list[Value]:
+        return [value for value in graph.saved if value not in self.values]
+
+    def _kept(self, op: Op) -> tuple[list[int], list[int]]:
+        """The places of the operands and of the results that stay."""
+        given, written = range(len(operands(op))), range(len(outcomes(op)))
+        if op in self.frozen:
+            return [*given], [*written]
+        results = [i for i in written if outcomes(op)[i] in self.values]
+        carried = written if op.type == "while" else ()
+        reads = [i for i in given if (i in results if i in carried else any(g.inputs[i] in self.values for g in op.graphs.values()))]
+        return reads, results
+
+    def trim(self) -> None:
+        """Take away what is not needed."""
+        kept = {op: self._kept(op) for op in self.controls if op in self.ops}
+        for op, (_, results) in kept.items():
+            for graph in op.graphs.values():
+                graph.results = [graph.results[i] for i in results]
+        for op in kept:
+            for graph in op.graphs.values():
+                for each in [each for each in reversed(graph.ops) if each not in self.ops]:
+                    graph.remove_op(each)
+        for op, (reads, results) in kept.items():
+            self._trim_slots(op, reads, results)
+
+    def _trim_slots(self, op: Op, reads: list[int], results: list[int]) -> None:
+        row, given, written = the_row(op), operands(op), outcomes(op)
+        for graph in op.graphs.values():
+            stays = {graph.inputs[i] for i in reads}
+            for value in [v for v in graph.inputs[: len(given)] if v not in stays] if len(reads) < len(given) else ():
+                graph.drop(value)
+            for value in self._spare_saved(graph):
+                del graph.saved[value]
+                graph.drop(value)
+        if len(reads) < len(given):
+            op.graph.set_inputs(op, row.operands, [given[i] for i in reads])
+        if len(results) < len(written):
+            op.graph.set_outputs(op, row.results, [written[i] for i in results])
+
+
+def without_dead_values(op: Op) -> bool:
+    """Take from an operator with nested graphs what nobody needs of them; return whether there was anything."""
+    if not in_graph(op):
+        return False
+    needed = Needed(op)
+    if needed.is_all() or not op.graph.allows("dead-values", op):
+        return False
+    needed.trim()
+    return True

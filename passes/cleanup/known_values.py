@@ -1,0 +1,80 @@
+"""Values known before the program runs, as arrays, and arrays as operators that make them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.graph import Value
+from graphad.ops import lookup
+from graphad.types import Shape
+
+Array = NDArray[Any]
+SOURCES = ("fill_constant", "assign_value", "eye")  # constants as they are written down
+_LISTS = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
+
+
+def known_array(value: Value, small: bool = False) -> Array | None:
+    """A value that a constant writes, None if its operator refuses; ``small``: one element in the place of many equal ones."""
+    op = value.writers[0]
+    attrs = {**op.attrs, "shape": [1] * len(op.attrs["shape"])} if small else op.attrs
+    try:
+        result = lookup(op.type).run({}, attrs, ("Out",))["Out"][0]
+    except Exception:
+        return None
+    return np.asarray(result)
+
+
+def element_count(shape: Shape | None) -> int | None:
+    """How many elements a tensor of a shape has, None where that is not known."""
+    return None if shape is None or -1 in shape else math.prod(shape)
+
+
+def constant_for(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, Any]] | None:
+    """The operator that makes an array, or one of a shape filled with its only element; None if none makes exactly that.
+
+    >>> constant_for(np.array([2.0, 2.0]), (2,))
+    ('fill_constant', {'shape': [2], 'value': 2.0, 'dtype': 'float64'})
+    >>> constant_for(np.array([1, 2]), (2,))
+    ('assign_value', {'shape': [2], 'dtype': 'int64', 'int64_values': [1, 2]})
+    """
+    filled = _filled(array, shape)
+    return filled or (_listed(array) if array.size and array.shape == shape else None)
+
+
+def _filled(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, Any]] | None:
+    flat = array.reshape(-1)
+    if flat.size and not (flat.view(f"V{flat.itemsize}") == flat.view(f"V{flat.itemsize}")[0]).all():
+        return None
+    attrs = {"shape": list(shape), "value": _number(flat), "dtype": array.dtype.name}
+    return _checked("fill_constant", {**attrs, "shape": list(array.shape)}, array) and ("fill_constant", attrs)
+
+
+def _number(flat: Array) -> float:
+    try:
+        return float(flat[0]) if flat.size else 0.0
+    except OverflowError:
+        return 0.0
+
+
+def _listed(array: Array) -> tuple[str, dict[str, Any]] | None:
+    name = _LISTS.get(array.dtype.name, "values")
+    kind = int if array.dtype.kind in "bui" and name != "values" else float
+    attrs = {"shape": list(array.shape), "dtype": array.dtype.name, name: [kind(item) for item in array.reshape(-1).tolist()]}
+    return _checked("assign_value", attrs, array)
+
+
+def _checked(op_type: str, attrs: Mapping[str, Any], array: Array) -> tuple[str, dict[str, Any]] | None:
+    """The operator if it makes exactly the array: the same bits, but for those that tell one nan from another."""
+    try:
+        again = lookup(op_type).run({}, attrs, ("Out",))["Out"][0]
+    except Exception:
+        return None
+    same = again.dtype == array.dtype and again.shape == array.shape and np.array_equal(again, array, equal_nan=array.dtype.kind == "f")
+    if same and array.dtype.kind == "f":
+        same = bool(np.all(np.isnan(array) | (np.signbit(again) == np.signbit(array))))
+    return (op_type, dict(attrs)) if same else None

@@ -1,0 +1,75 @@
+"""What two operators have in common if they compute the same: type, inputs, attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from graphad.graph import Op, Value
+from graphad.ops import REGISTRY, ControlDef, OpDef
+from graphad.types import TENSOR
+
+Key = tuple[Any, ...]
+_defaults: dict[OpDef, dict[str, Hashable]] = {}
+_repeatable: dict[OpDef, bool] = {}
+_UNLIKE = ("undefined",)
+
+
+def frozen(value: Any) -> Hashable:
+    """A hashable that is equal for equal attributes only: 1, 1.0 and True differ, zeros of both signs too; nan equals nan.
+
+    >>> frozen([1, 2.0]) == frozen([1, 2.0]), frozen(1) == frozen(True), frozen(float("nan")) == frozen(float("nan"))
+    (True, False, True)
+    """
+    if isinstance(value, list | tuple):
+        return tuple(map(frozen, value))
+    if isinstance(value, float):
+        return value.hex() if value == value else "nan", float
+    return (value, type(value)) if isinstance(value, Hashable) else (repr(value), type(value))
+
+
+def frozen_attrs(row: OpDef, attrs: Any) -> Hashable:
+    """The attributes that differ from their defaults."""
+    if not attrs:
+        return ()
+    known = _defaults.get(row)
+    if known is None:
+        known = _defaults[row] = {name: frozen(attr.default) for name, attr in row.attrs.items()}
+    given = [(name, frozen(value)) for name, value in attrs.items()]
+    return tuple(sorted((name, value) for name, value in given if known.get(name) != value)) if len(given) > 1 else _other(given, known)
+
+
+def _other(given: list[tuple[str, Hashable]], known: dict[str, Hashable]) -> Hashable:
+    ((name, value),) = given
+    return () if known.get(name) == value else ((name, value),)
+
+
+def comparable(op: Op) -> bool:
+    """Whether an operator may be equal to another one: it draws no random numbers, has no effect and writes tensors alone."""
+    row = REGISTRY.get(op.type)
+    if row is None or not (_repeatable.get(row) or _is_repeatable(row)):
+        return False
+    for values in op.outputs.values():
+        for value in values:
+            if value.kind != TENSOR:
+                return False
+    return bool(op.outputs)
+
+
+def _is_repeatable(row: OpDef) -> bool:
+    found = _repeatable[row] = not (row.random or row.side_effect or isinstance(row, ControlDef) or row.type in _UNLIKE)
+    return found
+
+
+def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
+    """What an operator shares with those that compute the same. ``origin`` says which value around an input stands for."""
+    row = REGISTRY[op.type]
+    attrs = frozen_attrs(row, op.attrs) if op.attrs else ()
+    found: list[Any] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]
+    if row.commutative and not attrs:
+        values = [value if origin is None else origin(value) for slot in op.inputs.values() for value in slot]
+        return *found, *sorted(values, key=id)
+    for slot in row.inputs:
+        given = op.inputs.get(slot, ())
+        found.append(given if origin is None else tuple([origin(value) for value in given]))
+    return tuple(found)

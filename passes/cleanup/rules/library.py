@@ -1,0 +1,73 @@
+"""Where the rules of ``simplify`` are collected, with what each claims, so that a test can prove them all.
+
+Proving a rule takes some milliseconds, and making one takes a part of one: too long for some hundred of them whenever graphad is
+imported. So they are made when they are first asked for, without proof, and ``tests/passes/cleanup/test_rules.py`` proves every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from graphad.rewriting import PatternRule, rewrite
+from graphad.rewriting.matching import Match
+from graphad.rewriting.proof import Example
+from graphad.rewriting.terms import FOUND, Scalar
+from graphad.types import FLOATS
+
+Function = Callable[..., Any]
+
+
+class Claim(NamedTuple):
+    """A rule, whether it keeps every bit, and what draws inputs that it applies to."""
+
+    rule: PatternRule
+    exact: bool
+    example: Example | None
+
+
+class Library:
+    """The rules of one topic, in the order in which they are tried.
+
+    ``@library.exact`` makes a rule that agrees with what it replaces to the last bit, for nan and infinities too (zeros of both signs
+    are equal), ``@library.fast`` one that may differ by rounding and where something is not finite.
+    """
+
+    def __init__(self) -> None:
+        self._written: list[tuple[Function, bool, Example | None]] = []
+
+    def exact(self, function: Function | None = None, *, example: Example | None = None) -> Any:
+        """A rule that keeps every bit."""
+        return self._keep(function, True, example)
+
+    def fast(self, function: Function | None = None, *, example: Example | None = None) -> Any:
+        """A rule that may differ by rounding."""
+        return self._keep(function, False, example)
+
+    def _keep(self, function: Function | None, exact: bool, example: Example | None) -> Any:
+        if function is None:
+            return lambda function: self._keep(function, exact, example)
+        self._written.append((function, exact, example))
+        return function
+
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        """The rules, made the first time."""
+        return tuple(Claim(_made(function, exact, example), exact, example) for function, exact, example in self._written)
+
+
+def _made(function: Function, exact: bool, example: Example | None) -> PatternRule:
+    rule: PatternRule = rewrite(fast=not exact, verify=False, example=example)(function)
+    rule.conditions = (*rule.conditions, Scalar("gradients flow as before", lambda found: _lets_gradients_flow(rule, found), (FOUND,)))
+    return rule
+
+
+def _lets_gradients_flow(rule: PatternRule, found: Any) -> bool:
+    """Whether no gradient is stopped at what goes away, nor at what gets the name of something where it is not."""
+    if not isinstance(found, Match):
+        return True
+    if any(value.stop_gradient and value.dtype in FLOATS for op in found.ops.values() for value in op.writes()):
+        return False
+    pairs = [(found.value_of(old), found.values[new]) for old, new in zip(rule.before, rule.after, strict=True) if new in found.values]
+    return not any(new.stop_gradient and new.writers and old.graph.is_observed(old) for old, new in pairs)

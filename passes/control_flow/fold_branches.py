@@ -1,0 +1,185 @@
+"""Take branches that are known to be taken, and leave those that are not.
+
+if_else(c = True) { y = tanh(x) } else { y = sin(x) } -> y      ⇒      y = tanh(x)
+if_else(c) { y = tanh(x) } else { y = tanh(x) } -> y            ⇒      y = tanh(x)
+if_else(c) { ...; x } else { ...; x } -> y, ...                 ⇒      x in the place of y
+while(c = False, h) -> h'                                       ⇒      h in the place of h'
+select_input(X=[a, b], Mask=1)                                  ⇒      b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from graphad.graph import Graph, Op, Value
+from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions_editing import drop_result
+from graphad.graph.regions_inlining import gradients_of, has_gradient, inline_with_gradients
+from graphad.passes.analyses.known_values import KnownValues
+from graphad.passes.control_flow.known_choices import RULES
+from graphad.passes.control_flow.missing import is_safe
+from graphad.passes.control_flow.same_graphs import same_graphs
+from graphad.passes.control_flow.streams import Streams, holds_bound
+from graphad.rewriting import Pass, Rule, RuleSet
+from graphad.rewriting.rules import rewrite_greedily, sweep
+
+_BRANCHES = frozenset(("if_else", "conditional_block"))
+
+
+@dataclass(frozen=True)
+class FoldBranches(Pass):
+    """Fold branches, loops and choices whose condition is a constant, or whose branches are the same.
+
+    A branch that has a gradient is folded together with that. Constants are followed through operators over single elements, and into
+    nested graphs. Branches that hold random operators stay where folding would change what any random operator draws.
+    """
+
+    name = "fold-branches"
+    idempotent = True
+
+    def apply(self, graph: Graph) -> bool:
+        facts = _Facts(graph)
+        rules = (kind(facts) for kind in (_KnownCondition, _SameBranches, _SameResults, _NeverRuns))
+        return rewrite_greedily(graph, RuleSet(rules, (kind(facts.known) for kind in RULES)), follower=self)
+
+
+@dataclass
+class _Facts:
+    """What the rules ask for, of a whole graph."""
+
+    graph: Graph
+    known: KnownValues = field(init=False)
+    streams: Streams = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known, self.streams = KnownValues(self.graph), Streams(self.graph)
+
+    def fits(self, value: Value, out: Value) -> bool:
+        """Whether a value can stand for another one: gradients that stop there do so still, and there is one if it is read."""
+        return (value.stop_gradient or not out.stop_gradient) and is_safe(out, value, self.known)
+
+    def inline(self, op: Op, name: str, rule: str) -> bool:
+        """Put one of an operator's graphs in its place, if nothing speaks against it."""
+        kept = op.graphs[name]
+        others = [graph for graph in op.graphs.values() if graph is not kept]
+        if gradients_of(op) is None or not self.streams.may_inline(op, kept) or not all(map(self.streams.may_go, others)):
+            return False
+        given = dict(zip(kept.inputs, operands(op), strict=False))
+        passed = ((out, given[result]) for out, result in zip(outcomes(op), kept.results, strict=True) if result in given)
+        if not all(is_safe(out, value, self.known) for out, value in passed) or not op.graph.allows(rule, op):
+            return False
+        before = list(writers_of(op))
+        for made in inline_with_gradients(op, name):
+            self.known.note(made)
+        for writer in before:
+            sweep(writer)
+        return True
+
+
+def writers_of(op: Op) -> Iterator[Op]:
+    """The operators that write what an operator reads, which may be dead without it."""
+    yield from dict.fromkeys(writer for value in op.reads() for writer in value.writers)
+
+
+@dataclass(repr=False)
+class _KnownCondition(Rule):
+    """A branch whose condition is a constant: the one taken in its place."""
+
+    facts: _Facts
+    name = "known-condition"
+    types = _BRANCHES
+
+    def rewrite(self, op: Op) -> bool:
+        taken = self._taken(op)
+        return taken is not None and self.facts.inline(op, list(op.graphs)[0 if taken else 1], self.name)
+
+    def _taken(self, op: Op) -> bool | None:
+        tests = op.inputs[the_row(op).condition]
+        if op.attrs.get("is_scalar_condition", True):
+            return self.facts.known.truth(tests[0])
+        return _has_elements(tests)
+
+
+def _has_elements(tests: Sequence[Value]) -> bool | None:
+    """Whether all of some tensors have elements, None if that is not known."""
+    shapes = [value.shape for value in tests]
+    if any(shape is not None and 0 in shape for shape in shapes):
+        return False
+    return None if any(shape is None or -1 in shape for shape in shapes) else True
+
+
+@dataclass(repr=False)
+class _SameBranches(Rule):
+    """Branches that do the same: one of them in their place."""
+
+    facts: _Facts
+    name = "same-branches"
+    types = _BRANCHES
+
+    def rewrite(self, op: Op) -> bool:
+        one, other = op.graphs.values()
+        if has_gradient(op) or holds_bound((one,)) or not same_graphs(one, other):
+            return False
+        return self.facts.inline(op, next(iter(op.graphs)), self.name)
+
+
+@dataclass(repr=False)
+class _SameResults(Rule):
+    """What comes out of both branches as it went in: that itself."""
+
+    facts: _Facts
+    name = "same-result"
+    types = _BRANCHES
+
+    def rewrite(self, op: Op) -> bool:
+        found = [(k, value) for k, value in _handed_through(op) if self.facts.fits(value, outcomes(op)[k])]
+        if not found or not op.graph.allows(self.name, op):
+            return False
+        for k, value in reversed(found):
+            op.graph.substitute(outcomes(op)[k], value)
+            drop_result(op, k)
+        return True
+
+
+def _handed_through(op: Op) -> list[tuple[int, Value]]:
+    given, found = operands(op), []
+    one, other = op.graphs.values()
+    place = {value: i for i, value in enumerate(one.inputs)}
+    for k, results in enumerate(zip(one.results, other.results, strict=True)):
+        a, b = map(_copied, results)
+        i = place.get(a)
+        if i is not None and other.inputs[i] is b:
+            found.append((k, given[i]))
+    return found
+
+
+def _copied(value: Value) -> Value:
+    """What a value is a copy of."""
+    while value.writer is not None and value.writer.type == "assign" and not value.stop_gradient:
+        value = value.writer.input("X")
+    return value
+
+
+@dataclass(repr=False)
+class _NeverRuns(Rule):
+    """A loop whose condition does not hold at its start: what it carries as it is."""
+
+    facts: _Facts
+    name = "never-runs"
+    types = frozenset(("while",))
+
+    def rewrite(self, op: Op) -> bool:
+        starts = operands(op)[: carried_count(op)]
+        (body,) = op.graphs.values()
+        if self.facts.known.truth(op.input("Condition")) is not False or gradients_of(op) != [] or not self.facts.streams.may_go(body):
+            return False
+        if not all(map(self.facts.fits, starts, outcomes(op))) or not op.graph.allows(self.name, op):
+            return False
+        for out, start in zip(outcomes(op), starts, strict=True):
+            op.graph.substitute(out, start)
+        before = list(writers_of(op))
+        op.graph.remove_op(op)
+        for writer in before:
+            sweep(writer)
+        return True

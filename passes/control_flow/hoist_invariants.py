@@ -1,0 +1,111 @@
+"""Do once, in front of a loop, what every iteration does alike.
+
+    while(h; w) { t = tanh(w); h = h * t }      ⇒      t = tanh(w); while(h; t) { h = h * t }
+
+The innermost loops come first, so that what is invariant in several is done in front of the outermost. Since the loop may run
+zero times, only operators move that cannot fail (``analyses.speculation``) on values that are there for certain
+(``analyses.certain``). Constants stay in the loop unless something that moves reads them; branches and nets in a loop stay as they are.
+What a gradient reads of each iteration it reads as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from graphad.graph import Graph, Op, Value
+from graphad.graph.clone import Twins
+from graphad.graph.regions import carried_count, is_loop, operands
+from graphad.graph.regions_copying import copy_op, fresh_like
+from graphad.graph.regions_editing import add_captures
+from graphad.passes.analyses.certain import Certain
+from graphad.passes.analyses.speculation import may_run_early
+from graphad.rewriting import Pass
+from graphad.rewriting.rules import sweep
+
+
+@dataclass(frozen=True)
+class HoistInvariants(Pass):
+    """Move operators of a loop's body that depend only on captured values in front of the loop."""
+
+    name = "hoist-invariants"
+    idempotent = True
+
+    def apply(self, graph: Graph) -> bool:
+        loops = [op for each in graph.tree() for op in each.controls if is_loop(op)]
+        if not loops:
+            return False
+        certain = set(Certain.of(graph).values)
+        return any([_Hoist(op, body, certain).run() for op in reversed(loops) for body in op.graphs.values()])
+
+
+@dataclass
+class _Hoist:
+    """One loop: ``twins`` are the values in front of it that invariant values of its body are, ``constants`` what could be one."""
+
+    op: Op
+    body: Graph
+    certain: set[Value]
+    twins: Twins = field(default_factory=Twins)
+    constants: dict[Value, Op] = field(default_factory=dict)
+
+    def run(self) -> bool:
+        """Move what can be moved; return whether anything was."""
+        self.twins.values.update(_unchanging(self.op, self.body))
+        moved: list[Op] = []
+        for op in self.body.ordered_ops():
+            if not op.inputs and may_run_early(op):
+                self.constants.update(dict.fromkeys(op.writes(), op))
+            elif self._is_invariant(op):
+                if not self.body.allows("hoist", op):
+                    break
+                for constant in self._constants_of(op):
+                    self._move(constant)
+                self._move(op)
+                moved.append(op)
+        self._hand_in(moved)
+        return bool(moved)
+
+    def _is_invariant(self, op: Op) -> bool:
+        twins, constants = self.twins.values, self.constants
+        for value in op.reads():
+            twin = twins.get(value)
+            if value not in constants if twin is None else twin not in self.certain:
+                return False
+        return bool(op.inputs) and may_run_early(op)
+
+    def _constants_of(self, op: Op) -> Iterator[Op]:
+        missing = (self.constants[value] for value in op.reads() if value not in self.twins.values)
+        yield from dict.fromkeys(missing)
+
+    def _move(self, op: Op) -> None:
+        """Put a copy of an operator in front of the loop."""
+        around = self.op.graph
+        for value in op.writes():
+            self.twins.values[value] = fresh_like(around, value)
+        copied = copy_op(op, around, self.twins)
+        copied.made_by, copied.origin = around.journal.author, around.journal.origin
+        around.link(copied, self.op)
+        self.certain.update(copied.writes())
+
+    def _hand_in(self, moved: list[Op]) -> None:
+        """Make what is left in the loop read what is in front of it, and take out what was moved."""
+        going = set(moved)
+        written = [value for op in moved for value in op.writes()]
+        needed = [v for v in written if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]
+        for graph, inside in zip(self.op.graphs.values(), add_captures(self.op, [self.twins.values[v] for v in needed]), strict=True):
+            for value, inner in zip(needed, inside, strict=True):
+                graph.replace(value, inner)
+                if self.twins.values[value] in self.certain:
+                    self.certain.add(inner)
+        for op in reversed(moved):
+            sweep(op)
+
+
+def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:
+    """The inputs of a loop's body that are the same in every iteration, with what they are around: captured, or carried unchanged."""
+    given, carried = operands(op), carried_count(op)
+    if op.type == "while_grad":
+        return dict(zip(body.inputs, op.inputs.get("X", ()), strict=False))
+    same = {body.inputs[i]: given[i] for i in range(carried) if body.results[i] is body.inputs[i]}
+    return same | dict(zip(body.inputs[carried:], given[carried:], strict=True))

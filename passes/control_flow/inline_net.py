@@ -1,0 +1,40 @@
+"""Put the operators of nets in the place of the nets.
+
+    net(x) { t = tanh(x); y = t * t } -> y      ⇒      t = tanh(x); y = t * t
+
+A net that has a gradient goes together with that: the operators of ``net_grad`` then read the forward values themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphad.graph import Graph, Op
+from graphad.graph.regions_inlining import gradients_of, inline_with_gradients
+from graphad.passes.control_flow.streams import Streams
+from graphad.rewriting import Pass
+
+
+@dataclass(frozen=True)
+class InlineNet(Pass):
+    """Replace nets by their operators, those of nets in nets, loops and branches as well.
+
+    A net stays that holds operators run once per scope, or random ones of which another of the same name is somewhere in the
+    program: those would draw other numbers. So does one whose kept values something but its gradient reads.
+    """
+
+    name = "inline-net"
+    idempotent = True
+
+    def apply(self, graph: Graph) -> bool:
+        streams = Streams(graph)
+        nets = [op for each in graph.tree() for op in each.controls if op.type == "net"]
+        return any([_inline(op, streams) for op in reversed(nets)])
+
+
+def _inline(op: Op, streams: Streams) -> bool:
+    (body,) = op.graphs.values()
+    if gradients_of(op) is None or not streams.may_inline(op, body) or not op.graph.allows("inline", op):
+        return False
+    inline_with_gradients(op, "sub_block")
+    return True

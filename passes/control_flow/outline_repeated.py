@@ -1,0 +1,157 @@
+"""Make nets of what is there several times, such as the layers of a network or the steps of an unrolled loop.
+
+    mul, add, tanh, mul, add, tanh, mul, add, tanh      ⇒      net { mul, add, tanh }, net { ... }, net { ... }
+
+Repeated stretches of the operators in their order are looked for, the longest first; one that repeats itself is cut into what it
+repeats. A stretch of the order lies between no two of its operators, so it can always be one operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphad.errors import InvalidValue
+from graphad.graph import Graph, Op, Value
+from graphad.graph.regions_inlining import outline
+from graphad.passes.control_flow.repeats import Repeats, period
+from graphad.passes.control_flow.streams import Streams, is_bound
+from graphad.program import EMPTY
+from graphad.rewriting import Pass
+from graphad.types import TENSOR
+
+_ALONE = -1  # the token of an operator that stays where it is
+
+
+@dataclass(frozen=True)
+class OutlineRepeated(Pass):
+    """Make nets with equal graphs of repeated operators: of the same types, attributes and shapes, connected in the same way.
+
+    Operators with nested graphs, with side effects, that write persistable variables or what is no tensor stay where they are.
+
+    Args:
+        min_ops: how many operators a net has, at least.
+
+    Raises:
+        ValueError: ``min_ops`` is below 1.
+    """
+
+    name = "outline-repeated"
+    min_ops: int = 3
+
+    def __post_init__(self) -> None:
+        if self.min_ops < 1:
+            raise InvalidValue(f"outline-repeated: a net has one operator or more, not min_ops={self.min_ops}")
+
+    def apply(self, graph: Graph) -> bool:
+        streams = Streams(graph)
+        return any([_Outlining(each, self.min_ops, streams).run() for each in list(graph.tree())])
+
+
+@dataclass
+class _Outlining:
+    """One graph: its operators in order, each with a token, equal for operators that are alike."""
+
+    graph: Graph
+    min_ops: int
+    streams: Streams
+    ops: list[Op] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+    def run(self) -> bool:
+        """Outline what is repeated; return whether anything was."""
+        if len(self.graph.ops) < 2 * self.min_ops:
+            return False
+        self.ops = self.graph.ordered_ops()
+        numbers: dict[Any, int] = {}
+        self.tokens = [numbers.setdefault(_kind(op), len(numbers)) if self._may_move(op) else _ALONE for op in self.ops]
+        changed, most, repeats = False, len(self.ops), Repeats(self.tokens)
+        while (length := repeats.longest(most)) >= self.min_ops:
+            done = any([self._cut(places, length) for places in repeats.groups(length)])
+            changed |= done
+            repeats = Repeats(self.tokens) if done else repeats
+            most = length if done else length - max(1, length // 8)
+        return changed
+
+    def _may_move(self, op: Op) -> bool:
+        row = op.row
+        if row is None or op.graphs or row.side_effect or op.type == "undefined":
+            return False
+        if is_bound(op) and not (row.random and "run_once" not in op.attrs and self.streams.count[next(op.writes()).name] == 1):
+            return False
+        if any(value.kind != TENSOR for value in op.reads()):
+            return False
+        return not any(v.kind != TENSOR or v.persistable or v.name == EMPTY or len(v.writers) > 1 for v in op.writes())
+
+    def _cut(self, places: list[int], length: int) -> bool:
+        """Outline the stretches of a length at some places, or what they are made of."""
+        start = places[0]
+        seen = self.tokens[start : start + length]
+        if _ALONE in seen:
+            return False
+        repeated = period(seen)
+        if 2 * repeated <= length:
+            while start and self.tokens[start - 1] != _ALONE and self.tokens[start - 1] == self.tokens[start - 1 + repeated]:
+                start -= 1
+            length = repeated * -(-self.min_ops // repeated)
+            places = list(_occurrences(self.tokens, self.tokens[start : start + length], start))
+        return self._outline_alike([place for place in places if _ALONE not in self.tokens[place : place + length]], length)
+
+    def _outline_alike(self, places: list[int], length: int) -> bool:
+        """Outline those of some stretches of which another one is connected in the same way."""
+        alike: dict[Any, list[int]] = {}
+        for place in places:
+            ops = self.ops[place : place + length]
+            if _is_connected(ops):
+                alike.setdefault(_wiring(ops), []).append(place)
+        changed = False
+        for place in (place for same in alike.values() if len(same) > 1 for place in same):
+            ops = self.ops[place : place + length]
+            if self.graph.allows("outline", *ops):
+                outline(ops)
+                self.tokens[place : place + length] = [_ALONE] * length
+                changed = True
+        return changed
+
+
+def _occurrences(tokens: list[int], pattern: list[int], start: int) -> Iterator[int]:
+    """The places from ``start`` on where a pattern occurs, without overlap."""
+    first, length, place = pattern[0], len(pattern), start
+    while place + length <= len(tokens):
+        if tokens[place] == first and tokens[place : place + length] == pattern:
+            yield place
+            place += length
+        else:
+            place += 1
+
+
+# -- what is alike -------------------------------------------------------------------------------
+
+
+def _kind(op: Op) -> Any:
+    """What two operators have in common that are alike."""
+    reads = tuple((slot, tuple((v.shape, v.dtype) for v in values)) for slot, values in op.inputs.items())
+    writes = tuple((slot, tuple((v.shape, v.dtype, v.stop_gradient) for v in values)) for slot, values in op.outputs.items())
+    return op.type, op.role, repr(sorted(op.attrs.items())) if op.attrs else "", reads, writes
+
+
+def _wiring(ops: Sequence[Op]) -> Any:
+    """How operators are connected, and which of what they write is read elsewhere, whatever the values are called."""
+    number: dict[Value, int] = {}
+    inside, graph = set(ops), ops[0].graph
+    reads = tuple(tuple(number.setdefault(value, len(number)) for value in (*op.reads(), *op.writes())) for op in ops)
+    out = tuple(graph.is_observed(v) or any(reader not in inside for reader in v.readers) for op in ops for v in op.writes())
+    return reads, out
+
+
+def _is_connected(ops: Sequence[Op]) -> bool:
+    """Whether one gets from each operator to every other over values that they hand to one another."""
+    inside, seen, pending = set(ops), {ops[0]}, [ops[0]]
+    while pending:
+        op = pending.pop()
+        near = [*(w for v in op.reads() for w in v.writers), *(r for v in op.writes() for r in v.readers)]
+        fresh = [each for each in dict.fromkeys(near) if each in inside and each not in seen]
+        seen.update(fresh)
+        pending += fresh
+    return len(seen) == len(inside)

@@ -1,0 +1,180 @@
+"""Move a batch normalisation by running statistics into the weights of the product before it.
+
+    x, W ─▶ conv2d ─▶ c ─▶ batch_norm ─▶ y       ⇒       k = Scale / sqrt(Variance + epsilon)
+                                                         x, W * k ─▶ conv2d ─▶ elementwise_add ─▶ y
+                                                                     Bias - Mean * k ──▲
+
+What it does to the weights are operators on parameters, small beside the product; no values of parameters are needed. A bias between
+the two, of its own or the convolution's, goes along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from graphad import ops
+from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
+from graphad.ops.batch_normalization import BatchNorm
+from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily
+
+_CONVOLUTIONS = ("conv2d", "depthwise_conv2d")
+_PRODUCTS = ("mul", "matmul", "matmul_v2")
+
+
+@dataclass(frozen=True)
+class FoldBatchNorm(Pass):
+    """Fold batch_norm operators that use running statistics into conv2d, depthwise_conv2d, mul, matmul and matmul_v2 before them.
+
+    It sums in another order, so results differ by rounding: by 1e-6 relatively, and more in float32, as the statistics cancel.
+    """
+
+    name = "fold-batch-norm"
+    idempotent = True
+    tolerance = 1e-6
+
+    def apply(self, graph: Graph) -> bool:
+        return rewrite_greedily(graph, _RULES, self)
+
+
+class _Fold(Rule):
+    """batch_norm(product(x, W) + b) becomes product(x, W') + b'"""
+
+    name = "fold-batch-norm"
+    types = frozenset({"batch_norm"})
+    depth = 3
+
+    def rewrite(self, op: Op) -> bool:
+        match = _matched(op)
+        if match is None or not op.graph.allows(self.name, op, match.product, *([match.shift] if match.shift else [])):
+            return False
+        _fold(op, match)
+        return True
+
+
+_RULES = RuleSet(_Fold())
+
+
+@dataclass
+class _Match:
+    """A normalisation, the product that it normalises, and the operator that adds a bias between them, if there is one.
+
+    ``weight`` is the slot of the weights, ``along`` their axis of channels, ``axis`` that of the product's output.
+    """
+
+    norm: BatchNorm
+    product: Op
+    shift: Op | None
+    weight: str
+    along: int
+    axis: int
+
+
+# -- which ---------------------------------------------------------------------------------------
+
+
+def _matched(op: Op) -> _Match | None:
+    norm, x = _attributes(op), op.input("X")
+    if not norm.fixed or x.shape is None or not _is_replaceable(op):
+        return None
+    axis, writer = norm.axis(len(x.shape)), _only_for(x, op)
+    shift = writer if writer is not None and writer.type == "elementwise_add" else None
+    if shift is not None:
+        if not _is_bias(shift, axis, len(x.shape)):
+            return None
+        writer = _only_for(shift.input("X"), shift)
+    if writer is None or any(value.type is None for value in (*writer.reads(), *op.reads())):
+        return None
+    slot, along = _weight(writer, axis, len(x.shape))
+    if not slot or not _is_parameter(writer.input(slot)):
+        return None
+    return _Match(norm, writer, shift, slot, along, axis)
+
+
+def _attributes(op: Op) -> BatchNorm:
+    known = {each.name for each in fields(BatchNorm)}
+    return BatchNorm(**{name: value for name, value in op.attrs.items() if name in known})
+
+
+def _is_replaceable(op: Op) -> bool:
+    """Whether nobody asks for what only the operator itself can say."""
+    return not any(value.readers or op.graph.is_observed(value) for value in op.outputs.get("ReserveSpace", ()))
+
+
+def _only_for(value: Value, reader: Op) -> Op | None:
+    """The operator that writes a value, if nothing but one operator wants it."""
+    if list(value.readers) != [reader] or value.graph.is_observed(value) or not value.writers or value.persistable:
+        return None
+    return value.writers[0]
+
+
+def _is_parameter(value: Value) -> bool:
+    return value.given and value.persistable
+
+
+def _is_bias(op: Op, axis: int, rank: int) -> bool:
+    """Whether an operator adds one number to each channel."""
+    bias, row = op.input("Y"), op.row
+    if row is None or not _is_parameter(bias) or bias.shape is None or len(bias.shape) != 1 or op.input("X") is bias:
+        return False
+    given = row.attr("axis", op.attrs)
+    return bool(given == axis or (given == -1 and axis == rank - 1))
+
+
+def _weight(op: Op, axis: int, rank: int) -> tuple[str, int]:
+    """The slot of the weights of a product whose output has its channels along an axis, and their axis of channels."""
+    row = op.row
+    if op.type in _CONVOLUTIONS and axis == 1:
+        return "Filter", 0
+    if row is None or op.type not in _PRODUCTS or axis != rank - 1:
+        return "", 0
+    shape = op.input("Y").shape or ()
+    if len(shape) != 2 or (op.type == "mul" and row.attr("y_num_col_dims", op.attrs) != 1):
+        return "", 0
+    turned = {"matmul": "transpose_Y", "matmul_v2": "trans_y"}.get(op.type)
+    return "Y", 0 if turned is not None and row.attr(turned, op.attrs) else 1
+
+
+# -- how -----------------------------------------------------------------------------------------
+
+
+def _fold(op: Op, match: _Match) -> None:
+    graph, y = op.graph, op.output("Y")
+    builder = Builder(graph, y.name, before=op, role=op.role)
+    scale, bias, mean, variance = (builder.symbol(op.input(slot)) for slot in ("Scale", "Bias", "Mean", "Variance"))
+    inverse = ops.rsqrt(variance + match.norm.epsilon)
+    factor = scale * inverse
+    shift = bias - mean * factor
+    if match.shift is not None:
+        shift = builder.symbol(match.shift.input("Y")) * factor + shift
+    result = _product(match, builder, factor)
+    folded = ops.elementwise_add(result, _with_own_bias(match, builder, factor, shift), axis=match.axis)
+    for slot in ("MeanOut", "SavedMean"):
+        _stand_in(op, slot, op.input("Mean"))
+    _stand_in(op, "VarianceOut", op.input("Variance"))
+    _stand_in(op, "SavedVariance", inverse.value)
+    graph.substitute(y, folded.value)
+
+
+def _product(match: _Match, builder: Builder, factor: Any) -> GraphSymbol:
+    """The product with scaled weights, and without a bias of its own."""
+    product, row = match.product, match.product.row
+    assert row is not None
+    weights = ops.elementwise_mul(builder.symbol(product.input(match.weight)), factor, axis=match.along)
+    given = [slot for slot in row.inputs if slot in product.inputs and slot != "Bias"]
+    inputs = [weights if slot == match.weight else builder.symbol(product.input(slot)) for slot in given]
+    result: GraphSymbol = row(*inputs, **{name: value for name, value in product.attrs.items() if name in row.attrs})
+    return result
+
+
+def _with_own_bias(match: _Match, builder: Builder, factor: Any, shift: Any) -> Any:
+    """The shift, and what becomes of the product's own bias."""
+    bias = match.product.inputs.get("Bias")
+    return shift if not bias else builder.symbol(bias[0]) * factor + shift
+
+
+def _stand_in(op: Op, slot: str, value: Value) -> None:
+    """Let a value stand for what the operator says of its statistics, if somebody asks for that."""
+    for out in op.outputs.get(slot, ()):
+        if out.readers or op.graph.is_observed(out):
+            op.graph.substitute(out, value)

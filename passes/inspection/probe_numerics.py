@@ -1,0 +1,174 @@
+"""Watch values for what is no number, and for how large they get.
+
+    x ─▶ log ─▶ y          ⇒          x ─▶ log ─▶ y ─▶ isnan_v2 ─▶ cast ─▶ reduce_sum ─▶ y@PROBE@NAN
+                                                  y ─▶ reduce_min ─▶ y@PROBE@MIN                        and so on
+
+The probes are targets of the graph. For what is written in a loop they are totals over its iterations, carried by the loop; for a branch
+that is not taken, and a loop that does not run, there are no nans and no infinities, and the range is empty: from inf to -inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from graphad.errors import InvalidValue
+from graphad.graph import Graph, Op, Value
+from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.ops.definition import did_you_mean
+from graphad.ops.fused import FUSED_ELEMENTWISE
+from graphad.passes.inspection.probes import MARK, Probe, joined, nothing_seen, probe, probe_name, stem
+from graphad.program import EMPTY
+from graphad.rewriting import Pass
+from graphad.types import FLOATS, TENSOR
+
+
+@dataclass(frozen=True)
+class ProbeNumerics(Pass):
+    """Count nans and infinities of values, and take their smallest and largest element, as further targets.
+
+    A value ``y`` gets ``y@PROBE@NAN``, ``y@PROBE@INF``, ``y@PROBE@MIN`` and ``y@PROBE@MAX``. A range with a nan in it is nan.
+
+    Args:
+        values: the names of the values, also of such as are written in loops and branches; none: all of floating point that are sure
+            to have a value where they are written. ``x`` is the final value of its name, ``x#0`` the first.
+        nan: whether to count nans.
+        inf: whether to count infinities.
+        range: whether to take the smallest and the largest element.
+
+    Raises:
+        ValueError: no operator writes a value of floating point that has a name in ``values``.
+    """
+
+    name = "probe-numerics"
+    idempotent = True
+    values: tuple[str, ...] = ()
+    nan: bool = True
+    inf: bool = True
+    range: bool = True
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is asked for: NAN, INF, MIN, MAX."""
+        asked = (("NAN", self.nan), ("INF", self.inf), ("MIN", self.range), ("MAX", self.range))
+        return tuple(kind for kind, on in asked if on)
+
+    def apply(self, graph: Graph) -> bool:
+        watch = _Watch(self.kinds, frozenset(self.values), frozenset(v.name for v in graph.values if MARK in v.name))
+        watch.look(graph)
+        missing = [name for name in self.values if name not in watch.found]
+        if missing:
+            known = [repr(value) for each in graph.tree() for value in each.values if value.writers]
+            raise InvalidValue(f"no operator writes a value {missing[0]!r} of floating point{did_you_mean(missing[0], known)}")
+        return any([self._probe(graph, watch, op) for op in watch.roots])
+
+    def _probe(self, graph: Graph, watch: _Watch, op: Op) -> bool:
+        if not graph.allows(self.name, op):
+            return False
+        made = watch.behind(op)
+        graph.targets.update(dict.fromkeys(each.value for each in made))
+        return True
+
+
+@dataclass
+class _Watch:
+    """What is watched: the values behind each operator, and the operators of each graph that have something to be watched in them."""
+
+    kinds: tuple[str, ...]
+    names: frozenset[str]
+    there: frozenset[str]
+    found: set[str] = field(default_factory=set)
+    values: dict[Op, list[Value]] = field(default_factory=dict)
+    inside: dict[Graph, list[Op]] = field(default_factory=dict)
+    roots: list[Op] = field(default_factory=list)
+
+    # -- which -----------------------------------------------------------------------------------
+
+    def look(self, graph: Graph) -> None:
+        """Find the values, in a whole graph and what is nested in it."""
+        self.roots = self._of_graph(graph)
+
+    def _of_graph(self, graph: Graph) -> list[Op]:
+        sure: set[Value] = set(graph.inputs) if graph.father is None else set()
+        return [op for op in graph.ordered_ops() if self._is_watched(op, sure)]
+
+    def _is_watched(self, op: Op, sure: set[Value]) -> bool:
+        """Whether there is something to be watched behind an operator, or in it; ``sure`` are the values that there are for sure."""
+        if _writes_for_sure(op, sure):
+            sure.update(op.writes())
+        chosen = [value for value in op.writes() if self._is_chosen(value, value in sure)]
+        if chosen:
+            self.values[op] = chosen
+        if not op.graphs or the_row(op).is_grad or op.type == FUSED_ELEMENTWISE:
+            return bool(chosen)
+        for graph in op.graphs.values():
+            self.inside[graph] = self._of_graph(graph)
+        return bool(chosen) or any(self.inside[graph] for graph in op.graphs.values())
+
+    def _is_chosen(self, value: Value, sure: bool) -> bool:
+        if value.dtype not in FLOATS or value.shape is None or value.kind != TENSOR or MARK in value.name or value.name == EMPTY:
+            return False
+        asked = self.names.intersection((stem(value), repr(value)))
+        self.found.update(asked)
+        return bool(asked or (sure and not self.names)) and bool(self.left(value))
+
+    def left(self, value: Value) -> list[str]:
+        """The kinds of probes that a value does not have yet."""
+        possible = [kind for kind in self.kinds if kind in ("NAN", "INF") or 0 not in (value.shape or ())]
+        return [kind for kind in possible if probe_name(value, kind) not in self.there]
+
+    # -- how -------------------------------------------------------------------------------------
+
+    def behind(self, op: Op) -> list[Probe]:
+        """Put the probes behind an operator, those of what is nested in it included."""
+        before = op.next
+        own = [probe(value, kind, before) for value in self.values.get(op, ()) for kind in self.left(value)]
+        inner = {graph: list(self._inner(graph)) for graph in op.graphs.values() if graph in self.inside}
+        if not any(inner.values()):
+            return own
+        return [*own, *(_loop(op, *inner.values()) if op.type == "while" else _branches(op, inner))]
+
+    def _inner(self, graph: Graph) -> Iterator[Probe]:
+        for op in self.inside[graph]:
+            yield from self.behind(op)
+
+
+def _writes_for_sure(op: Op, sure: set[Value]) -> bool:
+    """Whether what an operator writes has a value whenever it has run."""
+    row = op.row
+    if row is None or op.graphs or op.type in ("undefined", "select_output"):
+        return False
+    return not row.partial or sure.issuperset(op.reads())
+
+
+# -- out of nested graphs ------------------------------------------------------------------------
+
+
+def _loop(op: Op, probes: Sequence[Probe]) -> list[Probe]:
+    """Let a loop carry the totals of probes in its body."""
+    around, (body,), at = op.graph, op.graphs.values(), carried_count(op) - 1
+    starts, ends, given, totals = [], [], [], []
+    for each in probes:
+        starts.append(nothing_seen(around, each, op))
+        ends.append(each.like(around, each.name))
+        seen = each.like(body, f"{each.name}@SEEN", given=True)
+        given.append(seen)
+        totals.append(joined(body, each, seen))
+    body.inputs = [*body.inputs[:at], *given, *(v for v in body.inputs[at:] if v not in given)]
+    body.results = [*body.results[:at], *totals, *body.results[at:]]
+    before, after = operands(op), outcomes(op)
+    around.set_inputs(op, "X", [*before[:at], *starts, *before[at:]])
+    around.set_outputs(op, "Out", [*after[:at], *ends, *after[at:]])
+    return [each.at(end) for each, end in zip(probes, ends, strict=True)]
+
+
+def _branches(op: Op, inner: dict[Graph, list[Probe]]) -> list[Probe]:
+    """Hand the probes of each branch out; in the others nothing is seen."""
+    row, made = the_row(op), []
+    for home, probes in inner.items():
+        for each in probes:
+            made.append(each.at(each.like(op.graph, each.name)))
+            for graph in op.graphs.values():
+                graph.results.append(each.value if graph is home else nothing_seen(graph, each, None))
+    op.graph.set_outputs(op, row.results, [*outcomes(op), *(each.value for each in made)])
+    return made

@@ -1,0 +1,76 @@
+"""Let elementwise operators compute into the memory of an input that nothing reads any more.
+
+    a ─▶ exp ─▶ b ─▶ scale ─▶ c          ⇒          a ─▶ exp ─▶ b ─▶ scale{inplace=["Out:X"]} ─▶ c      c in the memory of b
+
+An input qualifies if the operator is its last reader; it has the shape and dtype of the output; it was made by an operator that makes
+memory of its own, and no reader hands out a view of it or keeps it; and it is not given, asked for, handed out, captured by a nested
+graph, or kept for a gradient.
+
+Run this pass last: the marks are true of the graph as it is. A second run takes away those that are not true any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphad.graph import Graph, Op, Value
+from graphad.ops.in_place import INPLACE, can_write, takes_required
+from graphad.passes.memory.buffers import makes_own
+from graphad.rewriting import Pass
+from graphad.types import TENSOR
+
+
+@dataclass(frozen=True)
+class InPlace(Pass):
+    """Mark outputs that are computed into the memory of an input."""
+
+    name = "in-place"
+    idempotent = True
+
+    def apply(self, graph: Graph) -> bool:
+        return any([_mark_graph(each) for each in graph.tree()])
+
+
+def _mark_graph(graph: Graph) -> bool:
+    order = graph.ordered_ops()
+    lasting = {*graph.results, *(kept for each in graph.gradients for kept in each.saved.values())}
+    return any([_mark(op, lasting) for op in order])
+
+
+def _mark(op: Op, lasting: set[Value]) -> bool:
+    """Give an operator the mark that it should have; return whether it had another one."""
+    slot = _reusable_slot(op, lasting)
+    wanted, old = ([] if slot is None else [f"Out:{slot}"]), op.attrs.get(INPLACE, [])
+    if wanted == old or not op.graph.allows("in-place", op):
+        return False
+    if wanted:
+        op.graph.set_attr(op, INPLACE, wanted)
+    else:
+        op.graph.set_attr(op, INPLACE, [])
+        op.attrs = {name: value for name, value in op.attrs.items() if name != INPLACE}
+    return True
+
+
+def _reusable_slot(op: Op, lasting: set[Value]) -> str | None:
+    """The slot of the input in whose memory the output may lie."""
+    row = op.row
+    if row is None or not can_write(row) or not takes_required(row, op.inputs) or [*op.outputs] != ["Out"] or not makes_own(op):
+        return None
+    out = op.output("Out")
+    for slot, values in op.inputs.items():
+        if _has_type_of(values[0], out) and values.count(values[0]) == 1 and _is_free(values[0], op, lasting):
+            return slot
+    return None
+
+
+def _has_type_of(value: Value, out: Value) -> bool:
+    return value.type is not None and value.type == out.type and value.kind == out.kind == TENSOR
+
+
+def _is_free(value: Value, op: Op, lasting: set[Value]) -> bool:
+    """Whether the memory of a value is nobody's but its own, and not needed behind an operator."""
+    if not value.writers or value.given or value.persistable or value in lasting or value.graph.is_observed(value):
+        return False
+    if not makes_own(value.writers[0]):
+        return False
+    return all(reader is op or (reader.order < op.order and makes_own(reader)) for reader in value.readers)

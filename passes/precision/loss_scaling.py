@@ -1,0 +1,65 @@
+"""Scale the gradient that the backward part starts from, and undo that where gradients leave it.
+
+fill_constant{value=1} ─▶ loss@GRAD ─▶ ... ─▶ w@GRAD ─▶ sgd
+
+  ⇒    fill_constant{value=s} ─▶ loss@GRAD ─▶ ... ─▶ w@GRAD@SCALED ─▶ scale{1 / s} ─▶ w@GRAD ─▶ sgd
+"""
+
+from __future__ import annotations
+
+from graphad.errors import PassError
+from graphad.graph import Graph, Op, Value
+from graphad.program import BACKWARD, EMPTY
+
+GRADIENT = "@GRAD"
+
+
+def scale_loss(graph: Graph, factor: float) -> bool:
+    """Do so in a whole graph; return whether anything changed: a loss that is scaled already stays.
+
+    Raises:
+        PassError: there is no backward part that starts from constants of 1.
+    """
+    starts = [op for op in graph.ops if _is_start(op)]
+    if not starts:
+        raise PassError("the loss cannot be scaled: the graph has no backward part that starts from the gradient of a loss")
+    if any(op.attrs["value"] == factor for op in starts):
+        return False
+    if any(op.attrs["value"] != 1.0 for op in starts):
+        raise PassError(f"the loss cannot be scaled by {factor}: its gradient starts from {starts[0].attrs['value']}, not from 1")
+    leaving = [value for op in graph.ops if op.role == BACKWARD and op not in starts for value in op.writes() if _leaves(graph, value)]
+    if not graph.allows("scale-loss", *starts):
+        return False
+    for op in starts:
+        graph.set_attr(op, "value", factor)
+    for value in leaving:
+        _unscale(graph, value, 1.0 / factor)
+    return True
+
+
+def _is_start(op: Op) -> bool:
+    if op.role != BACKWARD or op.type not in ("fill_constant", "fill_any_like") or not op.attrs.get("value"):
+        return False
+    return GRADIENT in op.output("Out").name and "@TEMP@" not in op.output("Out").name
+
+
+def _leaves(graph: Graph, value: Value) -> bool:
+    """Whether something that is not of the backward part reads a gradient, or asks for it."""
+    if GRADIENT not in value.name or value.name == EMPTY:
+        return False
+    return graph.is_observed(value) or any(op.role != BACKWARD for op in value.readers)
+
+
+def _unscale(graph: Graph, value: Value, factor: float) -> None:
+    """Let the writer of a gradient write a scaled one, from which the gradient is made."""
+    writer = value.writers[0]
+    scaled = graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
+    scaled.grad_of = value.grad_of
+    for reader in [op for op in value.readers if op.role == BACKWARD]:
+        for slot, values in list(reader.inputs.items()):
+            if value in values:
+                graph.set_inputs(reader, slot, [scaled if v is value else v for v in values])
+    graph.add_op("scale", {"X": [scaled]}, {"Out": [value]}, {"scale": factor}, before=writer.next, role=BACKWARD, forward=writer)
+    for slot, values in list(writer.outputs.items()):
+        if value in values:
+            graph.set_outputs(writer, slot, [scaled if v is value else v for v in values])

@@ -1,0 +1,163 @@
+"""Compute products of matrices and convolutions, and what lies between them, in a narrower type.
+
+    x, w ─▶ mul ─▶ h, b ─▶ elementwise_add ─▶ y ─▶ softmax
+
+      ⇒    x, w ─▶ cast ─▶ mul ─▶ h', b ─▶ cast ─▶ elementwise_add ─▶ y' ─▶ cast ─▶ y ─▶ softmax          narrow: h', y'
+
+Products are narrow; operators that only follow (sums with a bias, relu, shapes) are where all they read is narrow already, or given;
+everything else stays as wide as it was: exponentials, reductions, normalizations, losses, sums of gradients, updates. Parameters stay
+wide, and are cast where they are used (P. Micikevicius et al., "Mixed precision training", 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from graphad.errors import InvalidValue
+from graphad.graph import Graph, Op, Value
+from graphad.ops import GradOpDef
+from graphad.passes.precision.loss_scaling import scale_loss
+from graphad.program import EMPTY
+from graphad.rewriting import Pass
+from graphad.rewriting.rules import sweep
+from graphad.types import TENSOR
+
+WIDE = {"float16": "float32", "float32": "float64"}  # narrow type -> the one it replaces
+_PRODUCTS = "addmm bmm conv2d conv3d depthwise_conv2d conv2d_transpose conv3d_transpose matmul matmul_v2 mul"
+_BACKPROP = "conv2d_backprop_filter conv2d_backprop_input conv3d_backprop_filter conv3d_backprop_input"
+NARROW = frozenset(f"{_PRODUCTS} {_BACKPROP}".split())
+_FOLLOWING = """
+    abs assign clip concat elementwise_add elementwise_max elementwise_min elementwise_mul elementwise_sub expand_as_v2 expand_v2
+    flatten flatten2 flatten_contiguous_range flip gather hard_sigmoid hard_swish leaky_relu pad pool2d prelu relu relu6 reshape reshape2
+    roll sigmoid slice split squeeze squeeze2 stack strided_slice tanh tile transpose transpose2 unsqueeze unsqueeze2 unstack
+"""
+FOLLOWING = frozenset(_FOLLOWING.split())
+
+
+@dataclass(frozen=True)
+class MixedPrecision(Pass):
+    """Compute products in a narrower floating-point type, with casts around them.
+
+    Run it before the backward is built, or behind: grad operators are narrow where their forward operators would be. Values round to
+    the narrow type, about 1e-3 relative in float16, and more behind sums that cancel; what exceeds 65504 becomes infinite there.
+
+    Args:
+        dtype: the narrow type: float16 for what is float32, or float32 for what is float64.
+        keep: types of operators, or names of values whose writers, that stay wide.
+        loss_scale: what the gradient of the loss starts from, so that small gradients do not become zero; gradients are divided by
+            it where they leave the backward part, which has to be there. A power of two changes nothing else.
+
+    Raises:
+        PassError: there is a loss scale, and no backward part with a loss.
+        ValueError: ``dtype`` is no narrow type, or the scale is not above 0.
+    """
+
+    name = "mixed-precision"
+    tolerance = 2e-2
+    idempotent = True
+    dtype: str = "float16"
+    keep: tuple[str, ...] = ()
+    loss_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in WIDE:
+            raise InvalidValue(f"mixed-precision knows the narrow types {', '.join(WIDE)}, not {self.dtype}")
+        if not self.loss_scale > 0.0:
+            raise InvalidValue(f"a loss is scaled by a number above 0, not by {self.loss_scale}")
+
+    def apply(self, graph: Graph) -> bool:
+        scaled = self.loss_scale != 1.0 and scale_loss(graph, self.loss_scale)
+        return any([_Narrowing(each, self).run() for each in graph.tree()]) or scaled
+
+
+@dataclass
+class _Narrowing:
+    """One graph: ``twin`` has the narrow value that a wide one was cast from, ``cast`` the one it was cast to."""
+
+    graph: Graph
+    options: MixedPrecision
+    twin: dict[Value, Value] = field(default_factory=dict)
+    cast: dict[Value, Value] = field(default_factory=dict)
+    made: list[Op] = field(default_factory=list)
+
+    def run(self) -> bool:
+        """Go through the operators in order; casts that nobody reads in the end are taken out."""
+        changed = False
+        for op in self.graph.ordered_ops():
+            if op.type == "cast":
+                self._remember(op)
+            elif self._is_narrow(op):
+                if not self.graph.allows("narrow", op):
+                    break
+                self._narrow(op)
+                changed = True
+        for op in reversed(self.made):
+            sweep(op)
+        return changed
+
+    def _remember(self, op: Op) -> None:
+        """A cast that is there already widens a value."""
+        x, out = op.input("X"), op.output("Out")
+        if x.dtype == self.options.dtype and self._is_wide(out) and not out.stop_gradient:
+            self.twin[out] = x
+
+    # -- which operators -------------------------------------------------------------------------
+
+    def _is_narrow(self, op: Op) -> bool:
+        """Whether an operator is to compute in the narrow type."""
+        row, wide = op.row, list(self._wide_inputs(op))
+        if row is None or op.graphs or not wide:
+            return False
+        op_type = row.forward.type if isinstance(row, GradOpDef) and row.forward is not None else op.type
+        kept = self.options.keep
+        if op_type in kept or any(value.name in kept for value in op.writes()):
+            return False
+        return op_type in NARROW or (op_type in FOLLOWING and self._follows(wide))
+
+    def _wide_inputs(self, op: Op) -> Iterator[Value]:
+        return (value for value in op.reads() if self._is_wide(value))
+
+    def _is_wide(self, value: Value) -> bool:
+        return value.dtype == WIDE[self.options.dtype] and value.kind == TENSOR
+
+    def _follows(self, wide: list[Value]) -> bool:
+        narrow = [value for value in wide if value in self.twin]
+        return bool(narrow) and all(value in self.twin or value.persistable for value in wide)
+
+    # -- rewriting -------------------------------------------------------------------------------
+
+    def _narrow(self, op: Op) -> None:
+        """Let an operator read and write narrow values; what it wrote is cast from those."""
+        for slot, values in list(op.inputs.items()):
+            if any(map(self._is_wide, values)):
+                self.graph.set_inputs(op, slot, [self._narrowed(v, op) if self._is_wide(v) else v for v in values])
+        behind = op.next
+        for slot, values in list(op.outputs.items()):
+            if any(self._is_wide(v) and v.name != EMPTY for v in values):
+                self.graph.set_outputs(op, slot, [self._widened(v, op, behind) if self._is_wide(v) else v for v in values])
+
+    def _narrowed(self, value: Value, before: Op) -> Value:
+        """A value in the narrow type: what it was cast from, else a cast of it, which is made once."""
+        found = self.twin.get(value) or self.cast.get(value)
+        if found is None:
+            found = self.cast[value] = self._fresh(value)
+            self._add_cast(value, found, before, before)
+        return found
+
+    def _widened(self, value: Value, writer: Op, before: Op | None) -> Value:
+        """The narrow value that an operator writes instead; the old one is cast from it, and read where gradients stop at it."""
+        if value.name == EMPTY:
+            return value
+        found = self._fresh(value)
+        if not value.stop_gradient:
+            self.twin[value] = found
+        self.made.append(self._add_cast(found, value, writer, before))
+        return found
+
+    def _fresh(self, value: Value) -> Value:
+        return self.graph.add_value(f"{value.name}@{self.options.dtype.upper()}", value.shape, self.options.dtype)
+
+    def _add_cast(self, x: Value, out: Value, of: Op, before: Op | None) -> Op:
+        attrs = {"in_dtype": x.dtype, "out_dtype": out.dtype}
+        return self.graph.add_op("cast", {"X": [x]}, {"Out": [out]}, attrs, before=before, forward=of)

@@ -1,0 +1,142 @@
+"""What operators and graphs cost."""
+
+from __future__ import annotations
+
+import pytest
+
+import graphad as ga
+from graphad.passes.analyses import Cost, estimated, trip_count
+from graphad.passes.inspection import AnnotateCost
+
+BACKWARD = "find-op-path{targets=[loss]}, create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars"
+
+
+def graph_of(text: str) -> ga.Graph:
+    return ga.lower(ga.Program.parse(f"program {{ block 0 {{ {text} }} }}"))
+
+
+def only(text: str, batch: int = 1) -> tuple[int, int, int]:
+    (cost,) = estimated(graph_of(text), batch).ops.values()
+    return cost[:3]
+
+
+@pytest.mark.parametrize(
+    ("text", "flops"),
+    [
+        ("var x: float32[8, 3] var w: float32[3, 5] var y: float32[8, 5] mul(X=x, Y=w) -> (Out=y)", 2 * 8 * 3 * 5),
+        ("var x: float32[2, 3, 8] var w: float32[2, 3, 5] var y: float32[2, 8, 5] "
+         "matmul_v2(X=x, Y=w) -> (Out=y) {trans_x=true}", 2 * 2 * 3 * 8 * 5),
+        ("var x: float32[2, 3, 6, 6] var w: float32[4, 3, 3, 3] var y: float32[2, 4, 4, 4] "
+         "conv2d(Input=x, Filter=w) -> (Output=y)", 2 * 2 * 4 * 4 * 4 * 27),
+        ("var x: float32[8, 3] var y: float32[8, 3] tanh(X=x) -> (Out=y)", 24),
+        ("var x: float32[8, 3] var y: float32[] mean(X=x) -> (Out=y)", 24),
+        ("var x: float32[8, 3] var y: float32[8, 3] softmax(X=x) -> (Out=y)", 5 * 24),
+        ("var x: float32[4] var y: float32[4] var z: float32[4] var s: float32[4] sum(X=[x, y, z]) -> (Out=s)", 8),
+        ("var x: float32[2, 1, 4, 4] var y: float32[2, 1, 2, 2] pool2d(X=x) -> (Out=y) {ksize=[2, 2], strides=[2, 2]}", 32),
+        ("var x: float32[8, 3] var y: float32[3, 8] transpose(X=x) -> (Out=y) {axis=[1, 0]}", 0),
+        ("var x: float32[8, 3] var y: float32[8, 3] my_own(X=x) -> (Out=y)", 24),
+    ],
+)  # fmt: skip
+def test_formulas(text: str, flops: int) -> None:
+    assert only(text)[0] == flops
+
+
+def test_bytes_and_the_batch() -> None:
+    text = "var x: float32[-1, 3] var w: float64[3, 5] var y: float32[-1, 5] mul(X=x, Y=w) -> (Out=y)"
+    assert only(text, 8) == (2 * 8 * 3 * 5, 8 * 3 * 4 + 3 * 5 * 8, 8 * 5 * 4)
+    with pytest.raises(ValueError, match="at least, not 0"):
+        estimated(graph_of(text), 0)
+
+
+def test_a_value_read_twice_is_read_once_and_a_view_costs_nothing() -> None:
+    assert only("var x: float32[4] var y: float32[4] elementwise_mul(X=x, Y=x) -> (Out=y)") == (4, 16, 16)
+    assert only("var x: float32[4] var y: float32[2, 2] reshape(X=x) -> (Out=y) {shape=[2, 2]}") == (0, 0, 0)
+
+
+def test_peak_memory_is_the_most_that_lives_at_once() -> None:
+    chain = " ".join(f"var v{i}: float64[100]" for i in range(6)) + " " + " ".join(f"tanh(X=v{i}) -> (Out=v{i + 1})" for i in range(5))
+    cost = Cost.of(graph_of(chain))
+    assert (cost.given, cost.peak) == (800, 2400)
+
+
+def test_gradients_keep_what_they_read() -> None:
+    chain = " ".join(f"var v{i}: float64[100]" for i in range(6)) + " var loss: float64[] "
+    chain += " ".join(f"tanh(X=v{i}) -> (Out=v{i + 1})" for i in range(5)) + " mean(X=v5) -> (Out=loss)"
+    graph = graph_of(chain)
+    ga.Pipeline.parse(BACKWARD).run(graph)
+    assert Cost.of(graph).peak >= 800 * 7
+
+
+def test_grad_operators_of_products() -> None:
+    text = "var x: float32[8, 3] param w: float32[3, 5] var y: float32[8, 5] var loss: float32[] "
+    text += "mul(X=x, Y=w) -> (Out=y) mean(X=y) -> (Out=loss)"
+    graph = graph_of(text)
+    ga.Pipeline.parse(BACKWARD).run(graph)
+    flops = {op.type: cost.flops for op, cost in Cost.of(graph).ops.items()}
+    assert flops["mul_grad"] == flops["mul"] * len(next(op for op in graph.ops if op.type == "mul_grad").outputs)
+
+
+LOOP = """program { block 0 {
+  var h: float64[3] var i: int64[1] var n: int64[1] var more: bool[1] var loss: float64[] var x: float64[3]
+  assign(X=x) -> (Out=h)
+  fill_constant() -> (Out=i) {shape=[1], value=START, dtype="int64"}
+  fill_constant() -> (Out=n) {shape=[1], value=5.0, dtype="int64"}
+  less_than(X=i, Y=n) -> (Out=more)
+  while(X=[h, i, n], Condition=more) -> (Out=[h, i, more]) {sub_block=block(1)}
+  mean(X=h) -> (Out=loss)
+} block 1 in 0 {
+  tanh(X=h) -> (Out=h) increment(X=i) -> (Out=i) {step=STEP} TEST(X=i, Y=n) -> (Out=more)
+} }"""
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "test", "count"),
+    [
+        ("0.0", "1.0", "less_than", 5), ("0.0", "2.0", "less_than", 3), ("0.0", "1.0", "less_equal", 6), ("5.0", "1.0", "less_than", 0),
+        ("0.0", "-1.0", "less_than", None), ("9.0", "-2.0", "greater_than", 2), ("0.0", "1.0", "not_equal", None),
+    ],
+)  # fmt: skip
+def test_trips(start: str, step: str, test: str, count: int | None) -> None:
+    graph = ga.lower(ga.Program.parse(LOOP.replace("START", start).replace("STEP", step).replace("TEST", test)))
+    loop = next(op for op in graph.ops if op.type == "while")
+    assert trip_count(loop) == count
+
+
+def test_a_loop_costs_its_body_so_often() -> None:
+    graph = ga.lower(ga.Program.parse(LOOP.replace("START", "0.0").replace("STEP", "1.0").replace("TEST", "less_than")))
+    cost = estimated(graph)
+    loop = next(op for op in graph.ops if op.type == "while")
+    assert cost.ops[loop].trips == 5
+    assert cost.ops[loop].flops == 5 * (3 + 1 + 1)
+    assert cost.unknown == 0
+    assert "while -> h, i, more (5 times)" in str(cost)
+
+
+def test_what_a_loop_keeps_for_its_gradient_is_there_at_once() -> None:
+    graph = ga.lower(ga.Program.parse(LOOP.replace("START", "0.0").replace("STEP", "1.0").replace("TEST", "less_than")))
+    before = estimated(graph).peak
+    ga.Pipeline.parse(BACKWARD).run(graph)
+    assert estimated(graph).peak >= before + 5 * 24
+
+
+def test_an_unknown_number_of_iterations_counts_once_and_is_said() -> None:
+    graph = ga.lower(ga.Program.parse(LOOP.replace("START", "0.0").replace("STEP", "1.0").replace("TEST", "not_equal")))
+    cost = estimated(graph)
+    assert cost.unknown == 1
+    assert "times unknown" in str(cost)
+    assert "at least" in str(cost)
+
+
+def test_annotations() -> None:
+    graph = ga.lower(ga.Program.parse(LOOP.replace("START", "0.0").replace("STEP", "1.0").replace("TEST", "less_than")))
+    text = str(graph)
+    assert not AnnotateCost(batch=2).run(graph)
+    assert str(graph) == text
+    loop = next(op for op in graph.ops if op.type == "while")
+    assert graph.nodes[loop]["trips"] == 5
+    assert graph.nodes[graph.value("loss")]["bytes"] == 8
+    body = loop.graphs["sub_block"]
+    assert body.nodes[body.ops.first]["flops"] == 3
+    assert graph.graph["peak_memory"] == estimated(graph).peak
+    with pytest.raises(ValueError, match="batch=0"):
+        AnnotateCost(batch=0)

@@ -1,0 +1,137 @@
+"""What cse merges, and what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+import graphad as ga
+from graphad.graph.regions import operands
+from graphad.passes.cleanup import Cse
+from graphad.passes.cleanup.operator_keys import frozen
+from graphad.testing import check_pass
+from tests.passes.cleanup.programs import graph_of, loop_graph, operators, types
+
+ABC = "x y z a b c d e: float32[3]"
+
+
+def test_equal_operators_are_one() -> None:
+    graph = graph_of("tanh(X=x) -> (Out=a)\ntanh(X=x) -> (Out=b)\nelementwise_sub(X=a, Y=b) -> (Out=c)", ABC)
+    assert Cse().run(graph)
+    assert operators(graph) == ["tanh(X=x) -> (Out=a)", "elementwise_sub(X=a, Y=a) -> (Out=c)"]
+    assert not Cse().run(graph)
+
+
+def test_what_becomes_equal_is_merged_too() -> None:
+    text = "tanh(X=x) -> (Out=a)\ntanh(X=x) -> (Out=b)\nsin(X=a) -> (Out=c)\nsin(X=b) -> (Out=d)\nelementwise_sub(X=c, Y=d) -> (Out=e)"
+    graph = graph_of(text, ABC)
+    Cse().run(graph)
+    assert types(graph) == ["tanh", "sin", "elementwise_sub"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "merged"),
+    [
+        ("elementwise_add(X=x, Y=y)", "elementwise_add(X=y, Y=x)", True),
+        ("elementwise_sub(X=x, Y=y)", "elementwise_sub(X=y, Y=x)", False),
+        ("elementwise_max(X=x, Y=y)", "elementwise_max(X=y, Y=x)", False),
+        ("scale(X=x) {scale=2.0}", "scale(X=x) {scale=2.0, bias=0.0}", True),
+        ("scale(X=x) {scale=2.0}", "scale(X=x) {scale=3.0}", False),
+        ("scale(X=x) {bias=0.0}", "scale(X=x) {bias=-0.0}", False),
+        ("scale(X=x) {bias=nan}", "scale(X=x) {bias=nan}", True),
+        ("uniform_random() {shape=[3]}", "uniform_random() {shape=[3]}", False),
+        ("fill_constant() {shape=[3], value=1.0}", "fill_constant() {shape=[3], value=1.0}", True),
+        ('fill_constant() {shape=[3], dtype="float32"}', "fill_constant() {shape=[3]}", True),
+        ("reshape(X=x) {shape=[3]}", "reshape(X=x) {shape=[-1]}", False),
+        ("sum(X=[x, y])", "sum(X=[y, x])", False),
+    ],
+)
+def test_what_is_equal(first: str, second: str, merged: bool) -> None:
+    statements = [_writing(first, "a"), _writing(second, "b"), "elementwise_sub(X=a, Y=b) -> (Out=c)"]
+    graph = graph_of("\n".join(statements), ABC)
+    assert Cse().run(graph) is merged
+
+
+def _writing(statement: str, name: str) -> str:
+    call, _, attrs = statement.partition(" ")
+    call, attrs = (statement, "") if not attrs.startswith("{") else (call, attrs)
+    return f"{call} -> (Out={name}) {attrs}".rstrip()
+
+
+def test_a_name_written_again_is_another_value() -> None:
+    graph = graph_of("tanh(X=x) -> (Out=a)\nsin(X=x) -> (Out=x)\ntanh(X=x) -> (Out=b)\nelementwise_sub(X=a, Y=b) -> (Out=c)", ABC)
+    assert not Cse().run(graph)
+
+
+def test_both_names_stay_if_both_are_asked_for() -> None:
+    graph = graph_of("tanh(X=x) -> (Out=a)\ntanh(X=x) -> (Out=b)\ntanh(X=x) -> (Out=c)", ABC)
+    assert Cse().run(graph)
+    assert operators(graph)[0] == "tanh(X=x) -> (Out=a)"
+    assert sorted(operators(graph)[1:]) == ["assign(X=a) -> (Out=b)", "assign(X=a) -> (Out=c)"]
+    assert not Cse().run(graph)
+
+
+def test_where_gradients_stop_differs() -> None:
+    text = """program { block 0 {
+      var x: float32[3]  var a: float32[3]  var b: float32[3] stop_gradient  var c: float32[3]
+      tanh(X=x) -> (Out=a) tanh(X=x) -> (Out=b) elementwise_sub(X=a, Y=b) -> (Out=c)
+    } }"""
+    assert not Cse().run(ga.lower(ga.Program.parse(text)))
+
+
+def test_attributes_are_compared_with_their_types() -> None:
+    values = [1, 1.0, True, "1", 0.0, -0.0, [1], [1.0], [], None]
+    assert len({frozen(value) for value in values}) == len(values)
+    assert frozen([float("nan")]) == frozen([float("nan")])
+
+
+# -- nested graphs -------------------------------------------------------------------------------
+
+
+def test_what_is_there_before_a_loop_is_handed_in() -> None:
+    graph, inner = loop_graph("tanh(X=x) -> (Out=t)\nelementwise_mul(X=h, Y=t) -> (Out=h)", "tanh(X=x) -> (Out=k)\n")
+    assert Cse().run(graph)
+    (loop,) = graph.controls
+    assert "tanh" not in {op.type for op in inner.ops}
+    assert len(operands(loop)) == len(inner.inputs)
+    assert not Cse().run(graph)
+
+
+def test_what_depends_on_the_iteration_stays() -> None:
+    graph, inner = loop_graph("tanh(X=h) -> (Out=h)", "tanh(X=h) -> (Out=k)\n")
+    assert not Cse().run(graph)
+    assert "tanh" in {op.type for op in inner.ops}
+
+
+def test_a_cheap_operator_is_not_handed_in() -> None:
+    graph, _ = loop_graph(
+        "reshape(X=x) -> (Out=t) {shape=[3]}\nelementwise_mul(X=h, Y=t) -> (Out=h)", "reshape(X=x) -> (Out=k) {shape=[3]}\n"
+    )
+    assert "reshape" in types(graph)
+    Cse().run(graph)
+    (loop,) = graph.controls
+    assert "reshape" in {op.type for inner in loop.graphs.values() for op in inner.ops}
+
+
+def test_branches_do_not_share() -> None:
+    more = "".join(f"  block {i} in 0 {{\n    tanh(X=x) -> (Out=a)\n  }}\n" for i in (1, 2))
+    text = "if_else(Cond=c, X=x) -> (Out=a, Scope=s) {true_block=block(1), false_block=block(2)}"
+    assert not Cse().run(graph_of(text, "x a: float32[3]; c: bool[1]; s: ?[?] STEP_SCOPES", None, more))
+
+
+# -- as a whole ----------------------------------------------------------------------------------
+
+
+def test_the_table_is_kept_and_checked() -> None:
+    graph = graph_of("tanh(X=x) -> (Out=a)\nsin(X=x) -> (Out=b)\nelementwise_sub(X=a, Y=b) -> (Out=c)", ABC)
+    assert not Cse().run(graph)
+    first, second, _ = graph.ops
+    new = graph.add_value("n", (3,), "float32")
+    graph.add_op("tanh", {"X": [graph.value("x")]}, {"Out": [new]}, before=first)
+    graph.substitute(second.output("Out"), new)
+    assert Cse().run(graph)
+    assert operators(graph)[0] == "tanh(X=x) -> (Out=n)"
+    assert types(graph).count("tanh") == 1
+
+
+def test_on_random_programs() -> None:
+    assert check_pass("cse", examples=60).changed > 15

@@ -1,0 +1,89 @@
+"""What the passes on control flow know: which operators can fail, which values are there, which are constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.ops import REGISTRY
+from graphad.passes.analyses import speculation
+from graphad.passes.analyses.certain import Certain
+from graphad.passes.analyses.known_values import KnownValues
+from graphad.passes.analyses.speculation import may_run_early
+from tests.passes.control_flow.programs import counted, ops_of
+
+
+def test_the_tables_name_operators() -> None:
+    names = speculation._ELEMENT_BY_ELEMENT | speculation._FITTING | speculation._WITH_KNOWN_EXTENTS | speculation._FLOATS_ONLY
+    assert not names - REGISTRY.keys()
+    assert not any(row.random or row.side_effect for name in names if (row := REGISTRY[name]))
+    assert not names & {"gather", "range", "lookup_table", "read_from_array", "one_hot", "softmax_with_cross_entropy", "undefined"}
+
+
+EXTREME = [np.nan, np.inf, -np.inf, 0.0, -1.0, 1e300]
+UNARY = sorted(speculation._ELEMENT_BY_ELEMENT)
+BINARY = sorted(name for name in speculation._FITTING if {"X", "Y"} <= REGISTRY[name].inputs.keys() and len(REGISTRY[name].inputs) == 2)
+
+
+@pytest.mark.parametrize("name", [*UNARY, *BINARY])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int32", "uint8", "bool"])
+def test_what_may_run_early_does_not_fail(name: str, dtype: str) -> None:
+    """On nothing, on zeros, on what is nan or infinite: either it is refused beforehand, or it runs."""
+    row = REGISTRY[name]
+    attrs = {key: value for key, value in {"value": 1.0, "out_dtype": "int32"}.items() if key in row.attrs}
+    for shape in ([0], [6], [], [2, 2], [0, 0]):
+        graph = ga.lower(ga.Program.parse(f"program {{\n block 0 {{\n var x: {dtype}{shape}\n }}\n}}"))
+        slots = [*row.inputs] if name in BINARY else [*row.inputs][:1]
+        x = graph.given("x")
+        op = graph.add_op(name, {slot: [x] for slot in slots}, {next(iter(row.outputs)): [graph.add_value("out", x.shape, dtype)]}, attrs)
+        if may_run_early(op):
+            with np.errstate(all="ignore"):
+                array = np.resize(np.array(EXTREME), shape).astype(dtype)
+                row.run({slot: [array] for slot in slots}, attrs, tuple(op.outputs))
+
+
+def test_what_is_there() -> None:
+    program = ga.Program.parse("""program {
+  block 0 {
+    var x: float64[2]
+    var y: float64[2]
+    var z: float64[2]
+    var v: float64[2]
+    var c: bool[1]
+    conditional_block(Cond=c, Input=x) -> (Out=y) {sub_block=block(1)}
+    if_else(Cond=c, X=[x, y]) -> (Out=[z, v]) {true_block=block(2), false_block=block(3)}
+    assign(X=y) -> (Out=x)
+  }
+  block 1 in 0 {
+    tanh(X=x) -> (Out=y)
+  }
+  block 2 in 0 {
+    tanh(X=x) -> (Out=z)
+    assign(X=y) -> (Out=v)
+  }
+  block 3 in 0 {
+    sin(X=x) -> (Out=z)
+    sin(X=x) -> (Out=v)
+  }
+}""")
+    graph = ga.lower(program)
+    certain = Certain.of(graph).values
+    there = {repr(value): value in certain for value in graph.values}
+    assert {"z": there["z"], "v": there["v"], "c": there["c"]} == {"z": True, "v": False, "c": True}
+    assert graph.value("y") not in certain
+    assert graph.value("x") not in certain
+
+
+def test_constants_are_followed_into_loops_but_not_what_they_carry() -> None:
+    program = counted("elementwise_add(X=n, Y=n) -> (Out=m)", declared='fill_constant() -> (Out=n) {shape=[1], value=3.0, dtype="int64"}')
+    graph = ga.lower(program)
+    known = KnownValues(graph)
+    (loop,) = ops_of(graph, "while")
+    body = loop.graphs["sub_block"]
+    number = known.array(body.value("n"))
+    assert number is not None
+    assert number.tolist() == [3]
+    assert known.array(body.inputs[loop.inputs["X"].index(graph.value("i#0"))]) is None
+    assert known.iterations(loop, 3) == 3
+    assert known.iterations(loop, 2) is None

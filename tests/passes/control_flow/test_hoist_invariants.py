@@ -1,0 +1,183 @@
+"""What every iteration does alike is done once, in front of the loop, if it cannot fail there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.passes.control_flow import HoistInvariants
+from graphad.testing import check_pass
+from tests.graphs import types
+from tests.passes.control_flow.programs import behind, counted, differentiated_programs, ops_of, same, values, with_gradients
+
+HOIST = "hoist-invariants"
+TANH_W = "tanh(X=w) -> (Out=t)\n elementwise_mul(X=h, Y=t) -> (Out=h)"
+
+
+def body(graph: ga.Graph) -> list[str]:
+    (loop,) = (op for op in graph.ops if op.type == "while")
+    return types(loop.graphs["sub_block"])
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_what_is_alike_moves_and_values_stay(n: int) -> None:
+    program = counted(TANH_W, inside="var t: float64[2]")
+    graph = behind(program, HOIST)
+    assert types(graph) == ["fill_constant", "less_than", "tanh", "while", "mean"]
+    assert body(graph) == ["elementwise_mul", "increment", "less_than"]
+    assert same(program, graph, ["h", "loss"], n=np.array([n]))
+    assert graph.why("t").splitlines()[2].strip() == "made by hoist-invariants, rule hoist"
+
+
+def test_a_chain_moves_and_only_its_end_is_captured() -> None:
+    program = counted(
+        "tanh(X=w) -> (Out=a)\n square(X=a) -> (Out=b)\n elementwise_mul(X=h, Y=b) -> (Out=h)",
+        inside="var a: float64[2]\n var b: float64[2]",
+    )
+    graph = behind(program, HOIST)
+    (loop,) = ops_of(graph, "while")
+    assert [value.name for value in loop.inputs["X"]] == ["h", "i", "more", "w", "n", "b"]
+    assert same(program, graph, ["h"], n=np.array([4]))
+
+
+def test_a_constant_goes_with_what_reads_it_and_stays_for_the_others() -> None:
+    text = """fill_constant() -> (Out=two) {shape=[2], value=2.0, dtype="float64"}
+    elementwise_mul(X=w, Y=two) -> (Out=t)
+    elementwise_mul(X=h, Y=t) -> (Out=h)
+    elementwise_add(X=h, Y=two) -> (Out=h)"""
+    program = counted(text, inside="var t: float64[2]\n var two: float64[2]")
+    graph = behind(program, HOIST)
+    assert types(graph).count("fill_constant") == 2
+    assert body(graph)[0] == "fill_constant"
+    assert same(program, graph, ["h"], n=np.array([2]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gather(X=w, Index=at) -> (Out=t)",
+        "uniform_random() -> (Out=t) {shape=[2], min=0.0, max=1.0, seed=3, dtype='float64'}".replace("'", '"'),
+        "elementwise_add(X=p, Y=q) -> (Out=t)",
+        "elementwise_pow(X=k, Y=k) -> (Out=s)\n cast(X=s) -> (Out=t) {out_dtype='float64'}".replace("'", '"'),
+    ],
+    ids=["index", "random", "extents", "integer power"],
+)
+def test_what_may_fail_or_is_random_stays(text: str) -> None:
+    declared = "var at: int64[1]\n var p: float64[-1]\n var q: float64[-1]\n var k: int64[2]"
+    program = counted(
+        text + "\n elementwise_mul(X=h, Y=t) -> (Out=h)",
+        declared=declared,
+        around="h, w, at, p, q, k",
+        inside="var t: float64[2]\n var s: int64[2]",
+    )
+    before = ga.lower(program)
+    graph = behind(program, HOIST)
+    assert str(graph) == str(before)
+
+
+def test_unknown_extents_of_one_value_fit_themselves() -> None:
+    program = counted(
+        "elementwise_mul(X=p, Y=p) -> (Out=t)\n elementwise_mul(X=h, Y=t) -> (Out=h)",
+        declared="var p: float64[-1]",
+        inside="var t: float64[-1]",
+        around="h, w, p",
+    )
+    assert "elementwise_mul" in types(behind(program, HOIST))
+
+
+def test_what_may_have_no_value_is_not_read_early() -> None:
+    """The branch may not be taken; then the loop must not run, and does not."""
+    program = ga.Program.parse("""program {
+  block 0 {
+    var x: float64[2]
+    var h: float64[2]
+    var c: bool[1] stop_gradient
+    var t: float64[2]
+    conditional_block(Cond=c, Input=x) -> (Out=t) {sub_block=block(1)}
+    while(X=[h, t], Condition=c) -> (Out=[h, c]) {sub_block=block(2)}
+  }
+  block 1 in 0 {
+    tanh(X=x) -> (Out=t)
+  }
+  block 2 in 0 {
+    var s: float64[2]
+    square(X=t) -> (Out=s)
+    elementwise_mul(X=h, Y=s) -> (Out=h)
+    logical_not(X=c) -> (Out=c)
+  }
+}""")
+    graph = behind(program, HOIST)
+    assert "square" not in types(graph)
+    assert same(program, graph, ["h"], x=np.array([1.0, 2.0]), c=np.array([False]))
+
+
+def test_out_of_two_loops_at_once_and_a_carried_value_that_does_not_change() -> None:
+    program = ga.Program.parse("""program {
+  block 0 {
+    var h: float64[2]
+    var u: float64[2]
+    var n: int64[1] stop_gradient
+    var i: int64[1] stop_gradient
+    var more: bool[1] stop_gradient
+    square(X=u) -> (Out=h)
+    fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
+    less_than(X=i, Y=n) -> (Out=more)
+    while(X=[h, u, n, i], Condition=more) -> (Out=[h, u, i, more]) {sub_block=block(1)}
+  }
+  block 1 in 0 {
+    var j: int64[1] stop_gradient
+    var again: bool[1] stop_gradient
+    fill_constant() -> (Out=j) {shape=[1], value=0.0, dtype="int64"}
+    less_than(X=j, Y=i) -> (Out=again)
+    while(X=[h, u, i, j], Condition=again) -> (Out=[h, j, again]) {sub_block=block(2)}
+    increment(X=i) -> (Out=i)
+    less_than(X=i, Y=n) -> (Out=more)
+  }
+  block 2 in 1 {
+    var t: float64[2]
+    tanh(X=u) -> (Out=t)
+    elementwise_mul(X=h, Y=t) -> (Out=h)
+    increment(X=j) -> (Out=j)
+    less_than(X=j, Y=i) -> (Out=again)
+  }
+}""")
+    graph = behind(program, HOIST)
+    assert "tanh" in types(graph)
+    assert same(program, graph, ["h"], u=np.array([0.3, 2.0]), n=np.array([4]))
+
+
+def test_a_gradient_reads_what_moved_and_its_own_invariants_move() -> None:
+    program = counted(TANH_W, inside="var t: float64[2]")
+    (name,) = with_gradients(["w"], program)
+    graph = behind(program, HOIST, ["loss", name])
+    assert body(graph).count("tanh") == 0
+    assert same(program, graph, ["loss", name], n=np.array([3]))
+    assert same(program, graph, ["loss", name], n=np.array([0]))
+
+
+def test_gradients_appended_behind_it() -> None:
+    program, other = (counted(TANH_W, inside="var t: float64[2]") for _ in range(2))
+    moved = ga.schedule(behind(other, HOIST))
+    (one,), (two,) = with_gradients(["w"], program), with_gradients(["w"], moved)
+    np.testing.assert_allclose(values(moved, [two], n=np.array([3])), values(program, [one], n=np.array([3])), rtol=1e-12)
+
+
+def test_a_limit_on_rewrites() -> None:
+    program = counted(
+        "tanh(X=w) -> (Out=a)\n sin(X=w) -> (Out=b)\n sum(X=[h, a, b]) -> (Out=h)", inside="var a: float64[2]\n var b: float64[2]"
+    )
+    graph = ga.lower(program)
+    graph.journal.limit = 1
+    assert HoistInvariants().run(graph)
+    assert "tanh" in types(graph)
+    assert "sin" not in types(graph)
+    assert same(program, graph, ["h"], n=np.array([2]))
+
+
+def test_random_programs() -> None:
+    assert check_pass(HoistInvariants(), examples=12).changed
+
+
+def test_random_programs_with_gradients() -> None:
+    assert check_pass(HoistInvariants(), examples=12, strategy=differentiated_programs(), seed=2).changed

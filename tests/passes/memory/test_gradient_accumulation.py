@@ -1,0 +1,199 @@
+"""Gradient accumulation: training in parts of the batch is training on the whole batch, in less memory, or it is refused."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.errors import PassError
+from graphad.passes.memory.gradient_accumulation import GradientAccumulation
+from graphad.passes.memory.recompute import Recompute
+from graphad.testing import check_pass, training_programs
+
+layers: Any = ga.layers
+ROWS = 12
+RNG = np.random.default_rng(0)
+FEED = {"x": RNG.normal(size=(ROWS, 8)), "y": RNG.integers(0, 4, (ROWS, 1))}
+
+
+def classifier(x: Any, y: Any) -> Any:
+    hidden = layers.layer_norm(layers.fc(x, size=16, act="tanh"))
+    return layers.mean(layers.softmax_with_cross_entropy(layers.fc(hidden, size=4), y))
+
+
+class Training:
+    """A program that trains on x and y."""
+
+    def __init__(self, loss: Callable[[Any, Any], Any] = classifier, optimizer: Any = None, batch: int = -1) -> None:
+        self.main, self.startup = ga.Program(), ga.Program()
+        self.startup.random_seed = 3
+        with ga.program_guard(self.main, self.startup):
+            x = layers.data("x", shape=[batch, 8], dtype="float64", append_batch_size=False)
+            y = layers.data("y", shape=[batch, 1], dtype="int64", append_batch_size=False)
+            self.loss = loss(x, y)
+            (optimizer or ga.optimizer.SGD(0.1)).minimize(self.loss)
+
+    def in_parts(self, count: int, *targets: str, **options: Any) -> ga.Program:
+        graph = ga.lower(self.main, targets or [self.loss.name])
+        assert GradientAccumulation(count, **options).run(graph) == (count > 1)
+        return ga.schedule(graph)
+
+    def run(self, program: ga.Program, steps: int = 4) -> tuple[list[float], dict[str, Any]]:
+        """The losses of some steps, and what the scope holds then."""
+        scope, executor = ga.Scope(), ga.Executor()
+        executor.run(self.startup, scope=scope)
+        losses = [float(executor.run(program, FEED, [self.loss.name], scope)[0].item()) for _ in range(steps)]
+        return losses, {name: scope.get(name) for name in scope.names()}
+
+
+def same(one: Training, program: ga.Program) -> None:
+    losses, scope = one.run(one.main)
+    got, after = one.run(program)
+    np.testing.assert_allclose(got, losses, rtol=1e-12)
+    assert list(after) == list(scope)
+    for name, array in scope.items():
+        np.testing.assert_allclose(after[name], array, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("batch", [-1, ROWS])
+@pytest.mark.parametrize("count", [2, 3, 12])
+def test_parts_train_as_the_whole_batch(batch: int, count: int) -> None:
+    one = Training(batch=batch)
+    same(one, one.in_parts(count))
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        ga.optimizer.Adam(0.01, grad_clip=ga.optimizer.ClipByGlobalNorm(0.1)),
+        ga.optimizer.Momentum(0.1, momentum=0.9, regularization=ga.optimizer.L2Decay(0.1)),
+        ga.optimizer.RMSProp(0.01, grad_clip=ga.optimizer.ClipByValue(0.01)),
+    ],
+)
+def test_the_optimizer_runs_once_on_the_mean(optimizer: Any) -> None:
+    one = Training(optimizer=optimizer)
+    program = one.in_parts(4)
+    same(one, program)
+    updates = [op.type for block in program.blocks for op in block.ops if op.role == "optimize" and "Param" in op.inputs]
+    assert len(updates) == 6
+    assert not any("Param" in op.inputs for op in program.blocks[1].ops)
+
+
+def total(x: Any, y: Any) -> Any:
+    return layers.reduce_sum(layers.square(layers.fc(x, size=1))) * 0.5
+
+
+def penalised(x: Any, y: Any) -> Any:
+    hidden = layers.fc(x, size=3, bias_attr=False)
+    (weight,) = x.block.program.all_parameters()
+    return layers.mean(layers.tanh(hidden)) * 3.0 + layers.reduce_sum(layers.square(weight)) * 0.01
+
+
+def convolution(x: Any, y: Any) -> Any:
+    image = layers.reshape(x, shape=[-1, 1, 2, 4])
+    found = layers.conv2d(image, num_filters=2, filter_size=2, act="relu")
+    return layers.reduce_mean(layers.reduce_sum(layers.transpose(found, axis=[0, 2, 3, 1]), dim=[1, 2]))
+
+
+@pytest.mark.parametrize("loss", [total, penalised, convolution])
+def test_losses_that_are_means_or_sums(loss: Callable[[Any, Any], Any]) -> None:
+    one = Training(loss)
+    same(one, one.in_parts(3))
+
+
+def largest(x: Any, y: Any) -> Any:
+    return layers.reduce_max(layers.fc(x, size=1))
+
+
+def square_of_mean(x: Any, y: Any) -> Any:
+    return layers.square(layers.mean(layers.fc(x, size=1)))
+
+
+def normalised(x: Any, y: Any) -> Any:
+    return layers.mean(layers.square(layers.batch_norm(layers.fc(x, size=3))))
+
+
+def dropped(x: Any, y: Any) -> Any:
+    return layers.mean(layers.dropout(layers.fc(x, size=3), 0.5))
+
+
+def across_rows(x: Any, y: Any) -> Any:
+    return layers.mean(layers.softmax(layers.fc(x, size=3), axis=0))
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (largest, "neither a mean nor a sum over the batch: reduce_max"),
+        (square_of_mean, "neither a mean nor a sum over the batch: square"),
+        (normalised, "batch_norm.*uses statistics of the batch"),
+        (dropped, "operator 'dropout' draws random numbers"),
+        (across_rows, "neither a mean nor a sum over the batch: softmax"),
+    ],
+)
+def test_losses_that_are_refused(loss: Callable[[Any, Any], Any], says: str) -> None:
+    one = Training(loss)
+    with pytest.raises(PassError, match=says):
+        one.in_parts(3)
+
+
+def test_other_refusals() -> None:
+    one = Training()
+    hidden = one.main.global_block().ops[0].output("Out")[0]
+    with pytest.raises(PassError, match=f"'{hidden}' is asked for, which is neither a mean nor a sum over the batch"):
+        one.in_parts(3, hidden)
+    with pytest.raises(PassError, match=f"'{hidden}@GRAD' is asked for, which is not the gradient of a parameter"):
+        one.in_parts(3, one.loss.name, f"{hidden}@GRAD")
+    with pytest.raises(PassError, match="'x' has 12 rows, which do not make 5 parts of one size"):
+        Training(batch=ROWS).in_parts(5)
+    with pytest.raises(PassError, match="the graph has no backward part"):
+        GradientAccumulation(2).run(ga.lower(Training().main.clone(for_test=True)))
+    with pytest.raises(ValueError, match="not into 0"):
+        GradientAccumulation(0)
+
+
+def test_it_runs_before_recompute_and_not_behind_it() -> None:
+    one = Training(batch=ROWS)
+    graph = ga.lower(one.main, [one.loss.name])
+    GradientAccumulation(3).run(graph)
+    Recompute().run(graph)
+    same(one, ga.schedule(graph))
+    graph = ga.lower(one.main, [one.loss.name])
+    assert Recompute().run(graph)
+    with pytest.raises(PassError, match="has the 12 rows of the batch: run this pass before the one that made it"):
+        GradientAccumulation(3).run(graph)
+
+
+def test_what_is_refused_stays_as_it_was() -> None:
+    graph = ga.lower(Training(normalised).main)
+    text = str(graph)
+    with pytest.raises(PassError):
+        GradientAccumulation(2).run(graph)
+    assert str(graph) == text
+
+
+def test_it_needs_the_memory_of_one_part() -> None:
+    peaks = []
+    one = Training(lambda x, y: layers.mean(layers.square(layers.fc(layers.fc(x, size=64, act="tanh"), size=64, act="tanh"))))
+    feed = {"x": np.ones((960, 8)), "y": np.zeros((960, 1), "int64")}
+    for program in (one.main, one.in_parts(8)):
+        scope, executor = ga.Scope(), ga.Executor()
+        executor.run(one.startup, scope=scope)
+        for _ in range(3):
+            executor.run(program, feed, [one.loss.name], scope)
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        executor.run(program, feed, [one.loss.name], scope)
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] / 3
+
+
+def test_random_training_programs() -> None:
+    checked = check_pass(GradientAccumulation(2), examples=12, strategy=training_programs(), tolerance=1e-7)
+    assert checked.changed == checked.examples

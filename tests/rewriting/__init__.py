@@ -1,0 +1,1 @@
+"""Tests of the pass framework: passes, analyses, rules, and what they leave behind."""

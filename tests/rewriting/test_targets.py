@@ -1,0 +1,230 @@
+"""What is asked for of a program keeps its name and its value, whatever passes do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.errors import InvalidType, InvalidValue
+from graphad.graph.verify import verify
+from graphad.rewriting import sweep
+from tests.graphs import sound
+from tests.rewriting.samples import arrays_of, log_exp, lowered, only, type_names, written
+
+LINES = ("sin", "x", "a"), ("exp", "a", "b"), ("tanh", "a", "c")
+
+
+def names(graph: ga.Graph) -> list[str]:
+    return [value.name for value in graph.targets]
+
+
+# -- lower ---------------------------------------------------------------------------------------
+
+
+def test_without_targets_it_is_what_nobody_reads() -> None:
+    assert names(lowered(*LINES)) == ["b", "c"]
+    assert lowered(*LINES).journal.asked is None
+
+
+def test_targets_are_names_or_variables() -> None:
+    program = written(*LINES)
+    block = program.global_block()
+    for targets in (["a", "c"], [block.var("a"), "c"], (block.var("a"), block.var("c"))):
+        graph = ga.lower(program, targets)  # type: ignore[arg-type]
+        assert names(graph) == ["a", "c"]
+        assert graph.journal.asked == ("a", "c")
+
+
+def test_the_same_twice_is_once() -> None:
+    assert names(lowered(*LINES, targets=["b", "a", "b"])) == ["b", "a"]
+
+
+def test_no_targets_are_none() -> None:
+    graph = lowered(*LINES, targets=[])
+    assert names(graph) == []
+    assert graph.journal.asked == ()
+    sweep(only(graph, "exp"))
+    sweep(only(graph, "tanh"))
+    assert len(graph.ops) == 0
+
+
+def test_data_can_be_asked_for() -> None:
+    graph = lowered(*LINES, targets=["x", "b"])
+    assert names(graph) == ["x", "b"]
+    sweep(only(graph, "tanh"))
+    x = np.ones((2, 3))
+    np.testing.assert_array_equal(arrays_of(graph, {"x": x}, ["x"])[0], x)
+
+
+def test_data_that_nothing_reads_can_be_asked_for() -> None:
+    program = written(*LINES)
+    program.global_block().create_var(name="alone", shape=[2], dtype="float32")
+    graph = ga.lower(program, ["alone"])
+    assert names(graph) == ["alone"]
+    assert graph.value("alone").given
+
+
+@pytest.mark.parametrize(
+    ("targets", "kind", "message"),
+    [
+        (["nothing"], InvalidValue, "the graph has no value 'nothing'"),
+        ("b", InvalidType, "targets are a list of variables or their names, not 'b'"),
+        ([3], InvalidType, "a value is asked for by its name, not by 3"),
+    ],
+)
+def test_what_cannot_be_asked_for(targets: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        lowered(*LINES, targets=targets)
+
+
+def test_a_variable_alone_is_no_list() -> None:
+    program = written(*LINES)
+    with pytest.raises(InvalidType, match="targets are a list"):
+        ga.lower(program, program.global_block().var("b"))  # type: ignore[arg-type]
+
+
+def test_of_a_name_written_twice_the_last_value_is_meant() -> None:
+    lines = ("increment", "x", "x"), ("increment", "x", "x"), ("sin", "x", "y")
+    graph = lowered(*lines, targets=["x"])
+    assert list(graph.targets) == [graph.value("x#2")]
+    sweep(only(graph, "sin"))
+    assert arrays_of(graph, {"x": np.zeros((2, 3))}, ["x"])[0].tolist() == [[2.0] * 3] * 2
+
+
+def test_persistables_are_kept_without_being_asked_for() -> None:
+    program = ga.Program()
+    block = program.global_block()
+    block.create_parameter(name="w", shape=[3], dtype="float32")
+    for _ in range(2):
+        block.append_op(type="increment", inputs={"X": "w"}, outputs={"Out": "w"})
+    block.append_op(type="sin", inputs={"X": "w"}, outputs={"Out": "y"})
+    graph = ga.lower(program, ["y"])
+    assert [graph.is_observed(value) for value in graph.versions("w")] == [False, False, True]
+    graph = ga.lower(program, [])
+    sweep(only(graph, "sin"))
+    assert type_names(graph) == ["increment", "increment"]
+
+
+def test_a_copy_asks_for_the_same() -> None:
+    graph = lowered(*LINES, targets=["a", "c"])
+    twin = graph.clone()
+    assert names(twin) == ["a", "c"]
+    assert twin.journal.asked == ("a", "c")
+    assert all(value.graph is twin for value in twin.targets)
+
+
+# -- substitute ----------------------------------------------------------------------------------
+
+
+def test_the_name_is_handed_over() -> None:
+    graph = lowered(*LINES, targets=["b", "c"])
+    old, new = graph.value("c"), graph.value("b")
+    fresh = graph.add_value("fresh", (2, 3), "float64")
+    graph.add_op("cos", {"X": [graph.value("a")]}, {"Out": [fresh]})
+    graph.substitute(old, fresh)
+    assert (fresh.name, old.name) == ("c", "c@OLD@0")
+    assert names(graph) == ["b", "c"]
+    assert graph.value("c") is fresh
+    assert graph.value("b") is new
+    assert graph.is_dead(only(graph, "tanh"))
+    verify(graph)
+    assert sound(graph)
+
+
+def test_two_targets_that_become_one_value_keep_both_names() -> None:
+    graph = lowered(("sin", "x", "a"), ("sin", "x", "b"), ("exp", "b", "y"))
+    graph.targets = dict.fromkeys([graph.value("a"), graph.value("b"), graph.value("y")])
+    graph.substitute(graph.value("b"), graph.value("a"))
+    for op in list(graph.ops):
+        sweep(op)
+    verify(graph)
+    assert sound(graph)
+    assert type_names(graph) == ["sin", "assign", "exp"]
+    x = np.ones((2, 3))
+    a, b, y = arrays_of(graph, {"x": x}, ["a", "b", "y"])
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(y, np.exp(np.sin(x)))
+
+
+def test_the_name_of_what_is_given_stays_with_it() -> None:
+    graph = lowered(("assign", "x", "a"), ("sin", "a", "b"), targets=["a", "b"])
+    graph.substitute(graph.value("a"), graph.value("x"))
+    assert graph.value("x").given
+    assert graph.value("a").writers[0].input("X") is graph.value("x")
+    assert only(graph, "sin").input("X") is graph.value("x")
+    for op in list(graph.ops):
+        sweep(op)
+    verify(graph)
+    assert sound(graph)
+    assert sorted(type_names(graph)) == ["assign", "sin"]
+
+
+def test_what_nobody_asks_for_gives_its_readers_only() -> None:
+    graph = lowered(*LINES)
+    graph.substitute(graph.value("a"), graph.value("x"))
+    assert (graph.value("a").name, list(graph.value("a").readers)) == ("a", [])
+    assert len(graph.value("x").readers) == 3
+
+
+def test_a_persistable_value_is_handed_over_with_its_variable() -> None:
+    program = ga.Program()
+    block = program.global_block()
+    block.create_parameter(name="w", shape=[3], dtype="float32")
+    block.append_op(type="increment", inputs={"X": "w"}, outputs={"Out": "w"})
+    graph = ga.lower(program)
+    old = graph.value("w")
+    new = graph.add_value("new", (3,), "float32")
+    graph.add_op("scale", {"X": [graph.value("w#0")]}, {"Out": [new]}, {"bias": 1.0})
+    graph.substitute(old, new)
+    assert (new.name, new.persistable, old.persistable) == ("w", True, False)
+    sweep(only(graph, "increment"))
+    assert [str(op) for op in ga.schedule(graph).global_block().ops] == [str(op) for op in ga.schedule(graph.clone()).global_block().ops]
+    assert graph.versions("w")[-1] is new
+    verify(graph)
+    assert sound(graph)
+
+
+def test_a_version_takes_the_place_of_a_later_one() -> None:
+    """x = x + 1; x = relu(relu(x)): the value of the first writing gets the last's place."""
+    graph = lowered(("increment", "x", "x"), ("assign", "x", "x"), ("sin", "x", "y"), targets=["x", "y"])
+    graph.substitute(graph.value("x#2"), graph.value("x#1"))
+    for op in list(graph.ops):
+        sweep(op)
+    verify(graph)
+    assert sound(graph)
+    x, y = arrays_of(graph, {"x": np.zeros((2, 3))}, ["x", "y"])
+    assert (x == 1).all()
+    np.testing.assert_allclose(y, np.sin(x))
+
+
+# -- schedule ------------------------------------------------------------------------------------
+
+
+def test_a_name_handed_over_is_that_of_the_program() -> None:
+    graph = lowered(("exp", "x", "a"), ("sin", "a", "b"), ("exp", "b", "c"), ("log", "c", "y"), ("cos", "b", "z"), targets=["y", "z"])
+    assert log_exp.rewrite(only(graph, "log"))
+    program = ga.schedule(graph)
+    assert [list(op.outputs.values()) for op in program.global_block().ops] == [[["a"]], [["y"]], [["z"]]]
+    (y, z) = ga.Executor().run(program, {"x": np.ones((2, 3))}, ["y", "z"], scope=ga.Scope())
+    np.testing.assert_allclose(z, np.cos(y))
+
+
+def test_a_target_keeps_its_name_where_its_name_is_wanted_by_two() -> None:
+    """Another value of the name lives as long: it gets another name, the target does not."""
+    graph = lowered(("increment", "x", "x"), ("sin", "x", "s"), ("increment", "x", "x"), targets=["x", "s"])
+    late = graph.add_value("late", (2, 3), "float64")
+    graph.add_op("elementwise_add", {"X": [graph.value("x#1")], "Y": [graph.value("x#2")]}, {"Out": [late]})
+    graph.targets[late] = None
+    x, late_value = arrays_of(graph, {"x": np.zeros((2, 3))}, ["x", "late"])
+    assert (x == 2).all()
+    assert (late_value == 3).all()
+
+
+def test_what_was_asked_for_reads_back() -> None:
+    graph = lowered(*LINES, targets=["a", "c"])
+    sweep(only(graph, "exp"))
+    again = ga.lower(ga.schedule(graph), ["a", "c"])
+    assert str(again) == str(graph)

@@ -1,0 +1,151 @@
+"""``check_pass`` catches passes that are wrong, makes what it shows small, and finds nothing wrong with passes that are right."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import graphad as ga
+from graphad.graph import Graph
+from graphad.knobs import KNOBS
+from graphad.rewriting import Fixpoint, Pass, Pipeline
+from graphad.testing import Counterexample, MissingHypothesis, check_pass
+from tests.scratch import Swap, passes
+from tests.source_tree import ROOT
+from tests.testing.wrong_passes import WRONG, DropsState, FollowsHashes, IsNotIdempotent, SwapsSubtraction
+
+EXAMPLES, OPERATORS = 200, 8
+
+
+def size(program: ga.Program) -> int:
+    return sum(len(block.ops) for block in program.blocks)
+
+
+def caught(what: Pass, folder: Path, **options: int) -> Counterexample:
+    with pytest.raises(Counterexample) as found:
+        check_pass(what, examples=EXAMPLES, folder=folder, **options)  # type: ignore[arg-type]
+    return found.value
+
+
+@pytest.mark.parametrize("kind", WRONG, ids=lambda kind: kind.name)
+def test_a_wrong_pass_is_caught(kind: type[Pass], tmp_path: Path) -> None:
+    found = caught(kind(), tmp_path)
+    assert found.finding.kind in WRONG[kind], str(found)
+    assert found.examples <= EXAMPLES
+    assert size(found.case.program) <= OPERATORS, str(found)
+    for part in (found.before, found.finding.text, found.snippet):
+        assert part.splitlines()[-1:] == [] or part.splitlines()[-1] in str(found)
+
+
+def test_ten_at_least_are_wrong() -> None:
+    assert len(WRONG) >= 10
+
+
+def test_a_report_says_it_all(tmp_path: Path) -> None:
+    found = caught(SwapsSubtraction(), tmp_path)
+    assert [path.name for path in found.pictures] == ["before.svg", "after.svg"]
+    assert all("<svg" in path.read_text(encoding="utf-8") for path in found.pictures)
+    assert found.before.count("elementwise_sub") == 1
+    assert found.after != found.before
+    assert "the results differ" in str(found)
+    assert ga.Program.parse(found.before)
+
+
+@pytest.mark.parametrize("kind", [SwapsSubtraction, DropsState, IsNotIdempotent], ids=lambda kind: kind.name)
+def test_the_snippet_shows_it(kind: type[Pass], tmp_path: Path) -> None:
+    found = caught(kind(), tmp_path)
+    done = subprocess.run([sys.executable, "-c", found.snippet], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"AssertionError: {str(found.finding).splitlines()[0]}" in done.stderr
+
+
+def test_the_same_is_found_for_the_same_seed(tmp_path: Path) -> None:
+    one, other = (caught(SwapsSubtraction(), tmp_path, seed=5) for _ in range(2))
+    assert str(one) == str(other)
+
+
+def test_a_pass_that_follows_hashes_is_caught_in_another_process_only(tmp_path: Path) -> None:
+    found = caught(FollowsHashes(), tmp_path)
+    assert found.finding.kind == "deterministic"
+
+
+def test_pipelines_and_fixpoints_are_tried_as_a_whole(tmp_path: Path) -> None:
+    with passes(Swap):
+        found = caught(Pipeline(Swap("sin", "sin"), SwapsSubtraction()), tmp_path)
+    assert "Pipeline(Swap(old='sin', new='sin'), SwapsSubtraction())" in found.snippet
+    found = caught(Fixpoint(DropsState(), limit=3), tmp_path)
+    assert "Fixpoint(DropsState(), limit=3)" in found.snippet
+
+
+# -- passes that are right -----------------------------------------------------------------------
+
+
+with passes():
+
+    @dataclass(frozen=True)
+    class Nothing(Pass):
+        """Does nothing, and says so."""
+
+        name = "right-nothing"
+        idempotent = True
+
+        def apply(self, graph: Graph) -> bool:
+            return False
+
+    @dataclass(frozen=True)
+    class AddsTwice(Pass):
+        """x + y by another route, which rounds otherwise."""
+
+        name = "right-adds-twice"
+        tolerance = 1e-12
+
+        def apply(self, graph: Graph) -> bool:
+            found = [op for op in graph.ops if op.type == "elementwise_add" and op.output("Out").dtype == "float64" and not op.attrs]
+            for op in found:
+                x, y = op.input("X"), op.input("Y")
+                if x.type != y.type:
+                    continue
+                third = graph.add_value("third", x.shape, x.dtype)
+                graph.add_op("scale", {"X": [x]}, {"Out": [third]}, {"scale": 1 / 3}, before=op)
+                graph.add_op("sum", {"X": [third, y, third, third]}, op.outputs, before=op)
+                graph.remove_op(op)
+            return bool(found)
+
+
+def test_nothing_is_wrong_with_nothing() -> None:
+    checked = check_pass(Nothing(), examples=30)
+    assert (checked.examples, checked.changed) == (30, 0)
+
+
+def test_rounding_is_allowed_where_the_pass_says_so(tmp_path: Path) -> None:
+    assert check_pass(AddsTwice(), examples=60).changed > 5
+    with pytest.raises(Counterexample, match="the results differ"):
+        check_pass(AddsTwice(), examples=EXAMPLES, tolerance=0.0, folder=tmp_path)
+
+
+def test_a_failing_pass_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KNOBS, "reproducers", str(tmp_path / "reproducers"))
+    caught(next(kind for kind in WRONG if kind.name == "wrong-stumbles")(), tmp_path)
+    assert not (tmp_path / "reproducers").exists()
+    assert str(tmp_path / "reproducers") == KNOBS.reproducers
+
+
+# -- without hypothesis --------------------------------------------------------------------------
+
+
+def test_graphad_does_not_import_hypothesis() -> None:
+    text = "import sys, graphad, graphad.testing, graphad.testing.reduction, graphad.cli.check; sys.exit('hypothesis' in sys.modules)"
+    subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)
+
+
+def test_missing_hypothesis_is_said(tmp_path: Path) -> None:
+    text = (
+        "import sys; sys.modules['hypothesis'] = None\nfrom graphad.testing import Case, check_case\nfrom graphad.testing import check_pass"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    message = "graphad.testing.check_pass draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
+    assert done.stderr.splitlines()[-1] == f"graphad.testing.{MissingHypothesis.__name__}: {message}"

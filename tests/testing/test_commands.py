@@ -1,0 +1,150 @@
+"""``graphad check``, ``bisect`` and ``reduce``: what they print, and their exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import graphad as ga
+from graphad.cli import bisect, check, reduce
+from tests.scratch import passes
+from tests.testing.wrong_passes import RewritesOneByOne, SwapsSubtraction
+
+PROGRAM = """\
+program {
+  block 0 {
+    var a: float64[2]
+    var b: float64[2]
+    var c: float64[2]
+    var y: float64[2]
+    elementwise_sub(X=a, Y=a) -> (Out=c)
+    elementwise_sub(X=b, Y=a) -> (Out=y)
+  }
+}
+"""
+RIGHT = "find-op-path{targets=[y]}"
+
+
+@pytest.fixture(autouse=True)
+def wrong_passes_are_known() -> Iterator[None]:
+    with passes(SwapsSubtraction, RewritesOneByOne):
+        yield
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "program.txt"
+    path.write_text(PROGRAM, encoding="utf-8")
+    return str(path)
+
+
+def run(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(required=True)
+    for each in (check, bisect, reduce):
+        each.add_parser(commands)
+    args = parser.parse_args(words)
+    return int(args.command(args))
+
+
+# -- check ---------------------------------------------------------------------------------------
+
+
+def test_check_finds_nothing_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "find-op-path{targets=[$loss]}", "--examples", "5") == 0
+    said = "nothing wrong on 5 programs, of which it changed 0; since it changed none of them, that says little"
+    assert said in capsys.readouterr().out
+
+
+def test_check_prepares(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "prune-no-grad", "--prepare", "find-op-path{targets=[$loss]}, create-grad-ops", "--examples", "5") == 0
+    assert "nothing wrong on 5 programs" in capsys.readouterr().out
+
+
+def test_check_shows_a_counterexample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run("check", "wrong-swaps-subtraction", "--examples", "200", "--seed", "1", "-o", str(tmp_path / "out")) == 1
+    assert "wrong-swaps-subtraction: the results differ" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["after.svg", "before.svg"]
+
+
+# -- bisect --------------------------------------------------------------------------------------
+
+
+def test_bisect_names_the_rewrite_and_the_line(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("bisect", program, "--pipeline", f"{RIGHT}, wrong-rewrites-one-by-one") == 1
+    out = capsys.readouterr().out
+    assert out.startswith("rewrite 2 of 2, by pass wrong-rewrites-one-by-one\n  rule swap\n  of elementwise_sub -> y")
+    assert "\n  line 8: elementwise_sub(X=b, Y=a) -> (Out=y)\n" in out
+    assert "line 7" not in out
+
+
+def test_bisect_finds_nothing_wrong(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("bisect", program, "-p", RIGHT) == 0
+    assert "the results are the same" in capsys.readouterr().out
+
+
+def test_a_tolerance_forgives(program: str) -> None:
+    assert run("bisect", program, "-p", "wrong-swaps-subtraction", "--seed", "3") == 1
+    with pytest.raises(SystemExit) as left:
+        run("bisect", program, "-p", "wrong-swaps-subtraction", "--tolerance", "2")
+    assert left.value.code == 2
+
+
+# -- reduce --------------------------------------------------------------------------------------
+
+
+def test_reduce_prints_the_smaller_program(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("reduce", program, "--pipeline", "wrong-swaps-subtraction") == 1
+    said = capsys.readouterr()
+    (op,) = ga.Program.parse(said.out).global_block().ops
+    assert (op.type, op.output_names()) == ("elementwise_sub", ["y"])
+    assert "the results differ: y: [" in said.err
+
+
+def test_reduce_reads_standard_input_and_writes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(PROGRAM))
+    assert run("reduce", "-", "-p", "wrong-swaps-subtraction", "-o", str(tmp_path / "small.txt")) == 1
+    assert (tmp_path / "small.txt").read_text(encoding="utf-8").count("elementwise_sub") == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_reduce_finds_nothing_wrong(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("reduce", program, "-p", RIGHT) == 0
+    assert capsys.readouterr().out == ""
+
+
+# -- wrong command lines -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["check", "no-such-pass"], ["check", RIGHT, "--prepare", "no-such-pass"]])
+def test_pipelines_that_are_none(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*words) == 2
+    assert "no-such-pass" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["bisect", "reduce"])
+@pytest.mark.parametrize(("options", "said"), [(["-p", "no-such-pass"], "no-such-pass"), (["-p", RIGHT, "--loss", "nope"], "nope")])
+def test_what_does_not_fit_the_program(
+    command: str, options: list[str], said: str, program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command, program, *options) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["bisect", "reduce"])
+def test_a_program_that_is_not_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(command, "no-such-file.txt", "-p", RIGHT) == 2
+    assert "no-such-file.txt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["check"], ["check", RIGHT, "--examples", "0"], ["bisect", "p.txt"], ["reduce", "-p", RIGHT]])
+def test_missing_words(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        run(*words)
+    assert left.value.code == 2

@@ -1,0 +1,104 @@
+"""What counts as the same, and programs that do not end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.errors import ExecutionError
+from graphad.testing import Case, assert_equivalent
+from graphad.testing.bounds import bounded
+from graphad.testing.equivalence import difference, observe
+from graphad.testing.fitted import completed, fitted, random_case
+from tests.nested_programs import add, constant, do, nested, while_
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "tolerance", "same"),
+    [
+        ([1.0, NAN], [1.0, NAN], 0.0, True),
+        ([0.0], [-0.0], 0.0, True),
+        ([INF], [-INF], 0.0, False),
+        ([1.0], [1.0 + 1e-15], 0.0, False),
+        ([1.0], [1.0 + 1e-15], 1e-12, True),
+        ([1e6, 0.0], [1e6, 1e-7], 1e-12, True),
+        ([1.0, 0.0], [1.0, 1e-7], 1e-12, False),
+        ([INF, 1.0], [INF, 1.0], 1e-3, True),
+        ([1.0], [[1.0]], 0.0, False),
+        ([1], [1.0], 0.0, False),
+        ([True], [False], 0.5, False),
+    ],
+)
+def test_what_is_the_same(one: Any, other: Any, tolerance: float, same: bool) -> None:
+    assert (difference(np.asarray(one), np.asarray(other), tolerance) == "") is same
+
+
+def test_a_difference_shows_both_sides() -> None:
+    assert difference(np.zeros(2, "float32"), np.zeros(2)) == "float32[2] before, float64[2] after"
+    assert "[1.0] before, [2.0] after; at most 1 apart" in difference(np.ones(1), np.full(1, 2.0))
+    assert difference([np.ones(1)], [np.ones(1), np.ones(1)]).endswith("after")
+
+
+def program() -> ga.Program:
+    rows = "sin(X=x) -> (Out=y) scale(X=s) -> (Out=s) {scale=2.0} "
+    return ga.Program.parse("program { block 0 { var x: float64[2] var y: float64[2] var s: float64[1] persistable " + rows + " } }")
+
+
+def test_targets_and_state_are_compared() -> None:
+    p = completed(program())
+    case = random_case(p)
+    assert_equivalent(p, p.clone(), case)
+    assert_equivalent(p, p.clone(), case, compiled=True)
+    for index, attrs in ((0, None), (1, {"scale": 3.0})):
+        other = p.clone()
+        op = other.global_block().ops[index]
+        if attrs is None:
+            op.type = "cos"
+        else:
+            op.attrs.update(attrs)
+        with pytest.raises(AssertionError, match=r"before, .* after"):
+            assert_equivalent(p, other, case)
+
+
+def endless() -> ga.Program:
+    always = do("assign", {"X": "c"}, "c")
+    return nested(constant("c", 1, "bool"), while_("c", add("y", "x", "y"), always), x=[1], y=[1])
+
+
+def test_a_program_that_does_not_end_is_an_error() -> None:
+    with pytest.raises(ExecutionError, match="one_hot"):
+        observe(endless(), random_case(endless()), ["y"])
+
+
+def test_counting_iterations_changes_nothing() -> None:
+    p = nested(
+        constant("i", 0, "int64"),
+        constant("n", 3, "int64"),
+        do("less_than", {"X": "i", "Y": "n"}, "c"),
+        while_("c", add("y", "x", "y"), do("increment", {"X": "i"}, "i"), do("less_than", {"X": "i", "Y": "n"}, "c")),
+        x=[1],
+        y=[1],
+    )
+    case = random_case(p)
+    (plain,) = ga.Executor().run(p, feed=case.feeds, fetch_list=["y"], scope=ga.Scope())
+    (counted,) = ga.Executor().run(bounded(p, 4), feed=case.feeds, fetch_list=["y"], scope=ga.Scope())
+    assert plain.tolist() == counted.tolist()
+    with pytest.raises(ExecutionError):
+        ga.Executor().run(bounded(p, 3), feed=case.feeds, fetch_list=["y"], scope=ga.Scope())
+
+
+def test_arrays_are_kept_as_far_as_they_fit() -> None:
+    rows = "sin(X=x) -> (Out=y) assign(X=z) -> (Out=t)"
+    text = "program { block 0 { var x: float64[%s] var z: int64[2] var y: float64[%s] var t: int64[2] " + rows + " } }"
+    case = Case(ga.Program.parse(text % ("3", "3")), feeds={"x": np.array([1.0, 2.0, 3.0])})
+    smaller = fitted(case, ga.Program.parse(text % ("2", "2")))
+    assert smaller.feeds["x"].tolist() == [1.0, 2.0]
+    assert smaller.feeds["z"].dtype == "int64"
+    larger = fitted(case, ga.Program.parse(text % ("4", "4")))
+    assert larger.feeds["x"].shape == (4,)
+    assert larger.feeds["x"].tolist() == fitted(case, ga.Program.parse(text % ("4", "4"))).feeds["x"].tolist()
