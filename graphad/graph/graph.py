@@ -11,21 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-import networkx as nx
-
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue
 from graphad.graph.clone import cloned
 from graphad.graph.journal import Journal
 from graphad.graph.nodes import Node, Op, Value, fill_slot, frozen_slots
+from graphad.graph.order import ordered
 from graphad.graph.plain import PlainResults
 from graphad.graph.provenance import chain
+from graphad.graph.regions import has_effects_inside
 from graphad.graph.substitution import hand_over
-from graphad.graph.tables import OpList, ValueTable, in_order, place
+from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Variable
 from graphad.types import Shape
+
+_FEW = 2  # readers of a value given from outside that may care how many they are
 
 
 class Graph(PlainResults):
@@ -125,7 +127,7 @@ class Graph(PlainResults):
     def is_dead(self, op: Op) -> bool:
         """Whether nobody would miss the operator: it has no effect but its outputs, and nobody reads those."""
         row = op.row
-        if row is None or row.side_effect or (op.graphs and any(_has_effects(graph) for graph in op.graphs.values())):
+        if row is None or row.side_effect or (op.graphs and has_effects_inside(op)):
             return False
         return not any(value.readers or self.is_observed(value) for values in op.outputs.values() for value in values)
 
@@ -139,19 +141,7 @@ class Graph(PlainResults):
         Raises:
             InvalidGraph: operators wait for one another in a cycle.
         """
-        ops = list(self.ops)
-        for i, op in enumerate(ops):
-            op.order = i
-        if in_order(ops):
-            return ops
-        try:
-            ops = [n for n in nx.lexicographical_topological_sort(self, key=place) if isinstance(n, Op)]
-        except nx.NetworkXUnfeasible:
-            cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(self))
-            raise InvalidGraph(f"operators wait for one another in a cycle: {cycle}") from None
-        for i, op in enumerate(ops):
-            op.order = i
-        return ops
+        return ordered(self)
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -183,6 +173,7 @@ class Graph(PlainResults):
             raise InvalidGraph(f"{value.name} is not in this graph")
         value.shape, value.dtype = shape, dtype
         self.journal.typings += 1
+        self.journal.touch(*value.writers, *value.readers)
 
     def add_op(
         self,
@@ -258,20 +249,30 @@ class Graph(PlainResults):
         if not isinstance(op, Op):
             raise InvalidType(f"remove_op takes an operator, not the value {op!r}; a value goes with its last writer and reader")
         self.ops.unlink(op)
-        for value in op.reads():
-            value.readers.pop(op, None)
-        for value in op.writes():
-            value.writers.remove(op)
-        self.journal.touch(*[writer for value in op.reads() for writer in value.writers])
-        for value in (*op.reads(), *op.writes()):
-            self._drop_if_unused(value)
+        touched = self.journal.touched
+        for values in op.inputs.values():
+            for value in values:
+                value.readers.pop(op, None)
+                if touched is not None:
+                    touched += value.writers or (value.readers if len(value.readers) <= _FEW else ())
+                if not value.readers and not value.writers:
+                    self._drop_if_unused(value)
+        for values in op.outputs.values():
+            for value in values:
+                value.writers.remove(op)
+                if not value.readers and not value.writers:
+                    self._drop_if_unused(value)
+        if op.graphs:
+            self._forget_graphs(op)
+        op.graph, op.forward = _NOWHERE, None
+        self.lost_operators |= op.operator is not None
+        self._node.attributes.pop(op, None)
+
+    def _forget_graphs(self, op: Op) -> None:
         self.controls.pop(op, None)
         for graph in op.graphs.values():
             if graph.father is not None and graph in graph.father.gradients:
                 graph.father.gradients.remove(graph)
-        op.graph = _NOWHERE
-        self.lost_operators |= op.operator is not None
-        self._node.attributes.pop(op, None)
 
     def set_inputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
         """What an operator reads in a slot; no values takes the slot away."""
@@ -310,13 +311,19 @@ class Graph(PlainResults):
     def replace(self, old: Value, new: Value) -> None:
         """Make every reader of ``old`` read ``new`` instead."""
         self._require(old, new)
-        for op in list(old.readers):
-            for slot, values in list(op.inputs.items()):
+        if new is old:
+            return
+        for op in old.readers:
+            for slot, values in op.inputs.items():
                 if old in values:
-                    self.set_inputs(op, slot, [new if v is old else v for v in values])
+                    op.inputs[slot] = tuple([new if v is old else v for v in values])
+        new.readers |= old.readers
+        self.journal.touch(*old.readers, *old.writers)
+        old.readers = {}
         self.results = [new if v is old else v for v in self.results]
         for graph in self.gradients:
             graph.saved = {inner: new if v is old else v for inner, v in graph.saved.items()}
+        self._drop_if_unused(old)
 
     def substitute(self, old: Value, new: Value) -> None:
         """Make ``new`` stand for ``old`` wherever that is read or asked for, so that what writes ``old`` may become dead.
@@ -365,7 +372,7 @@ class Graph(PlainResults):
     def _drop_if_unused(self, value: Value) -> None:
         if value.readers or value.writers or value.given or value.graph is not self:
             return
-        if value in self.results or any(value in graph.saved.values() for graph in self.gradients):
+        if value in self.results or (self.gradients and any(value in graph.saved.values() for graph in self.gradients)):
             return
         self.values.discard(value)
         self.targets.pop(value, None)
@@ -386,11 +393,6 @@ class Graph(PlainResults):
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self.ops)} operators and {len(self.values)} values>"
-
-
-def _has_effects(graph: Graph) -> bool:
-    """Whether an operator in it, or in a graph nested in it, does something besides computing; one that is not known might."""
-    return any(op.row is None or op.row.side_effect for each in graph.tree() for op in each.ops)
 
 
 _NOWHERE: Any = Graph()

@@ -19,6 +19,7 @@ class Journal:
 
     ``asked`` are the names that the program was lowered for, None for all that nobody reads, ``history`` the passes that ran.
     ``rewrites`` counts what passes did one by one, of which there may be ``limit``; ``origin`` says what the last one was.
+    ``memory`` is what passes keep from run to run, by their class.
     ``touched`` holds, once somebody follows it, the operators that changed or may have become dead, in order.
     """
 
@@ -33,6 +34,7 @@ class Journal:
     history: list[Any] = field(default_factory=list)
     touched: list[Op] | None = None
     followers: dict[Any, int] = field(default_factory=dict)
+    memory: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def is_exhausted(self) -> bool:

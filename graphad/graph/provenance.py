@@ -41,15 +41,18 @@ class Origin(NamedTuple):
 
 def origin_of(author: str | None, rule: str, ops: Sequence[Op]) -> Origin:
     """The record of a rewrite of some operators; what the same rule made comes from what it was made from."""
-    earlier = [_made_by_same(op, author, rule) for op in ops]
-    if len(ops) == 1 and earlier[0] is not None:
-        return earlier[0]
+    if len(ops) == 1:
+        return _made_by_same(ops[0], author, rule) or _from([_ancestor(ops[0])], rule)
     found: dict[Any, Ancestor] = {}
-    for op, known in zip(ops, earlier, strict=True):
+    for op in ops:
+        known = _made_by_same(op, author, rule)
         for ancestor in [_ancestor(op)] if known is None else known.ancestors:
             found.setdefault((ancestor.text, ancestor.made_by, id(ancestor.origin)), ancestor)
-    ancestors = tuple(found.values())[:_MOST_ANCESTORS]
-    return Origin(rule, ancestors, 1 + max((a.origin.steps for a in ancestors if a.origin is not None), default=0))
+    return _from(list(found.values())[:_MOST_ANCESTORS], rule)
+
+
+def _from(ancestors: Sequence[Ancestor], rule: str) -> Origin:
+    return Origin(rule, tuple(ancestors), 1 + max([a.origin.steps for a in ancestors if a.origin is not None], default=0))
 
 
 def _made_by_same(op: Op, author: str | None, rule: str) -> Origin | None:
@@ -58,9 +61,10 @@ def _made_by_same(op: Op, author: str | None, rule: str) -> Origin | None:
 
 
 def _ancestor(op: Op) -> Ancestor:
-    outputs = [value.name for values in op.outputs.values() for value in values]
     origin = op.origin if op.origin is None or op.origin.steps < _MOST_STEPS else None
-    return Ancestor(f"{op.type} -> {', '.join(outputs[:3])}", op.source, op.made_by, origin)
+    return Ancestor(
+        f"{op.type} -> {', '.join([v.name for values in op.outputs.values() for v in values][:3])}", op.source, op.made_by, origin
+    )
 
 
 def chain(node: Node) -> str:

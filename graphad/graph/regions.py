@@ -72,3 +72,8 @@ def is_grad_op(op: Op) -> bool:
     """Whether the operator is the gradient of another one, to be expanded before it can be differentiated."""
     row = REGISTRY.get(op.type)
     return row.is_grad if isinstance(row, ControlDef) else isinstance(row, GradOpDef)
+
+
+def has_effects_inside(op: Op) -> bool:
+    """Whether an operator nested in it does something besides computing; one that is not known might."""
+    return any(inner.row is None or inner.row.side_effect for graph in op.graphs.values() for each in graph.tree() for inner in each.ops)

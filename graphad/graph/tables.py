@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from graphad.graph.nodes import Node, Op, Value
+from graphad.graph.nodes import Op, Value
 
 
 class OpList:
@@ -114,8 +114,11 @@ class ValueTable:
 
     def discard(self, value: Value) -> None:
         """Forget a value."""
-        left = tuple(v for v in self.versions(value.name) if v is not value)
         self.count -= 1
+        if self.by_name[value.name] is value:
+            del self.by_name[value.name]
+            return
+        left = tuple(v for v in self.versions(value.name) if v is not value)
         if left:
             self.by_name[value.name] = left[0] if len(left) == 1 else left
         else:
@@ -138,20 +141,3 @@ class ValueTable:
             n += 1
         self.suffixes[pattern.format(stem, "")] = n + 1
         return name
-
-
-def in_order(ops: list[Op]) -> bool:
-    """Whether every operator stands behind the writers of what it reads."""
-    for op in ops:
-        order = op.order
-        for values in op.inputs.values():
-            for value in values:
-                for writer in value.writers:
-                    if writer.order >= order:
-                        return False
-    return True
-
-
-def place(node: Node) -> int:
-    """Where a node stands: values come first."""
-    return node.order if isinstance(node, Op) else -1

@@ -115,7 +115,8 @@ def typed(graph: Graph) -> Iterator[Complaint]:
     if TYPED not in graph.properties:
         return
     for value in graph.values:
-        if value.shape is None and value.var is None and value.name != EMPTY and value.kind != STEP_SCOPES:
+        made = not value.writers or value.writers[0].operator is None
+        if value.shape is None and value.var is None and made and value.name != EMPTY and value.kind != STEP_SCOPES:
             yield value, "it has no type"
 
 

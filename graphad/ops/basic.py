@@ -9,7 +9,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
-from graphad.ops.extents import Types, hinted, numbers
+from graphad.ops.extents import Types, given, hinted, numbers
 from graphad.ops.inference import aligned, matched, same, same_dtypes
 from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count
 
@@ -26,7 +26,7 @@ def _filled(
     ShapeTensor: TensorType | None = None,
     ShapeTensorList: Types | None = None,
     *,
-    shape: list[int] = NO_INTS,
+    shape: list[int] | None = None,
     value: float = 0.0,
     dtype: DType = "float32",
 ) -> TensorType:
@@ -34,8 +34,9 @@ def _filled(
         raise ShapeError(f"ValueTensor is {ValueTensor}; one element is expected")
     if ValueTensor is not None and ValueTensor.dtype != dtype:
         raise ShapeError(f"ValueTensor is {ValueTensor}, but dtype={dtype!r} is asked for")
-    given = "ShapeTensorList" if ShapeTensorList else "ShapeTensor"
-    return TensorType(checked_shape(hinted(given, shape, ShapeTensor, ShapeTensorList)), dtype)
+    slot = "ShapeTensorList" if ShapeTensorList else "ShapeTensor"
+    known = given("shape", shape, ShapeTensor, ShapeTensorList)
+    return TensorType(checked_shape(hinted(slot, known, ShapeTensor, ShapeTensorList)), dtype)
 
 
 def _value_grad(ValueTensor: Tensor, dOut: Tensor) -> Tensor:

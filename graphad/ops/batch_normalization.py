@@ -6,7 +6,7 @@ Variance where they are used, because programs write the outputs over the inputs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,7 +163,13 @@ def _variance_grad(
 
 
 _SIGNATURE = "X Scale Bias Mean Variance -> Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?"
-_GRAD = {"X": _x_grad, "Scale": _scale_grad, "Bias": _bias_grad, "Mean": _mean_grad, "Variance": _variance_grad}
+_GRAD: dict[str, Callable[..., Tensor]] = {
+    "X": _x_grad,
+    "Scale": _scale_grad,
+    "Bias": _bias_grad,
+    "Mean": _mean_grad,
+    "Variance": _variance_grad,
+}
 
 
 @operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD)

@@ -23,8 +23,8 @@ from graphad.types import TensorType, element_count
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow")
 
 
-def _update(inputs: str, outputs: str) -> Callable[[Callable[..., Any]], OpDef]:
-    """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``."""
+def update(inputs: str, outputs: str) -> Callable[[Callable[..., Any]], OpDef]:
+    """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``, or are like Param."""
     names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
     signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
 
@@ -56,18 +56,18 @@ def _check_state(given: dict[str, TensorType]) -> None:
             raise ShapeError(f"Param is {param} but {name} is {type_}: they are of one type")
 
 
-def _number(tensor: Array, like: Array) -> Any:
+def number(tensor: Array, like: Array) -> Any:
     """The one element of a tensor, in the parameter's dtype."""
     return like.dtype.type(tensor.reshape(-1)[0])
 
 
-@_update("Param Grad LearningRate", "Param")
+@update("Param Grad LearningRate", "Param")
 def sgd(Param: Array, Grad: Array, LearningRate: Array) -> Any:
     """``p - lr g``."""
-    return Param - _number(LearningRate, Param) * Grad
+    return Param - number(LearningRate, Param) * Grad
 
 
-@_update("Param Grad Velocity LearningRate", "Param Velocity")
+@update("Param Grad Velocity LearningRate", "Param Velocity")
 def momentum(
     Param: Array,
     Grad: Array,
@@ -82,14 +82,14 @@ def momentum(
     multi_precision: bool = False,
 ) -> Any:
     """``v = mu v + g``, ``p - lr v``; with Nesterov's step ``p - lr (g + mu v)``. "l2_decay" adds ``coeff p`` to g."""
-    lr, g = _number(LearningRate, Param), Grad if rescale_grad == 1.0 else Grad * rescale_grad
+    lr, g = number(LearningRate, Param), Grad if rescale_grad == 1.0 else Grad * rescale_grad
     if regularization_method == "l2_decay":
         g = g + regularization_coeff * Param
     velocity = mu * Velocity + g
     return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
 
 
-@_update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
+@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
 def adam(
     Param: Array,
     Grad: Array,
@@ -111,17 +111,17 @@ def adam(
 
     ``use_global_beta_pow`` leaves the powers for another operator to advance.
     """
-    power1, power2 = _number(Beta1Pow, Param), _number(Beta2Pow, Param)
+    power1, power2 = number(Beta1Pow, Param), number(Beta2Pow, Param)
     correction = np.sqrt(1 - power2)
     m1 = beta1 * Moment1 + (1 - beta1) * Grad
     m2 = beta2 * Moment2 + (1 - beta2) * np.square(Grad)
-    step = _number(LearningRate, Param) * correction / (1 - power1) * m1 / (np.sqrt(m2) + epsilon * correction)
+    step = number(LearningRate, Param) * correction / (1 - power1) * m1 / (np.sqrt(m2) + epsilon * correction)
     if use_global_beta_pow:
         return Param - step, m1, m2, Beta1Pow, Beta2Pow
     return Param - step, m1, m2, beta1 * Beta1Pow, beta2 * Beta2Pow
 
 
-@_update("Param Grad LearningRate Moment InfNorm Beta1Pow", "Param Moment InfNorm")
+@update("Param Grad LearningRate Moment InfNorm Beta1Pow", "Param Moment InfNorm")
 def adamax(
     Param: Array,
     Grad: Array,
@@ -137,17 +137,24 @@ def adamax(
     """Adam by the largest gradient (Kingma and Ba, 2015): ``p - lr / (1 - beta1^t) m / u``, ``u = max(|g|, beta2 u + epsilon)``."""
     m = beta1 * Moment + (1 - beta1) * Grad
     largest = np.maximum(np.abs(Grad), beta2 * InfNorm + epsilon)
-    return Param - _number(LearningRate, Param) / (1 - _number(Beta1Pow, Param)) * m / largest, m, largest
+    return Param - number(LearningRate, Param) / (1 - number(Beta1Pow, Param)) * m / largest, m, largest
 
 
-@_update("Param Grad Moment LearningRate", "Param Moment")
+@update("Param Grad Moment LearningRate", "Param Moment")
 def adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, epsilon: float = 1e-6) -> Any:
     """``m = m + g^2``, ``p - lr g / (sqrt(m) + epsilon)`` (Duchi, Hazan and Singer, 2011)."""
     m = Moment + np.square(Grad)
-    return Param - _number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
+    return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
 
 
-@_update("Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?", "Param AvgSquaredGrad AvgSquaredUpdate")
+@update("Param Grad Moment LearningRate", "Param Moment")
+def decayed_adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, decay: float = 0.95, epsilon: float = 1e-6) -> Any:
+    """Adagrad that forgets: ``m = decay m + (1 - decay) g^2``, ``p - lr g / (sqrt(m) + epsilon)``."""
+    m = decay * Moment + (1 - decay) * np.square(Grad)
+    return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
+
+
+@update("Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?", "Param AvgSquaredGrad AvgSquaredUpdate")
 def adadelta(
     Param: Array,
     Grad: Array,
@@ -162,10 +169,10 @@ def adadelta(
     squared_grad = rho * AvgSquaredGrad + (1 - rho) * np.square(Grad)
     step = -np.sqrt((AvgSquaredUpdate + epsilon) / (squared_grad + epsilon)) * Grad
     squared_update = rho * AvgSquaredUpdate + (1 - rho) * np.square(step)
-    return Param + (step if LearningRate is None else _number(LearningRate, Param) * step), squared_grad, squared_update
+    return Param + (step if LearningRate is None else number(LearningRate, Param) * step), squared_grad, squared_update
 
 
-@_update("Param MeanSquare MeanGrad? Grad Moment LearningRate", "Param Moment MeanSquare MeanGrad?")
+@update("Param MeanSquare MeanGrad? Grad Moment LearningRate", "Param Moment MeanSquare MeanGrad?")
 def rmsprop(
     Param: Array,
     MeanSquare: Array,
@@ -188,7 +195,7 @@ def rmsprop(
     if centered:
         mean = decay * mean + (1 - decay) * Grad
     spread = square - np.square(mean) if centered else square
-    moment = momentum * Moment + _number(LearningRate, Param) * Grad / np.sqrt(spread + epsilon)
+    moment = momentum * Moment + number(LearningRate, Param) * Grad / np.sqrt(spread + epsilon)
     return Param - moment, moment, square, mean
 
 

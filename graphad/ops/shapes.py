@@ -13,7 +13,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.basic import assign, reshape_like, sum_like
 from graphad.ops.definition import Array, OpDef, Tensor, operator
-from graphad.ops.extents import Types, hinted, is_given, numbers
+from graphad.ops.extents import Types, given, hinted, is_given, numbers
 from graphad.ops.inference import normal_axis, same
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count
 
@@ -64,8 +64,9 @@ def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
 
 
 def _reshaped_type(
-    X: TensorType, Shape: TensorType | None = None, ShapeTensor: Types | None = None, *, shape: list[int] = NO_INTS
+    X: TensorType, Shape: TensorType | None = None, ShapeTensor: Types | None = None, *, shape: list[int] | None = None
 ) -> TensorType:
+    shape = given("shape", shape, Shape, ShapeTensor)
     if not is_given(Shape, ShapeTensor):
         return TensorType(_reshaped(X.shape, shape=shape), X.dtype)
     extents = hinted("ShapeTensor" if ShapeTensor else "Shape", shape, Shape, ShapeTensor)
@@ -73,7 +74,7 @@ def _reshaped_type(
 
 
 def _reshaped_types(
-    X: TensorType, Shape: TensorType | None = None, ShapeTensor: Types | None = None, *, shape: list[int] = NO_INTS
+    X: TensorType, Shape: TensorType | None = None, ShapeTensor: Types | None = None, *, shape: list[int] | None = None
 ) -> tuple[TensorType, TensorType]:
     return _reshaped_type(X, Shape, ShapeTensor, shape=shape), TensorType((0, *X.shape), X.dtype)
 
@@ -225,8 +226,9 @@ def _expanded(old: Shape, *, shape: list[int]) -> Shape:
 
 
 def _expanded_type(
-    X: TensorType, Shape: TensorType | None = None, expand_shapes_tensor: Types | None = None, *, shape: list[int] = NO_INTS
+    X: TensorType, Shape: TensorType | None = None, expand_shapes_tensor: Types | None = None, *, shape: list[int] | None = None
 ) -> TensorType:
+    shape = given("shape", shape, Shape, expand_shapes_tensor)
     if not is_given(Shape, expand_shapes_tensor):
         return TensorType(_expanded(X.shape, shape=shape), X.dtype)
     extents = hinted("expand_shapes_tensor" if expand_shapes_tensor else "Shape", shape, Shape, expand_shapes_tensor)

@@ -120,6 +120,11 @@ def _decreased(shape: Shape, decrease_axis: list[int]) -> Shape:
     return tuple(e for i, e in enumerate(shape) if i not in gone)
 
 
+def _resolved(tensors: tuple[Any, ...], attrs: dict[str, Any]) -> StridedCut:
+    cut = StridedCut(**attrs)
+    return Bounds(*tensors).resolved(cut) if tensors else cut
+
+
 def _cut_out(Input: Array, cut: StridedCut) -> Array:
     part: Array = Input[index_of(Input.ndim, cut)]
     return part.reshape(_decreased(part.shape, cut.decrease_axis)) if cut.decrease_axis else part
@@ -152,7 +157,7 @@ def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
 
     Tensors take the place of ``starts`` and ``ends``; then ``infer_flags`` is -1 for the axes of which these do not say the slice.
     """
-    return _cut_out(Input, Bounds(*tensors).resolved(StridedCut(**attrs)))
+    return _cut_out(Input, _resolved(tensors, attrs))
 
 
 @attributes(StridedCut)
@@ -175,7 +180,7 @@ def _strided_grad(
 @attributes(StridedCut)
 def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:
     """``Input[start:end:stride]`` along each of ``axes``, with Python's meaning; axes in ``decrease_axis`` go."""
-    return _cut_out(Input, Bounds(*tensors).resolved(StridedCut(**attrs)))
+    return _cut_out(Input, _resolved(tensors, attrs))
 
 
 def _unsliced(X: TensorType, Like: TensorType, *tensors: Any, **attrs: Any) -> TensorType:
@@ -204,6 +209,6 @@ def _unslice_grad(
 def unslice(X: Array, Like: Array, *tensors: Any, **attrs: Any) -> Array:
     """Zeros in the shape of Like with X where the slice was taken: the transpose of ``strided_slice``."""
     out = np.zeros(Like.shape, X.dtype)
-    place = out[index_of(Like.ndim, Bounds(*tensors).resolved(StridedCut(**attrs)))]
+    place = out[index_of(Like.ndim, _resolved(tensors, attrs))]
     place[...] = X.reshape(place.shape)
     return out

@@ -11,7 +11,7 @@ that have them last, as data_format says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,13 +162,28 @@ def from_front(x: Array, data_format: str) -> Array:
 # -- arrays --------------------------------------------------------------------------------------
 
 
+def last(parts: Iterable[slice | int]) -> tuple[Any, ...]:
+    """An index of the last axes."""
+    return (..., *parts)
+
+
+def element(found: Axes, place: Iterable[int]) -> tuple[Any, ...]:
+    """An index of padded arrays: one element, at its place in the window, of all windows."""
+    return last(a.at(k) for a, k in zip(found, place, strict=True))
+
+
+def inside(found: Axes) -> tuple[Any, ...]:
+    """An index of padded arrays: what is not padding."""
+    return last(a.inside for a in found)
+
+
 def padded(x: Array, found: Axes, value: Any = 0) -> Array:
     """x with ``value`` around its spatial axes; x itself where nothing is to be added."""
     extents = tuple(a.padded for a in found)
     if extents == tuple(a.size for a in found):
         return x
     wide = np.full((*x.shape[:2], *extents), value, x.dtype) if value else np.zeros((*x.shape[:2], *extents), x.dtype)
-    wide[(..., *(a.inside for a in found))] = x
+    wide[inside(found)] = x
     return wide
 
 

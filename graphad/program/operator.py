@@ -25,6 +25,7 @@ COMMON_ATTRS = frozenset(
         "Scale_out",
         "Scale_x",
         "Scale_y",
+        "inplace",
         "mkldnn_data_type",
         "op_callstack",
         "op_device",

@@ -2,17 +2,20 @@
 
 from graphad.rewriting.analysis import Analysis, claims_checked
 from graphad.rewriting.failure import diagnoses_only
+from graphad.rewriting.following import Follower, in_graph
 from graphad.rewriting.passes import PASSES, Fixpoint, Nested, Pass, Pipeline, fixpoint, nested
 from graphad.rewriting.patterns import PatternRule, explain, rewrite, several
 from graphad.rewriting.rule_pass import RulePass
-from graphad.rewriting.rules import Rule, RuleSet, rewrite_greedily, sweep, timing_rules
+from graphad.rewriting.rules import Rule, RuleSet, timing_rules
 from graphad.rewriting.running import Step, Timings, observing, run_pass, verification
 from graphad.rewriting.terms import compute, constant, is_float
+from graphad.rewriting.worklist import rewrite_greedily, sweep
 
 __all__ = [
     "PASSES",
     "Analysis",
     "Fixpoint",
+    "Follower",
     "Nested",
     "Pass",
     "PatternRule",
@@ -28,6 +31,7 @@ __all__ = [
     "diagnoses_only",
     "explain",
     "fixpoint",
+    "in_graph",
     "is_float",
     "nested",
     "observing",

@@ -33,6 +33,7 @@ _NUMBER: Mapping[str, Callable[[Op], Number | None]] = {
     "fill_any_like": _number,
     "assign_value": _assigned,
 }
+UNIFORM = frozenset(_NUMBER)  # the types of operators that may fill a value with one number
 
 
 def uniform_number(value: Value) -> Number | None:

@@ -171,6 +171,7 @@ def _unwrapped(part: GraphSymbol | Sequence[GraphSymbol]) -> list[Value]:
 
 # -- types ---------------------------------------------------------------------------------------
 
+_REFUSED = (ShapeError, ValueError, TypeError, IndexError)
 _SIZE = 7  # what an unknown extent is taken to be, to see which extents are the same
 _SIZES = (7, 11, 13, 17, 19, 23, 29, 31)  # the same, by axis from the last
 Sizes = Callable[[Value, int], int]  # what the unknown extent of a value is taken to be at an axis, counted from the last
@@ -178,16 +179,42 @@ Sizes = Callable[[Value, int], int]  # what the unknown extent of a value is tak
 
 def keeps_types(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
     """Whether what comes after has the shapes and dtypes of what was there before, whatever the unknown extents are."""
+    try:
+        return _same(found, before, [_static(found.value_of(term)) for term in before], after, _Static())
+    except _Unknown:
+        return _keeps_unknown(before, after, found)
+    except _REFUSED as error:
+        reason = str(error)
+        return found.fail(lambda: f"what comes after does not fit: {reason}")
+
+
+class _Unknown(Exception):
+    """A type is not known, or not as a whole."""
+
+
+class _Static(dict[Value, TensorType]):
+    """The types of values that are known as a whole."""
+
+    def __missing__(self, value: Value) -> TensorType:
+        return _static(value)
+
+
+def _static(value: Value) -> TensorType:
+    shape, dtype = value.shape, value.dtype
+    if shape is None or dtype is None or -1 in shape or value.kind != TENSOR:
+        raise _Unknown
+    return TensorType(shape, dtype)
+
+
+def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
     values = _matched(found)
     known = {value: value.type for value in values}
     if any(value.kind != TENSOR or known[value] is None for value in values):
         return found.fail(lambda: "the shape or the dtype of something is not known")
     open_ended = [value for value in values if -1 in (value.shape or ())]
     try:
-        if not open_ended:
-            return _same(found, before, [found.value_of(term).type for term in before], after, known)
         return all(_keeps(before, after, found, known, *each) for each in _trials(open_ended))
-    except (ShapeError, ValueError, TypeError, IndexError) as error:
+    except _REFUSED as error:
         reason = str(error)
         return found.fail(lambda: f"what comes after does not fit: {reason}")
 

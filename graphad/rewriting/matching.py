@@ -58,7 +58,7 @@ class Check(NamedTuple):
     what: str
 
 
-@dataclass
+@dataclass(slots=True)
 class Match:
     """What the tensors, lists, attributes and operators of a pattern are in a graph.
 
@@ -71,7 +71,7 @@ class Match:
     ops: dict[Call, Op] = field(default_factory=dict)
     later: tuple[Check, ...] = ()
     trace: Trace | None = None
-    choices: Choices = field(default_factory=lambda: Choices())
+    choices: Choices = field(default_factory=Choices)
 
     def copy(self) -> Match:
         """The same so far; choices and the trace are shared."""

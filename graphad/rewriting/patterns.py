@@ -24,30 +24,32 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
 from graphad.errors import InvalidType
 from graphad.graph import Op, Value
-from graphad.rewriting.constants import is_uniform
+from graphad.rewriting.constants import UNIFORM
 from graphad.rewriting.evaluation import Instance, keeps_types
-from graphad.rewriting.matching import Choices, Match, Trace, compare_later, match_roots
+from graphad.rewriting.matching import Choices, Match, Trace, compare_later, match_op, match_roots
 from graphad.rewriting.proof import Example, prove
-from graphad.rewriting.rules import Rule, sweep
-from graphad.rewriting.soundness import calls_in, check_terms
+from graphad.rewriting.rules import Place, Rule, Start
+from graphad.rewriting.soundness import calls_in, check_terms, leaves
 from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term, Unknown, Uses, parts_of
+from graphad.rewriting.worklist import sweep
+from graphad.types import FLOATS
 
 several: Any = object()
-_CONSTANT = object()
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A pattern with the inputs of its commutative operators in one order. ``shape`` is what a match is refused by at once."""
+    """A pattern with the inputs of its commutative operators in one order. ``writers`` are the types of what its inputs come from."""
 
     calls: tuple[Call, ...]
-    shape: tuple[tuple[str, int, Any], ...]
+    writers: tuple[tuple[Place, frozenset[str]], ...]
+    is_simple: bool = True  # one operator to start at, and no list to be split
 
 
 class PatternRule(Rule):
@@ -80,15 +82,18 @@ class PatternRule(Rule):
 
     def match(self, op: Op, trace: Trace | None = None) -> Match | None:
         """What the rule's tensors and attributes are at an operator; None if it does not apply there."""
-        for variant in self.variants:
-            if trace is None and not _plausible(variant, op):
-                continue
-            choices: Choices | None = Choices()
-            while choices is not None:
-                for found in match_roots(variant.calls, op, Match(trace=trace, choices=choices)):
-                    if self._is_right(variant, op, found):
-                        return found
-                choices = choices.following()
+        return next((found for variant in self.variants if (found := self._match_as(variant, op, trace)) is not None), None)
+
+    def _match_as(self, variant: Variant, op: Op, trace: Trace | None = None) -> Match | None:
+        if variant.is_simple:
+            found = Match(trace=trace)
+            return found if match_op(variant.calls[0], op, found) and self._is_right(variant, op, found) else None
+        choices: Choices | None = Choices()
+        while choices is not None:
+            for found in match_roots(variant.calls, op, Match(trace=trace, choices=choices)):
+                if self._is_right(variant, op, found):
+                    return found
+            choices = choices.following()
         return None
 
     def _is_right(self, variant: Variant, op: Op, found: Match) -> bool:
@@ -99,8 +104,19 @@ class PatternRule(Rule):
             and self._is_possible(variant, op, found)
         )
 
+    def starts(self) -> Iterable[Start]:
+        return [Start(variant.writers, variant) for variant in self.variants]
+
+    def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
+        if any(_counts_readers(condition) for condition in self.conditions):
+            return super().looks_at()
+        return [(distance, types) for term in self.before for distance, types in _below(term) if distance]
+
     def rewrite(self, op: Op) -> bool:
-        found = self.match(op)
+        return any(self.rewrite_as(op, variant) for variant in self.variants)
+
+    def rewrite_as(self, op: Op, form: Variant) -> bool:
+        found = self._match_as(form, op)
         if found is None or not op.graph.allows(self.name, *found.ops.values()):
             return False
         results = [found.value_of(term) for term in self.before]
@@ -123,6 +139,8 @@ class PatternRule(Rule):
     def _is_possible(self, variant: Variant, op: Op, found: Match) -> bool:
         """Whether the graph can be changed like that: nothing is asked for by two names, and no operator would wait for itself."""
         result = found.value_of(self.before[0])
+        if not result.stop_gradient and any(value.stop_gradient and value.dtype in FLOATS for value in _inside(found)):
+            return found.fail(lambda: "gradients stop inside it")
         if op.type == "assign" and isinstance(self.after[0], Unknown) and _is_bound(result):
             return found.fail(lambda: f"{result!r} is asked for by its name")
         if len(variant.calls) > 1 and _would_wait(found, variant):
@@ -135,6 +153,11 @@ def _take_over(old: Value, new: Value) -> None:
     new.grad_of = old.grad_of
     if not old.persistable:
         new.var = old.var
+
+
+def _inside(found: Match) -> Iterator[Value]:
+    """What the operators that were matched write."""
+    return (value for op in found.ops.values() for values in op.outputs.values() for value in values)
 
 
 def _is_bound(value: Value) -> bool:
@@ -235,7 +258,9 @@ def _variants(results: Sequence[Result]) -> Iterator[Variant]:
         swapped = {call for call, swap in zip(swappable, swaps, strict=True) if swap}
         made: dict[Call, Call] = {}
         calls = tuple(dict.fromkeys(_ordered(r.call, swapped, made) for r in results))
-        yield Variant(calls, tuple(_shape(calls[0])))
+        yield Variant(
+            calls, tuple(_writers(calls[0])), len(calls) == 1 and not any(isinstance(t, Several) for r in results for t in leaves(r))
+        )
 
 
 def _ordered(call: Call, swapped: set[Call], made: dict[Call, Call]) -> Call:
@@ -251,29 +276,27 @@ def _term_in_order(term: Term, swapped: set[Call], made: dict[Call, Call]) -> Te
     return Result(_ordered(term.call, swapped, made), term.slot, term.index) if isinstance(term, Result) else term
 
 
-def _shape(call: Call) -> Iterator[tuple[str, int, Any]]:
+def _writers(call: Call) -> Iterator[tuple[Place, frozenset[str]]]:
     """Which operators the inputs of a call come from, as far as that can be said."""
     for slot, terms in call.inputs.items():
         for i, term in enumerate(terms):
             if isinstance(term, Several):
                 break
-            if isinstance(term, Result):
-                yield slot, i, term.call.row.type
-            elif isinstance(term, Constant):
-                yield slot, i, _CONSTANT
+            if isinstance(term, Result | Constant):
+                yield (slot, i), _types_of(term)
 
 
-def _plausible(variant: Variant, op: Op) -> bool:
-    for slot, index, wanted in variant.shape:
-        values = op.inputs.get(slot, ())
-        if len(values) <= index or not values[index].writers:
-            return False
-        if wanted is _CONSTANT:
-            if not is_uniform(values[index]):
-                return False
-        elif values[index].writers[0].type != wanted:
-            return False
-    return True
+def _types_of(term: Result | Constant) -> frozenset[str]:
+    return UNIFORM if isinstance(term, Constant) else frozenset((term.call.row.type,))
+
+
+def _below(term: Term, distance: int = 0) -> Iterator[tuple[int, frozenset[str]]]:
+    """The operators of a term, with how many of them lie before the one it starts at."""
+    if isinstance(term, Result | Constant):
+        yield distance, _types_of(term)
+    for terms in term.call.inputs.values() if isinstance(term, Result) else ():
+        for each in terms:
+            yield from _below(each, distance + 1)
 
 
 def _depth(term: Term) -> int:

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from graphad.graph import Graph
 from graphad.rewriting.passes import Pass
-from graphad.rewriting.rules import RuleSet, rewrite_greedily
+from graphad.rewriting.rules import RuleSet
+from graphad.rewriting.worklist import rewrite_greedily
 
 
 class RulePass(Pass):

@@ -1,24 +1,33 @@
-"""Rules, and the worklist that applies them until none applies.
+"""Rules, which rewrite the operators around one operator, and sets of them.
 
-A rule rewrites the operators around one operator. ``rewrite_greedily`` looks at every operator once, and from then on only at
-those that changed, or read what changed: what it costs to run a set of rules again is about the size of the change since.
+A set knows, for an operator and the types of those that it reads from, which rules can apply at all: most operators see none.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
+from typing import Any, NamedTuple
 
-from graphad.errors import InvalidType, InvalidValue, PassError
-from graphad.graph import Graph, Op
+from graphad.errors import InvalidType, InvalidValue
+from graphad.graph import Op
+from graphad.ops.definition import did_you_mean
 
-_REMEMBERED = 100_000  # touched operators that are kept for passes to come, at least
-_FEW, _MANY, _SHOWN = 1000, 50, 100  # rewrites that are never too many, those for each operator, and how many of them are named
+Place = tuple[str, int]  # an input slot, and which of the values in it
+
+
+class Start(NamedTuple):
+    """A way in which a rule can start at an operator: the types that the writers of some of its inputs have to be of.
+
+    ``form`` is handed to the rule where it is tried; it says for instance in which order it takes the inputs.
+    """
+
+    writers: tuple[tuple[Place, frozenset[str]], ...] = ()
+    form: Any = None
 
 
 class Rule(ABC):
@@ -39,6 +48,18 @@ class Rule(ABC):
     @abstractmethod
     def rewrite(self, op: Op) -> bool:
         """Rewrite what is around an operator, if the rule applies; ``op.graph.allows(self.name, ...)`` has to agree first."""
+
+    def rewrite_as(self, op: Op, form: Any) -> bool:
+        """Rewrite in one of the forms that ``starts`` names."""
+        return self.rewrite(op)
+
+    def starts(self) -> Iterable[Start]:
+        """Where the rule can start, as far as the operators that write its inputs say."""
+        return (Start(),)
+
+    def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
+        """What else than the operator it starts at the rule depends on: so many operators below, operators of these types (None: any)."""
+        return ((distance, None) for distance in range(1, self.depth))
 
     def __repr__(self) -> str:
         return f"<rule {self.name}>"
@@ -101,7 +122,7 @@ class RuleSet(Sequence[Rule]):
         if isinstance(index, str):
             found = next((rule for rule in self.rules if rule.name == index), None)
             if found is None:
-                raise InvalidValue(f"no rule is named {index!r}; there are {', '.join(r.name for r in self.rules)}")
+                raise InvalidValue(f"no rule is named {index!r}{did_you_mean(index, [r.name for r in self.rules])}")
             return found
         return self.rules[index]  # type: ignore[return-value]
 
@@ -121,6 +142,17 @@ class RuleSet(Sequence[Rule]):
 
     @cached_property
     def _by_type(self) -> dict[str, tuple[Rule, ...]]:
+        return {}
+
+    def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
+        """The rules that can apply at an operator, as far as its type and those of the writers of its inputs say, with their forms."""
+        table = self._tables.get(op.type)
+        if table is None:
+            table = self._tables[op.type] = _Table(self.for_type(op.type))
+        return table.candidates(op)
+
+    @cached_property
+    def _tables(self) -> dict[str, _Table]:
         return {}
 
     @cached_property
@@ -143,139 +175,38 @@ def _description(rule: Rule) -> str:
     return shown or (rule.__doc__ or "").strip().split("\n", 1)[0]
 
 
-# -- the worklist --------------------------------------------------------------------------------
+class _Table:
+    """The rules for operators of one type, by the types of the operators that write their inputs."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.starts = [(rule, start) for rule in rules for start in rule.starts()]
+        self.places = tuple(dict.fromkeys(place for _, start in self.starts for place, _ in start.writers))
+        self.known: dict[tuple[str, ...], tuple[tuple[Rule, Any], ...]] = {}
+
+    def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
+        """What can apply; the same for all operators that read from operators of the same types."""
+        types = tuple([_writer_type(op, slot, index) for slot, index in self.places])
+        found = self.known.get(types)
+        if found is None:
+            of = dict(zip(self.places, types, strict=True))
+            fitting = ((rule, start) for rule, start in self.starts if all(of[place] in wanted for place, wanted in start.writers))
+            found = self.known[types] = tuple((rule, start.form) for rule, start in fitting)
+        return found
 
 
-def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
-    """Apply rules in a graph, and those nested in it, until none applies; return whether one did.
-
-    Args:
-        graph: the graph; operators that a rewrite leaves without readers are removed.
-        rules: in the order in which they are tried at an operator.
-        follower: who asks, the pass for instance: its next run starts from what was touched since this one.
-
-    Raises:
-        PassError: the rules still apply after many times as many rewrites as there are operators; the message names those that do.
-    """
-    work = _Worklist(graph, rules, follower)
-    last: deque[str] = deque(maxlen=_SHOWN)
-    count, most = 0, _FEW + _MANY * work.size
-    for op in work:
-        applied = _first_that_applies(rules.for_type(op.type), op)
-        if applied is not None:
-            count += 1
-            last.append(applied.name)
-            if count > most:
-                again = ", ".join(sorted(set(last)))
-                raise PassError(f"rules still apply after {count} rewrites of {work.size} operators, again and again: {again}")
-            sweep(op)
-            work.again(op)
-    return count > 0
+def _writer_type(op: Op, slot: str, index: int) -> str:
+    values = op.inputs.get(slot, ())
+    return values[index].writers[0].type if len(values) > index and values[index].writers else ""
 
 
-def _first_that_applies(rules: Sequence[Rule], op: Op) -> Rule | None:
-    if _clocks:
-        return next((rule for rule in rules if _timed(rule, op)), None)
-    return next((rule for rule in rules if rule.rewrite(op)), None)
-
-
-def _timed(rule: Rule, op: Op) -> bool:
+def timed(rule: Rule, op: Op, form: Any) -> bool:
+    """Try a rule, and take its time where somebody wants it."""
+    if not _clocks:
+        return rule.rewrite_as(op, form)
     start = perf_counter()
-    applied = rule.rewrite(op)
+    applied = rule.rewrite_as(op, form)
     seconds = perf_counter() - start
     for times in _clocks:
         time = times.setdefault(rule.name, RuleTime())
         time.tried, time.applied, time.seconds = time.tried + 1, time.applied + applied, time.seconds + seconds
     return applied
-
-
-def sweep(op: Op) -> None:
-    """Remove an operator if it is dead, and the operators that die with it."""
-    pending = [op]
-    while pending:
-        op = pending.pop()
-        graph = op.graph
-        if in_graph(op) and graph.is_dead(op):
-            writers = [value.writers[0] for value in op.reads() if value.writers]
-            graph.remove_op(op)
-            pending += dict.fromkeys(writers)
-
-
-def in_graph(op: Op) -> bool:
-    """Whether an operator has not been removed."""
-    return op.graph.ops.count > 0
-
-
-class _Worklist:
-    """The operators to look at: all, or those touched since the follower's last run; then those touched meanwhile."""
-
-    def __init__(self, graph: Graph, rules: RuleSet, follower: Hashable) -> None:
-        journal = graph.journal
-        self.size = count = sum(len(each.ops) for each in graph.tree()) if graph.controls else len(graph.ops)
-        if journal.touched is None or len(journal.touched) > _REMEMBERED + 8 * count:
-            journal.touched, journal.followers = [], {}
-        self.journal = journal
-        self.touched = journal.touched
-        self.depth = rules.depth
-        self.aside = rules.aside
-        self.follower = (follower, graph)
-        start = journal.followers.get(self.follower)
-        everything = start is None
-        self.place = len(self.touched) if start is None else start
-        self.queue: deque[Op] = deque(op for each in graph.tree() for op in each.ops) if everything else deque()
-        self.queued = set(self.queue)
-
-    def __iter__(self) -> Iterator[Op]:
-        while True:
-            if self.place < len(self.touched):
-                self._take_touched()
-            if not self.queue:
-                break
-            op = self.queue.popleft()
-            self.queued.discard(op)
-            if in_graph(op):
-                yield op
-        if self.journal.is_exhausted:
-            self.journal.followers.pop(self.follower, None)  # the rest is still to be looked at
-        else:
-            self.journal.followers[self.follower] = len(self.touched)
-
-    def again(self, op: Op) -> None:
-        """Look at an operator once more, if it is still there."""
-        if in_graph(op):
-            self._add(op)
-
-    def _take_touched(self) -> None:
-        fresh = dict.fromkeys(self.touched[self.place :])
-        self.place = len(self.touched)
-        for op in fresh:
-            self._add_upwards(op, self.depth - 1)
-
-    def _add_upwards(self, op: Op, levels: int) -> None:
-        """Look at an operator, at those beside it, and at those that read what it writes, some levels up."""
-        self._add(op)
-        if self.aside:
-            self._add_beside(op, self.depth - 1)
-        for reader in self._readers(op) if levels > 0 else ():
-            self._add_upwards(reader, levels - 1)
-
-    def _add_beside(self, op: Op, levels: int) -> None:
-        for value in op.reads():
-            for other in (*value.writers, *value.readers):
-                self._add(other)
-                self._add_readers(other, self.depth - 1)
-            for writer in value.writers if levels > 0 else ():
-                self._add_beside(writer, levels - 1)
-
-    def _add_readers(self, op: Op, levels: int) -> None:
-        for reader in self._readers(op) if levels > 0 else ():
-            self._add(reader)
-            self._add_readers(reader, levels - 1)
-
-    def _readers(self, op: Op) -> Iterator[Op]:
-        return (reader for values in op.outputs.values() for value in values for reader in value.readers)
-
-    def _add(self, op: Op) -> None:
-        if op not in self.queued:
-            self.queued.add(op)
-            self.queue.append(op)

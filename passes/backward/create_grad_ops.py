@@ -124,7 +124,7 @@ def _region_grad(made: GradOps, op: Op) -> Op:
     inputs[row.scopes] = (side.read(_scopes(op)),)
     inputs[f"Out{GRAD}"] = side.of_all(tuple(outcomes(op)[k] for k in carried))
     outputs = {f"X{GRAD}": side.of_all(tuple(given[i] for i in starts))} if starts else {}
-    op_type = {"while": "while_grad", "net": "net_grad"}.get(op.type, "if_else_grad")
+    op_type = {"while": "while_grad", "net": "net_grad", "fused_elementwise": "net_grad"}.get(op.type, "if_else_grad")
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
     graphs = {name: each.side.graph for name, each in zip(names, inner, strict=True)}
     made.inner.update((each.side.graph, each) for each in inner)

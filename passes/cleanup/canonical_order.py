@@ -14,10 +14,9 @@ from itertools import pairwise
 
 from graphad.graph import Graph, Op, Value
 from graphad.ops import REGISTRY
-from graphad.passes.cleanup.following import Follower
 from graphad.passes.cleanup.known_values import SOURCES
 from graphad.passes.cleanup.operator_keys import frozen_attrs
-from graphad.rewriting import Pass
+from graphad.rewriting import Follower, Pass
 
 Place = tuple[bool, int, int]  # whether it is a constant, where its writer stands, and its place there or among what is given
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import carried_count, operands, the_row
 from graphad.graph.regions_editing import add_capture
-from graphad.passes.cleanup.following import Owners, owners_of
+from graphad.passes.cleanup.owners import Owners, owners_of
 
 
 class Captures:

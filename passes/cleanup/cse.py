@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
 from graphad.passes.cleanup.captures import Captures
-from graphad.passes.cleanup.following import Follower, operators_in
 from graphad.passes.cleanup.operator_keys import Key, comparable, key_of
-from graphad.rewriting import Pass
-from graphad.rewriting.rules import in_graph
+from graphad.passes.cleanup.owners import operators_in
+from graphad.rewriting import Follower, Pass
+from graphad.rewriting.following import in_graph
 
 Table = dict[Graph, dict[Key, Op]]
 _CHEAP = """
@@ -47,7 +47,7 @@ class Cse(Pass):
     def apply(self, graph: Graph) -> bool:
         follower = Follower(self, graph)
         fresh = follower.fresh()
-        tables: dict[Graph, Table] = vars(graph.journal).setdefault("operators_by_key", {})
+        tables: dict[Graph, Table] = graph.journal.memory.setdefault(Cse, {})
         if fresh is None or graph not in tables:
             tables[graph] = {}
         search = _Search(graph, tables[graph], in_order=fresh is None)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
 from graphad.passes.cleanup.dead_values import removable, without_dead_values
-from graphad.passes.cleanup.following import Follower, Owners, owners_of
-from graphad.rewriting import Pass
-from graphad.rewriting.rules import in_graph
+from graphad.passes.cleanup.owners import Owners, owners_of
+from graphad.rewriting import Follower, Pass
+from graphad.rewriting.following import in_graph
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import carried_count, operands, outcomes, the_row
-from graphad.passes.cleanup.following import operators_in
-from graphad.rewriting.rules import in_graph
+from graphad.passes.cleanup.owners import operators_in
+from graphad.rewriting.following import in_graph
 
 
 def has_effects(op: Op) -> bool:

@@ -21,8 +21,7 @@ from graphad.passes.control_flow.known_choices import RULES
 from graphad.passes.control_flow.missing import is_safe
 from graphad.passes.control_flow.same_graphs import same_graphs
 from graphad.passes.control_flow.streams import Streams, holds_bound
-from graphad.rewriting import Pass, Rule, RuleSet
-from graphad.rewriting.rules import rewrite_greedily, sweep
+from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
 
 _BRANCHES = frozenset(("if_else", "conditional_block"))
 

@@ -20,8 +20,7 @@ from graphad.graph.regions_copying import copy_op, fresh_like
 from graphad.graph.regions_editing import add_captures
 from graphad.passes.analyses.certain import Certain
 from graphad.passes.analyses.speculation import may_run_early
-from graphad.rewriting import Pass
-from graphad.rewriting.rules import sweep
+from graphad.rewriting import Pass, sweep
 
 
 @dataclass(frozen=True)

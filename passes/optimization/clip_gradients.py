@@ -25,8 +25,9 @@ class ClipGradients(Pass):
 
     Args:
         kind: value, norm or global-norm.
-        bound: the largest element, or norm; for kind value elements lie in [-bound, bound].
+        bound: the largest element, or norm.
         parameters: names of the parameters whose gradients are bounded.
+        low: for kind value the smallest element; ``-bound`` if none.
     """
 
     name = "clip-gradients"
@@ -34,6 +35,7 @@ class ClipGradients(Pass):
     kind: str = "global-norm"
     bound: float = 1.0
     parameters: tuple[str, ...] = ()
+    low: float | None = None
 
     def apply(self, graph: Graph) -> bool:
         if self.kind not in ("value", "norm", "global-norm"):
@@ -51,7 +53,7 @@ class ClipGradients(Pass):
 
     def _clipped(self, gradient: Any, factor: Any) -> Any:
         if self.kind == "value":
-            return lookup("clip")(gradient, min=-self.bound, max=self.bound)
+            return lookup("clip")(gradient, min=-self.bound if self.low is None else self.low, max=self.bound)
         return gradient * (self._factor([gradient]) if factor is None else factor)
 
     def _factor(self, gradients: list[Any]) -> Any:

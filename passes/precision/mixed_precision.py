@@ -19,8 +19,7 @@ from graphad.graph import Graph, Op, Value
 from graphad.ops import GradOpDef
 from graphad.passes.precision.loss_scaling import scale_loss
 from graphad.program import EMPTY
-from graphad.rewriting import Pass
-from graphad.rewriting.rules import sweep
+from graphad.rewriting import Pass, sweep
 from graphad.types import TENSOR
 
 WIDE = {"float16": "float32", "float32": "float64"}  # narrow type -> the one it replaces

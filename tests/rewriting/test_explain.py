@@ -125,7 +125,7 @@ def test_shapes() -> None:
 
 def test_a_type_nobody_knows() -> None:
     graph = lowered(("exp", "x", "a"), ("log", "a", "y"))
-    graph.set_type(graph.value("a"), None, None)
+    graph.set_type(graph.value("y"), None, None)
     assert reason(log_exp, graph) == "the shape or the dtype of something is not known"
 
 

@@ -35,7 +35,7 @@ def test_it_is_a_sequence() -> None:
 
 def test_a_rule_is_found_by_its_name() -> None:
     assert RULES["add-zero"] is add_zero
-    with pytest.raises(InvalidValue, match="no rule is named 'add-one'; there are log-exp, add-zero, relu-twice"):
+    with pytest.raises(InvalidValue, match="no rule is named 'add-one'; did you mean 'add-zero'"):
         RULES["add-one"]
 
 
@@ -113,8 +113,7 @@ def test_rules_are_timed() -> None:
         assert rewrite_greedily(graph(), RULES, "test")
     assert set(times) == {"log-exp", "add-zero", "relu-twice"}
     assert [times[name].applied for name in ("log-exp", "add-zero", "relu-twice")] == [1, 1, 1]
-    assert (times["log-exp"].tried, times["add-zero"].tried) == (1, 1)
-    assert times["relu-twice"].tried >= 2
+    assert [times[name].tried for name in ("log-exp", "add-zero", "relu-twice")] == [1, 1, 1], "a rule is tried where it can apply"
     assert all(time.seconds > 0 for time in times.values())
 
 

@@ -102,7 +102,7 @@ def test_an_operator_touched_many_times_is_looked_at_once() -> None:
 
 
 def test_what_is_remembered_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphad.rewriting.rules._REMEMBERED", 100)
+    monkeypatch.setattr("graphad.rewriting.following._REMEMBERED", 100)
     graph, rule = row(10), Counting()
     asked(graph, rule)
     for i in range(1000):

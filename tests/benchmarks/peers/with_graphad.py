@@ -1,4 +1,4 @@
-"""graphad: a pipeline of its passes, given as text; by default ``fixpoint(simplify, constant-folding, cse, dead-code)``.
+"""graphad: a pipeline of its passes, given as text; by default those that do what the peers do, with the ten rules as a pass of their own.
 
     python -m tests.benchmarks.peers.with_graphad 10000 [--pipeline TEXT] [--variant verified]
 
@@ -9,11 +9,13 @@ the peers; the variant ``verified`` is what a user has who does not switch that 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 
 import graphad as ga
+from graphad import ops
 from graphad.errors import InvalidValue
 from graphad.graph import Op
 from graphad.rewriting import verification
@@ -21,7 +23,25 @@ from tests.benchmarks.peers.protocol import Peer, Stages, main
 from tests.benchmarks.peers.reference import FUNCTIONS
 from tests.benchmarks.peers.workload import SHAPE, Node, Workload
 
-PIPELINE = "fixpoint(simplify, constant-folding, cse, dead-code)"
+PIPELINE = "fixpoint(dead-code, ten-rules, constant-folding, cse)"
+
+
+@ga.rewrite(fast=False)
+def negated_twice(x: Any) -> Any:
+    return ops.scale(ops.scale(x, scale=-1.0), scale=-1.0), x
+
+
+SHARED = "add-zero subtract-zero multiply-by-one divide-by-one pow-one absolute-of-absolute relu-of-relu"
+
+
+@dataclass(frozen=True)
+class TenRules(ga.RulePass):
+    """The rules that all peers have, from those of simplify: two of them take their operands in either order."""
+
+    name = "ten-rules"
+    rules = ga.RuleSet([negated_twice, *(ga.passes.Simplify().rules()[name] for name in SHARED.split())])
+
+
 BINARY = {
     "add": "elementwise_add",
     "sub": "elementwise_sub",

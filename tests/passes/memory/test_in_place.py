@@ -13,7 +13,6 @@ import graphad as ga
 from graphad.ops import REGISTRY
 from graphad.ops.in_place import INPLACE, can_write, takes_required, writer
 from graphad.passes.memory.in_place import InPlace
-from graphad.program.operator import COMMON_ATTRS
 from graphad.testing import check_pass
 from tests.ops.test_operators import SAMPLES
 
@@ -194,6 +193,5 @@ def test_a_writer_gives_the_bits_of_the_kernel(type: str, number: int, times: in
 # -- random programs -----------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(INPLACE not in COMMON_ATTRS, reason="operators refuse the attribute until program/operator.py lists it", strict=True)
 def test_on_random_programs() -> None:
     assert check_pass(InPlace(), examples=25).changed > 10

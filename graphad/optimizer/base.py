@@ -1,10 +1,8 @@
-"""Optimizers: the backward, then one operator a parameter that applies its gradient; all of it passes."""
+"""What optimizers share: ``minimize`` appends the backward, then clips, decays and applies the gradients; all of it passes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from graphad.backward import build_backward
@@ -12,95 +10,61 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.graph import lower, write_back
 from graphad.initializer import Constant
 from graphad.layers.helper import declare_in
+from graphad.optimizer.checks import is_number, number
+from graphad.optimizer.clipping import Clip, ClipByValue
 from graphad.passes.optimization import ACCUMULATORS, ClipGradients, DecayWeights, OptimizeParameters, Updates, accumulator_name
-from graphad.program import (
-    OPTIMIZE,
-    Block,
-    L1Decay,
-    L2Decay,
-    Operator,
-    Parameter,
-    Program,
-    Regularizer,
-    Variable,
-    default_startup_program,
-)
+from graphad.program import OPTIMIZE, Block, Operator, Parameter, Program, Regularizer, Variable, default_startup_program
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
 from graphad.types import element_count
 
-__all__ = [
-    "SGD",
-    "Adam",
-    "ClipByGlobalNorm",
-    "ClipByNorm",
-    "ClipByValue",
-    "L1Decay",
-    "L2Decay",
-    "Momentum",
-    "Optimizer",
-    "RMSProp",
-    "optimize",
-]
-
 Pairs = list[tuple[Parameter, Variable]]
-
-
-@dataclass(frozen=True)
-class ClipByValue:
-    """Bounds each element of the gradients to [-bound, bound]."""
-
-    bound: float
-    kind: ClassVar[str] = "value"
-
-
-@dataclass(frozen=True)
-class ClipByNorm:
-    """Bounds the norm of each gradient."""
-
-    bound: float
-    kind: ClassVar[str] = "norm"
-
-
-@dataclass(frozen=True)
-class ClipByGlobalNorm:
-    """Bounds the norm of all gradients together."""
-
-    bound: float
-    kind: ClassVar[str] = "global-norm"
-
-
-Clip = ClipByValue | ClipByNorm | ClipByGlobalNorm
 
 
 class Optimizer:
     """Base of the optimizers.
 
+    A subclass names its operator in ``type``, gives that its attributes in ``attrs``, and says in ``starts`` which of its own
+    attributes an accumulator starts from (by slot; 0 where it says nothing).
+
     Args:
-        learning_rate: a number, kept in the persistable variable ``learning_rate_0``, or a variable of one element.
+        learning_rate: a number, kept in the persistable variable ``learning_rate_0``, or a variable of one element, such as
+            one of the schedules in ``graphad.layers`` gives.
         regularization: L1Decay or L2Decay for the parameters that have none of their own.
-        grad_clip: ClipByValue, ClipByNorm or ClipByGlobalNorm.
+        grad_clip: ClipByValue, ClipByNorm or ClipByGlobalNorm, for the parameters that have ``need_clip``.
+        parameter_list: the parameters to update, where ``minimize`` is not told; all that are trainable if None.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program(), ga.Program()):
+    ...     x = ga.layers.data("x", shape=[2])
+    ...     cost = ga.layers.mean(ga.layers.fc(x, size=1, param_attr="w", bias_attr=False))
+    ...     rate = ga.layers.exponential_decay(0.1, decay_steps=100, decay_rate=0.5)
+    ...     ga.optimizer.Adagrad(rate, grad_clip=ga.optimizer.ClipByNorm(1.0)).minimize(cost)[1]
+    [(Parameter w: float32[2, 1], Variable w@GRAD: float32[2, 1])]
     """
 
     type: ClassVar[str] = ""
     starts: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, learning_rate: Any, regularization: Any = None, grad_clip: Any = None) -> None:
-        if isinstance(learning_rate, bool) or not isinstance(learning_rate, int | float | Variable):
+    def __init__(self, learning_rate: Any, regularization: Any = None, grad_clip: Any = None, parameter_list: Any = None) -> None:
+        if not isinstance(learning_rate, Variable) and not is_number(learning_rate):
             raise InvalidType(f"learning_rate is a number or a Variable, not {learning_rate!r}")
         if isinstance(learning_rate, Variable) and element_count(learning_rate.shape) != 1:
             raise InvalidValue(f"learning_rate has one element, not the shape of {learning_rate!r}")
-        if not isinstance(learning_rate, Variable) and not math.isfinite(learning_rate):
-            raise InvalidValue(f"learning_rate is a finite number, not {learning_rate!r}")
         if not isinstance(regularization, Regularizer | None):
             raise InvalidType(f"regularization is an L1Decay or L2Decay, not {regularization!r}")
         if not isinstance(grad_clip, Clip | None):
             raise InvalidType(f"grad_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not {grad_clip!r}")
-        self.learning_rate = learning_rate
+        self.learning_rate = learning_rate if isinstance(learning_rate, Variable) else number("learning_rate", learning_rate)
         self.regularization = regularization
         self.grad_clip = grad_clip
+        self.parameter_list = parameter_list
 
     def attrs(self) -> dict[str, Any]:
         """The attributes of the optimization operators."""
+        return {}
+
+    def own_attrs(self, param: Parameter) -> dict[str, Any]:
+        """Those attributes that one parameter has otherwise."""
         return {}
 
     def minimize(
@@ -121,15 +85,13 @@ class Optimizer:
         startup = startup_program or program.startup or default_startup_program()
         if not isinstance(startup, Program):
             raise InvalidType(f"startup_program is a Program, not {startup_program!r}")
+        wanted = self.parameter_list if parameter_list is None else parameter_list
         with program.atomic(), startup.atomic():
-            return self._minimize(program, startup, loss, parameter_list, no_grad_set)
+            return self._minimize(program, startup, loss, wanted, no_grad_set)
 
     def _minimize(
         self, program: Program, startup: Program, loss: Variable, parameter_list: Any, no_grad_set: Any
     ) -> tuple[list[Operator], Pairs]:
-        for name, value in self.attrs().items():
-            if not isinstance(value, int | float):
-                raise InvalidType(f"{type(self).__name__}: {name} is a number, not {value!r}")
         graph, block = lower(program), program.global_block()
         found = build_backward(graph, loss, parameter_list, no_grad_set)
         pairs = list({param.name: (param, gradient) for param, gradient in found}.values())
@@ -159,9 +121,15 @@ class Optimizer:
     def pipeline(self, parameters: Sequence[Parameter], learning_rate: str, instance: int = 0) -> Pipeline:
         """The passes that turn gradients into updates: clip, decay, optimize."""
         names, factors = tuple(p.name for p in parameters), tuple(p.learning_rate for p in parameters)
-        clip = [ClipGradients(self.grad_clip.kind, self.grad_clip.bound, _clipped(parameters))] if self.grad_clip else []
-        decay = self._decay_passes(parameters)
-        return Pipeline(*clip, *decay, OptimizeParameters(self.type, names, learning_rate, factors, tuple(self.attrs().items()), instance))
+        own = tuple((p.name, attr, value) for p in parameters for attr, value in self.own_attrs(p).items())
+        update = OptimizeParameters(self.type, names, learning_rate, factors, tuple(self.attrs().items()), instance, own)
+        return Pipeline(*self._clip_passes(parameters), *self._decay_passes(parameters), update)
+
+    def _clip_passes(self, parameters: Sequence[Parameter]) -> list[Pass]:
+        clip, names = self.grad_clip, tuple(p.name for p in parameters if p.need_clip)
+        if clip is None:
+            return []
+        return [ClipGradients(clip.kind, clip.bound, names, clip.min if isinstance(clip, ClipByValue) else None)]
 
     def _decay_passes(self, parameters: Sequence[Parameter]) -> list[Pass]:
         groups: dict[Any, list[str]] = {}
@@ -186,83 +154,9 @@ class Optimizer:
         return float(getattr(self, self.starts[slot])) if slot in self.starts else 0.0
 
 
-def _clipped(parameters: Sequence[Parameter]) -> tuple[str, ...]:
-    return tuple(p.name for p in parameters if p.need_clip)
-
-
 def _state(block: Block, startup: Block, name: str, shape: list[int], dtype: str, start: float) -> Variable:
     known = block.has_var(name)
     var = block.create_var(name, shape, dtype, persistable=True, stop_gradient=True)
     if not known:
         Constant(start).append(startup, declare_in(startup, var))
     return var
-
-
-class SGD(Optimizer):
-    """``w -= learning_rate * gradient``."""
-
-    type = "sgd"
-
-    def __init__(self, learning_rate: Any = 0.01, **options: Any) -> None:
-        super().__init__(learning_rate, **options)
-
-
-class Momentum(Optimizer):
-    """``v = momentum * v + gradient; w -= learning_rate * v``, with Nesterov's look-ahead if asked for."""
-
-    type = "momentum"
-
-    def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, use_nesterov: bool = False, **options: Any) -> None:
-        super().__init__(learning_rate, **options)
-        self.momentum = momentum
-        self.use_nesterov = use_nesterov
-
-    def attrs(self) -> dict[str, Any]:
-        return {"mu": self.momentum, "use_nesterov": self.use_nesterov}
-
-
-class Adam(Optimizer):
-    """Steps scaled by running moments of the gradient (D. P. Kingma and J. Ba, 2015)."""
-
-    type = "adam"
-    starts: ClassVar = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
-
-    def __init__(self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any) -> None:
-        super().__init__(learning_rate, **options)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
-
-    def attrs(self) -> dict[str, Any]:
-        return {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
-
-
-class RMSProp(Optimizer):
-    """Steps scaled by a running mean of squared gradients (T. Tieleman and G. Hinton, 2012); ``rho`` is its decay."""
-
-    type = "rmsprop"
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.01,
-        rho: float = 0.95,
-        epsilon: float = 1e-6,
-        momentum: float = 0.0,
-        centered: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(learning_rate, **options)
-        self.rho = rho
-        self.epsilon = epsilon
-        self.momentum = momentum
-        self.centered = centered
-
-    def attrs(self) -> dict[str, Any]:
-        return {"decay": self.rho, "epsilon": self.epsilon, "momentum": self.momentum, "centered": self.centered}
-
-
-def optimize(cost: Variable, optimizer: Optimizer | None = None) -> tuple[list[Operator], Pairs]:
-    """Append the backward and the optimization part for a cost; SGD with a learning rate of 0.01 if no optimizer is given."""
-    if not isinstance(optimizer, Optimizer | None):
-        raise InvalidType(f"optimizer is an Optimizer, not {optimizer!r}")
-    return (SGD() if optimizer is None else optimizer).minimize(cost)

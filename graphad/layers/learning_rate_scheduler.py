@@ -1,0 +1,299 @@
+"""Learning rates that change with the step, computed by the program itself.
+
+    @LR_DECAY_COUNTER@ ─▶ increment ─▶ @LR_DECAY_COUNTER@ ─▶ cast ─▶ ... ─▶ learning rate ─▶ sgd, adam, ...
+
+The counter is persistable and one for all schedules of a program: 0 in the first run, one more in each, and saved with the
+parameters. The operators belong to the optimization part: a program cloned for a test has none of them, and does not count.
+They compute in float64, and give the learning rate in the dtype asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.initializer import Constant
+from graphad.layers.helper import LayerHelper, layer
+from graphad.layers.values import constant
+from graphad.ops import lookup
+from graphad.program import OPTIMIZE, Variable, default_main_program
+from graphad.program.source import at_users_line
+from graphad.types import FLOATS, dtype_name, element_count
+
+P = ParamSpec("P")
+COUNTER = "@LR_DECAY_COUNTER@"
+_EXACT = "float64"
+
+
+def _schedule(function: Callable[P, Variable]) -> Callable[P, Variable]:
+    """A layer whose operators belong to the optimization part, and which no gradient goes through."""
+
+    @layer
+    @wraps(function)
+    def scheduled(*args: P.args, **kwargs: P.kwargs) -> Variable:
+        block = default_main_program().current_block()
+        start = len(block.ops)
+        with at_users_line(f"layers.{function.__name__}"):
+            if block.idx:
+                raise InvalidValue(f"a learning rate is computed once a run, in block 0, not in block {block.idx}")
+            rate = function(*args, **kwargs)
+        for op in block.ops[start:]:
+            op.role = OPTIMIZE
+            for name in op.output_names():
+                block.var(name).stop_gradient = True
+        return rate
+
+    return scheduled
+
+
+@_schedule
+def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
+    """A counter that is ``begin`` in the first run and ``step`` more in each run after it: a persistable int64 of one element.
+
+    Args:
+        counter_name: its name, ``@STEP_COUNTER@`` if None. A counter that exists by that name is returned, and not counted twice.
+
+    Raises:
+        TypeError: ``begin`` or ``step`` is no whole number.
+        ValueError: the name is that of another variable.
+
+    >>> import graphad as ga
+    >>> main, startup = ga.Program(), ga.Program()
+    >>> with ga.program_guard(main, startup):
+    ...     steps = ga.layers.autoincreased_step_counter()
+    >>> scope, executor = ga.Scope(), ga.Executor()
+    >>> _ = executor.run(startup, scope=scope)
+    >>> [executor.run(main, fetch_list=[steps], scope=scope)[0].item() for _ in range(3)]
+    [1, 2, 3]
+    """
+    for what, value in (("begin", begin), ("step", step)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidType(f"{what} is a whole number, not {value!r}")
+    return _counter("@STEP_COUNTER@" if counter_name is None else counter_name, begin, step)
+
+
+def _counter(name: str, begin: int, step: int) -> Variable:
+    helper = LayerHelper("global_step_counter")
+    block = helper.main.global_block()
+    known = block.has_var(name)
+    counter = block.create_var(name, [1], "int64", persistable=True, stop_gradient=True)
+    if not known:
+        helper.initialise(counter, Constant(begin - step))
+        block.append_op("increment", {"X": counter}, {"Out": counter}, {"step": float(step)})
+    return counter
+
+
+# -- what the schedules take -----------------------------------------------------------------------
+
+
+def _number(what: str, value: Any, above: float = -math.inf) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise InvalidType(f"{what} is a number, not {value!r}")
+    if not math.isfinite(value):
+        raise InvalidValue(f"{what} is a finite number, not {value!r}")
+    if value <= above:
+        raise InvalidValue(f"{what} is above {above:g}, not {value!r}")
+    return float(value)
+
+
+def _rate(value: Any) -> Any:
+    """A learning rate to start from: a number, or a Variable of one element, as float64 of shape [1]."""
+    if not isinstance(value, Variable):
+        return _number("learning_rate", value)
+    if element_count(value.shape) != 1:
+        raise ShapeError(f"learning_rate is a number or a Variable of one element, not {value!r}")
+    rate = _cast(value, _EXACT)
+    return rate if rate.shape == (1,) else lookup("reshape2")(rate, shape=[1])
+
+
+def _cast(value: Variable, dtype: str) -> Variable:
+    if value.dtype == dtype:
+        return value
+    cast: Variable = lookup("cast")(value, in_dtype=value.dtype, out_dtype=dtype)
+    return cast
+
+
+def _step(begin: int = 0) -> Any:
+    """How many runs there were before this one, and ``begin`` more."""
+    step = _cast(_counter(COUNTER, 0, 1), _EXACT)
+    return step + float(begin) if begin else step
+
+
+def _result(rate: Any, dtype: Any) -> Variable:
+    name = dtype_name(dtype)
+    if name not in FLOATS:
+        raise InvalidValue(f"a learning rate is floating-point, not {name}")
+    return _cast(rate, name)
+
+
+def _constant(value: Any, dtype: str = _EXACT) -> Variable:
+    return constant(default_main_program().current_block(), "learning_rate.number", np.array(value, dtype).reshape(-1))
+
+
+def _progress(decay_steps: Any, staircase: bool) -> Any:
+    """The step in units of ``decay_steps``."""
+    progress = _step() / _number("decay_steps", decay_steps, above=0)
+    return lookup("floor")(progress) if staircase else progress
+
+
+# -- schedules -------------------------------------------------------------------------------------
+
+
+@_schedule
+def exponential_decay(
+    learning_rate: Any, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: Any = "float32"
+) -> Variable:
+    """``learning_rate * decay_rate ** (step / decay_steps)``.
+
+    Args:
+        learning_rate: a number, or a Variable of one element.
+        decay_steps: after how many steps the rate is multiplied by ``decay_rate``; above 0.
+        decay_rate: a number above 0.
+        staircase: whether the rate changes every ``decay_steps`` steps only.
+        dtype: that of the result.
+
+    Returns:
+        The learning rate, a Variable of shape [1].
+
+    Raises:
+        TypeError: an argument is no number.
+        ValueError: one is out of range; the block being written is not block 0.
+        ShapeError: ``learning_rate`` is a Variable of more than one element.
+
+    >>> import graphad as ga
+    >>> main, startup = ga.Program(), ga.Program()
+    >>> with ga.program_guard(main, startup):
+    ...     rate = ga.layers.exponential_decay(1.0, decay_steps=2, decay_rate=0.25)
+    >>> scope, executor = ga.Scope(), ga.Executor()
+    >>> _ = executor.run(startup, scope=scope)
+    >>> [executor.run(main, fetch_list=[rate], scope=scope)[0].item() for _ in range(4)]
+    [1.0, 0.5, 0.25, 0.125]
+    """
+    base = _number("decay_rate", decay_rate, above=0)
+    return _result(base ** _progress(decay_steps, staircase) * _rate(learning_rate), dtype)
+
+
+@_schedule
+def natural_exp_decay(
+    learning_rate: Any, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: Any = "float32"
+) -> Variable:
+    """``learning_rate * exp(-decay_rate * step / decay_steps)``; arguments and errors as ``exponential_decay``."""
+    exponent = _progress(decay_steps, staircase) * -_number("decay_rate", decay_rate)
+    return _result(lookup("exp")(exponent) * _rate(learning_rate), dtype)
+
+
+@_schedule
+def inverse_time_decay(
+    learning_rate: Any, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: Any = "float32"
+) -> Variable:
+    """``learning_rate / (1 + decay_rate * step / decay_steps)``; arguments and errors as ``exponential_decay``."""
+    divisor = _progress(decay_steps, staircase) * _number("decay_rate", decay_rate) + 1.0
+    return _result(_rate(learning_rate) / divisor, dtype)
+
+
+@_schedule
+def polynomial_decay(
+    learning_rate: Any,
+    decay_steps: float,
+    end_learning_rate: float = 0.0001,
+    power: float = 1.0,
+    cycle: bool = False,
+    dtype: Any = "float32",
+) -> Variable:
+    """``(learning_rate - end_learning_rate) * (1 - step / decay_steps) ** power + end_learning_rate``, and then the end.
+
+    With ``cycle`` the rate rises again after ``decay_steps``, to fall over two, three, ... times as many steps from the beginning.
+    Other arguments and errors as ``exponential_decay``.
+    """
+    end, exponent, progress = _number("end_learning_rate", end_learning_rate), _number("power", power), _progress(decay_steps, False)
+    if cycle:
+        part = progress / lookup("elementwise_max")(lookup("ceil")(progress), _constant(1.0))
+    else:
+        part = lookup("elementwise_min")(progress, _constant(1.0))
+    return _result((1.0 - part) ** exponent * (_rate(learning_rate) - end) + end, dtype)
+
+
+@_schedule
+def piecewise_decay(boundaries: Sequence[int], values: Sequence[float], dtype: Any = "float32") -> Variable:
+    """``values[i]`` from step ``boundaries[i - 1]`` on and before step ``boundaries[i]``.
+
+    Raises:
+        ValueError: there is not one value more than boundaries, or the boundaries do not rise.
+    """
+    bounds, rates = [_number("a boundary", b) for b in boundaries], [_number("a value", v) for v in values]
+    if len(rates) != len(bounds) + 1:
+        raise InvalidValue(f"{len(bounds)} boundaries take {len(bounds) + 1} values, not {len(rates)}")
+    if any(later <= earlier for earlier, later in zip(bounds, bounds[1:], strict=False)):
+        raise InvalidValue(f"boundaries rise from each to the next, unlike {list(boundaries)}")
+    step = _step()
+    if not bounds:
+        return _result(_constant(rates), dtype)
+    passed = _cast(lookup("greater_equal")(step, _constant(bounds)), "int64")
+    index = lookup("reduce_sum")(passed, dim=[0], keep_dim=True)
+    return _result(lookup("gather")(_constant(rates), index), dtype)
+
+
+@_schedule
+def cosine_decay(learning_rate: Any, step_each_epoch: int, epochs: int, dtype: Any = "float32") -> Variable:
+    """``learning_rate / 2 * (cos(pi * epoch / epochs) + 1)``, where ``epoch`` is ``floor(step / step_each_epoch)``.
+
+    Errors as ``exponential_decay``.
+    """
+    total = _number("epochs", epochs, above=0)
+    epoch = lookup("floor")(_step() / _number("step_each_epoch", step_each_epoch, above=0))
+    return _result((lookup("cos")(epoch * (math.pi / total)) * 0.5 + 0.5) * _rate(learning_rate), dtype)
+
+
+@_schedule
+def noam_decay(d_model: float, warmup_steps: float, learning_rate: Any = 1.0, dtype: Any = "float32") -> Variable:
+    """``learning_rate * d_model ** -0.5 * min(step ** -0.5, step * warmup_steps ** -1.5)``, with steps from 1 on.
+
+    A. Vaswani et al., "Attention is all you need", 2017. Errors as ``exponential_decay``.
+    """
+    step, width, warmup = _step(begin=1), _number("d_model", d_model, above=0), _number("warmup_steps", warmup_steps, above=0)
+    shape = lookup("elementwise_min")(step**-0.5, step * warmup**-1.5)
+    return _result(shape * width**-0.5 * _rate(learning_rate), dtype)
+
+
+@_schedule
+def linear_lr_warmup(learning_rate: Any, warmup_steps: float, start_lr: float, end_lr: float, dtype: Any = "float32") -> Variable:
+    """From ``start_lr`` to ``end_lr`` in ``warmup_steps`` equal steps, and then ``learning_rate``.
+
+    A ``learning_rate`` that is a schedule has counted all steps, also those of the warm-up. Errors as ``exponential_decay``.
+    """
+    start, end, count = _number("start_lr", start_lr), _number("end_lr", end_lr), _number("warmup_steps", warmup_steps, above=0)
+    rate, step = _rate(learning_rate), _step()
+    rising = step / count * (end - start) + start
+    after = rate if isinstance(rate, Variable) else _constant(rate)
+    return _result(lookup("where")(step < count, rising, after), dtype)
+
+
+@_schedule
+def lambda_decay(learning_rate: Any, lr_lambda: Callable[[Variable], Any], dtype: Any = "float32") -> Variable:
+    """``learning_rate * lr_lambda(step)``, the function being called once, with the step as a float64 Variable of shape [1].
+
+    Other arguments and errors as ``exponential_decay``.
+
+    Raises:
+        TypeError: ``lr_lambda`` is no function, or gives no Variable.
+
+    >>> import graphad as ga
+    >>> main, startup = ga.Program(), ga.Program()
+    >>> with ga.program_guard(main, startup):
+    ...     rate = ga.layers.lambda_decay(3.0, lambda step: 1.0 / (step + 1.0))
+    >>> scope, executor = ga.Scope(), ga.Executor()
+    >>> _ = executor.run(startup, scope=scope)
+    >>> [executor.run(main, fetch_list=[rate], scope=scope)[0].item() for _ in range(3)]
+    [3.0, 1.5, 1.0]
+    """
+    if not callable(lr_lambda):
+        raise InvalidType(f"lr_lambda is a function of the step, not {lr_lambda!r}")
+    factor = lr_lambda(_step())
+    if not isinstance(factor, Variable):
+        raise InvalidType(f"lr_lambda gives a Variable, not {factor!r}")
+    return _result(factor * _rate(learning_rate), dtype)

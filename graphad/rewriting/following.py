@@ -1,0 +1,49 @@
+"""Who follows what is touched in a graph: from its second run on, a pass looks at what changed since the first."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from graphad.graph import Graph, Op
+
+_REMEMBERED = 100_000  # touched operators that are kept for passes to come, at least
+
+
+def in_graph(op: Op) -> bool:
+    """Whether an operator has not been removed."""
+    return op.graph.ops.count > 0
+
+
+def operator_count(graph: Graph) -> int:
+    """How many operators a graph and those nested in it have."""
+    return sum(len(each.ops) for each in graph.tree()) if graph.controls else len(graph.ops)
+
+
+class Follower:
+    """A place in the list of touched operators. What lies behind it is forgotten where the list gets long: then all is looked at anew.
+
+    Args:
+        who: the pass, for instance; its next follower goes on where this one was.
+        graph: where it works.
+    """
+
+    def __init__(self, who: Hashable, graph: Graph) -> None:
+        self.journal = graph.journal
+        self.key = (who, graph)
+        if self.journal.touched is None or len(self.journal.touched) > _REMEMBERED + 8 * operator_count(graph):
+            self.journal.touched, self.journal.followers = [], {}
+        self.touched = self.journal.touched
+
+    def fresh(self) -> list[Op] | None:
+        """The operators touched since the last call that are still there, in order, each once; None the first time, for all."""
+        start = self.journal.followers.get(self.key)
+        self.catch_up()
+        return None if start is None else [op for op in dict.fromkeys(self.touched[start:]) if in_graph(op)]
+
+    def catch_up(self) -> None:
+        """What was touched so far is not fresh any more."""
+        self.journal.followers[self.key] = len(self.touched)
+
+    def forget(self) -> None:
+        """Look at all the next time."""
+        self.journal.followers.pop(self.key, None)

@@ -1,0 +1,224 @@
+"""Time of kernels on one thread, against straightforward numpy and, where an environment has it, torch.
+
+    python -m tests.benchmarks.kernels                       torch from this environment, if it is there
+    python -m tests.benchmarks.kernels path/to/bin/python    torch from that interpreter's environment
+
+The shapes are those of LeNet (batch 64) and ResNet-18 (batch 1 and 8), float32. Every figure is the processor time
+of the quickest of the runs that fit into a quarter of a second. Target: at most twice torch's time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from graphad.ops import lookup
+from tests.benchmarks.torch_kernels import Work, quickest
+
+Array = NDArray[Any]
+Times = list[dict[str, float]]
+
+SECONDS = 0.25
+TARGET = 2.0
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+BESIDE = Path(__file__).with_name("torch_kernels.py")
+
+
+class Case(NamedTuple):
+    """An operator on shapes, with its attributes."""
+
+    name: str
+    kind: str
+    shapes: list[list[int]]
+    attrs: dict[str, Any]
+
+
+def conv(name: str, image: list[int], filter_: list[int], stride: int = 1, padding: int = 0, groups: int = 1) -> Case:
+    """A convolution."""
+    return Case(name, "conv2d", [image, filter_], {"strides": [stride] * 2, "paddings": [padding] * 2, "groups": groups})
+
+
+def pool(name: str, image: list[int], kind: str, size: int, stride: int, padding: int = 0) -> Case:
+    """A pooling."""
+    attrs = {"pooling_type": kind, "ksize": [size] * 2, "strides": [stride] * 2, "paddings": [padding] * 2}
+    return Case(name, "pool2d", [image], attrs)
+
+
+def resnet(batch: int) -> list[Case]:
+    """The convolutions of ResNet-18 that differ, its pooling and two of its normalisations."""
+    n, of = batch, f"resnet18 x{batch}"
+    return [
+        conv(f"{of} conv1 7x7/2", [n, 3, 224, 224], [64, 3, 7, 7], 2, 3),
+        conv(f"{of} layer1 3x3", [n, 64, 56, 56], [64, 64, 3, 3], 1, 1),
+        conv(f"{of} layer2 3x3/2", [n, 64, 56, 56], [128, 64, 3, 3], 2, 1),
+        conv(f"{of} layer2 1x1/2", [n, 64, 56, 56], [128, 64, 1, 1], 2, 0),
+        conv(f"{of} layer2 3x3", [n, 128, 28, 28], [128, 128, 3, 3], 1, 1),
+        conv(f"{of} layer3 3x3", [n, 256, 14, 14], [256, 256, 3, 3], 1, 1),
+        conv(f"{of} layer4 3x3", [n, 512, 7, 7], [512, 512, 3, 3], 1, 1),
+        pool(f"{of} max pool 3x3/2", [n, 64, 112, 112], "max", 3, 2, 1),
+        Case(f"{of} batch_norm", "batch_norm", [[n, 64, 56, 56]], {}),
+        Case(f"{of} batch_norm", "batch_norm", [[n, 512, 7, 7]], {}),
+        Case(f"{of} fc", "matmul_v2", [[n, 512], [512, 1000]], {}),
+        Case(f"{of} softmax", "softmax", [[n, 1000]], {}),
+    ]
+
+
+CASES = [
+    conv("lenet x64 conv1 5x5", [64, 1, 28, 28], [6, 1, 5, 5]),
+    pool("lenet x64 max pool 2x2", [64, 6, 24, 24], "max", 2, 2),
+    conv("lenet x64 conv2 5x5", [64, 6, 12, 12], [16, 6, 5, 5]),
+    pool("lenet x64 avg pool 2x2", [64, 16, 8, 8], "avg", 2, 2),
+    Case("lenet x64 fc1", "matmul_v2", [[64, 256], [256, 120]], {}),
+    Case("lenet x64 softmax", "softmax", [[64, 10]], {}),
+    *resnet(1),
+    *resnet(8),
+    conv("depthwise 3x3", [8, 128, 28, 28], [128, 1, 3, 3], 1, 1, 128),
+    Case("matmul 512", "matmul_v2", [[512, 512], [512, 512]], {}),
+    Case("softmax 4096 x 1000", "softmax", [[4096, 1000]], {}),
+]
+
+
+# -- this project's kernels ----------------------------------------------------------------------
+
+
+def drawn(shape: list[int]) -> Array:
+    """Repeatable float32 values."""
+    return np.random.default_rng(shape).standard_normal(shape, np.float32)
+
+
+def works(case: Case) -> dict[str, Work]:
+    """What to time of a case, by the name of the measurement."""
+    operands = [drawn(shape) for shape in case.shapes]
+    if case.kind == "batch_norm":
+        c = case.shapes[0][1]
+        operands += [np.ones(c, np.float32), np.zeros(c, np.float32), np.zeros(c, np.float32), np.ones(c, np.float32)]
+    row = lookup(case.kind)
+    found: dict[str, Work] = {"forward": lambda: row(*operands, **case.attrs)}
+    if case.kind != "conv2d":
+        return found
+    x, w = operands
+    d = drawn(list(row(x, w, **case.attrs).shape))
+    to_input, to_filter = lookup("conv2d_backprop_input"), lookup("conv2d_backprop_filter")
+    return {
+        **found,
+        "dInput": lambda: to_input(w, d, x, **case.attrs),
+        "dFilter": lambda: to_filter(x, d, w, **case.attrs),
+    }
+
+
+# -- straightforward numpy -----------------------------------------------------------------------
+
+
+def plain(case: Case) -> dict[str, Work]:
+    """The operator as it is usually first written in numpy."""
+    operands = [drawn(shape) for shape in case.shapes]
+    return {"forward": lambda: PLAIN[case.kind](*operands, **case.attrs)}
+
+
+def plain_conv2d(x: Array, w: Array, *, strides: list[int], paddings: list[int], groups: int) -> Array:
+    """A contraction for each element of the window."""
+    x = np.pad(x, [(0, 0), (0, 0), (paddings[0],) * 2, (paddings[1],) * 2])
+    (n, c, *_), (f, d, kh, kw) = x.shape, w.shape
+    oh, ow = (x.shape[2] - kh) // strides[0] + 1, (x.shape[3] - kw) // strides[1] + 1
+    x, w = x.reshape(n, groups, c // groups, *x.shape[2:]), w.reshape(groups, f // groups, d, kh, kw)
+    out = np.zeros((n, groups, f // groups, oh, ow), x.dtype)
+    for i in range(kh):
+        for j in range(kw):
+            part = x[:, :, :, i : i + strides[0] * oh : strides[0], j : j + strides[1] * ow : strides[1]]
+            out += np.einsum("gfc,ngchw->ngfhw", w[..., i, j], part, optimize=True)
+    return out.reshape(n, f, oh, ow)
+
+
+def plain_pool2d(x: Array, *, pooling_type: str, ksize: list[int], strides: list[int], paddings: list[int]) -> Array:
+    """A reduction over a view of the windows."""
+    wide = np.pad(x, [(0, 0), (0, 0), (paddings[0],) * 2, (paddings[1],) * 2], constant_values=-np.inf if pooling_type == "max" else 0)
+    view = np.lib.stride_tricks.sliding_window_view(wide, ksize, (2, 3))[:, :, :: strides[0], :: strides[1]]
+    return np.asarray(view.max((4, 5)) if pooling_type == "max" else view.mean((4, 5)))
+
+
+def plain_softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return np.asarray(e / e.sum(-1, keepdims=True))
+
+
+def plain_batch_norm(x: Array) -> Array:
+    mean, variance = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
+    return np.asarray((x - mean) / np.sqrt(variance + 1e-5))
+
+
+PLAIN: dict[str, Callable[..., Array]] = {
+    "conv2d": plain_conv2d,
+    "pool2d": plain_pool2d,
+    "softmax": plain_softmax,
+    "batch_norm": plain_batch_norm,
+    "matmul_v2": np.matmul,
+}
+
+
+# -- measuring -----------------------------------------------------------------------------------
+
+
+def measured(make: Callable[[Case], dict[str, Work]]) -> Times:
+    """Seconds of every measurement of every case."""
+    return [{name: quickest(work, SECONDS) for name, work in make(case).items()} for case in CASES]
+
+
+def with_torch(interpreter: str) -> tuple[str, Times]:
+    """torch's version and seconds, from the environment of an interpreter; an empty version if it has no torch."""
+    given = json.dumps({"cases": [case._asdict() for case in CASES], "seconds": SECONDS})
+    done = subprocess.run([interpreter, str(BESIDE)], input=given, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{interpreter} does not run torch: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        return "", [{} for _ in CASES]
+    found = json.loads(done.stdout)
+    return found["version"], found["seconds"]
+
+
+def ratio(mine: float, other: float | None) -> str:
+    """How many times as long it takes as something else."""
+    return "" if other is None else f"{mine / other:.2f}"
+
+
+def table(version: str, ours: Times, straightforward: Times, torch: Times) -> Table:
+    """One line for each measurement."""
+    result = Table(title="milliseconds on one thread, float32")
+    for column in ("case", "what", "graphad", "numpy", f"torch {version}", "of numpy", "of torch"):
+        result.add_column(column, justify="left" if column in ("case", "what") else "right")
+    for case, mine, others, theirs in zip(CASES, ours, straightforward, torch, strict=True):
+        for what, seconds in mine.items():
+            other, their = others.get(what), theirs.get(what)
+            figures = ["" if s is None else f"{s * 1e3:.3f}" for s in (seconds, other, their)]
+            over = their is not None and seconds > TARGET * their
+            result.add_row(case.name, what, *figures, ratio(seconds, other), ratio(seconds, their), style="red" if over else None)
+    return result
+
+
+def measure(interpreter: str | None) -> None:
+    """Print the table; the number of threads is set already."""
+    version, theirs = with_torch(interpreter) if interpreter else ("", [{} for _ in CASES])
+    Console(width=140).print(table(version, measured(works), measured(plain), theirs))
+
+
+def main(interpreter: str | None = None) -> None:
+    """Measure in a process of its own, in which libraries of linear algebra have one thread."""
+    found = interpreter or (sys.executable if importlib.util.find_spec("torch") else "")
+    command = [sys.executable, "-m", "tests.benchmarks.kernels", "--measure", found]
+    subprocess.run(command, env={**os.environ, **dict.fromkeys(THREADS, "1")}, check=True)
+
+
+if __name__ == "__main__":
+    if "--measure" in sys.argv:
+        measure(sys.argv[-1])
+    else:
+        main(*sys.argv[1:2])

@@ -1,0 +1,74 @@
+"""Times torch's kernels on one thread: cases as JSON on standard input, seconds as JSON on standard output.
+
+Runs in whatever environment has torch, so it imports nothing of this project.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Work = Callable[[], Any]
+
+
+def works(torch: Any, case: dict[str, Any]) -> dict[str, Work]:
+    """What to time of a case, by the name of the measurement."""
+    functional, shapes = torch.nn.functional, case["shapes"]
+    x = torch.randn(shapes[0])
+    if case["kind"] == "conv2d":
+        return convolutions(torch, x, torch.randn(shapes[1]), case["attrs"])
+    if case["kind"] == "pool2d":
+        attrs = case["attrs"]
+        pool = functional.max_pool2d if attrs["pooling_type"] == "max" else functional.avg_pool2d
+        return {"forward": lambda: pool(x, attrs["ksize"], attrs["strides"], attrs["paddings"])}
+    if case["kind"] == "batch_norm":
+        c = shapes[0][1]
+        vectors = [torch.zeros(c), torch.ones(c), torch.ones(c), torch.zeros(c)]
+        return {"forward": lambda: functional.batch_norm(x, *vectors, training=True)}
+    if case["kind"] == "softmax":
+        return {"forward": lambda: torch.softmax(x, -1)}
+    y = torch.randn(shapes[1])
+    return {"forward": lambda: x @ y}
+
+
+def convolutions(torch: Any, x: Any, w: Any, attrs: dict[str, Any]) -> dict[str, Work]:
+    """A convolution and the two cotangents, each alone."""
+    s, p, groups = attrs["strides"], attrs["paddings"], attrs.get("groups", 1)
+    d = torch.randn(torch.nn.functional.conv2d(x, w, None, s, p, 1, groups).shape)
+
+    def backward(mask: list[bool]) -> Any:
+        return torch.ops.aten.convolution_backward(d, x, w, None, s, p, [1, 1], False, [0, 0], groups, mask)
+
+    return {
+        "forward": lambda: torch.nn.functional.conv2d(x, w, None, s, p, 1, groups),
+        "dInput": lambda: backward([True, False, False]),
+        "dFilter": lambda: backward([False, True, False]),
+    }
+
+
+def quickest(work: Work, seconds: float) -> float:
+    """Processor time of this thread, which does all the work, in the quickest of the runs that fit into the time, at least five."""
+    best, runs, end = float("inf"), 0, time.perf_counter() + seconds
+    while runs < 5 or time.perf_counter() < end:
+        start = time.thread_time()
+        work()
+        best, runs = min(best, time.thread_time() - start), runs + 1
+    return best
+
+
+def main() -> None:
+    """Read the cases, write the seconds of each."""
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    given = json.load(sys.stdin)
+    with torch.no_grad():
+        found = [{name: quickest(work, given["seconds"]) for name, work in works(torch, case).items()} for case in given["cases"]]
+    json.dump({"version": torch.__version__, "seconds": found}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
