@@ -1,6 +1,6 @@
 """The Python in README.md, docs/ and docs/examples as programs of their own, and the pictures in docs/images that they draw.
 
-python -m tests.pictures        (or ``make pictures``) draws them anew
+python -m tests.pictures        (or ``make pictures``) draws them anew, and writes docs/rules.md
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+
+from graphad import draw_rule
+from graphad.passes.cleanup.rules import TOPICS
+from graphad.rewriting import PatternRule
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs/images"
@@ -29,6 +35,50 @@ def run(folder: Path, *arguments: str | Path) -> str:
     return done.stdout
 
 
+# The rules of simplify that are drawn, one a topic, in the order of TOPICS.
+DRAWN_RULES = (
+    "transpose2-of-transpose2",
+    "concat-of-split-in-two",
+    "add-zero",
+    "common-factor",
+    "relu-of-relu",
+    "silu-written-out",
+    "choose-by-not",
+    "matmul-of-transposed",
+)
+RULES = ROOT / "docs/rules.md"
+HEAD = """\
+# The rules of simplify
+
+`simplify` applies the rules marked *exact*: they keep every bit, nan and infinities included (zeros of both signs are equal), and
+gradients. With `simplify{fast=true}` it applies the others as well, after which results may differ by rounding, or where something is not
+finite or out of range. The tests prove each rule on random inputs. This page is made by `make pictures`; `graphad passes simplify` lists
+the rules, too.
+"""
+
+
+def rules_page() -> str:
+    """The text of docs/rules.md."""
+    return "\n".join([HEAD, *(part for topic, drawn in zip(TOPICS, DRAWN_RULES, strict=True) for part in _section(topic, drawn))])
+
+
+def _section(topic: ModuleType, drawn: str) -> Iterator[str]:
+    yield f"## {(topic.__doc__ or '').strip().splitlines()[0].rstrip('.').split(':')[0]}\n"
+    rules = {claim.rule.name: claim for claim in topic.library.claims}
+    yield f"![{rules[drawn].rule.name}](images/rules/{drawn}.svg)\n"
+    yield "| rule | | |\n| --- | --- | --- |"
+    yield from (f"| {name} | `{claim.rule.text}` | {'exact' if claim.exact else 'fast'} |" for name, claim in rules.items())
+    yield ""
+
+
+def draw_rules(folder: Path) -> None:
+    """Draw one rule of each topic into a folder."""
+    rules: dict[str, PatternRule] = {claim.rule.name: claim.rule for topic in TOPICS for claim in topic.library.claims}
+    folder.mkdir(exist_ok=True)
+    for name in DRAWN_RULES:
+        draw_rule(rules[name], folder / f"{name}.svg")
+
+
 def main() -> None:
     """Draw all pictures into docs/images."""
     with tempfile.TemporaryDirectory() as name:
@@ -39,6 +89,8 @@ def main() -> None:
         run(folder, DIGITS_RNN, "--draw", folder)
         for path in sorted(folder.glob("*.svg")):
             print(shutil.copyfile(path, IMAGES / path.name).relative_to(ROOT))
+    draw_rules(IMAGES / "rules")
+    RULES.write_text(rules_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

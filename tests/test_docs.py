@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, PAGES, run
+from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, PAGES, RULES, draw_rules, rules_page, run
 
 
 def check_pictures(folder: Path) -> list[str]:
@@ -51,6 +51,14 @@ def test_digits_rnn_is_what_the_page_shows() -> None:
 def test_no_picture_is_left_over() -> None:
     texts = "".join([*BLOCKS.values(), DIGITS_RNN.read_text()])
     assert not [path.name for path in IMAGES.glob("*.svg") if f'"{path.name}"' not in texts]
+
+
+def test_the_page_of_rules_is_up_to_date(tmp_path: Path) -> None:
+    assert RULES.read_text(encoding="utf-8") == rules_page(), "run make pictures"
+    draw_rules(tmp_path)
+    for path in sorted(tmp_path.glob("*.svg")):
+        assert path.read_text() == (IMAGES / "rules" / path.name).read_text(), f"{path.name} is not what is drawn: run make pictures"
+    assert {path.name for path in tmp_path.glob("*.svg")} == {path.name for path in (IMAGES / "rules").glob("*.svg")}
 
 
 def test_links_lead_somewhere() -> None:

@@ -21,7 +21,7 @@ from tests.test_optimizer import FEED, W0, Line, raw_gradients
 
 L = ga.layers
 STORED: dict[str, list[float]] = json.loads((HERE / "lr_schedules.json").read_text())
-EXACT = {"dtype": "float64"}
+EXACT: dict[str, Any] = {"dtype": "float64"}
 Build = Callable[[], ga.Variable]
 
 
@@ -192,7 +192,7 @@ def test_training_goes_on_where_a_scope_was_saved() -> None:
 
 def test_all_schedules_of_a_program_count_together() -> None:
     def both() -> ga.Variable:
-        return L.noam_decay(1, 10, **EXACT) + L.exponential_decay(1.0, 1, 0.5, **EXACT)
+        return L.sums([L.noam_decay(1, 10, **EXACT), L.exponential_decay(1.0, 1, 0.5, **EXACT)])
 
     line = Line()
     rate = scheduled(line, both)
@@ -268,7 +268,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: L.exponential_decay(L.data("x", [3]), 5, 0.5),
         ValueError,
-        "a number or a Variable of one element, not Variable x: float32[-1, 3]",
+        "a Variable of one element, not Variable x: float32[-1, 3]",
     ),
     (lambda: L.exponential_decay(0.1, 5, 0.5, dtype="int64"), ValueError, "a learning rate is floating-point, not int64"),
     (lambda: L.natural_exp_decay(0.1, True, 0.5), TypeError, "decay_steps is a number, not True"),
@@ -276,6 +276,8 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: L.polynomial_decay(0.1, 5, power="2"), TypeError, "power is a number, not '2'"),  # type: ignore[arg-type]
     (lambda: L.piecewise_decay([1, 2], [0.1, 0.2]), ValueError, "2 boundaries take 3 values, not 2"),
     (lambda: L.piecewise_decay([2, 2], [0.1, 0.2, 0.3]), ValueError, "boundaries rise from each to the next, unlike [2, 2]"),
+    (lambda: L.piecewise_decay(3, [0.1, 0.2]), TypeError, "boundaries is a list of numbers, not 3"),  # type: ignore[arg-type]
+    (lambda: L.piecewise_decay([3], [0.1, "a"]), TypeError, "values[1] is a number, not 'a'"),  # type: ignore[list-item]
     (lambda: L.cosine_decay(0.1, 0, 5), ValueError, "step_each_epoch is above 0, not 0"),
     (lambda: L.noam_decay(0, 5), ValueError, "d_model is above 0, not 0"),
     (lambda: L.linear_lr_warmup(0.1, 0, 0.0, 0.1), ValueError, "warmup_steps is above 0, not 0"),

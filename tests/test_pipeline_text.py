@@ -29,9 +29,13 @@ OPTIONS: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(),
     int: st.integers(),
     float: st.floats(allow_nan=False),
+    float | None: st.none() | st.floats(allow_nan=False),
     bool: st.booleans(),
     tuple[str, ...]: st.lists(st.text()).map(tuple),
     tuple[float, ...]: st.lists(st.floats(allow_nan=False)).map(tuple),
+    tuple[tuple[str, str, Any], ...]: st.lists(st.tuples(st.text(), st.text(), st.none() | st.booleans() | st.floats(allow_nan=False))).map(
+        tuple
+    ),
     tuple[tuple[str, Any], ...]: st.lists(st.tuples(st.text(), st.none() | st.booleans() | st.integers() | st.text())).map(tuple),
 }
 SHIPPED = sorted(name for name, kind in PASSES.items() if is_dataclass(kind) and kind.__module__.startswith("graphad."))

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from graphad.errors import InvalidValue
 from graphad.ops.definition import did_you_mean
-from graphad.rewriting import PASSES, Pass, RuleSet
+from graphad.rewriting import PASSES, Pass, RuleSet, rules_of
 from graphad.rewriting.syntax import print_option
 
 
@@ -34,10 +34,9 @@ def _described(name: str) -> str:
     if kind is None:
         raise InvalidValue(f"no pass is named {name!r}{did_you_mean(name, PASSES)}")
     parts = [f"{name}: {kind.summary()}", *_options(kind), *_claims(kind)]
-    rules = getattr(kind, "rules", None)
-    found = rules() if callable(rules) else rules
-    if isinstance(found, RuleSet):
-        parts.append(f"\n{len(found)} rules:\n{found}")
+    rules = _rules(kind)
+    if rules:
+        parts.append(f"\n{len(rules)} rules:\n{rules}")
     return "\n".join(parts)
 
 
@@ -50,3 +49,11 @@ def _claims(kind: type[Pass]) -> list[str]:
     lines = [f"  {word} {', '.join(c if isinstance(c, str) else c.__name__ for c in given)}" for word, given in claims.items() if given]
     lines += ["  idempotent"] if kind.idempotent else []
     return [*lines, *([f"  may change values by a relative {kind.tolerance:g}"] if kind.tolerance else [])]
+
+
+def _rules(kind: type[Pass]) -> RuleSet:
+    """The rules of a pass with the options it has by default, if it can do without any."""
+    try:
+        return rules_of(kind())
+    except TypeError:
+        return RuleSet()

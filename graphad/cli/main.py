@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.command(args))
     except GraphadError as error:
         print(f"graphad: {error}", file=sys.stderr)
+    except BrokenPipeError:  # who reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"graphad: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
     return 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
+from itertools import pairwise
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -99,6 +100,12 @@ def _number(what: str, value: Any, above: float = -math.inf) -> float:
     if value <= above:
         raise InvalidValue(f"{what} is above {above:g}, not {value!r}")
     return float(value)
+
+
+def _numbers(what: str, values: Any) -> list[float]:
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise InvalidType(f"{what} is a list of numbers, not {values!r}")
+    return [_number(f"{what}[{i}]", value) for i, value in enumerate(values)]
 
 
 def _rate(value: Any) -> Any:
@@ -223,12 +230,13 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float], dtype: A
     """``values[i]`` from step ``boundaries[i - 1]`` on and before step ``boundaries[i]``.
 
     Raises:
-        ValueError: there is not one value more than boundaries, or the boundaries do not rise.
+        TypeError: an argument is no list of numbers.
+        ValueError: there is not one value more than boundaries, or the boundaries do not rise; others as ``exponential_decay``.
     """
-    bounds, rates = [_number("a boundary", b) for b in boundaries], [_number("a value", v) for v in values]
+    bounds, rates = _numbers("boundaries", boundaries), _numbers("values", values)
     if len(rates) != len(bounds) + 1:
         raise InvalidValue(f"{len(bounds)} boundaries take {len(bounds) + 1} values, not {len(rates)}")
-    if any(later <= earlier for earlier, later in zip(bounds, bounds[1:], strict=False)):
+    if any(later <= earlier for earlier, later in pairwise(bounds)):
         raise InvalidValue(f"boundaries rise from each to the next, unlike {list(boundaries)}")
     step = _step()
     if not bounds:

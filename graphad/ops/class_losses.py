@@ -12,8 +12,8 @@ from graphad.ops.along import one_of, put_along_axis, take_along_axis
 from graphad.ops.basic import cast, expand_like, fill_any_like, fill_zeros_like, reshape_like
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask, elementwise_max
-from graphad.ops.index import check_index, gather, index_add
-from graphad.ops.inference import matched, same_dtypes, same_float
+from graphad.ops.index import gather, index_add
+from graphad.ops.inference import check_index, matched, same_dtypes, same_float
 from graphad.ops.moments import total
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.shapes import reshape, unsqueeze

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from graphad.errors import InvalidType, InvalidValue
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a Python number; a bool is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether a value is a number, Python's or numpy's; a bool is none."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def number(what: str, value: Any) -> float:

@@ -5,7 +5,7 @@ from graphad.rewriting.failure import diagnoses_only
 from graphad.rewriting.following import Follower, in_graph
 from graphad.rewriting.passes import PASSES, Fixpoint, Nested, Pass, Pipeline, fixpoint, nested
 from graphad.rewriting.patterns import PatternRule, explain, rewrite, several
-from graphad.rewriting.rule_pass import RulePass
+from graphad.rewriting.rule_pass import RulePass, rules_of
 from graphad.rewriting.rules import Rule, RuleSet, timing_rules
 from graphad.rewriting.running import Step, Timings, observing, run_pass, verification
 from graphad.rewriting.terms import compute, constant, is_float
@@ -37,6 +37,7 @@ __all__ = [
     "observing",
     "rewrite",
     "rewrite_greedily",
+    "rules_of",
     "run_pass",
     "several",
     "sweep",

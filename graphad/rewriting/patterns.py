@@ -141,6 +141,12 @@ class PatternRule(Rule):
         result = found.value_of(self.before[0])
         if not result.stop_gradient and any(value.stop_gradient and value.dtype in FLOATS for value in _inside(found)):
             return found.fail(lambda: "gradients stop inside it")
+        if any(
+            _would_flow(found.value_of(old), found.values[new])
+            for old, new in zip(self.before, self.after, strict=True)
+            if new in found.values
+        ):
+            return found.fail(lambda: "gradients would flow where they stop")
         if op.type == "assign" and isinstance(self.after[0], Unknown) and _is_bound(result):
             return found.fail(lambda: f"{result!r} is asked for by its name")
         if len(variant.calls) > 1 and _would_wait(found, variant):
@@ -158,6 +164,13 @@ def _take_over(old: Value, new: Value) -> None:
 def _inside(found: Match) -> Iterator[Value]:
     """What the operators that were matched write."""
     return (value for op in found.ops.values() for values in op.outputs.values() for value in values)
+
+
+def _would_flow(old: Value, new: Value) -> bool:
+    """Whether gradients would flow where they stop: through what is read instead, or at a value that gets the name of another one."""
+    if old.dtype not in FLOATS or new.stop_gradient == old.stop_gradient:
+        return False
+    return old.stop_gradient or (bool(new.writers) and old.graph.is_observed(old))
 
 
 def _is_bound(value: Value) -> bool:

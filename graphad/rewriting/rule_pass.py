@@ -24,3 +24,10 @@ class RulePass(Pass):
 
     def apply(self, graph: Graph) -> bool:
         return rewrite_greedily(graph, self.rules, follower=self)
+
+
+def rules_of(each: Pass) -> RuleSet:
+    """The rules that a pass says it has, as an attribute or by a method; none if it is not made of rules."""
+    rules = getattr(each, "rules", RuleSet())
+    found = rules() if callable(rules) else rules
+    return found if isinstance(found, RuleSet) else RuleSet()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from graphad.testing.nested import nested_programs as nested_programs
     from graphad.testing.operator_check import check_operator as check_operator
     from graphad.testing.optimizable import optimizable_programs as optimizable_programs
+    from graphad.testing.planted import planted_programs as planted_programs
     from graphad.testing.reduction import reduce_program as reduce_program
     from graphad.testing.straight_line import straight_line_programs as straight_line_programs
     from graphad.testing.training import training_programs as training_programs
@@ -41,6 +42,7 @@ _HOMES = {
     "check_pass": "check",
     "nested_programs": "nested",
     "optimizable_programs": "optimizable",
+    "planted_programs": "planted",
     "reduce_program": "reduction",
     "straight_line_programs": "straight_line",
     "training_programs": "training",

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from graphad.program import Program
-from graphad.rewriting import Pass
+from graphad.rewriting import Pass, PatternRule, Pipeline, rules_of
 from graphad.testing.cases import Case
 from graphad.testing.counterexample import Counterexample
 from graphad.testing.examine import Finding, behind, examine
 from graphad.testing.nested import nested_programs
 from graphad.testing.operators import Draw
 from graphad.testing.optimizable import optimizable_programs
+from graphad.testing.planted import planted_programs
 from graphad.testing.smallest import smallest
 from graphad.testing.straight_line import straight_line_programs
-from graphad.testing.subject import Subject
+from graphad.testing.subject import LOSS, Subject, inner_passes
 from graphad.testing.training import training_programs
 from graphad.testing.twin import Twin
 
@@ -33,6 +34,13 @@ def any_programs(draw: Draw) -> Case:
     kinds = [optimizable_programs()] * 7 + [straight_line_programs(), nested_programs(), training_programs()]
     case: Case = draw(kinds[draw(st.integers(0, len(kinds) - 1))])
     return case
+
+
+def programs_for(what: Pass | str) -> SearchStrategy[Case]:
+    """Programs of every kind; every second one has something in it that a rule of the pass looks for, if it has rules."""
+    passes = inner_passes(what if isinstance(what, Pass) else Pipeline.parse(what.replace(LOSS, "loss")))
+    rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
+    return any_programs() | planted_programs(rules) if rules else any_programs()
 
 
 @dataclass
@@ -85,7 +93,7 @@ def check_pass(
     Args:
         what: a pass, or a pipeline, or the text of one, in which ``$loss`` stands for the name of the loss.
         examples: how many programs.
-        strategy: where they come from; None: ``any_programs()``.
+        strategy: where they come from; None: ``programs_for(what)``.
         tolerance: by how much values may differ, relatively; None: as the pass says, 0: not in the last bit.
         gradients: whether to compare gradients: before 1e-9, relatively, where all is float64.
         seed: the same programs for the same seed.
@@ -100,7 +108,7 @@ def check_pass(
     """
     with Twin() as twin:
         search = _Search(Subject(what, prepare, tolerance, gradients), twin)
-        _look(search, any_programs() if strategy is None else strategy, examples, seed)
+        _look(search, programs_for(what) if strategy is None else strategy, examples, seed)
         if search.found is None:
             return search.checked
         case, finding = smallest(search.subject, *search.found, twin)

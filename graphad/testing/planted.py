@@ -20,7 +20,7 @@ from graphad.rewriting.proof import Drawn, applicable
 from graphad.rewriting.terms import Constant, Scalar, Several, Term
 from graphad.testing.cases import Array, Case
 from graphad.testing.operators import Draw
-from graphad.types import FLOATS
+from graphad.types import FLOATS, TensorType
 
 SEEDS = 10_000
 
@@ -101,7 +101,7 @@ class _Planting(Evaluation):
     def _count(self, row: OpDef, slot: str, inputs: Slots, attrs: Mapping[str, Any]) -> int:
         if not row.outputs[slot].variadic:
             return 1
-        types = {s: [self._var(name).tensor_type for name in names] for s, names in inputs.items()}
+        types = {s: [TensorType(self._var(n).shape, self._var(n).dtype) for n in names] for s, names in inputs.items()}
         return len(row.infer_types(types, attrs)[slot])
 
     def filled(self, number: Any, like: Any) -> Any:

@@ -37,6 +37,10 @@ class ClipGradients(Pass):
     parameters: tuple[str, ...] = ()
     low: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.low is not None and (isinstance(self.low, bool) or not isinstance(self.low, int | float)):
+            raise InvalidValue(f"low is a number or none, not {self.low!r}")
+
     def apply(self, graph: Graph) -> bool:
         if self.kind not in ("value", "norm", "global-norm"):
             raise InvalidValue(f"kind of clipping is value, norm or global-norm, not {self.kind!r}")

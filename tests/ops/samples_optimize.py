@@ -30,7 +30,23 @@ SAMPLES: dict[str, list[Sample]] = {
     ],
     "adam": [sample("Moment1", "Moment2", inputs=POWERS), sample("Moment1", "Moment2", inputs=POWERS, beta1=0.8, use_global_beta_pow=True)],
     "adamax": [sample("Moment", "InfNorm", inputs={"Beta1Pow": np.array([0.9])})],
+    "adamw": [
+        sample("Moment1", "Moment2", inputs=POWERS),
+        sample("Moment1", "Moment2", inputs=POWERS, with_decay=True, coeff=0.5, lr_ratio=0.25, beta2=0.9),
+    ],
+    "lamb": [
+        sample("Moment1", "Moment2", inputs=POWERS, weight_decay=0.1),
+        sample("Moment1", "Moment2", inputs=POWERS, weight_decay=0.0, always_adapt=True),
+        sample("Moment1", "Moment2", inputs={**POWERS, "Param": np.zeros((2, 3))}, weight_decay=0.1),
+    ],
     "adagrad": [sample("Moment")],
+    "decayed_adagrad": [sample("Moment", decay=0.75)],
+    "ftrl": [
+        sample("SquaredAccumulator", "LinearAccumulator", l1=0.5, l2=0.25),
+        sample("SquaredAccumulator", "LinearAccumulator", lr_power=-0.75),
+    ],
+    "proximal_gd": [sample(l1=0.5, l2=0.25), sample()],
+    "proximal_adagrad": [sample("Moment", l1=0.5, l2=0.25), sample(inputs={"Moment": np.zeros((2, 3)), "Grad": np.zeros((2, 3))})],
     "adadelta": [
         sample("AvgSquaredGrad", "AvgSquaredUpdate"),
         Sample({k: v for k, v in {**BASE, **states("AvgSquaredGrad", "AvgSquaredUpdate")}.items() if k != "LearningRate"}),

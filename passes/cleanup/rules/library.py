@@ -11,10 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from graphad.rewriting import PatternRule, rewrite
-from graphad.rewriting.matching import Match
 from graphad.rewriting.proof import Example
-from graphad.rewriting.terms import FOUND, Scalar
-from graphad.types import FLOATS
 
 Function = Callable[..., Any]
 
@@ -59,15 +56,4 @@ class Library:
 
 def _made(function: Function, exact: bool, example: Example | None) -> PatternRule:
     rule: PatternRule = rewrite(fast=not exact, verify=False, example=example)(function)
-    rule.conditions = (*rule.conditions, Scalar("gradients flow as before", lambda found: _lets_gradients_flow(rule, found), (FOUND,)))
     return rule
-
-
-def _lets_gradients_flow(rule: PatternRule, found: Any) -> bool:
-    """Whether no gradient is stopped at what goes away, nor at what gets the name of something where it is not."""
-    if not isinstance(found, Match):
-        return True
-    if any(value.stop_gradient and value.dtype in FLOATS for op in found.ops.values() for value in op.writes()):
-        return False
-    pairs = [(found.value_of(old), found.values[new]) for old, new in zip(rule.before, rule.after, strict=True) if new in found.values]
-    return not any(new.stop_gradient and new.writers and old.graph.is_observed(old) for old, new in pairs)
