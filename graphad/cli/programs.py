@@ -13,9 +13,10 @@ from graphad.rewriting import Pipeline
 PROGRAM = "a program as text, JSON or protobuf, told by the end of its name or its first bytes; - reads standard input"
 
 
-def add_program(parser: argparse.ArgumentParser, name: str = "program") -> None:
-    """The program a command works on."""
-    parser.add_argument(name, metavar=name.upper(), help=PROGRAM)
+def add_program(parser: argparse.ArgumentParser, optional: bool = False) -> None:
+    """The program a command works on; where it is optional, standard input if not given."""
+    more: dict[str, str] = {"nargs": "?", "default": "-"} if optional else {}
+    parser.add_argument("program", metavar="PROGRAM", help=PROGRAM, **more)  # type: ignore[arg-type]
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:

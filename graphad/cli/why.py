@@ -12,7 +12,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     text = "Say where a value comes from: the passes and rules that made it, and the operators they started from."
     parser = commands.add_parser("why", help="say where a value comes from", description=text)
     parser.add_argument("value", metavar="VALUE", help="the name of a variable, with #n behind it for its n-th value")
-    add_program(parser)
+    add_program(parser, optional=True)
     add_pipeline(parser, required=False)
     add_format(parser)
     add_fetch(parser)
