@@ -18,9 +18,10 @@ from graphad.execution.layout import Layout, blocks_of, checkpointed, control, f
 from graphad.execution.replay import Body
 from graphad.execution.scope import Scope
 from graphad.execution.steps import Frames, Place, Step, step_of
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.program import Block, Operator, Program, located
+from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS
 
 Array = NDArray[Any]
@@ -102,6 +103,8 @@ class Prepared:
             return _raising(message)
         if isinstance(row, ControlDef):
             return control_step(self, op, row, layout, freed)
+        if strange := _not_in_row(op, row):
+            return _raising(located(f"operator {op.type!r} has {strange}, which its row has not, so it cannot run: {op!r}", op.source))
         step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
@@ -232,3 +235,15 @@ def _handed_out(block: Block) -> frozenset[str]:
     """The results of the block of a gradient, which the operator that runs it hands out."""
     ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
     return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
+
+
+def _not_in_row(op: Operator, row: OpDef) -> str:
+    """What a program that was read from a file says of an operator, and the table does not know: a slot, or an attribute.
+
+    Paddle's grad operators are given more than they need; what ours need of it is what counts.
+    """
+    if isinstance(row, GradOpDef):
+        return ""
+    slots = [slot for slot, names in op.inputs.items() if names and slot not in row.inputs]
+    attrs = [name for name in op.attrs if name not in row.attrs and name not in COMMON_ATTRS]
+    return f"an input slot {slots[0]}" if slots else f"an attribute {attrs[0]}" if attrs else ""

@@ -1,0 +1,31 @@
+"""What the executor says of operators that were read from a file with slots or attributes that nobody here knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.errors import ExecutionError
+
+PROGRAM = "program {{ block 0 {{ var x: float64[2] var z: float64[2] var y: float64[2] {} }} }}"
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        ("scale(X=x) -> (Out=y) {factor=3.0}", "operator 'scale' has an attribute factor, which its row has not"),
+        ("tanh(X=x, Z=z) -> (Out=y)", "operator 'tanh' has an input slot Z, which its row has not"),
+        ("tanh(Y=x) -> (Out=y)", "operator 'tanh' has an input slot Y, which its row has not"),
+    ],
+)
+def test_what_no_row_knows_is_refused_when_it_runs(operator: str, message: str) -> None:
+    program = ga.Program.parse(PROGRAM.format(operator))
+    with pytest.raises(ExecutionError, match=message):
+        ga.Executor().run(program, {"x": np.ones(2), "z": np.ones(2)}, ["y"])
+
+
+def test_what_means_nothing_here_is_not_in_the_way() -> None:
+    program = ga.Program.parse(PROGRAM.format("tanh(X=x) -> (Out=y) {use_mkldnn=true, op_device='cpu'}".replace("'", '"')))
+    (y,) = ga.Executor().run(program, {"x": np.ones(2)}, ["y"])
+    np.testing.assert_array_equal(y, np.tanh(np.ones(2)))
