@@ -22,7 +22,7 @@ from graphad.types import Shape
 
 COLUMN_BYTES = 1 << 22
 KEPT_BYTES = 1 << 24
-WASTE = 1.6
+WASTE, WASTE_OF_COLUMNS = 1.6, 1.3  # windows over the edges for each that is wanted, at most
 
 
 def _batches(columns: int, samples: int, itemsize: int, folded: bool) -> Iterator[slice]:
@@ -95,19 +95,19 @@ class Lines(NamedTuple):
             yield place, slice(start, start + self.length)
 
 
-def _lines(found: Axes) -> Lines | None:
+def _lines(found: Axes, waste: float = WASTE) -> Lines | None:
     """None where there are gaps between windows, or too many windows over the edges."""
     pitches = tuple(prod(a.padded for a in found[i + 1 :]) for i in range(len(found)))
     length = 1 + sum((a.count - 1) * pitch for a, pitch in zip(found, pitches, strict=True))
     wanted = prod(_extents(found))
-    return Lines(pitches, length) if all(a.stride == 1 for a in found) and 0 < length <= WASTE * wanted else None
+    return Lines(pitches, length) if all(a.stride == 1 for a in found) and 0 < length <= waste * wanted else None
 
 
 def _columns(wide: Array, found: Axes, lines: Lines | None, folded: bool) -> Array:
     """Every window of padded samples as a column: ``[samples, C, kernel, windows]``, or with the samples last but one."""
     n, c = wide.shape[:2]
     if lines is None:
-        view = windows(wide, found)
+        view = _by_rows(wide, found) if len(found) == 2 and all(a.stride == 1 for a in found) else windows(wide, found)
     else:
         inner = (a.dilation * pitch * wide.itemsize for a, pitch in zip(found, lines.pitches, strict=True))
         shape = (n, c, *_kernel(found), lines.length)
@@ -116,6 +116,20 @@ def _columns(wide: Array, found: Axes, lines: Lines | None, folded: bool) -> Arr
     columns = _scratch("columns", view.shape, view.dtype)
     np.copyto(columns, view)
     return columns
+
+
+def _by_rows(wide: Array, found: Axes) -> Array:
+    """The windows of padded images, out of a copy in which the rows of every column of the window follow each other: long runs to copy."""
+    (n, c, height, _), (down, across) = wide.shape, found
+    steps = wide.strides
+    shifted = as_strided(
+        wide, (n, c, across.kernel, height, across.count), (*steps[:2], across.dilation * steps[3], *steps[2:]), writeable=False
+    )
+    rows = _scratch("rows", shifted.shape, wide.dtype)
+    np.copyto(rows, shifted)
+    a, b, column, row, element_ = rows.strides
+    shape = (n, c, down.kernel, across.kernel, down.count, across.count)
+    return as_strided(rows, shape, (a, b, down.dilation * row, column, row, element_), writeable=False)
 
 
 def _spaced(y: Array, lines: Lines | None) -> Array:
@@ -148,7 +162,7 @@ def correlated(x: Array, filter_: Array, found: Axes, groups: int) -> Array:
         return _depthwise(x, filter_, found, groups)
     wide, out = padded(x, found), np.empty((len(x), len(filter_), *extents), x.dtype)
     folded = rows.shape[1] > prod(extents)
-    lines = None if folded else _lines(found)
+    lines = None if folded else _lines(found, WASTE_OF_COLUMNS)
     wide = np.ascontiguousarray(wide) if lines else wide
     for batch in _batches(groups * rows.shape[2] * prod(extents), len(x), x.itemsize, folded):
         columns = _columns(wide[batch], found, lines, folded)
@@ -268,7 +282,7 @@ def _depthwise_spread(filter_: Array, y: Array, found: Axes, out: Array) -> Arra
 
 def filter_cotangent(x: Array, y: Array, found: Axes, shape: Shape, groups: int) -> Array:
     """What every element of the filter multiplies: the products of y with the columns of x, summed over samples and windows."""
-    count, lines = prod(_extents(found)), None if _is_pointwise(found) else _lines(found)
+    count, lines = prod(_extents(found)), None if _is_pointwise(found) else _lines(found, WASTE_OF_COLUMNS)
     if _is_pointwise(found):
         points = x[element(found, (0,) * len(found))].reshape(*x.shape[:2], count)
         products = np.matmul(_fold(_spaced(y, None), groups), _fold(points, groups).transpose(0, 2, 1))
