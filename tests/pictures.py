@@ -1,6 +1,7 @@
 """The Python in README.md, docs/ and docs/examples as programs of their own, and the pictures in docs/images that they draw.
 
-python -m tests.pictures        (or ``make pictures``) draws them anew, and writes docs/rules.md
+python -m tests.pictures        (or ``make pictures``) draws them anew, and writes docs/rules.md,
+docs/operators.md and docs/parity.md
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from types import ModuleType
 from graphad import draw_rule
 from graphad.passes.cleanup.rules import TOPICS
 from graphad.rewriting import PatternRule
+from tests import operators_page
+from tests.conformance import parity_page
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs/images"
@@ -91,6 +94,8 @@ def main() -> None:
             print(shutil.copyfile(path, IMAGES / path.name).relative_to(ROOT))
     draw_rules(IMAGES / "rules")
     RULES.write_text(rules_page(), encoding="utf-8")
+    for page in (operators_page, parity_page):
+        page.PAGE.write_text(page.text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

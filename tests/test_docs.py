@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import operators_page
 from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, PAGES, RULES, draw_rules, rules_page, run
 
 
@@ -59,6 +60,10 @@ def test_the_page_of_rules_is_up_to_date(tmp_path: Path) -> None:
     for path in sorted(tmp_path.glob("*.svg")):
         assert path.read_text() == (IMAGES / "rules" / path.name).read_text(), f"{path.name} is not what is drawn: run make pictures"
     assert {path.name for path in tmp_path.glob("*.svg")} == {path.name for path in (IMAGES / "rules").glob("*.svg")}
+
+
+def test_the_page_of_operators_is_up_to_date() -> None:
+    assert operators_page.PAGE.read_text(encoding="utf-8") == operators_page.text(), "run make pictures"
 
 
 def test_links_lead_somewhere() -> None:

@@ -11,7 +11,7 @@ from graphad.errors import ShapeError
 from graphad.ops.attributes import attributes
 from graphad.ops.basic import unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
-from graphad.ops.inference import normal_axis, same_dtypes
+from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.shapes import unsqueeze
 from graphad.ops.slicing import Bounds, StridedCut, index_of, sliced_shape, strided_slice
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count
@@ -75,6 +75,8 @@ def _set_type(Input: TensorType, ValueTensor: TensorType | None = None, *lists: 
     setting = Setting(**attrs)
     part = sliced_shape(Input.shape, _bounds(*lists), setting.cut)
     target = _assigned(part, setting)
+    if any(not matched(part[a], 1) for a in setting.decrease_axes):
+        raise ShapeError(f"Input is {Input}: the slice is {list(part)}, so decrease_axes={setting.decrease_axes} cannot be left out")
     if ValueTensor is None and len(setting.given) != element_count(setting.shape):
         raise ShapeError(f"{len(setting.given)} values do not fill the shape {setting.shape}")
     value = ValueTensor or TensorType(tuple(setting.shape), Input.dtype)

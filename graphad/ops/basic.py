@@ -11,7 +11,7 @@ from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, numbers
 from graphad.ops.inference import aligned, matched, same, same_dtypes
-from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count
+from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
 
 DType = str
 NO_INTS: list[int] = []
@@ -161,11 +161,16 @@ def size(Input: Array) -> Array:
     return np.asarray(Input.size, "int64")
 
 
-def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorType:
+def _broadcasts_to(shape: Shape, wanted: Shape) -> bool:
     try:
-        broadcast_shapes(X.shape, aligned(X.shape, Like.shape, axis))
+        return joined_shape(broadcast_shapes(shape, wanted), wanted) is not None
     except ShapeError:
-        raise ShapeError(f"X is {X}: it cannot be summed to the shape of Like, which is {Like}") from None
+        return False
+
+
+def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorType:
+    if not _broadcasts_to(aligned(X.shape, Like.shape, axis), X.shape):
+        raise ShapeError(f"X is {X}: it cannot be summed to the shape of Like, which is {Like}")
     return TensorType(Like.shape, X.dtype)
 
 
@@ -178,14 +183,12 @@ def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     wide = aligned(X.shape, Like.shape, axis)
     padded = (1,) * (X.ndim - len(wide)) + wide
     axes = tuple(i for i, (a, b) in enumerate(zip(X.shape, padded, strict=True)) if a != b)
-    return np.add.reduce(X, axis=axes, keepdims=True).reshape(Like.shape) if axes else X.reshape(Like.shape)
+    return np.add.reduce(X, axis=axes, dtype=X.dtype, keepdims=True).reshape(Like.shape) if axes else X.reshape(Like.shape)
 
 
 def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorType:
-    try:
-        broadcast_shapes(aligned(Like.shape, X.shape, axis), Like.shape)
-    except ShapeError:
-        raise ShapeError(f"X is {X}: it does not broadcast to the shape of Like, which is {Like}") from None
+    if not _broadcasts_to(aligned(Like.shape, X.shape, axis), Like.shape):
+        raise ShapeError(f"X is {X}: it does not broadcast to the shape of Like, which is {Like}")
     return TensorType(Like.shape, X.dtype)
 
 

@@ -94,6 +94,8 @@ def _all_rows(
     given = [t for t in (InTrue, InFalse) if t is not None]
     if not given:
         raise ShapeError("neither InTrue nor InFalse is given")
+    if not all(t.shape for t in given):
+        raise ShapeError(f"InTrue is {InTrue}, InFalse is {InFalse}: what has no rows cannot be merged")
     if len(given) == 2 and (given[0].dtype != given[1].dtype or joined_shape(given[0].shape[1:], given[1].shape[1:]) is None):
         raise ShapeError(f"InTrue is {InTrue} but InFalse is {InFalse}: their rows do not go into one tensor")
     count = Mask.shape[0] if Mask.shape else -1
@@ -120,6 +122,8 @@ def merge_lod_tensor(
     merged = np.empty((len(rows), *given.shape[1:]), given.dtype)
     for side, where in ((InTrue, rows), (InFalse, ~rows)):
         if side is not None:
+            if len(side) != where.sum():
+                raise InvalidValue(f"{int(where.sum())} rows are to come from a branch that has {len(side)}")
             merged[where] = side
         elif where.any():
             raise InvalidValue(f"{int(where.sum())} rows are to come from a branch that did not run")

@@ -53,7 +53,12 @@ class TransposedConvolution3d(TransposedConvolution):
 
 def _smallest(windows: int, axis: Axis, extra: int) -> int:
     """The smallest extent with so many windows, and some more."""
-    return -1 if -1 in (windows, axis.kernel) else (windows - 1) * axis.stride + axis.reach - axis.before - axis.after + extra
+    if -1 in (windows, axis.kernel):
+        return -1
+    extent = (windows - 1) * axis.stride + axis.reach - axis.before - axis.after + extra
+    if extent < 0:
+        raise ShapeError(f"{windows} windows of {axis.kernel} elements every {axis.stride} do not make an extent of 0 or more: {extent}")
+    return extent
 
 
 def _type(spec: type[TransposedConvolution], rank: int) -> Callable[..., TensorType]:

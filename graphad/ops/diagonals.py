@@ -140,7 +140,7 @@ def _trace_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis2: 
 @operator("Input -> Out", infer=_trace_type, grad={"Input": _trace_grad}, shapes="Input")
 def trace(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The sums of diagonals."""
-    return np.asarray(np.add.reduce(np.diagonal(Input, offset, axis1, axis2), axis=-1))
+    return np.asarray(np.add.reduce(np.diagonal(Input, offset, axis1, axis2), axis=-1, dtype=Input.dtype))
 
 
 def _kron_type(X: TensorType, Y: TensorType) -> TensorType:

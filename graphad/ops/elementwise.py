@@ -9,7 +9,7 @@ import numpy as np
 
 from graphad.ops.basic import cast, fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, OpDef, Tensor, operator
-from graphad.ops.inference import aligned, broadcast, compared
+from graphad.ops.inference import aligned, arithmetic, broadcast, compared
 from graphad.types import dtype_name
 
 # Where X and Y tie, maximum and minimum give the cotangent to one of them: they are not among these.
@@ -47,6 +47,7 @@ elementwise_sub = _row(
         "X": lambda X, dOut: unbroadcast(dOut, X),
         "Y": lambda Y, dOut, *, axis=-1: unbroadcast(-dOut, Y, axis),
     },
+    arithmetic,
     shapes="X Y",
 )
 elementwise_mul: OpDef = _row(
@@ -98,7 +99,7 @@ greater_equal = _row("greater_equal", np.greater_equal, {}, compared)
 equal = _row("equal", np.equal, {}, compared)
 not_equal = _row("not_equal", np.not_equal, {}, compared)
 
-minus = _row("minus", np.subtract, {"X": lambda X, dOut: unbroadcast(dOut, X), "Y": lambda Y, dOut: unbroadcast(-dOut, Y)})
+minus = _row("minus", np.subtract, {"X": lambda X, dOut: unbroadcast(dOut, X), "Y": lambda Y, dOut: unbroadcast(-dOut, Y)}, arithmetic)
 elementwise_floordiv = _row(
     "elementwise_floordiv",
     np.floor_divide,
@@ -106,6 +107,7 @@ elementwise_floordiv = _row(
         "X": lambda X, dOut: fill_zeros_like(X),
         "Y": lambda Y, dOut: fill_zeros_like(Y),
     },
+    arithmetic,
 )
 elementwise_mod = _row(
     "elementwise_mod",
@@ -114,6 +116,7 @@ elementwise_mod = _row(
         "X": lambda X, dOut: unbroadcast(dOut, X),
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(-(dOut * elementwise_floordiv(X, Y, axis=axis)), Y, axis),
     },
+    arithmetic,
 )
 
 logical_and = _row("logical_and", np.logical_and, {}, compared)

@@ -23,7 +23,8 @@ from graphad.types import INTS, TensorType, dtype_name
 
 
 def _chosen_type(X: TensorType, Label: TensorType, soft_label: bool, axis: int) -> TensorType:
-    expected = same_float(X).shape if soft_label else one_of(X.shape, axis)
+    expected = same_float(X).shape
+    expected = expected if soft_label else one_of(expected, axis)
     if soft_label:
         same_dtypes(X=X, Label=Label)
     elif Label.dtype not in INTS:

@@ -20,6 +20,13 @@ def same_float(X: TensorType, *_: Any, **__: Any) -> TensorType:
     return X
 
 
+def same_number(X: TensorType, *_: Any, **__: Any) -> TensorType:
+    """The output is like the first input, which must not be boolean."""
+    if X.dtype == "bool":
+        raise ShapeError(f"X is {X}; numbers are expected")
+    return X
+
+
 def same_dtypes(**inputs: TensorType | None) -> str:
     """The one dtype of all the inputs given; ShapeError naming two that differ."""
     given = [(name, t) for name, t in inputs.items() if t is not None]
@@ -52,6 +59,11 @@ def broadcast(X: TensorType, Y: TensorType, *, axis: int = -1) -> TensorType:
         return TensorType(broadcast_shapes(X.shape, aligned(X.shape, Y.shape, axis)), dtype)
     except ShapeError:
         raise ShapeError(f"X is {X} but Y is {Y}: they do not broadcast together (axis={axis})") from None
+
+
+def arithmetic(X: TensorType, Y: TensorType, *, axis: int = -1) -> TensorType:
+    """Like ``broadcast``, of inputs that must not be boolean."""
+    return broadcast(same_number(X), Y, axis=axis)
 
 
 def compared(X: TensorType, Y: TensorType, *, axis: int = -1) -> TensorType:
@@ -93,6 +105,7 @@ def matched(a: int, b: int) -> bool:
 
 __all__ = [
     "aligned",
+    "arithmetic",
     "broadcast",
     "broadcast_extent",
     "check_index",
@@ -104,4 +117,5 @@ __all__ = [
     "same",
     "same_dtypes",
     "same_float",
+    "same_number",
 ]

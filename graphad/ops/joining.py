@@ -126,7 +126,9 @@ def stack(X: list[Array], *, axis: int = 0) -> Array:
 def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType]:
     at = normal_axis(axis, len(X.shape))
     count = X.shape[at]
-    if (count == -1 and num < 1) or (num > 0 and not matched(count, num)):
+    if count == -1 and num < 1:
+        raise ShapeError(f"X is {X}: the extent along axis={axis} or num has to be known, since there is an output for each place")
+    if num > 0 and not matched(count, num):
         raise ShapeError(f"X is {X}: it cannot be unstacked into num={num} along axis={axis}")
     return [TensorType(_without(X.shape, at), X.dtype)] * (num if num > 0 else count)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphad.ops.attributes import attributes
 from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.inference import same_number
 from graphad.ops.pooling import Pooling, first_largest, largest, numbered, taken
 from graphad.ops.symbol import REGISTRY
 from graphad.ops.windows import check_images
@@ -45,7 +46,7 @@ class MaxPooling3d(MaxPooling):
 def _row(name: str, pool: str, spec: type[MaxPooling], rank: int) -> OpDef:
     def infer(X: TensorType, **attrs: Any) -> tuple[TensorType, TensorType]:
         check_images("NCHW", rank, X=X)
-        shape = (*X.shape[:2], *Pooling(**spec(**attrs).shared).counts(X.shape))
+        shape = (*same_number(X).shape[:2], *Pooling(**spec(**attrs).shared).counts(X.shape))
         return TensorType(shape, X.dtype), TensorType(shape, "int32")
 
     @attributes(spec)

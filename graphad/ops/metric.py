@@ -52,7 +52,7 @@ def top_k_v2(X: Array, *, k: int = 1, axis: int = -1, largest: bool = True, sort
 
 
 def _accuracy_type(Out: TensorType, Indices: TensorType, Label: TensorType) -> tuple[TensorType, TensorType, TensorType]:
-    if len(Indices.shape) != 2 or len(Label.shape) not in (1, 2) or not matched(Indices.shape[0], Label.shape[0]):
+    if len(Indices.shape) != 2 or len(Label.shape) not in (1, 2) or not all(map(matched, Label.shape, (Indices.shape[0], 1))):
         raise ShapeError(f"Indices is {Indices} but Label is {Label}: [N, k] and [N, 1] are expected")
     return TensorType((), Out.dtype), TensorType((), "int32"), TensorType((), "int32")
 

@@ -16,7 +16,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import GRAD, Array, Inputs, OpDef, Outputs, Tensor, grad_kernel, operator
-from graphad.ops.inference import matched, same_dtypes
+from graphad.ops.inference import matched, same_dtypes, same_number
 from graphad.ops.pooling import Pooling, along_axes, averaging, first_largest, gathered, largest, put, scattered, taken
 from graphad.ops.symbol import REGISTRY
 from graphad.ops.windows import channels_first, check_images, from_front, laid_out, to_front
@@ -46,7 +46,7 @@ def _pooled_type(spec: Spec, rank: int) -> Infer:
             raise ShapeError(f"pooling_type={pooling.pooling_type!r} is not 'max' or 'avg'")
         if pooling.pooling_type == "avg" and X.dtype not in FLOATS:
             raise ShapeError(f"X is {X}: an average is taken of floating-point numbers")
-        image = channels_first(X.shape, pooling.data_format)
+        image = channels_first(same_number(X).shape, pooling.data_format)
         return TensorType(laid_out((*image[:2], *pooling.counts(image)), pooling.data_format), X.dtype)
 
     return infer

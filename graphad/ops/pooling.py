@@ -39,6 +39,8 @@ class Pooling:
 
     def counts(self, image: Shape) -> tuple[int, ...]:
         """The number of windows along every axis, -1 where not known; ShapeError where a window would hold nothing."""
+        if 0 in image[2:]:
+            raise ShapeError(f"X has the shape {list(image)}: there is nothing to pool along an axis of no elements")
         if self.global_pooling:
             return (1,) * len(image[2:])
         if self.adaptive:
@@ -198,7 +200,7 @@ def first_largest(X: Array, pooling: Pooling) -> Array:
     for window in np.ndindex(*out.shape[2:]):
         box = [each[k] for each, k in zip(bounds, window, strict=True)]
         part = X[last(slice(start, stop) for start, stop in box)]
-        inner = np.unravel_index(part.reshape(n, c, -1).argmax(axis=2), part.shape[2:])
+        inner = np.unravel_index(part.reshape(n, c, prod(part.shape[2:])).argmax(axis=2), part.shape[2:])
         places = [start + along for (start, _), along in zip(box, inner, strict=True)]
         out[last(window)] = np.ravel_multi_index(tuple(places), tuple(size))
     return out

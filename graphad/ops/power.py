@@ -8,7 +8,7 @@ from graphad.ops.basic import fill_any_like, unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask, logical_and
 from graphad.ops.index import where
-from graphad.ops.inference import aligned, broadcast
+from graphad.ops.inference import aligned, arithmetic
 from graphad.ops.shapes import wide
 from graphad.ops.unary import log
 
@@ -25,7 +25,7 @@ def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int
     return unbroadcast(dOut * Out * log(where(X == 0.0, fill_any_like(X, value=1.0), X)), Y, axis)
 
 
-@operator("X Y -> Out", infer=broadcast, grad={"X": _base_grad, "Y": _exponent_grad})
+@operator("X Y -> Out", infer=arithmetic, grad={"X": _base_grad, "Y": _exponent_grad})
 def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Array:
     """X to the power of Y, Y broadcast from ``axis`` on."""
     return np.asarray(np.power(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))

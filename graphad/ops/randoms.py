@@ -12,8 +12,8 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask
-from graphad.ops.inference import same_float
-from graphad.types import FLOATS, INTS, TensorType, checked_shape
+from graphad.ops.inference import matched, same_float
+from graphad.types import FLOATS, INTS, TensorType, checked_shape, element_count
 
 DType = str
 
@@ -100,6 +100,8 @@ def bernoulli(X: Array, *, seed: int = 0, rng: np.random.Generator) -> Array:
 
 
 def _dropout_type(X: TensorType, Seed: TensorType | None = None, *, dropout_prob: float = 0.5, **_: Any) -> tuple[TensorType, TensorType]:
+    if Seed is not None and not matched(element_count(Seed.shape), 1):
+        raise ShapeError(f"Seed is {Seed}; one element is expected")
     if not 0 <= dropout_prob <= 1:
         raise ShapeError(f"dropout_prob={dropout_prob} is no probability")
     return same_float(X), TensorType(X.shape, "uint8")

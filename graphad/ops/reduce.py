@@ -13,7 +13,7 @@ from graphad.ops.basic import cast, expand_like, fill_any_like, fill_zeros_like,
 from graphad.ops.definition import GRAD, Array, Inputs, OpDef, Outputs, Tensor, grad_kernel, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.index import where
-from graphad.ops.inference import reduced, reduced_axes
+from graphad.ops.inference import reduced, reduced_axes, same_float
 from graphad.ops.scan import cumprod
 from graphad.ops.shapes import unsqueeze
 from graphad.ops.unary import abs_, exp, pow_, sign
@@ -134,7 +134,7 @@ def _arg_type(X: TensorType, *, axis: int = -1, keepdims: bool = False, flatten:
 
 def _arg_row(name: str, function: Callable[..., Any]) -> OpDef:
     def kernel(X: Array, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> Array:
-        return np.asarray(function(X, axis=None if flatten else axis, keepdims=keepdims), dtype or "int64")
+        return np.asarray(function(X, axis=None if flatten or not X.ndim else axis, keepdims=keepdims), dtype or "int64")
 
     return operator("X -> Out", name=name, infer=_arg_type, grad={})(kernel)
 
@@ -164,7 +164,7 @@ reduce_prod = _row("reduce_prod", np.multiply.reduce, _prod_grad)
 
 
 def _log_sum_type(X: TensorType, *, axis: list[int] = ALL, keepdim: bool = False, reduce_all: bool = False) -> TensorType:
-    return _extreme_type(X, dim=axis, keep_dim=keepdim, reduce_all=reduce_all)
+    return _extreme_type(same_float(X), dim=axis, keep_dim=keepdim, reduce_all=reduce_all)
 
 
 def _log_sum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: list[int], keepdim: bool, reduce_all: bool) -> Tensor:

@@ -18,7 +18,7 @@ from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import matched
 from graphad.ops.pooling import along_axes
 from graphad.ops.windows import channels_first, check_images, from_front, laid_out, to_front
-from graphad.types import FLOATS, Shape, TensorType
+from graphad.types import FLOATS, Shape, TensorType, element_count
 
 METHODS = {"linear": 3, "bilinear": 4, "nearest": 4, "bicubic": 4, "trilinear": 5}
 CUBIC = -0.75
@@ -191,6 +191,9 @@ def _type(method: str, spec: type[Interpolation]) -> Callable[..., TensorType]:
             raise ShapeError(f"X is {X}: floating-point numbers and spatial extents above 0 are expected")
         if SizeTensor is not None and len(SizeTensor) != rank - 2:
             raise ShapeError(f"SizeTensor has {len(SizeTensor)} tensors; one for each of the {rank - 2} spatial axes is expected")
+        for i, size in enumerate(SizeTensor or ()):
+            if not matched(element_count(size.shape), 1):
+                raise ShapeError(f"SizeTensor[{i}] is {size}; a tensor of one integer is expected")
         at_run_time = SizeTensor is not None or OutSize is not None or Scale is not None
         new = (-1,) * (rank - 2) if at_run_time else how.extents(image[2:], how.scales)
         return TensorType(laid_out((*image[:2], *new), how.data_layout), X.dtype)

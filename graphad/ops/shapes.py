@@ -14,8 +14,8 @@ from graphad.errors import ShapeError
 from graphad.ops.basic import assign, reshape_like, sum_like
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, is_given, numbers
-from graphad.ops.inference import normal_axis, same
-from graphad.types import Shape, TensorType, broadcast_shapes, element_count
+from graphad.ops.inference import normal_axis
+from graphad.types import Shape, TensorType, broadcast_shapes, element_count, joined_shape
 
 NO_INTS: list[int] = []
 
@@ -248,9 +248,12 @@ def expand_v2(
 def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: list[int] = NO_INTS) -> TensorType:
     wanted = tuple(target_shape) if Y is None else Y.shape
     try:
-        return TensorType(broadcast_shapes(X.shape, (1,) * (len(X.shape) - len(wanted)) + wanted), X.dtype)
+        shape = joined_shape(broadcast_shapes(X.shape, wanted), wanted)
     except ShapeError:
-        raise ShapeError(f"X is {X}: it does not broadcast to {list(wanted)}, the shape of Y") from None
+        shape = None
+    if shape is None:
+        raise ShapeError(f"X is {X}: it does not broadcast to {list(wanted)}, the shape of Y")
+    return TensorType(shape, X.dtype)
 
 
 @operator("X Y? -> Out", infer=_expanded_as, grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X")
@@ -266,7 +269,13 @@ def _flip_grad(dOut: Tensor, *, axis: list[int]) -> Tensor:
     return flip(dOut, axis=axis)
 
 
-@operator("X -> Out", infer=same, grad={"X": _flip_grad})
+def _along_axes(X: TensorType, *, axis: list[int] = NO_INTS, shifts: list[int] = NO_INTS) -> TensorType:
+    for each in axis:
+        normal_axis(each, len(X.shape))
+    return X
+
+
+@operator("X -> Out", infer=_along_axes, grad={"X": _flip_grad})
 def flip(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis))
@@ -276,7 +285,7 @@ def _roll_grad(dOut: Tensor, *, shifts: list[int], axis: list[int]) -> Tensor:
     return roll(dOut, shifts=[-s for s in shifts], axis=axis) if shifts else assign(dOut)
 
 
-@operator("X -> Out", infer=same, grad={"X": _roll_grad})
+@operator("X -> Out", infer=_along_axes, grad={"X": _roll_grad})
 def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     """X moved along each of ``axis``, what leaves at the end coming back at the front; all of X as one row without ``axis``."""
     return np.roll(X, tuple(shifts), tuple(axis)) if axis else np.roll(X, sum(shifts))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphad.errors import ShapeError
+from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import attributes
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import how_many, is_given, numbers
@@ -117,6 +117,8 @@ def _part_type(Input: TensorType, *tensors: Any, **attrs: Any) -> TensorType:
 
 def _decreased(shape: Shape, decrease_axis: list[int]) -> Shape:
     gone = {a % len(shape) for a in decrease_axis}
+    if any(shape[a] != 1 for a in gone):
+        raise InvalidValue(f"the slice has the shape {list(shape)}, so decrease_axis={decrease_axis} cannot be left out")
     return tuple(e for i, e in enumerate(shape) if i not in gone)
 
 

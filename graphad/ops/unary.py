@@ -13,7 +13,7 @@ from graphad.ops.basic import expand_like, fill_zeros_like, reshape_like, sum_li
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.error_function import error_function
-from graphad.ops.inference import matched, same, same_dtypes, same_float
+from graphad.ops.inference import matched, same, same_dtypes, same_float, same_number
 from graphad.types import TensorType, element_count
 
 
@@ -46,7 +46,7 @@ log = _row("log", np.log, lambda X, dOut: dOut / X)
 log2 = _row("log2", np.log2, lambda X, dOut: dOut / (X * math.log(2.0)))
 log10 = _row("log10", np.log10, lambda X, dOut: dOut / (X * math.log(10.0)))
 log1p = _row("log1p", np.log1p, lambda X, dOut: dOut / (X + 1.0))
-square = _row("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same)
+square = _row("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same_number)
 sqrt = _row("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out)
 rsqrt = _row("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5)
 reciprocal = _row("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out))
@@ -61,7 +61,7 @@ def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
     return dOut * (X if factor == 2.0 else pow_(X, factor=factor - 1.0)) * factor
 
 
-@operator("X -> Out", name="pow", infer=same, grad={"X": _pow_grad})
+@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad})
 def pow_(X: Array, *, factor: float = 1.0) -> Array:
     """X to the power of a number."""
     if factor == 3.0:
@@ -88,7 +88,7 @@ atanh = _row("atanh", np.arctanh, lambda X, dOut: dOut / (1.0 - X * X))
 
 abs_ = _row("abs", np.abs, lambda X, dOut: dOut * sign(X), infer=same)
 relu = _row("relu", lambda X: np.maximum(X, X.dtype.type(0)), lambda Out, dOut: dOut * as_mask(Out > 0.0, dOut), infer=same)
-sign: OpDef = _row("sign", np.sign, _zero, infer=same)
+sign: OpDef = _row("sign", np.sign, _zero, infer=same_number)
 floor = _row("floor", np.floor, _zero)
 ceil = _row("ceil", np.ceil, _zero)
 round_ = _row("round", _away_from_zero, _zero)

@@ -30,7 +30,7 @@ def typed(inputs: Slots) -> dict[str, list[TensorType]]:
 
 
 def check_inference(op_type: str, sample: Sample) -> None:
-    """Inferred shapes and dtypes are those of the kernel's outputs, also when every extent is unknown beforehand."""
+    """Inferred shapes and dtypes are those of the kernel's outputs."""
     row, inputs = lookup(op_type), sample.slots()
     inferred = row.infer_types(typed(inputs), sample.attrs)
     untyped = {id(array) for values in inputs.values() for v in values if isinstance(v, Tape) for array in arrays(v)}
@@ -42,7 +42,7 @@ def check_inference(op_type: str, sample: Sample) -> None:
             for array in arrays(value):
                 assert isinstance(array, np.ndarray), f"{slot} is or holds a {type(array).__name__}"
                 if not isinstance(value, Tape) and id(array) not in untyped:
-                    _check_type(slot, array, expected)
+                    check_type(slot, array, expected)
 
 
 def _kind(row: OpDef, slot: str, inputs: Slots) -> str:
@@ -50,7 +50,8 @@ def _kind(row: OpDef, slot: str, inputs: Slots) -> str:
     return kind_of(next(iter(inputs.values()))[0]) if kind == AS_INPUT else kind
 
 
-def _check_type(slot: str, array: Array, expected: TensorType) -> None:
+def check_type(slot: str, array: Array, expected: TensorType) -> None:
+    """The array is of the type that was inferred, as far as that is known."""
     assert array.dtype.name == expected.dtype, f"{slot} is {array.dtype}, inferred {expected}"
     assert joined_shape(array.shape, expected.shape) == array.shape, f"{slot} is {array.shape}, inferred {expected}"
 
