@@ -94,7 +94,8 @@ class Both:
         numbers = self.program.names.generate("weights")
         attrs = {"shape": list(weights.shape), "dtype": "float64", "values": weights.ravel().tolist()}
         self.block.append_op("assign_value", {}, {"Out": numbers}, attrs)
-        return ga.layers.reduce_sum(value * self.block.var(numbers))
+        total: ga.Variable = ga.layers.reduce_sum(value * self.block.var(numbers))
+        return total
 
     def there(self) -> list[Array]:
         """The same by jax."""
