@@ -9,6 +9,7 @@ from graphad.backward import append_backward, backward_pipeline, gradients
 from graphad.drawing import draw, draw_pair, draw_rule, repr_svg
 from graphad.execution import Executor, Scope, global_scope, scope_guard
 from graphad.graph import Graph, lower, schedule
+from graphad.interop import load, save
 from graphad.optimizer import optimize
 from graphad.plugins import load_plugins
 from graphad.program import (
@@ -79,6 +80,7 @@ __all__ = [
     "interop",
     "layer",
     "layers",
+    "load",
     "lower",
     "nested",
     "ops",
@@ -89,6 +91,7 @@ __all__ = [
     "program_guard",
     "rewrite",
     "rewrite_greedily",
+    "save",
     "schedule",
     "scope_guard",
     "several",
