@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from graphad.graph import Graph, Op, Value
 from graphad.ops import REGISTRY
-from graphad.passes.cleanup.known_values import SOURCES
+from graphad.passes.cleanup.constant_arrays import SOURCES
 from graphad.passes.cleanup.operator_keys import frozen_attrs
 from graphad.rewriting import Follower, Pass
 

@@ -9,7 +9,7 @@ import pytest
 
 import graphad as ga
 from graphad.passes.cleanup import ConstantFolding
-from graphad.passes.cleanup.known_values import constant_for
+from graphad.passes.cleanup.constant_arrays import constant_for
 from graphad.testing import check_pass
 from tests.passes.cleanup.programs import graph_of, types
 
