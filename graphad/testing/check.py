@@ -17,23 +17,15 @@ from graphad.rewriting import Pass, PatternRule, Pipeline, rules_of
 from graphad.testing.cases import Case
 from graphad.testing.counterexample import Counterexample
 from graphad.testing.examine import Finding, behind, examine
-from graphad.testing.nested import nested_programs
-from graphad.testing.operators import Draw
-from graphad.testing.optimizable import optimizable_programs
-from graphad.testing.planted import planted_programs
 from graphad.testing.smallest import smallest
-from graphad.testing.straight_line import straight_line_programs
+from graphad.testing.strategies import nested_programs, optimizable_programs, planted_programs, straight_line_programs, training_programs
 from graphad.testing.subject import LOSS, Subject, inner_passes
-from graphad.testing.training import training_programs
 from graphad.testing.twin import Twin
 
 
-@st.composite
-def any_programs(draw: Draw) -> Case:
+def any_programs() -> SearchStrategy[Case]:
     """Programs of every kind, mostly such as give passes something to do."""
-    kinds = [optimizable_programs()] * 7 + [straight_line_programs(), nested_programs(), training_programs()]
-    case: Case = draw(kinds[draw(st.integers(0, len(kinds) - 1))])
-    return case
+    return st.one_of(*[optimizable_programs()] * 7, straight_line_programs(), nested_programs(), training_programs())
 
 
 def programs_for(what: Pass | str) -> SearchStrategy[Case]:

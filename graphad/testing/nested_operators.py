@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 from graphad.program import Block, Program
-from graphad.testing.operators import Array, Draw
+from graphad.testing.choices import Choices
+from graphad.testing.operators import Array
 
 Shape = tuple[int, ...]
 SHAPES: tuple[Shape, ...] = ((3,), (1,), (2, 3), (3, 3))
@@ -38,8 +38,8 @@ class Scope:
 class Writer:
     """A program being drawn: its blocks from the outermost to the current one, feeds and parameters."""
 
-    def __init__(self, draw: Draw, stops: bool, nested: int) -> None:
-        self.draw = draw
+    def __init__(self, choices: Choices, stops: bool, nested: int) -> None:
+        self.choices = choices
         self.stops = stops
         self.left = nested
         self.program = Program()
@@ -52,17 +52,17 @@ class Writer:
     # -- drawing ---------------------------------------------------------------------------------
 
     def one_of(self, *choices: Any) -> Any:
-        return self.draw(st.sampled_from(choices))
+        return self.choices.one_of(choices)
 
     def rarely(self, one_in: int = 4) -> bool:
-        return bool(self.draw(st.integers(1, one_in)) == one_in)
+        return bool(self.choices.integer(1, one_in) == one_in)
 
     def recent(self, names: Sequence[str]) -> str:
         """One of the names, the last one first."""
-        return str(self.draw(st.sampled_from(names[::-1])))
+        return str(self.choices.one_of(names[::-1]))
 
     def array(self, shape: Shape, largest: float) -> Array:
-        seed = self.draw(st.integers(0, 99))
+        seed = self.choices.integer(0, 99)
         return np.round(np.random.default_rng(seed).uniform(-largest, largest, shape), 3)
 
     # -- scopes ----------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Writer:
         """What to write: in a block mostly a variable of a block around it, in block 0 mostly a new one."""
         free = {name: shape for name, shape in self.tensors().items() if name not in self.fixed}
         outside = [name for name in free if self.outer(name)]
-        choice = self.draw(st.integers(0, 3))
+        choice = self.choices.integer(0, 3)
         if outside and choice < 2:
             name = self.recent(outside)
             return name, free[name]
@@ -223,7 +223,7 @@ def settled(w: Writer, out: str) -> None:
 
 
 def total(w: Writer, out: str, shape: Shape) -> None:
-    w.append("sum", {"X": [w.operand(shape) for _ in range(w.draw(st.integers(1, 3)))]}, out)
+    w.append("sum", {"X": [w.operand(shape) for _ in range(w.choices.integer(1, 3))]}, out)
     w.append("tanh", {"X": out}, out)
 
 

@@ -10,31 +10,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-
 from graphad.execution.layout import blocks_of
 from graphad.ops import REGISTRY
 from graphad.testing.cases import Case
+from graphad.testing.choices import Choices
 from graphad.testing.nested_blocks import PLAIN, NestedWriter, Statement, statements
 from graphad.testing.nested_operators import Shape
-from graphad.testing.operators import Draw
 
 DEEPEST = 2  # blocks of these statements' own lie in at most so many others
 
 
-@st.composite
-def optimizable_programs(draw: Draw, blocks: bool = True, specials: bool = True, max_statements: int = 5) -> Case:
+def optimizable_program(choices: Choices, blocks: bool = True, specials: bool = True, max_statements: int = 5) -> Case:
     """Programs of up to ``max_statements`` drawn statements a block, and a scalar loss.
 
     Args:
         blocks: whether there are loops, branches and nets.
         specials: whether there are nan, infinities, integers and float32, which do not reach the loss.
     """
-    depth = draw(st.integers(0, 2)) if blocks else 0
-    w = NestedWriter(draw, True, depth, max(depth, 1), max_statements, False)
-    w.also = _themes(draw, blocks, specials)
+    depth = choices.integer(0, 2) if blocks else 0
+    w = NestedWriter(choices, True, depth, max(depth, 1), max_statements, False)
+    w.also = _themes(choices, blocks, specials)
     w.conditions = (_known,)
-    for _ in range(draw(st.integers(1, 2))):
+    for _ in range(choices.integer(1, 2)):
         w.data()
     statements(w, 2)
     statements(w, 1)
@@ -43,13 +40,13 @@ def optimizable_programs(draw: Draw, blocks: bool = True, specials: bool = True,
     return Case(w.program, loss, w.feeds, w.params)
 
 
-def _themes(draw: Draw, blocks: bool, specials: bool) -> tuple[Statement, ...]:
+def _themes(choices: Choices, blocks: bool, specials: bool) -> tuple[Statement, ...]:
     """What a program mostly consists of: one or two kinds of statement, perhaps one with special numbers, perhaps one with blocks."""
-    chosen: list[Statement] = draw(st.lists(st.sampled_from(ALSO), min_size=1, max_size=2))
-    if specials and draw(st.booleans()):
-        chosen.append(draw(st.sampled_from(SPECIALS)))
-    if blocks and draw(st.booleans()):
-        chosen.append(draw(st.sampled_from((_idle_loop, _branch, _idle_loop))))
+    chosen: list[Statement] = choices.several(ALSO, 1, 2)
+    if specials and choices.boolean():
+        chosen.append(choices.one_of(SPECIALS))
+    if blocks and choices.boolean():
+        chosen.append(choices.one_of((_idle_loop, _branch, _idle_loop)))
     return tuple(chosen) * 6
 
 
@@ -86,7 +83,7 @@ def _again(w: NestedWriter) -> None:
         return
     op = w.one_of(*ops[::-1])
     inputs, attrs, shape = {slot: list(names) for slot, names in op.inputs.items()}, dict(op.attrs), w.tensors()[op.output("Out")[0]]
-    how = w.draw(st.integers(0, 3))
+    how = w.choices.integer(0, 3)
     if how == 2 and isinstance(attrs.get("scale"), float):
         attrs["scale"] = attrs["scale"] * 0.5
     if how == 3 and "Y" in inputs and _exchangeable(w, inputs):
@@ -133,7 +130,7 @@ def _difference(w: NestedWriter) -> None:
 
 def _identity(w: NestedWriter) -> None:
     x, shape = _any(w)
-    kind = w.draw(st.integers(0, 6))
+    kind = w.choices.integer(0, 6)
     if kind < 2:
         one = _constant(w, shape, 1.0 - kind)
         _new(w, "elementwise_add" if kind else "elementwise_mul", {"X": [x], "Y": [one]}, shape)
@@ -246,7 +243,7 @@ def _branch(w: NestedWriter) -> None:
         PLAIN[0](w)
         return
     _, shape = _any(w)
-    condition = _known(w) if w.rarely(2) else w.fed("f", [w.draw(st.booleans())], "bool")
+    condition = _known(w) if w.rarely(2) else w.fed("f", [w.choices.boolean()], "bool")
     out = w.promise(shape)
     blocks = []
     for op_type in ("tanh", w.one_of("sin", "square", "tanh")):

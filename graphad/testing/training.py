@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 from graphad import layers
 from graphad.execution import Executor, Scope
 from graphad.optimizer import SGD, Adam, ClipByGlobalNorm, ClipByValue, L2Decay, Momentum, RMSProp
 from graphad.program import Program, Variable, program_guard
 from graphad.testing.cases import Array, Case
-from graphad.testing.operators import Draw
+from graphad.testing.choices import Choices
 
 OPTIMIZERS: tuple[type[Any], ...] = (SGD, Momentum, Adam, RMSProp)
 ROWS, FEATURES = 4, 3
 
 
-@st.composite
-def training_programs(draw: Draw, max_layers: int = 2) -> Case:
+def training_program(choices: Choices, max_layers: int = 2) -> Case:
     """Nets of one to ``max_layers`` hidden layers in float64, with backward and an optimizer; some clip, some decay weights.
 
     The parameters and what the optimizer keeps are in ``params``, as after a startup program.
@@ -29,12 +27,12 @@ def training_programs(draw: Draw, max_layers: int = 2) -> Case:
         x = layers.data("x", shape=[FEATURES], dtype="float64")
         y = layers.data("y", shape=[1], dtype="float64")
         hidden = x
-        for _ in range(draw(st.integers(0, max_layers))):
-            hidden = layers.fc(hidden, size=draw(st.integers(2, 3)), act=draw(st.sampled_from(["tanh", "sigmoid", None])))
-            hidden = _twice(hidden) if draw(st.integers(0, 3)) == 3 else hidden
+        for _ in range(choices.integer(0, max_layers)):
+            hidden = layers.fc(hidden, size=choices.integer(2, 3), act=choices.one_of(["tanh", "sigmoid", None]))
+            hidden = _twice(hidden) if choices.integer(0, 3) == 3 else hidden
         cost = layers.mse(layers.fc(hidden, size=1), y)
-        _optimizer(draw).minimize(cost)
-    rng = np.random.default_rng(draw(st.integers(0, 99)))
+        _optimizer(choices).minimize(cost)
+    rng = np.random.default_rng(choices.integer(0, 99))
     feeds = {"x": _numbers(rng, (ROWS, FEATURES)), "y": _numbers(rng, (ROWS, 1))}
     return Case(main, cost.name, feeds, _params(main, startup, rng))
 
@@ -45,11 +43,11 @@ def _twice(hidden: Variable) -> Variable:
     return twice
 
 
-def _optimizer(draw: Draw) -> Any:
-    kind = draw(st.sampled_from(OPTIMIZERS))
+def _optimizer(choices: Choices) -> Any:
+    kind = choices.one_of(OPTIMIZERS)
     options: dict[str, Any] = {"momentum": 0.9} if kind is Momentum else {}
-    clip = draw(st.sampled_from([None, ClipByValue(0.1), ClipByGlobalNorm(0.5)]))
-    return kind(learning_rate=0.1, regularization=draw(st.sampled_from([None, L2Decay(0.01)])), grad_clip=clip, **options)
+    clip = choices.one_of([None, ClipByValue(0.1), ClipByGlobalNorm(0.5)])
+    return kind(learning_rate=0.1, regularization=choices.one_of([None, L2Decay(0.01)]), grad_clip=clip, **options)
 
 
 def _params(main: Program, startup: Program, rng: np.random.Generator) -> dict[str, Array]:
