@@ -12,8 +12,8 @@ from graphad.graph import SINGLE_WRITER, Graph, schedule
 from graphad.program import Program
 from graphad.rewriting import Fixpoint, Pass, Pipeline
 from graphad.testing.cases import Array, Case
-from graphad.testing.examine import Finding
 from graphad.testing.subject import LOSS, Subject, inner_passes
+from graphad.testing.trial import Finding
 
 SECONDS = 20.0  # a drawing may take
 

@@ -71,26 +71,29 @@ def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str)
     return True
 
 
-def difference(one: Any, other: Any, tolerance: float = 0.0) -> str:
+def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after")) -> str:
     """How two results differ, empty if they do not; nan equals nan, 0.0 equals -0.0.
 
     Args:
+        one: what is right; where that is nan or infinite, and a tolerance is allowed, anything is.
+        other: what is held against it.
         tolerance: how far elements may lie apart, relative to themselves or to the largest one; 0: not at all.
+        labels: what the two are called in the text.
     """
     if isinstance(one, list) or isinstance(other, list):
-        return _list_difference(one, other, tolerance)
+        return _list_difference(one, other, tolerance, labels)
     if one.dtype != other.dtype or one.shape != other.shape:
-        return f"{one.dtype}{list(one.shape)} before, {other.dtype}{list(other.shape)} after"
+        return f"{one.dtype}{list(one.shape)} {labels[0]}, {other.dtype}{list(other.shape)} {labels[1]}"
     if _same(one, other, tolerance):
         return ""
     apart = "" if one.dtype.kind != "f" else f"; at most {_farthest(one, other):.3g} apart, tolerance {tolerance:g}"
-    return f"{one.tolist()} before, {other.tolist()} after{apart}"
+    return f"{one.tolist()} {labels[0]}, {other.tolist()} {labels[1]}{apart}"
 
 
-def _list_difference(one: Any, other: Any, tolerance: float) -> str:
+def _list_difference(one: Any, other: Any, tolerance: float, labels: tuple[str, str]) -> str:
     if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
-        return f"{one} before, {other} after"
-    found = (difference(a, b, tolerance) for a, b in zip(one, other, strict=True))
+        return f"{one} {labels[0]}, {other} {labels[1]}"
+    found = (difference(a, b, tolerance, labels) for a, b in zip(one, other, strict=True))
     return next((f"element {i}: {text}" for i, text in enumerate(found) if text), "")
 
 
@@ -99,8 +102,9 @@ def _same(one: Array, other: Array, tolerance: float) -> bool:
         return np.array_equal(one, other)
     if not tolerance:
         return np.array_equal(one, other, equal_nan=True)
-    largest = float(np.abs(one[np.isfinite(one)]).max(initial=LEAST))
-    return np.allclose(other, one, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+    finite = np.isfinite(one)
+    largest = float(np.abs(one[finite]).max(initial=LEAST))
+    return np.allclose(other[finite], one[finite], rtol=tolerance, atol=tolerance * largest)
 
 
 def _farthest(one: Array, other: Array) -> float:
