@@ -9,7 +9,7 @@ from typing import Any
 
 from graphad.errors import PassError
 from graphad.graph import SINGLE_WRITER, Graph, lower, schedule
-from graphad.passes import AccumulateGrads, CreateGradVars, FindOpPath, PruneNoGrad
+from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.program import Program
 from graphad.rewriting import Pass, Pipeline
@@ -91,8 +91,9 @@ class Subject:
 
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
-        paths = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]
-        return [(p.targets, p.inputs, p.no_grad) for p in paths if isinstance(p, FindOpPath)] == [((case.loss_name,), (), ())]
+        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]
+        paths = [(each.targets, each.inputs, each.no_grad) for each in passes if isinstance(each, FindOpPath)]
+        return paths == [((case.loss_name,), (), ())] and any(isinstance(each, CreateGradOps) for each in passes)
 
     def __str__(self) -> str:
         against = "" if self.reference is None else f", compared with {self.reference or 'nothing'}"
