@@ -58,6 +58,7 @@ def tried(
     trial = Trial(subject, case, random=np.random.default_rng(len(case.feeds) + 7))
     with quietly():
         try:
+            subject.check_fits(case)
             trial.graph = subject.prepared(case)
             trial.before = subject.before(case, trial.graph)
         except (GraphadError, ArithmeticError) as error:

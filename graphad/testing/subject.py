@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from graphad.errors import PassError
+from graphad.errors import InvalidValue, PassError
 from graphad.graph import SINGLE_WRITER, Graph, lower, schedule
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
@@ -70,6 +70,11 @@ class Subject:
             run_requesting_gradients(as_pass(self.reference, case.loss_name), graph, case)
             return schedule(graph) if finished(graph) else case.program
         return schedule(graph) if SINGLE_WRITER in graph.properties else case.program
+
+    def check_fits(self, case: Case) -> None:
+        """Raise ValueError if the text of a pipeline names the loss, and a case has none."""
+        if not case.loss_name and any(isinstance(text, str) and LOSS in text for text in (self.what, self.prepare, self.reference)):
+            raise InvalidValue(f"{self} needs a loss")
 
     def allowed(self, case: Case) -> float:
         """The tolerance: the largest one that the passes ask for, if none is given."""
