@@ -53,7 +53,7 @@ def canonical(op: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _candidates(op: OpDef, attr: Attr, attrs: Mapping[str, Any]) -> list[Any]:
-    current = attrs[attr.name] if attr.name in attrs else attr.default
+    current = attrs.get(attr.name, attr.default)
     others = [sample.attrs[attr.name] for sample in samples_of(op.type) if attr.name in sample.attrs]
     unique: dict[str, Any] = {}
     for value in (*others, *_values(attr, current)):

@@ -10,7 +10,7 @@ import numpy as np
 from graphad.ops import OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.sample import Sample
-from graphad.testing.values import type_of
+from graphad.testing.values import name_of, type_of
 from graphad.types import TensorType, joined_shape
 
 Slots = Mapping[str, Sequence[Any]]
@@ -41,4 +41,6 @@ def _as_inferred(values: Sequence[Any], types: Sequence[TensorType | None]) -> b
 def _has_type(value: Any, type: TensorType | None) -> bool:
     if value is None or type is None or isinstance(value, Aggregate):
         return True
-    return isinstance(value, np.ndarray) and value.dtype.name == type.dtype and joined_shape(value.shape, type.shape) == value.shape
+    if not isinstance(value, np.ndarray) or name_of(value.dtype) != type.dtype:
+        return False
+    return value.shape == type.shape or joined_shape(value.shape, type.shape) == value.shape
