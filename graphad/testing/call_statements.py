@@ -114,13 +114,13 @@ class CallProgram(CallWriter):
     def operands(self, draft: Draft) -> tuple[Call, Names] | None:
         """A call, and names for its inputs, every second one a known value of the type; None if not even the sample runs."""
         kind = self.choices.one_of(self.kinds)
-        other = draft if kind == "sample" else with_numbers(self.choices, draft, kind)
-        names = {s: [self._known(value) for value in values] for s, values in draft.inputs.items()}
+        other = draft if kind == "sample" or not draft.fixed else with_numbers(self.choices, draft, kind)
+        names = {s: [self._known(value) if draft.fixed else None for value in values] for s, values in draft.inputs.items()}
         inputs = {s: [v if n is None else self.values[n] for n, v in zip(names[s], vs, strict=True)] for s, vs in other.inputs.items()}
         call = checked(draft.op, inputs, draft.attrs, draft.number)
         if not self.accepts(call):
             names = {}
-            call = checked(*draft)
+            call = checked(draft.op, draft.inputs, draft.attrs, draft.number)
             call = call if self.accepts(call) else sampled(draft)
         return None if call is None else (call, self.named(call, names))
 
@@ -248,7 +248,7 @@ def _over(w: CallProgram, draft: Draft, name: str) -> tuple[Call, Names] | None:
     """A call with a name among its inputs, and others of its shape where the draft has several of one shape."""
     value = w.values[name]
     places = [(s, i) for s, vs in draft.inputs.items() for i, v in enumerate(vs) if isinstance(v, np.ndarray) and v.dtype == value.dtype]
-    if not places:
+    if not places or not draft.fixed:
         return None
     slot, i = places[0] if w.choices.boolean() else w.choices.one_of(places)
     old = draft.inputs[slot][i].shape

@@ -23,6 +23,7 @@ Slots = dict[str, list[Value]]
 Written = tuple[Slots, dict[str, Any]]
 EXTENTS = (0, 1, 3, 5, 7, 2)
 MOST_ELEMENTS = 600
+MOST_RESULTS = 3000
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,16 @@ class Interest:
 
 
 class Draft(NamedTuple):
-    """What an operator is to be called with, where inference has nothing against the types."""
+    """What an operator is to be called with, where inference accepts the types.
+
+    ``fixed`` is False if the extents of its outputs depend on numbers in its inputs, which then have to stay as they are.
+    """
 
     op: OpDef
     inputs: Slots
     attrs: dict[str, Any]
     number: int = 0
+    fixed: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +77,22 @@ class Call:
 
 
 def checked(op: OpDef, inputs: Slots, attrs: dict[str, Any], number: int = 0) -> Call | None:
-    """The call, None if the operator does not take it."""
+    """The call, None if the operator does not take it or makes something large of it."""
     outputs = outputs_of(op, inputs, attrs)
-    return None if outputs is None else Call(op, inputs, attrs, outputs, number)
+    if outputs is None or any(np.size(value) > MOST_RESULTS for values in outputs.values() for value in values):
+        return None
+    return Call(op, inputs, attrs, outputs, number)
 
 
-def infers(draft: Draft) -> bool:
-    """Whether inference accepts the types of what an operator is to be called with."""
+def inferred(draft: Draft) -> Draft | None:
+    """The draft, if inference accepts the types, with what it knows of the outputs' extents; else None."""
     types = {slot: [type_of(value) for value in values] for slot, values in draft.inputs.items()}
     try:
-        draft.op.infer_types(types, draft.attrs)
+        outputs = draft.op.infer_types(types, draft.attrs)
     except Exception:  # whatever it raises: the operator does not take this
-        return False
-    return True
+        return None
+    fixed = not any(type is not None and -1 in type.shape for listed in outputs.values() for type in listed)
+    return draft if fixed else draft._replace(fixed=False)
 
 
 def finite(value: Value) -> bool:
@@ -124,9 +132,10 @@ def draw_call(choices: Choices, op: OpDef, dtype: str, interest: Interest) -> Dr
         for draft in (Draft(op, *written, number) for written in _in_dtype(choices, op, inputs, attrs, name)):
             resized = _resized(choices, draft.inputs, draft.attrs) if choices.chance(3) else ()
             for other in (*(Draft(op, *written, number) for written in resized), draft):
-                if infers(other):
-                    return other
-    return next((draft for draft in (Draft(op, inputs, attrs, number), Draft(op, inputs, own, number)) if infers(draft)), None)
+                accepted = inferred(other)
+                if accepted is not None:
+                    return accepted
+    return inferred(Draft(op, inputs, attrs, number)) or inferred(Draft(op, inputs, own, number))
 
 
 def sampled(draft: Draft) -> Call | None:

@@ -77,10 +77,8 @@ def test_every_operator_occurs() -> None:
 def test_every_attribute_occurs_with_two_values() -> None:
     seen: dict[tuple[str, str], set[str]] = {}
     rows = {op_type: row for op_type, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef)}
-    for case in (
-        *cases(),
-        *(operator_program(RandomChoices(f"of {op_type} {i}"), Interest((op_type,))) for op_type in rows for i in range(5)),
-    ):
+    more = (operator_program(RandomChoices(f"of {op_type} {i}"), Interest((op_type,))) for op_type in rows for i in range(5))
+    for case in (*cases(), *more):
         for op in operators(case):
             for name, attr in rows[op.type].attrs.items() if op.type in rows else ():
                 seen.setdefault((op.type, name), set()).add(repr(op.attrs.get(name, attr.default)))
