@@ -53,7 +53,7 @@ def operator_program(choices: Choices, interest: Interest | None = None) -> Case
         _block(w)
     else:
         choices.one_of(STATEMENTS)(w)
-    if choices.chance(5):
+    if choices.chance(5) or not w.block.ops:
         chain(w)
     loss = _loss(w) or _other_loss(w)
     if choices.chance(8):
