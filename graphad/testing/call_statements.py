@@ -11,10 +11,11 @@ from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Array, Value
 from graphad.testing.call_writer import CallWriter, Names
-from graphad.testing.calls import Call, Draft, Interest, checked, draw_call, other_attr, sampled, with_numbers
+from graphad.testing.calls import Call, Draft, Interest, checked, draw_call, finite, other_attr, sampled, with_numbers
 from graphad.testing.choices import Choices
 from graphad.testing.number_pools import KINDS, NON_FINITE, array_of
 from graphad.testing.samples import samples_of
+from graphad.testing.samples.valid import computed
 from graphad.testing.values import name_of
 
 DTYPES = (*("float32", "float64") * 8, "int64", "int32", "bool", "float16")
@@ -187,11 +188,14 @@ class CallProgram(CallWriter):
         return [] if outputs is None else self.write(call, inputs, outputs)
 
     def apply(self, op_type: str, inputs: Names, attrs: dict[str, Any], out: str | None = None) -> str | None:
-        """Append an operator over names, with one output ``Out``; None if it does not take them."""
-        call = checked(lookup(op_type), {s: [self.values[n] for n in names] for s, names in inputs.items()}, attrs)
-        if call is None or not self.accepts(call):
+        """Append an operator over names that it takes, with one output ``Out``; None if that would not be finite."""
+        op = lookup(op_type)
+        outputs = computed(op, {s: [self.values[n] for n in names] for s, names in inputs.items()}, attrs)
+        if outputs is None or not (self.non_finite or finite(outputs["Out"][0])):
             return None
-        return self.write(call, inputs, {"Out": [out or self.unique("t")]})[0]
+        names = {"Out": [out or self.unique("t")]}
+        self.emit(op_type, inputs, names, attrs, outputs)
+        return names["Out"][0]
 
 
 _OPERATORS: list[tuple[int, tuple[str, ...]]] = []

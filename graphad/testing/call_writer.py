@@ -19,8 +19,9 @@ from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Array, Value
 from graphad.program import Block, Operator, Program, Variable
 from graphad.program.operator import check
-from graphad.testing.calls import Call, Slots, checked
+from graphad.testing.calls import Call, Slots
 from graphad.testing.choices import Choices
+from graphad.testing.samples.valid import computed
 from graphad.testing.values import name_of
 
 Names = dict[str, list[str]]
@@ -217,11 +218,11 @@ def _run_operator(op: Operator, values: dict[str, Value]) -> bool:
     blocks = blocks_of(op)
     if blocks:
         return _run_control(op, blocks, values)
-    call = checked(lookup(op.type), {s: [values[n] for n in names] for s, names in op.inputs.items()}, op.attrs)
-    if call is None:
+    outputs = computed(lookup(op.type), {s: [values[n] for n in names] for s, names in op.inputs.items()}, op.attrs)
+    if outputs is None:
         return False
     for slot, names in op.outputs.items():
-        for name, value in zip(names, call.outputs[slot], strict=True):
+        for name, value in zip(names, outputs[slot], strict=True):
             if name in values and isinstance(value, np.ndarray) and np.shape(values[name]) != value.shape:
                 return False
             values[name] = value

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphad.ops import OpDef
 from graphad.ops.sample import Array, Value
-from graphad.testing.attribute_values import alternatives, canonical
+from graphad.testing.attribute_values import canonical, other_value
 from graphad.testing.choices import Choices
 from graphad.testing.number_pools import array_of
 from graphad.testing.samples import samples_of
@@ -126,7 +126,7 @@ def draw_call(choices: Choices, op: OpDef, dtype: str, interest: Interest) -> Dr
     number = choices.below(len(samples))
     inputs, own = _sample(op, number)
     attrs = own
-    for _ in range(choices.one_of((0, 1, 1, 2))):
+    for _ in range(choices.one_of((0, 1, 1, 2)) if op.attrs else 0):
         attrs = _other_attr(choices, op, number, attrs, interest)
     for name in dict.fromkeys((dtype, choices.one_of(("float32", "float64")))):
         for draft in (Draft(op, *written, number) for written in _in_dtype(choices, op, inputs, attrs, name)):
@@ -148,14 +148,14 @@ def sampled(draft: Draft) -> Call | None:
 
 def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, Any], interest: Interest) -> dict[str, Any]:
     """The attributes with one changed, mostly one of interest; as they are if there is none to change."""
-    valid = alternatives(op, number)
-    names = [name for name in interest.attrs if name in valid]
+    names = [name for name in interest.attrs if name in op.attrs]
     if not names or choices.chance(4):
-        names = list(valid)
-    if not names:
-        return attrs
-    name = choices.one_of(names)
-    return {**attrs, name: choices.one_of(valid[name])}
+        names = list(op.attrs)
+    for _ in range(min(3, len(names))):
+        name = choices.one_of(names)
+        for value in other_value(choices, op, number, name):
+            return {**attrs, name: value}
+    return attrs
 
 
 def other_attr(choices: Choices, call: Call, interest: Interest) -> Call | None:
