@@ -22,9 +22,10 @@ from graphad.testing.counterexample import Counterexample
 from graphad.testing.examine import ALL, after_pass, tried
 from graphad.testing.fitted import random_case
 from graphad.testing.planted import planted_program
-from graphad.testing.programs import any_program, requested_names
+from graphad.testing.programs import any_program
 from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked
+from graphad.testing.requests import requested_names
 from graphad.testing.smallest import smallest
 from graphad.testing.subject import Expectation, Subject, as_pass, inner_passes, standard_preparation
 from graphad.testing.trial import Finding, Trial, Unfit
