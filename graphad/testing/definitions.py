@@ -1,11 +1,11 @@
 """What a program of its own needs before it can use some classes and functions: imports, or else their source with all that uses.
 
-    @dataclass(frozen=True)                 from dataclasses import dataclass
-    class Mine(RulePass):            ⇒      from graphad.rewriting import RulePass, RuleSet, rewrite
-        rules = RuleSet(my_rule)            @rewrite
-                                            def my_rule(x): ...
-    (in a notebook)                         @dataclass(frozen=True)
-                                            class Mine(RulePass): ...
+@dataclass(frozen=True)                 from dataclasses import dataclass
+class Mine(RulePass):            ⇒      from graphad.rewriting import RulePass, RuleSet, rewrite
+    rules = RuleSet(my_rule)            @rewrite
+                                        def my_rule(x): ...
+(in a notebook)                         @dataclass(frozen=True)
+                                        class Mine(RulePass): ...
 """
 
 from __future__ import annotations
@@ -46,16 +46,12 @@ class Definitions:
         self._names: set[str] = set()
         self._is_future = False
 
-    def lines(self) -> list[str]:
-        """The statements, to stand at the top of a file."""
-        folders = ["import sys", "", *(f"sys.path.insert(0, {folder!r})" for folder in self.folders), ""] if self.folders else []
+    def header(self, *imports: str) -> list[str]:
+        """The first statements of a file, with other imports, which need no folder on the path."""
+        first = [*([FUTURE, ""] if self._is_future else []), *(["import sys", ""] if self.folders else [])]
+        folders = ["", *(f"sys.path.insert(0, {folder!r})" for folder in self.folders), ""] if self.folders else []
         sources = [line for source in self.sources for line in ("", *source.splitlines())]
-        return [*folders, *self.imports, *sources]
-
-    @property
-    def future(self) -> list[str]:
-        """The statement that has to be the first one of all, if the sources need it."""
-        return [FUTURE] if self._is_future else []
+        return [*first, *imports, *folders, *self.imports, *sources]
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -254,7 +250,7 @@ def _replaces(node: ast.stmt) -> bool:
 
 
 def _is_literal(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | complex | str | bytes) and type(value).__module__ == "builtins"
+    return value is None or (isinstance(value, bool | int | float | complex | str | bytes) and type(value).__module__ == "builtins")
 
 
 def _is_small(value: Any) -> bool:

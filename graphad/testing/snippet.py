@@ -13,7 +13,13 @@ from graphad.testing.definitions import Definitions
 from graphad.testing.subject import LOSS, Subject, inner_passes
 
 OWN = "graphad."
-NUMPY = "from numpy import array, full, inf, nan  # noqa: F401"
+IMPORTS = (
+    "from numpy import array, full, inf, nan  # noqa: F401",
+    "",
+    "import graphad.passes",
+    "from graphad.program import Program",
+    "from graphad.testing import Case, check_case",
+)
 
 
 def snippet(subject: Subject, case: Case, after: Graph | None = None) -> str:
@@ -34,13 +40,7 @@ def snippet(subject: Subject, case: Case, after: Graph | None = None) -> str:
     arguments += [f"{name}={_pass(definitions, what, case)}" for name, what in (("prepare", subject.prepare),) if what]
     arguments += [] if subject.tolerance is None else [f"tolerance={subject.tolerance!r}"]
     lines = [
-        *definitions.future,
-        NUMPY,
-        "",
-        "import graphad.passes",
-        "from graphad.program import Program",
-        "from graphad.testing import Case, check_case",
-        *definitions.lines(),
+        *definitions.header(*IMPORTS),
         *_missing(definitions.missing),
         "",
         "case = Case(",

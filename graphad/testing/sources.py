@@ -10,7 +10,7 @@ import symtable
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -210,7 +210,7 @@ def bound(name: str, scope: Scope) -> Binding | None:
         if statements or name in _parameters(function):
             value = scope.cells.get(name, UNKNOWN)
             value = _local(function, name) if value is UNKNOWN else value
-            return Binding(value, statements, scope.text, Scope(scope.module, scope.texts, scope.functions[:depth], scope.text, scope.cells))
+            return Binding(value, statements, scope.text, replace(scope, functions=scope.functions[:depth]))
     outermost = Scope(scope.module, scope.texts)
     value = scope.globals.get(name, UNKNOWN)
     for text in scope.texts:

@@ -317,7 +317,13 @@ def test_operators_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "array",
-    [np.zeros((0, 3)), np.ones((7, 9), "float32"), np.array([0.1, -0.0, np.nan, np.inf], "float32"), np.array(3), np.array([[True], [False]])],
+    [
+        np.zeros((0, 3)),
+        np.ones((7, 9), "float32"),
+        np.array([0.1, -0.0, np.nan, np.inf], "float32"),
+        np.array(3),
+        np.array([[True], [False]]),
+    ],
 )
 def test_arrays_keep_bits_shape_and_dtype(array: Any) -> None:
     text = snippet(Subject("cse"), Case(ga.Program(), feeds={"x": array}))
