@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from graphad.testing.bisection import Culprit as Culprit
     from graphad.testing.bisection import bisect as bisect
     from graphad.testing.cases import Case as Case
+    from graphad.testing.check import Vacuous as Vacuous
     from graphad.testing.check import check_pass as check_pass
+    from graphad.testing.choices import Choices as Choices
     from graphad.testing.counterexample import Counterexample as Counterexample
     from graphad.testing.equivalence import assert_equivalent as assert_equivalent
     from graphad.testing.examine import check_case as check_case
     from graphad.testing.operator_check import check_operator as check_operator
     from graphad.testing.reduction import reduce_program as reduce_program
+    from graphad.testing.report import Checked as Checked
     from graphad.testing.strategies import nested_programs as nested_programs
     from graphad.testing.strategies import optimizable_programs as optimizable_programs
     from graphad.testing.strategies import planted_programs as planted_programs
@@ -33,8 +36,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Case": "cases",
+    "Checked": "report",
+    "Choices": "choices",
     "Counterexample": "counterexample",
     "Culprit": "bisection",
+    "Vacuous": "check",
     "assert_equivalent": "equivalence",
     "bisect": "bisection",
     "check_case": "examine",

@@ -15,9 +15,9 @@ from graphad.graph import SINGLE_WRITER, Graph, Op, lower, schedule
 from graphad.program import Program
 from graphad.testing.array_text import Array, short_text
 from graphad.testing.cases import Case
-from graphad.testing.examine import Finding
 from graphad.testing.snippet import snippet
 from graphad.testing.subject import Subject
+from graphad.testing.trial import Finding
 
 SECONDS, DPI = 20.0, 144  # that a drawing may take, and that a PNG has
 FORMATS = (".svg", ".png")
@@ -30,7 +30,7 @@ class Counterexample(AssertionError):
     Attributes:
         finding: what does not hold; ``finding.kind`` is one word for it.
         case: the program, made as small as possible, and arrays for it.
-        before: the program that the pass got: the case's own, or what the passes that prepare made of it.
+        before: the program that the one after is compared with: that which the pass got, or which the reference made of it.
         after: the program that the pass made of it; None if the graph cannot be written as a program.
         graph: the graph after the pass, or as far as the pass got.
         examples: how many programs were tried until it was found.
@@ -43,14 +43,15 @@ class Counterexample(AssertionError):
     def __init__(self, subject: Subject, finding: Finding, case: Case, graph: Graph, folder: Path | None = None, examples: int = 1) -> None:
         self.subject, self.finding, self.case, self.graph = subject, finding, case, graph
         self.examples = examples
-        self.before = subject.before(case, case.targets)
+        prepared = _prepared(subject, case)
+        self.before = _before(subject, case, prepared)
         self.after = _program(graph)
         self.snippet = snippet(subject, case, graph)
         home = Path(tempfile.mkdtemp(prefix="graphad-")) if folder is None else folder
         home.mkdir(parents=True, exist_ok=True)
         self.file = home / "snippet.py"
         self.file.write_text(self.snippet, encoding="utf-8")
-        self.pictures = _pictures(_graph_before(subject, case), graph, str(subject.what), home)
+        self.pictures = _pictures(lower(self.before) if subject.reference else prepared, graph, str(subject.what), home)
         super().__init__(self._said())
 
     def _said(self) -> str:
@@ -72,11 +73,17 @@ def _program(graph: Graph) -> Program | None:
         return None
 
 
-def _graph_before(subject: Subject, case: Case) -> Graph:
+def _prepared(subject: Subject, case: Case) -> Graph:
     """The graph that the pass got, or where what prepares it fails, that of the case."""
     with suppress(GraphadError):
-        return subject.prepared(case, case.targets)
-    return lower(case.program)
+        return subject.prepared(case)
+    return lower(case.program, case.targets)
+
+
+def _before(subject: Subject, case: Case, prepared: Graph) -> Program:
+    with suppress(GraphadError):
+        return subject.before(case, prepared)
+    return case.program
 
 
 # -- as text -------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import numpy as np
 from graphad.rewriting import Fixpoint, Nested, Pass, Pipeline
 from graphad.testing.array_text import array_text
 from graphad.testing.importable import import_root, is_importable
-from graphad.testing.sources import UNKNOWN, Binding, Scope, bound, defined, free_names, texts_of
+from graphad.testing.sources import UNKNOWN, Binding, Scope, bound, defined, free_names, lambda_of, texts_of
 
 FUTURE = "from __future__ import annotations"
 LONGEST_LITERAL = 10_000
@@ -74,6 +74,8 @@ class Definitions:
             return self._container(value, name)
         if isinstance(value, Pass):
             return self._pass(value)
+        if isinstance(value, FunctionType) and value.__name__ == "<lambda>":
+            return self._lambda(value, name)
         if isinstance(value, type | FunctionType):
             return self.reference(value)
         if is_dataclass(value):
@@ -105,6 +107,15 @@ class Definitions:
             return f"{self.reference(kind)}()" if not getattr(value, "__dict__", {}) else self._missing(kind.__name__, "it is no dataclass")
         options = [f"{f.name}={self.expression(getattr(value, f.name), f.name)}" for f in fields(kind) if f.init]
         return f"{self.reference(kind)}({', '.join(options)})"
+
+    def _lambda(self, value: FunctionType, name: str) -> str:
+        binding = lambda_of(value)
+        if binding is None:
+            return self._missing(name, "the source of the lambda is not known")
+        text, scope = binding
+        for used in free_names(text):
+            self._name(used, scope)
+        return text
 
     def _missing(self, name: str, reason: str) -> str:
         self.missing[name] = reason

@@ -88,6 +88,6 @@ def is_importable(value: Any) -> bool:
 def leads_to(module: str, name: str, value: Any) -> bool:
     """Whether a name of a module, with dots, stands for just this object."""
     try:
-        return reduce(getattr, name.split("."), sys.modules[module]) is value  # type: ignore[arg-type]
+        return reduce(getattr, name.split("."), sys.modules[module]) is value
     except (AttributeError, KeyError):
         return False

@@ -18,7 +18,7 @@ IMPORTS = (
     "",
     "import graphad.passes",
     "from graphad.program import Program",
-    "from graphad.testing import Case, check_case",
+    "from graphad.testing import Case, check_case, check_pass  # noqa: F401",
 )
 
 
@@ -36,9 +36,7 @@ def snippet(subject: Subject, case: Case, after: Graph | None = None) -> str:
     """
     definitions = Definitions()
     _operators(definitions, case, after)
-    arguments = [_pass(definitions, subject.what, case), "case"]
-    arguments += [f"{name}={_pass(definitions, what, case)}" for name, what in (("prepare", subject.prepare),) if what]
-    arguments += [] if subject.tolerance is None else [f"tolerance={subject.tolerance!r}"]
+    call = _call(definitions, subject, case)
     lines = [
         *definitions.header(*IMPORTS),
         *_missing(definitions.missing),
@@ -46,12 +44,25 @@ def snippet(subject: Subject, case: Case, after: Graph | None = None) -> str:
         "case = Case(",
         f'    Program.parse("""\\\n{_escaped(str(case.program))}"""),',
         f"    loss_name={case.loss_name!r},",
+        *([f"    requested={case.requested!r},"] if case.requested else []),
         *_arrays("feeds", case.feeds),
         *_arrays("params", case.params),
         ")",
-        f"check_case({', '.join(arguments)})  # lowers, runs the pass, schedules, runs both, compares",
+        f"{call}  # lowers, runs the pass, schedules, runs both, compares",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _call(definitions: Definitions, subject: Subject, case: Case) -> str:
+    """The call that tries the pass; a user's own condition is what check_pass takes."""
+    what = _pass(definitions, subject.what, case)
+    passes = (("prepare", subject.prepare or None), ("reference", subject.reference))
+    options = [f"{name}={_pass(definitions, each, case)}" for name, each in passes if each is not None]
+    options += [] if subject.tolerance is None else [f"tolerance={subject.tolerance!r}"]
+    if subject.expect is None:
+        return f"check_case({', '.join([what, 'case', *options])})"
+    expect = definitions.expression(subject.expect, "expect")
+    return f"check_pass({', '.join([what, 'examples=1', 'programs=[case]', *options, f'expect={expect}'])})"
 
 
 def _escaped(text: str) -> str:

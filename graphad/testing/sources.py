@@ -132,6 +132,18 @@ def defined(value: Any) -> Binding | None:
     return None
 
 
+def lambda_of(value: FunctionType) -> tuple[str, Scope] | None:
+    """The source of a lambda and its scope, None if that is not known, or if there are several on one line."""
+    code = value.__code__
+    texts = texts_of(value.__module__, [code.co_filename])
+    for text in texts:
+        nodes = [node for node in ast.walk(text.tree) if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
+        if len(nodes) == 1:
+            around = [node for node, _ in _definitions(text.tree, ()) if isinstance(node, Function) and nodes[0].lineno in _lines(node)]
+            return ast.unparse(nodes[0]), Scope(value.__module__, texts, around, text, cells_of(value))
+    return None
+
+
 def _lines(node: Definition) -> range:
     return range(min([node.lineno, *(d.lineno for d in node.decorator_list)]), (node.end_lineno or node.lineno) + 1)
 
@@ -254,8 +266,5 @@ def _binds(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name.split(".")[0] for alias in node.names}
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return {name.id for target in targets if target is not None for name in ast.walk(target) if _is_stored(name)}
-
-
-def _is_stored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    names = [node for target in targets if target is not None for node in ast.walk(target) if isinstance(node, ast.Name)]
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}

@@ -56,6 +56,7 @@ class FindOpPath(Pass):
 
     name = "find-op-path"
     establishes = (OpPath,)
+    is_analysis = True
     targets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     no_grad: tuple[str, ...] = ()

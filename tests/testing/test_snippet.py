@@ -340,3 +340,16 @@ def test_programs_with_quotes_and_backslashes() -> None:
     names: dict[str, Any] = {}
     exec(snippet(Subject("cse"), Case(program)), names)
     assert str(names["case"].program) == str(program)
+
+
+def test_everything_that_was_checked_is_checked_again(tmp_path: Path) -> None:
+    """The requested names, the reference, and a condition of the user."""
+    limit = 0
+    subject = Subject("cse", reference="dead-code", expect=lambda before, after: len(after.blocks) == limit)
+    text = snippet(subject, Case(ga.Program.parse(TEXT), "y", {"x": np.array([0.5, 2.0])}, requested=("y",)))
+    assert "requested=('y',)" in text
+    assert "limit = 0\n" in text
+    assert "reference='dead-code', expect=lambda before, after: len(after.blocks) == limit)" in text
+    names: dict[str, Any] = {}
+    with pytest.raises(AssertionError, match="what was expected after the pass does not hold"):
+        exec(text, names)
