@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from graphad.graph import Graph
 from graphad.ops.symbol import REGISTRY
-from graphad.rewriting import Pass, Pipeline
+from graphad.rewriting import Pass
 from graphad.testing.array_text import Array, array_text
 from graphad.testing.cases import Case
 from graphad.testing.definitions import Definitions
-from graphad.testing.subject import LOSS, Subject, inner_passes
+from graphad.testing.subject import Subject, as_pass, inner_passes
 
 OWN = "graphad."
 IMPORTS = (
@@ -84,13 +84,13 @@ def _missing(missing: Mapping[str, str]) -> Sequence[str]:
 
 def _pass(definitions: Definitions, what: Pass | str, case: Case) -> str:
     """How to write a pass: as text if it was text or comes with graphad, else as what makes it."""
-    inner = inner_passes(Pipeline.parse(what.replace(LOSS, case.loss_name)) if isinstance(what, str) else what)
+    inner = inner_passes(as_pass(what, case.loss_name))
     others = [each for each in inner if not type(each).__module__.startswith(OWN)]
     if isinstance(what, Pass):
         return definitions.expression(what) if others else repr(str(what))
     for each in others:
         definitions.reference(type(each))
-    return repr(what.replace(LOSS, case.loss_name))
+    return repr(what)
 
 
 def _operators(definitions: Definitions, case: Case, after: Graph | None) -> None:

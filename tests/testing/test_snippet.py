@@ -353,3 +353,9 @@ def test_everything_that_was_checked_is_checked_again(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     with pytest.raises(AssertionError, match="what was expected after the pass does not hold"):
         exec(text, names)
+
+
+def test_the_loss_keeps_its_placeholder() -> None:
+    """The checks run a pass under other names too, in which a pipeline's text has to follow."""
+    text = snippet(Subject("create-grad-ops", prepare="find-op-path{targets=[$loss]}"), Case(ga.Program.parse(TEXT), "y"))
+    assert "check_case('create-grad-ops', case, prepare='find-op-path{targets=[$loss]}')" in text
