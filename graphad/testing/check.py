@@ -38,6 +38,7 @@ SELDOM = {
     "idempotent": 2,
     "deterministic": 6,
     "compiled": 6,
+    "gradients": 2,
 }  # checks that are made on every so many programs only
 MUTATED, CHANGES = 2, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
@@ -223,7 +224,8 @@ class _Search:
 
     def _checks(self) -> set[str]:
         """The checks to make on the next program: the dear ones seldom."""
-        return {kind for kind in ALL if self.checked.examples % SELDOM.get(kind, 1) == 0}
+        tried = self.checked.examples
+        return {kind for kind in ALL if tried % SELDOM.get(kind, 1) == 0 or (kind == "gradients" and self.subject.is_backward)}
 
     def _is_new(self, trial: Trial) -> bool:
         known = len(self.seen)

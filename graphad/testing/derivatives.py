@@ -13,6 +13,7 @@ from graphad.ops.definition import GRAD
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
 from graphad.program import FORWARD, Program
+from graphad.rewriting import claims_checked, verification
 from graphad.testing.cases import Array, Case
 from graphad.testing.equivalence import observe
 from graphad.types import FLOATS
@@ -48,7 +49,8 @@ def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[st
     block, arrays = twin.global_block(), {**case.feeds, **case.params}
     differentiable = Case(program, case.loss_name, case.feeds, case.params).sources
     there = [name for name in sources if block.has_var(name) and name in differentiable]
-    results = gradients([block.var(case.loss_name)], [block.var(name) for name in there])
+    with verification(False), claims_checked(False):
+        results = gradients([block.var(case.loss_name)], [block.var(name) for name in there])
     names = {source: g.name for source, g in zip(there, results, strict=True) if g is not None}
     values = observe(twin, case, list(names.values())).values
     return {name: values[names[name]] if name in names else np.zeros_like(arrays[name]) for name in sources}

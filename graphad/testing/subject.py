@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from graphad.errors import PassError
@@ -82,6 +82,12 @@ class Subject:
     def is_analysis(self) -> bool:
         """Whether no pass on trial is meant to change graphs."""
         return all(each.is_analysis for each in inner_passes(as_pass(self.what, "loss")))
+
+    @cached_property
+    def is_backward(self) -> bool:
+        """Whether a backward is built, by the passes on trial or before them."""
+        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, "loss"))]
+        return any(isinstance(each, FindOpPath) for each in passes)
 
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from graphad.graph import Graph
 from graphad.knobs import KNOBS
 from graphad.program import Program
 from graphad.rewriting import Pass, claims_checked, verification
-from graphad.testing.cases import Array, Case
-from graphad.testing.equivalence import Observed
+from graphad.testing.cases import Case
+from graphad.testing.equivalence import Observed, observe
 from graphad.testing.subject import Subject
 
 
@@ -64,7 +65,6 @@ class Trial:
 
     Attributes:
         before: the program that the pass gets, or where that cannot be one yet, the case's own.
-        expected: what ``before`` gives.
         graph: the graph after the pass.
         after: the program after the pass, None if the graph cannot be one yet.
         made: the gradients that passes made, by the source's name: the names they have in ``after``.
@@ -75,13 +75,23 @@ class Trial:
     subject: Subject
     case: Case
     before: Program = field(default_factory=Program)
-    expected: Observed = field(default_factory=lambda: Observed({}, {}))
     graph: Graph = field(default_factory=Graph)
     after: Program | None = None
     made: dict[str, str] = field(default_factory=dict)
     changed: bool = False
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
-    _standard: dict[str, Array] | None = None
+
+    @cached_property
+    def expected(self) -> Observed:
+        """What ``before`` gives.
+
+        Raises:
+            Unfit: it does not run.
+        """
+        try:
+            return observe(self.before, self.case, self.case.targets)
+        except (GraphadError, ArithmeticError) as error:
+            raise Unfit(str(error)) from error
 
     @property
     def passes(self) -> Pass:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ops.sample import Array, Sample, uniform
+from graphad.ops.sample import Array, Sample, uniform
 
 
 def _with(x: Array, **attrs: object) -> Sample:

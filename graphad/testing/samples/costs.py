@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.sample import Sample, away_from_zero, uniform
-from tests.ops.samples_loss import weights
+from graphad.ops.sample import Sample, away_from_zero, uniform
+from graphad.testing.samples.loss import weights
 
 SIGNS = np.array([[1.0], [0.0], [1.0]])
 CLASSES = np.array([[1], [3], [0]])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops.sample import Array, Sample, uniform
+from graphad.ops.sample import Array, Sample, uniform
 
 
 def _ints(*numbers: int) -> Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ops.sample import Sample, uniform
-from tests.ops.samples_norm import VECTORS
+from graphad.ops.sample import Sample, uniform
+from graphad.testing.samples.norm import VECTORS
 
 STEP: dict[str, Any] = {"Input": uniform(1, 6), "HiddenPrev": uniform(1, 2), "Weight": uniform(2, 6, seed=2)}
 ONE: dict[str, Any] = {"Input": uniform(2, 3, seed=5), "HiddenPrev": uniform(2, 1), "Weight": uniform(1, 3, seed=2)}

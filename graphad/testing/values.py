@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphad.ops.aggregates import Aggregate, Tape, TensorArray, zeros_like
+from graphad.ops.sample import Array, Value
 from graphad.types import FLOATS, STEP_SCOPES, TENSOR, TENSOR_ARRAY, TensorType
-from tests.ops.sample import Array, Value
 
 STANDS_IN = TensorType((), "float32")  # the type of what has no shape: a tape, an array without elements
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.sample import Array, Sample, uniform
+from graphad.ops.sample import Array, Sample, uniform
 
 
 def _sum(equation: str, *shapes: tuple[int, ...]) -> Sample:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops.sample import Sample, uniform
-from tests.ops.samples_pool import distinct
+from graphad.ops.sample import Sample, uniform
+from graphad.testing.samples.pool import distinct
 
 LINE, IMAGE, VOLUME = uniform(1, 2, 3), uniform(1, 2, 3, 2), uniform(1, 1, 2, 2, 3)
 WINDOWS: dict[str, Any] = {"kernel_sizes": [2, 2], "strides": [1, 2], "paddings": [0, 1, 1, 0], "dilations": [1, 1]}

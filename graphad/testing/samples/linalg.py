@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ops.sample import Sample, uniform
+from graphad.ops.sample import Sample, uniform
 
 
 def _pair(x: tuple[int, ...], y: tuple[int, ...], **attrs: object) -> Sample:

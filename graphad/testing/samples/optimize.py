@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops.sample import Array, Sample, uniform
+from graphad.ops.sample import Array, Sample, uniform
 
 BASE: dict[str, Array | list[Array]] = {"Param": uniform(2, 3), "Grad": uniform(2, 3, seed=1), "LearningRate": np.array([0.1])}
 POWERS = {"Beta1Pow": np.array([0.9]), "Beta2Pow": np.array([0.999])}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.sample import Sample, uniform
+from graphad.ops.sample import Sample, uniform
 
 X = uniform(4, 3)
 TWICE = np.array([2, 0, 2])

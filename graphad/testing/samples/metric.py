@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.sample import Sample, uniform
-from tests.ops.samples_pool import distinct
+from graphad.ops.sample import Sample, uniform
+from graphad.testing.samples.pool import distinct
 
 SAMPLES: dict[str, list[Sample]] = {
     "accuracy": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphad.ops.aggregates import Tape
-from tests.ops.sample import Sample, uniform
+from graphad.ops.sample import Sample, uniform
 
 ONE = Tape().push([uniform(2, 3)])
 TWO = Tape().push([uniform(2, 3), uniform(2)]).push([uniform(3, seed=1), uniform()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.sample import Sample, uniform
+from graphad.ops.sample import Sample, uniform
 
 SAMPLES: dict[str, list[Sample]] = {
     **{

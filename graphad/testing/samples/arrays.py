@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphad.ops.aggregates import TensorArray
-from tests.ops.sample import Sample, uniform
+from graphad.ops.sample import Sample, uniform
 
 EQUAL = TensorArray([uniform(2, 3, seed=i) for i in range(3)])
 RAGGED = TensorArray([uniform(extent, 2) for extent in (2, 1, 4)])

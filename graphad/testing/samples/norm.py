@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ops.sample import Sample, uniform
+from graphad.ops.sample import Sample, uniform
 
 STATISTICS = {"Mean": uniform(3, seed=3), "Variance": uniform(3, low=0.5, high=1.5, seed=4)}
 VECTORS = {"Scale": uniform(3, low=0.5, high=1.5), "Bias": uniform(3), **STATISTICS}

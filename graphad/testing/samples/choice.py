@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.sample import Sample, uniform
+from graphad.ops.sample import Sample, uniform
 
 THREE = [uniform(2, 3, seed=i) for i in range(3)]
 UNEQUAL = [uniform(2, 3), uniform(4, 3)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.sample import Sample, away_from_zero, uniform
+from graphad.ops.sample import Sample, away_from_zero, uniform
 
 PAIRS = [
     Sample({"X": uniform(2, 3), "Y": away_from_zero(2, 3)}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.sample import Array, Sample, away_from_zero, uniform
+from graphad.ops.sample import Array, Sample, away_from_zero, uniform
 
 
 def weights(*shape: int, seed: int = 0) -> Array:

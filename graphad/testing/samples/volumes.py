@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ops.sample import Sample, uniform
-from tests.ops.samples_pool import distinct
+from graphad.ops.sample import Sample, uniform
+from graphad.testing.samples.pool import distinct
 
 GROUPED: dict[str, Any] = {"strides": [2, 1, 1], "paddings": [1, 0, 1], "dilations": [1, 1, 2], "groups": 2}
 LAST: dict[str, Any] = {"data_format": "NDHWC", "paddings": [0, 1, 0, 0, 1, 0]}

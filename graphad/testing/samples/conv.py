@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ops.sample import Sample, uniform
+from graphad.ops.sample import Sample, uniform
 
 GROUPED: dict[str, Any] = {"strides": [2, 1], "paddings": [1, 2], "dilations": [1, 2], "groups": 2}
 UNEVEN: dict[str, Any] = {"strides": [2, 2], "paddings": [0, 1, 2, 0]}

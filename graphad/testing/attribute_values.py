@@ -1,0 +1,101 @@
+"""Other values for the attributes of an operator, so that random programs have each of them at two values at least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from graphad.errors import GraphadError
+from graphad.ops import OpDef
+from graphad.ops.definition import Attr, checked_attr
+from graphad.testing.samples import SAMPLES, samples_of
+from graphad.testing.samples.valid import outputs_of
+
+FLOAT_VALUES = (0.3, 1.7, -0.7, 0.0, 1.0, -1.0, 2.5, 0.05)  # mostly no powers of two: 0.5 * x is exact where 0.3 * x is not
+DTYPE_VALUES = ("float64", "float32", "int64", "int32", "bool")
+WORDS = {  # what samples do not have anyway
+    "data_format": ("NHWC", "NCHW", "NDHWC", "NCDHW", "NCL", "AnyLayout"),
+    "data_layout": ("NHWC", "NCHW", "NDHWC", "NCDHW", "NWC", "NCW"),
+    "padding_algorithm": ("SAME", "VALID", "EXPLICIT"),
+    "pooling_type": ("max", "avg"),
+    "mode": ("constant", "reflect", "edge", "replicate", "circular", "bilinear", "nearest", "all", "channel", "element"),
+    "padding_mode": ("zeros", "border", "reflection"),
+    "reduction": ("none", "sum", "mean", "batchmean"),
+    "Reduce": ("assign", "add", "mul", "multiply"),
+    "interp_method": ("nearest", "bilinear", "linear", "bicubic", "trilinear"),
+    "regularization_method": ("", "l2_decay"),
+    "rtol": ("0.3", "1e-5"),
+    "atol": ("0.3", "1e-8"),
+}
+
+
+@cache
+def alternatives(op: OpDef, number: int) -> dict[str, tuple[Any, ...]]:
+    """For a sample of an operator, the values of each attribute that the operator takes in the place of the sample's own.
+
+    Args:
+        op: the operator.
+        number: which of its samples.
+    """
+    sample = samples_of(op.type)[number]
+    inputs, attrs = sample.slots(), canonical(op, sample.attrs)
+    valid = {
+        attr.name: tuple(v for v in _candidates(op, attr, attrs) if outputs_of(op, inputs, {**attrs, attr.name: v}) is not None)
+        for attr in op.attrs.values()
+    }
+    return {name: values for name, values in valid.items() if values}
+
+
+def canonical(op: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes as programs hold them."""
+    return {name: checked_attr(op.attrs[name], value) for name, value in attrs.items()}
+
+
+def _candidates(op: OpDef, attr: Attr, attrs: Mapping[str, Any]) -> list[Any]:
+    current = attrs[attr.name] if attr.name in attrs else attr.default
+    others = [sample.attrs[attr.name] for sample in samples_of(op.type) if attr.name in sample.attrs]
+    unique: dict[str, Any] = {}
+    for value in (*others, *_values(attr, current)):
+        try:
+            checked = checked_attr(attr, value)
+        except GraphadError:
+            continue
+        if checked is not None and (checked != current or type(checked) is not type(current)):
+            unique.setdefault(repr(checked), checked)
+    return list(unique.values())
+
+
+def _values(attr: Attr, current: Any) -> Iterator[Any]:
+    if attr.kind == "bool":
+        yield not current
+    elif attr.kind == "int":
+        yield from (current + 1, current - 1, 0, 1, 2, 3, -1, -2)
+    elif attr.kind == "float":
+        yield from FLOAT_VALUES
+    elif attr.kind == "DType":
+        yield from DTYPE_VALUES
+    elif attr.kind == "str":
+        yield from _words(attr.name)
+    elif attr.kind.startswith("list[int]"):
+        yield from _int_lists(list(current or []))
+    elif attr.kind == "list[float]":
+        numbers = list(current or [])
+        yield from (numbers[::-1], [0.3 + n for n in numbers], [1.7] * len(numbers), [0.3], [0.3, 1.7], [])
+
+
+def _int_lists(current: list[int]) -> Iterator[list[int]]:
+    """The list in other orders, with single elements changed, or of another length."""
+    yield current[::-1]
+    yield current[1:] + current[:1]
+    for i, number in enumerate(current):
+        for other in (number + 1, number - 1, -1, 0, 1):
+            yield [*current[:i], other, *current[i + 1 :]]
+    yield from (current[:-1], [number + 1 for number in current], [0], [1], [-1], [0, 1], [1, 1], [2, 3], [0, 0, 1, 1], [])
+
+
+@cache
+def _words(name: str) -> tuple[str, ...]:
+    """The words that samples of any operator have for an attribute of a name, and those that are known besides."""
+    seen = (s.attrs[name] for samples in SAMPLES.values() for s in samples if isinstance(s.attrs.get(name), str))
+    return tuple(dict.fromkeys((*WORDS.get(name, ()), *seen)))
