@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import itertools
 import sys
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -43,7 +44,7 @@ class Definitions:
         self.imports: dict[str, None] = {}
         self.sources: list[str] = []
         self.missing: dict[str, str] = {}
-        self._names: set[str] = set()
+        self._names: dict[str, Any] = {}
         self._is_future = False
 
     def header(self, *imports: str) -> list[str]:
@@ -126,18 +127,27 @@ class Definitions:
     def reference(self, value: Any) -> str:
         """The name of a class or a function, which is imported where that is possible, and else defined."""
         name: str = value.__qualname__.rpartition("<locals>.")[2]
-        first = name.split(".")[0]
+        first, _, inner = name.partition(".")
         if is_importable(value):
-            self._import_from(value.__module__, first, first)
-        elif first not in self._names:
+            alias = self._alias(first, getattr(sys.modules[value.__module__], first))
+            self._import_from(value.__module__, first, alias)
+            return f"{alias}.{inner}" if inner else alias
+        if first not in self._names:
             self.define(value)
+        elif not inner:
+            self._check_same(first, value)
         return name
+
+    def _alias(self, name: str, value: Any) -> str:
+        """A name for something that is imported: its own, unless that is something else already."""
+        aliases = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+        return next(alias for alias in aliases if self._names.setdefault(alias, value) is value or self._names[alias] is UNKNOWN)
 
     def define(self, value: Any) -> None:
         """Write down the source of a class or a function, and before it all that it uses."""
         name = getattr(value, "__name__", type(value).__name__)
         binding = defined(value)
-        self._names.add(name)
+        self._names[name] = value if isinstance(value, type) else UNKNOWN
         if binding is None:
             self._missing(name, f"the source of {name} is not known: it was not read from a file or a notebook")
         else:
@@ -166,21 +176,31 @@ class Definitions:
 
     def _name(self, name: str, scope: Scope) -> None:
         """Import or define what a name stands for in a scope."""
-        if name in self._names:
-            return
         binding = bound(name, scope)
         if binding is None:
             return
-        self._names.add(name)
         value = binding.value
+        if name in self._names:
+            self._check_same(name, value)
+            return
+        self._names[name] = value
         if isinstance(value, ModuleType):
             self._import_module(value.__name__, name)
         elif _is_small(value):
             self.sources.append(f"{name} = {value!r}")
+        elif self._imported(name, binding):
+            return
         elif not binding.is_local and import_root(scope.module) is not None:
             self._import_from(scope.module, name, name)
-        elif not self._imported(name, binding):
+        else:
             self._defined(name, binding)
+
+    def _check_same(self, name: str, value: Any) -> None:
+        """A file has one meaning for each name; the passes of a pipeline may come from several."""
+        known = self._names[name]
+        is_known = value is not UNKNOWN and known is not UNKNOWN and value is not known
+        if is_known and not (_is_small(value) and _is_small(known) and value == known):
+            self._missing(name, f"it is {_short(known)} in one place and {_short(value)} in another")
 
     def _imported(self, name: str, binding: Binding) -> bool:
         """Whether the name comes from elsewhere, and can be imported from there."""
@@ -238,7 +258,7 @@ class Definitions:
         self._import(f"import {module}" if name in (module, top) else f"import {module} as {name}")
 
     def _import_from(self, module: str, source: str, name: str) -> None:
-        self._names.add(name)
+        self._names.setdefault(name, UNKNOWN)
         self._folder(import_root(module) or "")
         self._import(f"from {module} import {source}" + (f" as {name}" if name != source else ""))
 

@@ -32,7 +32,7 @@ def import_root(name: str) -> str | None:
     if parts[0] == OWN or parts[0] in sys.stdlib_module_names:
         return ""
     location = _location(sys.modules[name])
-    if location is None:
+    if location is None or _is_being_imported(sys.modules[name]):
         return None
     folder = os.path.abspath(location)
     for _ in parts:
@@ -41,6 +41,11 @@ def import_root(name: str) -> str | None:
     if spec is None or not _leads_to(spec, location):
         return None
     return "" if folder in _always_searched() else folder
+
+
+def _is_being_imported(module: Any) -> bool:
+    """Whether the module's own statements are still running: whoever imports it runs them too, a check among them."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def _location(module: Any) -> str | None:

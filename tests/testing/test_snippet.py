@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -21,10 +20,12 @@ from graphad.rewriting import PASSES, Fixpoint, Pass, RulePass, RuleSet, nested
 from graphad.testing import Case
 from graphad.testing.snippet import snippet
 from graphad.testing.subject import Subject
+from tests.forked import Done, Forks
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
 from tests.testing.wrong_passes import SwapsSubtraction
 
+Run = Callable[..., Done]
 TEXT = "program { block 0 { var x: float64[2] var y: float64[2] tanh(X=x) -> (Out=y) } }"
 LIMITED = """\
 from __future__ import annotations
@@ -82,18 +83,26 @@ def case(text: str = TEXT) -> Case:
     return Case(ga.Program.parse(text), feeds={"x": np.array([0.5, 2.0])})
 
 
-def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with Forks() as server:
+        yield server
 
 
-def shown(text: str, tmp_path: Path, said: str = "the results differ") -> None:
+@pytest.fixture
+def run(forks: Forks, tmp_path: Path) -> Run:
+    """``python FILE`` or ``python -c TEXT``."""
+    return lambda *words, cwd: forks.run(*words, cwd=cwd, said=tmp_path / "said.txt")
+
+
+def shown(text: str, tmp_path: Path, run: Run, said: str = "the results differ") -> None:
     """Saved to a file of another folder, the snippet fails with the finding."""
     folder = tmp_path / "elsewhere"
     folder.mkdir(exist_ok=True)
     (folder / "snippet.py").write_text(text, encoding="utf-8")
     done = run("snippet.py", cwd=folder)
     assert done.returncode == 1, text
-    assert f"AssertionError: {said}" in done.stderr, f"{text}\n{done.stderr}"
+    assert f"AssertionError: {said}" in done.said, f"{text}\n{done.said}"
 
 
 def written(folder: Path, name: str, helpers: str = "snippet_helpers") -> Path:
@@ -107,7 +116,7 @@ def written(folder: Path, name: str, helpers: str = "snippet_helpers") -> Path:
 # -- where a pass can be defined -----------------------------------------------------------------
 
 
-def test_in_a_module_of_the_current_folder(tmp_path: Path) -> None:
+def test_in_a_module_of_the_current_folder(run: Run, tmp_path: Path) -> None:
     written(tmp_path, "snippet_wrong")
     make = MAKE.format(text=TEXT, path=tmp_path / "made.py", made="snippet_wrong.Wrong(most=2)")
     assert run("-c", f"import snippet_wrong\n{make}", cwd=tmp_path).returncode == 0
@@ -116,10 +125,10 @@ def test_in_a_module_of_the_current_folder(tmp_path: Path) -> None:
     assert "from snippet_wrong import Wrong\n" in text
     assert "check_case(Wrong(most=2), case)" in text
     assert "class Wrong" not in text
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
-def test_in_a_package_beside_the_script(tmp_path: Path) -> None:
+def test_in_a_package_beside_the_script(run: Run, tmp_path: Path) -> None:
     written(tmp_path / "pack", "inner", "pack.helpers")
     (tmp_path / "pack" / "__init__.py").write_text("", encoding="utf-8")
     (tmp_path / "pack" / "helpers.py").write_text(HELPERS, encoding="utf-8")
@@ -129,20 +138,20 @@ def test_in_a_package_beside_the_script(tmp_path: Path) -> None:
     assert run(script, cwd=ROOT).returncode == 0
     text = (tmp_path / "made.py").read_text(encoding="utf-8")
     assert "from pack.inner import Wrong\n" in text
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
-def test_in_a_script(tmp_path: Path) -> None:
+def test_in_a_script(run: Run, tmp_path: Path) -> None:
     script = written(tmp_path, "script")
     with script.open("a", encoding="utf-8") as file:
         file.write(MAKE.format(text=TEXT, path=tmp_path / "made.py", made="Wrong()"))
     done = run(script, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.said
     text = (tmp_path / "made.py").read_text(encoding="utf-8")
     for part in ("from snippet_helpers import renamed as rename", "def wanted(op):", "TABLE = {'tanh': 'sin'}", "class Wrong(Pass):"):
         assert text.count(part) == 1, text
     assert "__main__" not in text
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
 NOTEBOOK = """
@@ -162,38 +171,38 @@ for number, cell in enumerate(cells):
 """
 
 
-def test_in_a_notebook(tmp_path: Path) -> None:
+def test_in_a_notebook(run: Run, tmp_path: Path) -> None:
     make = MAKE.format(text=TEXT, path=tmp_path / "made.py", made="Wrong()")
     done = run("-c", NOTEBOOK.format(make=make), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.said
     text = (tmp_path / "made.py").read_text(encoding="utf-8")
     assert text.index("def wrong_tanh") < text.index("class Wrong")
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
-def test_where_there_is_no_source(tmp_path: Path) -> None:
+def test_where_there_is_no_source(run: Run, tmp_path: Path) -> None:
     code = LIMITED.format(helpers="os.path").replace("renamed", "normpath")
     made = MAKE.format(text=TEXT, path=tmp_path / "made.py", made="Wrong()")
     done = run("-c", code + made, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.said
     text = (tmp_path / "made.py").read_text(encoding="utf-8")
     assert "#   Wrong: the source of Wrong is not known" in text
     done = run(tmp_path / "made.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.strip() == "define or import Wrong here, and remove this line"
+    assert done.said.strip() == "define or import Wrong here, and remove this line"
 
 
-def test_in_a_test_module_that_only_pytest_imports(tmp_path: Path) -> None:
+def test_in_a_test_module_that_only_pytest_imports(run: Run, tmp_path: Path) -> None:
     """As with ``--import-mode=importlib``: the module's name cannot be imported."""
     path = written(tmp_path / "my tests", "test_passes")
     sys.path.insert(0, str(path.parent))
     module = imported("my tests.test_passes", path)
     text = snippet(Subject(module.Wrong()), case())
     assert "class Wrong(Pass):" in text
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
-def test_in_a_test_module_below_the_root(tmp_path: Path) -> None:
+def test_in_a_test_module_below_the_root(run: Run, tmp_path: Path) -> None:
     """As with ``--import-mode=importlib``: the module's name can be imported, if the root is on the path."""
     path = written(tmp_path / "checks", "test_passes", "checks.helpers")
     (tmp_path / "checks" / "helpers.py").write_text(HELPERS, encoding="utf-8")
@@ -202,7 +211,7 @@ def test_in_a_test_module_below_the_root(tmp_path: Path) -> None:
     sys.path.remove(str(tmp_path))
     text = snippet(Subject(module.Wrong()), case())
     assert "from checks.test_passes import Wrong\n" in text
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
 def imported(name: str, path: Path) -> ModuleType:
@@ -237,15 +246,15 @@ def made_in_a_function(old: str, new: str) -> Pass:
     return Local()
 
 
-def test_in_a_function_that_returned(tmp_path: Path) -> None:
+def test_in_a_function_that_returned(run: Run, tmp_path: Path) -> None:
     text = snippet(Subject(made_in_a_function("tanh", "sin")), case())
     assert "\nnew = 'sin'\n" in text
     assert "\nwords = ['tanh']\n" in text
     assert "\n@dataclass(frozen=True)\nclass Local(Pass):\n" in text
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
-def test_in_a_function_that_runs(tmp_path: Path) -> None:
+def test_in_a_function_that_runs(run: Run, tmp_path: Path) -> None:
     title = "snippet-" + "rules"
 
     @ga.rewrite(verify=False)
@@ -262,7 +271,7 @@ def test_in_a_function_that_runs(tmp_path: Path) -> None:
     text = snippet(Subject(Rules()), case())
     assert "\n@ga.rewrite(verify=False)\ndef wrong_tanh(" in text
     assert "\ntitle = 'snippet-rules'\n" in text
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
 def test_what_is_no_longer_known_is_said() -> None:
@@ -298,7 +307,7 @@ def test_pipelines_mix_passes_of_all_kinds() -> None:
     assert "from tests.testing.wrong_passes import SwapsSubtraction\n" in text
 
 
-def test_operators_of_its_own(tmp_path: Path) -> None:
+def test_operators_of_its_own(run: Run, tmp_path: Path) -> None:
     (tmp_path / "my_operators.py").write_text(
         "import numpy as np\nfrom graphad import ops\nfrom graphad.ops.inference import same_float\n\n"
         "cubed = ops.operator('X -> Out', name='snippet_cubed', infer=same_float, grad={})(lambda X: X * X * X)\n",
@@ -309,10 +318,10 @@ def test_operators_of_its_own(tmp_path: Path) -> None:
     text = script.read_text(encoding="utf-8").replace('TABLE = {"tanh": ', 'TABLE = {"snippet_cubed": ')
     script.write_text(f"{text}import my_operators\n{made}", encoding="utf-8")
     done = run(script, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.said
     text = (tmp_path / "made.py").read_text(encoding="utf-8")
     assert "from my_operators import cubed\n" in text
-    shown(text, tmp_path)
+    shown(text, tmp_path, run)
 
 
 @pytest.mark.parametrize(
@@ -359,3 +368,30 @@ def test_the_loss_keeps_its_placeholder() -> None:
     """The checks run a pass under other names too, in which a pipeline's text has to follow."""
     text = snippet(Subject("create-grad-ops", prepare="find-op-path{targets=[$loss]}"), Case(ga.Program.parse(TEXT), "y"))
     assert "check_case('create-grad-ops', case, prepare='find-op-path{targets=[$loss]}')" in text
+
+
+def test_in_a_module_that_is_being_imported(run: Run, tmp_path: Path) -> None:
+    """Importing it again would run the check at its end again."""
+    path = written(tmp_path, "checks_itself")
+    with path.open("a", encoding="utf-8") as file:
+        file.write(MAKE.format(text=TEXT, path=tmp_path / "made.py", made="Wrong()"))
+    done = run("-c", "import checks_itself", cwd=tmp_path)
+    assert done.returncode == 0, done.said
+    text = (tmp_path / "made.py").read_text(encoding="utf-8")
+    assert "class Wrong(Pass):" in text
+    assert "import checks_itself" not in text
+
+
+def test_two_things_of_one_name() -> None:
+    """What is imported gets another name; what is written down cannot."""
+    Swap_2 = type("Swap", (Pass,), {"__module__": __name__, "apply": lambda self, graph: False})
+    globals()["Swap"], before = Swap_2, Swap
+    try:
+        text = snippet(Subject(before("sin", "cos") | Swap_2()), case())
+    finally:
+        globals()["Swap"] = before
+    assert "from tests.scratch import Swap\n" in text
+    assert f"from {__name__} import Swap as Swap_2\n" in text
+    assert "Pipeline(Swap(old='sin', new='cos'), Swap_2())" in text
+    text = snippet(Subject(made_in_a_function("tanh", "sin") | made_in_a_function("tanh", "cos")), case())
+    assert "#   Local: it is <class" in text
