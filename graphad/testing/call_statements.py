@@ -19,11 +19,48 @@ from graphad.types import FLOATS
 
 DTYPES = (*("float32", "float64") * 8, "int64", "int32", "bool", "float16")
 COMMON = tuple(
-    """
-    scale cast assign transpose2 reshape2 concat split slice sum elementwise_add elementwise_sub elementwise_mul elementwise_div
-    elementwise_max elementwise_min reduce_sum reduce_mean reduce_max matmul_v2 mul relu abs sign square sqrt exp log tanh sigmoid
-    clip softmax stack gather expand_v2 where fill_constant increment unsqueeze2 squeeze2 flip
-    """.split()
+    [
+        "scale",
+        "cast",
+        "assign",
+        "transpose2",
+        "reshape2",
+        "concat",
+        "split",
+        "slice",
+        "sum",
+        "elementwise_add",
+        "elementwise_sub",
+        "elementwise_mul",
+        "elementwise_div",
+        "elementwise_max",
+        "elementwise_min",
+        "reduce_sum",
+        "reduce_mean",
+        "reduce_max",
+        "matmul_v2",
+        "mul",
+        "relu",
+        "abs",
+        "sign",
+        "square",
+        "sqrt",
+        "exp",
+        "log",
+        "tanh",
+        "sigmoid",
+        "clip",
+        "softmax",
+        "stack",
+        "gather",
+        "expand_v2",
+        "where",
+        "fill_constant",
+        "increment",
+        "unsqueeze2",
+        "squeeze2",
+        "flip",
+    ]
 )
 PARTNERS = {
     **{a: b for pair in ("exp log", "square sqrt", "sqrt rsqrt", "tanh atanh") for a, b in (pair.split(), pair.split()[::-1])},
@@ -213,7 +250,9 @@ def _over(w: CallProgram, op: OpDef, name: str) -> tuple[Call, Names] | None:
     for s, n in slots:
         if (s, n) not in names and inputs[s][n].dtype.name in FLOATS and w.choices.chance(3):
             same = w.like(inputs[s][n])
-            changed = call.with_inputs({**call.inputs, s: [*call.inputs[s][:n], w.values[same[0]], *call.inputs[s][n + 1 :]]}) if same else None
+            changed = (
+                call.with_inputs({**call.inputs, s: [*call.inputs[s][:n], w.values[same[0]], *call.inputs[s][n + 1 :]]}) if same else None
+            )
             if changed is not None and (changed.finite or w.non_finite):
                 call, names[s, n] = changed, same[0]
     return call, {s: [names.get((s, n)) or w.new(v) for n, v in enumerate(values)] for s, values in call.inputs.items()}

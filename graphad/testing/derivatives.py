@@ -23,7 +23,7 @@ SMOOTH = 1e-3  # by how much the slopes to the left and to the right may differ 
 
 
 def gradients_in(graph: Graph, sources: Iterable[str]) -> dict[str, Value]:
-    """The values that are the gradients of some names, as far as a graph has them; each is the only value of its name then."""
+    """The values that are the gradients of some names, as far as passes have made them; each is the only value of its name then."""
     found = {name: value for name in sources if (value := _gradient_in(graph, name)) is not None and value.writers}
     for value in found.values():
         for other in graph.versions(value.name):
@@ -40,7 +40,8 @@ def _gradient_in(graph: Graph, name: str) -> Value | None:
     if grad_ops is not None:
         return grad_ops.gradient.get(source_value(graph, name))
     named = graph.versions(f"{name}{GRAD}")
-    return named[-1] if named and len(versions) == 1 else None
+    is_declared = graph.block is not None and graph.block.has_var(f"{name}{GRAD}")
+    return named[-1] if named and len(versions) == 1 and not is_declared else None
 
 
 def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[str, Array]:

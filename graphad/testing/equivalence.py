@@ -17,6 +17,7 @@ from graphad.testing.array_text import number, short_text
 from graphad.testing.bounds import bounded
 from graphad.testing.cases import Array, Case
 
+SEED = 1  # of programs that have none: what they draw is then the same in each run
 LEAST = 1e-3  # what is smaller than this may differ by as much as this may
 
 
@@ -39,6 +40,17 @@ def _warm_after(runs: int) -> Iterator[None]:
         prepared.WARM = before
 
 
+@contextmanager
+def _seeded(program: Program) -> Iterator[None]:
+    """Within it, a program has a seed."""
+    seed = program.random_seed
+    program.random_seed = seed or SEED
+    try:
+        yield
+    finally:
+        program.random_seed = seed
+
+
 def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False) -> Observed:
     """Run a program on the arrays of a case: step by step, or as functions over numpy.
 
@@ -49,7 +61,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     """
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
-    with _warm_after(1 if compiled else 0):
+    with _warm_after(1 if compiled else 0), _seeded(program):
         try:
             return _run(bounded(program), feeds, case, names)
         except NoValue:
@@ -62,7 +74,8 @@ def _run(program: Program, feeds: dict[str, Array], case: Case, names: Sequence[
     for name, array in case.params.items():
         scope.set(name, array)
     results = Executor().run(program, feed=feeds, fetch_list=list(names), scope=scope)
-    return Observed(dict(zip(names, results, strict=True)), dict(scope.arrays))
+    values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
+    return Observed(values, dict(scope.arrays))
 
 
 def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:

@@ -58,6 +58,7 @@ def tried(
     trial = Trial(subject, case, random=np.random.default_rng(len(case.feeds) + 7))
     with quietly():
         try:
+            subject.check_fits(case)
             trial.graph = subject.prepared(case)
             trial.before = subject.before(case, trial.graph)
         except (GraphadError, ArithmeticError) as error:
@@ -113,16 +114,11 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
     try:
         if not finished(graph):
             return None
-        trial.made = {} if not _makes_gradients(trial) else request_gradients(graph, case)
+        trial.made = request_gradients(graph, case)
         trial.after = schedule(graph)
     except Exception as error:
         return Finding("schedule", f"{type(error).__name__}: {error}", _mark(error))
     return None
-
-
-def _makes_gradients(trial: Trial) -> bool:
-    """Whether the gradients in the graph were made by passes, on trial or before it, rather than by the program itself."""
-    return bool(trial.subject.differentiates(trial.case))
 
 
 _NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w@.#]*\d[\w@.#]*")

@@ -17,7 +17,7 @@ from typing import Any
 
 from graphad.ops import REGISTRY
 from graphad.rewriting import Pass
-from graphad.testing.interest import Interest
+from graphad.testing.calls import Interest
 
 Arc = tuple[CodeType, int, int]  # from one line to the next within a function; 0 before the first
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from graphad.errors import PassError
+from graphad.errors import InvalidValue, PassError
 from graphad.graph import SINGLE_WRITER, Graph, lower, schedule
-from graphad.passes import AccumulateGrads, CreateGradVars, FindOpPath, PruneNoGrad
+from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.program import Program
 from graphad.rewriting import Pass, Pipeline
@@ -71,6 +71,11 @@ class Subject:
             return schedule(graph) if finished(graph) else case.program
         return schedule(graph) if SINGLE_WRITER in graph.properties else case.program
 
+    def check_fits(self, case: Case) -> None:
+        """Raise ValueError if the text of a pipeline names the loss, and a case has none."""
+        if not case.loss_name and any(isinstance(text, str) and LOSS in text for text in (self.what, self.prepare, self.reference)):
+            raise InvalidValue(f"{self} needs a loss")
+
     def allowed(self, case: Case) -> float:
         """The tolerance: the largest one that the passes ask for, if none is given."""
         if self.tolerance is not None:
@@ -91,8 +96,9 @@ class Subject:
 
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
-        paths = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]
-        return [(p.targets, p.inputs, p.no_grad) for p in paths if isinstance(p, FindOpPath)] == [((case.loss_name,), (), ())]
+        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]
+        paths = [(each.targets, each.inputs, each.no_grad) for each in passes if isinstance(each, FindOpPath)]
+        return paths == [((case.loss_name,), (), ())] and any(isinstance(each, CreateGradOps) for each in passes)
 
     def __str__(self) -> str:
         against = "" if self.reference is None else f", compared with {self.reference or 'nothing'}"

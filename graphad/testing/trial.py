@@ -90,8 +90,8 @@ class Trial:
         """
         try:
             return observe(self.before, self.case, self.case.targets)
-        except (GraphadError, ArithmeticError) as error:
-            raise Unfit(str(error)) from error
+        except Exception as error:  # a kernel may raise anything
+            raise Unfit(f"{type(error).__name__}: {error}") from error
 
     @property
     def passes(self) -> Pass:
