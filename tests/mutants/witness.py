@@ -45,7 +45,7 @@ class Witness:
         text: lines ``name: type`` (or ``param name: type``) and operators; ``block 1 in 0:`` begins another block.
         what: the pass or pipeline on trial, or what makes it; ``$loss`` stands for ``loss``.
         prepare: the pipeline that runs before it and is right.
-        feeds: arrays by name; what is not named is drawn.
+        feeds: arrays by name; what is not named is drawn, what is None is not fed.
         loss: the scalar that is differentiated; empty if there is none.
         sources: the names whose gradients count after forward passes.
         targets: the names that the program is lowered with; None: the final values that no operator reads.
@@ -80,7 +80,7 @@ class Witness:
         """What is fed, and what the scope holds at the start."""
         feeds, params = {}, {}
         for value in lower(program).inputs:
-            if value.kind == TENSOR and value.shape is not None and value.dtype is not None:
+            if value.kind == TENSOR and value.shape is not None and value.dtype is not None and self.feeds.get(value.name, ()) is not None:
                 array = self._array(value.name, value.shape, value.dtype)
                 (params if value.persistable else feeds)[value.name] = array
         return feeds, params
