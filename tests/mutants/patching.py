@@ -96,14 +96,14 @@ class Patch:
         module = self._module()
         source, changed = self.changed_source()
         path = module.__file__ or ""
-        pairs = list(_different(compile(source, path, "exec"), compile(changed, path, "exec")))
+        pairs = list(_different(compile(source, path, "exec", dont_inherit=True), compile(changed, path, "exec", dont_inherit=True)))
         if not pairs:
             raise PatchError(f"{self.where}: {self.new!r} in the place of {self.old!r} changes nothing")
-        codes = {(old.co_qualname, old.co_firstlineno): new for old, new in pairs}
+        codes = dict(pairs)
         functions = [each for each in gc.get_objects() if type(each) is FunctionType and each.__module__ == module.__name__]
         count = 0
         for function in functions:
-            code = codes.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
+            code = codes.get(function.__code__)
             if code is not None:
                 before, function.__code__ = function.__code__, code
                 count += 1
