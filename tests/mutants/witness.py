@@ -162,7 +162,7 @@ class Trial:
         if witness.twice:
             text = str(graph)
             assert not passes.run(graph) and str(graph) == text, f"a second run changes the graph to\n{graph}"
-        return self.ran(after, names) | self._differentiated(after)
+        return self.ran(after, names) | self.differentiated(after)
 
     def _run(self, passes: Pass, graph: Graph) -> bool:
         try:
@@ -190,9 +190,9 @@ class Trial:
         found = {name: [run[i] for run in results] for i, name in enumerate(dict.fromkeys(names))}
         return found | {f"scope {name}": [np.array(array)] for name, array in scope.arrays.items()}
 
-    def _differentiated(self, program: Program) -> Values:
-        """Gradients of a forward program, made by the backward passes."""
-        wanted = self.witness.sources
+    def differentiated(self, program: Program) -> Values:
+        """Gradients of a forward program, made by the backward passes; the program stays as it is."""
+        wanted, program = self.witness.sources, program.clone()
         if not wanted:
             return {}
         block = program.global_block()
@@ -264,6 +264,11 @@ def wrong_by_itself(trial: Trial) -> Iterator[str]:
     text = difference(common, found, witness.tolerance)
     if text:
         yield text
+    if witness.sources:
+        text = difference(trial.differentiated(trial.program), found, max(_CLOSE, witness.tolerance))
+        if text:
+            yield text
+        return
     for name, array in {**trial.feeds, **trial.params}.items():
         gradient = found.get(f"{name}@GRAD")
         if gradient is None or f"{name}@GRAD" in expected or not witness.loss or array.dtype != "float64":
