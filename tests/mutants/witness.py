@@ -129,12 +129,13 @@ def _infer(block: Block) -> None:
 
 @dataclass(frozen=True)
 class Trial:
-    """A witness made ready before anything is changed in graphad."""
+    """A witness made ready before anything is changed in graphad; ``changed`` gets whether the passes changed its graph."""
 
     witness: Witness
     program: Program
     feeds: Values
     params: Values
+    changed: list[bool] = field(default_factory=list)
 
     @classmethod
     def of(cls, witness: Witness) -> Trial:
@@ -157,6 +158,7 @@ class Trial:
         before = str(graph)
         changed = self._run(passes, graph)
         assert changed or str(graph) == before, "the pass says that it changed nothing, and did"
+        self.changed.append(changed)
         names = [value.name for value in graph.targets] + list(witness.fetch)
         after = schedule(graph)
         if witness.twice:
@@ -251,9 +253,14 @@ def _shown(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)} {value.tolist()}" if isinstance(value, np.ndarray) else str(value)
 
 
-def wrong_by_itself(trial: Trial) -> Iterator[str]:
-    """What does not agree between a witness's program as written and after its passes."""
-    witness, found = trial.witness, trial.outcome()
+def judged(trial: Trial) -> tuple[Values, str]:
+    """What comes of a witness, and what in it does not agree with its program as written; empty if all does."""
+    found = trial.outcome()
+    return found, next(_disagreements(trial, found), "")
+
+
+def _disagreements(trial: Trial, found: Values) -> Iterator[str]:
+    witness = trial.witness
     if witness.free:
         return
     try:

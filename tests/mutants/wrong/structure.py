@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad.graph import Graph, Op, Value
-from graphad.passes.backward import GradOps
+from graphad.graph import SINGLE_WRITER, Graph, Op, Value
+from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
 from tests.mutants.corpus import Check, Trying
@@ -89,7 +89,8 @@ with passes():
 
         name = "user-sums-first-and-last"
         requires = (GradOps,)
-        establishes = ("single_writer",)
+        establishes = (SINGLE_WRITER,)
+        preserves = (OpPath, GradOps)
 
         def apply(self, graph: Graph) -> bool:
             shared = [value for value in graph.values if len(value.writers) > 1]
