@@ -4,6 +4,6 @@
     wrong/      wrong passes as users write them, through the public API
     right/      right passes: an alarm on one of them is false
 
-Each entry has a witness, a program on which it is wrong (or right); ``test_corpus.py`` runs them all. ``python -m tests.mutants`` gives each
-entry to ``check_pass`` under a budget of processor time, and prints what it catches.
+Each entry has a witness, a program on which it is wrong (or right); ``test_corpus.py`` runs them all. ``python -m tests.mutants`` gives
+each entry to ``check_pass`` under a budget of processor time, and prints what it catches.
 """

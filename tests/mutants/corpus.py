@@ -28,7 +28,7 @@ class Check:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mutant:
     """A mistake planted in graphad.
 
@@ -52,7 +52,7 @@ class Mutant:
         return self.check or Check(self.witness.what, self.witness.prepare)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trying:
     """A pass of a user, wrong or right, with a witness of that."""
 

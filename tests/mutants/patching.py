@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-_SCOPES = ("<module>",)
 _Setter = Callable[[], None]
 
 
@@ -100,9 +100,8 @@ class Patch:
         if not pairs:
             raise PatchError(f"{self.where}: {self.new!r} in the place of {self.old!r} changes nothing")
         codes = dict(pairs)
-        functions = [each for each in gc.get_objects() if type(each) is FunctionType and each.__module__ == module.__name__]
         count = 0
-        for function in functions:
+        for function in functions_by_module().get(module.__name__, ()):
             code = codes.get(function.__code__)
             if code is not None:
                 before, function.__code__ = function.__code__, code
@@ -110,6 +109,16 @@ class Patch:
                 yield lambda function=function, before=before: setattr(function, "__code__", before)  # type: ignore[misc]
         if not count:
             raise PatchError(f"{self.where}: no function has the code that is to change")
+
+
+@cache
+def functions_by_module() -> dict[str, list[FunctionType]]:
+    """The functions of graphad that there are when this is called first, by their module."""
+    found: dict[str, list[FunctionType]] = {}
+    for each in gc.get_objects():
+        if type(each) is FunctionType and str(each.__module__).startswith("graphad."):
+            found.setdefault(each.__module__, []).append(each)
+    return found
 
 
 def _modules() -> list[ModuleType]:
@@ -127,7 +136,8 @@ def _span(source: str, name: str) -> tuple[int, int]:
         if not isinstance(node, kinds):
             raise PatchError(f"there is no function {name!r}")
         body = node.body
-    assert isinstance(node, ast.FunctionDef | ast.ClassDef) and node.end_lineno is not None
+    assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+    assert node.end_lineno is not None
     first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
     return len("".join(lines[: first - 1])), len("".join(lines[: node.end_lineno]))
 

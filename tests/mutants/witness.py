@@ -1,7 +1,7 @@
 """Witnesses: a program, arrays and passes, and what comes of them.
 
-What is wrong with a pass is judged without ``graphad.testing``, which is what the corpus measures: the program as written runs step by step;
-the program after the passes has to give the same, and gradients that agree with central differences.
+What is wrong with a pass is judged without ``graphad.testing``, which is what the corpus measures: the program as written runs step by
+step; the program after the passes has to give the same, and gradients that agree with central differences.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ class Trial:
         after = schedule(graph)
         if witness.twice:
             text = str(graph)
-            assert not passes.run(graph) and str(graph) == text, f"a second run changes the graph to\n{graph}"
+            assert not passes.run(graph), f"a second run changes the graph to\n{graph}"
+            assert str(graph) == text, f"a second run changes the graph, and says that it did not, to\n{graph}"
         return self.ran(after, names) | self.differentiated(after)
 
     def _run(self, passes: Pass, graph: Graph) -> bool:

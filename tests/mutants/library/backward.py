@@ -371,7 +371,11 @@ _FORWARD = (
     ),
     _forward(
         "starts-loops-at-zero",
-        Patch(f"{TANGENTS}.nesting:_through_loop", "starts = [made.of(given[k], op) for k in moving]", "starts = [made._zeros(given[k], op) for k in moving]"),
+        Patch(
+            f"{TANGENTS}.nesting:_through_loop",
+            "starts = [made.of(given[k], op) for k in moving]",
+            "starts = [made._zeros(given[k], op) for k in moving]",
+        ),
         _loop("elementwise_mul(X=h, Y=w) -> (Out=h)"),
         feeds={"n": [2]},
     ),

@@ -1,4 +1,4 @@
-"""Mistakes in the passes about loops and branches, in inlining and copying of nested graphs, and in what is known of values."""
+"""Mistakes in the passes about loops and branches, and in what is known of values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ KNOWN = "graphad.passes.analyses.known_values"
 INLINING = "graphad.graph.regions_inlining"
 
 
-def _mutant(name: str, what: str, where: str, old: str, new: str, text: str, **options: Any) -> Mutant:
+def in_pass(name: str, what: str, where: str, old: str, new: str, text: str, **options: Any) -> Mutant:
+    """A mistake in a pass about nested graphs."""
     pass_name = what.partition("{")[0]
     return Mutant(f"{pass_name}-{name}", "control-flow", Patch(where, old, new), Witness(text, what, **options))
 
@@ -63,7 +64,7 @@ def _if(yes: str, no: str, condition: str = "c: bool[1]", after: str = "") -> st
 _TRUE = 'fill_constant() -> (Out=c) {shape=[1], value=1.0, dtype="bool"}'
 
 _BRANCHES = (
-    _mutant(
+    in_pass(
         "takes-the-other-branch",
         "fold-branches",
         f"{FOLD}:_KnownCondition.rewrite",
@@ -71,7 +72,7 @@ _BRANCHES = (
         "1 if taken else 0",
         _if("tanh(X=x) -> (Out=y)", "sin(X=z) -> (Out=y)", _TRUE),
     ),
-    _mutant(
+    in_pass(
         "ignores-attributes-of-branches",
         "fold-branches",
         f"{SAME}:_same_op",
@@ -80,7 +81,7 @@ _BRANCHES = (
         _if("scale(X=x) -> (Out=y) {scale=2.0}", "scale(X=x) -> (Out=y) {scale=3.0}"),
         feeds={"c": [False]},
     ),
-    _mutant(
+    in_pass(
         "ignores-which-result-it-is",
         "fold-branches",
         f"{SAME}:_same",
@@ -101,7 +102,7 @@ _BRANCHES = (
         """,
         feeds={"c": [False]},
     ),
-    _mutant(
+    in_pass(
         "ignores-which-slot-it-is",
         "fold-branches",
         f"{SAME}:_same_slots",
@@ -110,7 +111,7 @@ _BRANCHES = (
         _if("tanh(X=x) -> (Out=y)", "tanh(X=z) -> (Out=y)"),
         feeds={"c": [False]},
     ),
-    _mutant(
+    in_pass(
         "takes-different-operands-for-one",
         "fold-branches",
         f"{FOLD}:_handed_through",
@@ -119,7 +120,7 @@ _BRANCHES = (
         _if("assign(X=x) -> (Out=y)", "assign(X=z) -> (Out=y)"),
         feeds={"c": [False]},
     ),
-    _mutant(
+    in_pass(
         "changes-what-others-draw",
         "fold-branches",
         f"{STREAMS}:Streams.may_go",
@@ -132,7 +133,7 @@ _BRANCHES = (
         ).replace("float64[1]", "float64[20]"),
         targets=("y",),
     ),
-    _mutant(
+    in_pass(
         "takes-carried-for-constant",
         "fold-branches",
         f"{KNOWN}:KnownValues._handed_in",
@@ -161,7 +162,7 @@ _BRANCHES = (
 )
 
 _UNROLLING = (
-    _mutant(
+    in_pass(
         "runs-once-too-often",
         "unroll-while",
         f"{UNROLL}:_written_out",
@@ -169,7 +170,7 @@ _UNROLLING = (
         "range(count)",
         _loop(3, "h", "tanh(X=h) -> (Out=h)"),
     ),
-    _mutant(
+    in_pass(
         "forgets-what-is-left-over",
         "unroll-while{limit=2, factor=2}",
         f"{UNROLL}:UnrollWhile._unrolled",
@@ -177,7 +178,7 @@ _UNROLLING = (
         "self.factor == 1 or",
         _loop(5, "h", "tanh(X=h) -> (Out=h)"),
     ),
-    _mutant(
+    in_pass(
         "hands-on-the-start-again",
         "unroll-while",
         f"{UNROLL}:_written_out",
@@ -185,7 +186,7 @@ _UNROLLING = (
         "carried = [twins.values[result] for result in body.results] if len(body.results) > 3 else carried",
         _loop(3, "h", "tanh(X=h) -> (Out=h)"),
     ),
-    _mutant(
+    in_pass(
         "repeats-random-numbers",
         "unroll-while",
         f"{UNROLL}:UnrollWhile._unrolled",
@@ -207,7 +208,7 @@ _UNROLLING = (
         """,
         targets=("y",),
     ),
-    _mutant(
+    in_pass(
         "counts-to-the-bound",
         "unroll-while",
         f"{KNOWN}:KnownValues.iterations",
@@ -215,7 +216,7 @@ _UNROLLING = (
         "return min(done, 4)",
         _loop(5, "h", "tanh(X=h) -> (Out=h)"),
     ),
-    _mutant(
+    in_pass(
         "unrolls-what-has-a-gradient",
         "unroll-while",
         f"{UNROLL}:UnrollWhile._unrolled",
@@ -240,7 +241,7 @@ _UNROLLING = (
 )
 
 _HOISTING = (
-    _mutant(
+    in_pass(
         "hoists-carried-values",
         "hoist-invariants",
         f"{HOIST}:_unchanging",
@@ -248,7 +249,7 @@ _HOISTING = (
         'if body.inputs[i].dtype == "float64"}',
         _loop(3, "h k", "tanh(X=k) -> (Out=t)\nelementwise_mul(X=h, Y=t) -> (Out=h)\nexp(X=k) -> (Out=k)", "w", "sin(X=w) -> (Out=k)"),
     ),
-    _mutant(
+    in_pass(
         "hoists-random-numbers",
         "hoist-invariants",
         "graphad.passes.analyses.speculation:may_run_early",
@@ -271,7 +272,7 @@ _HOISTING = (
         targets=("y",),
         feeds={"n": [3]},
     ),
-    _mutant(
+    in_pass(
         "moves-what-may-be-missing",
         "hoist-invariants",
         f"{HOIST}:_Hoist._is_invariant",
@@ -325,102 +326,4 @@ _HOISTING = (
     ),
 )
 
-_NET = """
-x: float64[1]
-z: float64[1]
-w: float64[1]
-y: float64[1]
-net(X=[x, w]) -> (Out=y) {sub_block=block(1)}
-net(X=[y, w]) -> (Out=z) {sub_block=block(2)}
-mean(X=z) -> (Out=loss)
-block 1 in 0:
-elementwise_mul(X=x, Y=w) -> (Out=t)
-tanh(X=t) -> (Out=y)
-block 2 in 0:
-elementwise_mul(X=y, Y=w) -> (Out=t)
-exp(X=t) -> (Out=z)
-"""
-
-_NETS = (
-    _mutant(
-        "copies-without-attributes",
-        "inline-net",
-        "graphad.graph.regions_copying:copy_op",
-        "twins.slots(op.outputs), op.attrs)",
-        "twins.slots(op.outputs), {})",
-        """
-        x: float64[1]
-        y: float64[1]
-        net(X=x) -> (Out=y) {sub_block=block(1)}
-        block 1 in 0:
-        scale(X=x) -> (Out=y) {scale=2.0}
-        """,
-    ),
-    _mutant(
-        "lets-gradients-through-renamed-values",
-        "inline-net",
-        "graphad.graph.regions_copying:_var_named",
-        "value.shape, value.dtype, True, value.kind) if value.stop_gradient else None",
-        "value.shape, value.dtype, True, value.kind) if value.persistable else None",
-        """
-        x: float64[1]
-        t: float64[1]
-        y: float64[1]
-        exp(X=x) -> (Out=t)
-        net(X=x) -> (Out=y) {sub_block=block(1)}
-        elementwise_add(X=t, Y=y) -> (Out=z)
-        mean(X=z) -> (Out=loss)
-        block 1 in 0:
-        t: float64[1] stop_gradient
-        tanh(X=x) -> (Out=t)
-        elementwise_mul(X=t, Y=x) -> (Out=y)
-        """,
-        sources=("x",),
-        free=True,
-    ),
-    _mutant(
-        "changes-what-is-drawn",
-        "inline-net",
-        f"{STREAMS}:_keeps_its_name",
-        "return name_in(around, value) == value.name",
-        "return True",
-        """
-        x: float64[20]
-        y: float64[20]
-        d: float64[20]
-        exp(X=x) -> (Out=d)
-        net(X=x) -> (Out=y) {sub_block=block(1)}
-        elementwise_add(X=d, Y=y) -> (Out=z)
-        block 1 in 0:
-        d: float64[20]
-        dropout(X=x) -> (Out=d, Mask=m)
-        scale(X=d) -> (Out=y) {scale=2.0}
-        """,
-        targets=("z",),
-    ),
-    _mutant(
-        "reads-the-wrong-saved-value",
-        "inline-net",
-        f"{INLINING}:inline_with_gradients",
-        "for kept in inner.saved.values()]",
-        "for kept in reversed(inner.saved.values())]",
-        _NET.replace("tanh(X=t) -> (Out=y)", "tanh(X=t) -> (Out=u)\nelementwise_mul(X=u, Y=t) -> (Out=y)"),
-        prepare=BACKWARD,
-    ),
-    _mutant(
-        "hands-out-nothing-asked-for",
-        "outline-repeated{min_ops=2}",
-        f"{INLINING}:outline",
-        "graph.is_observed(v) or any(r not in inside for r in v.readers)]",
-        "any(r not in inside for r in v.readers)]",
-        """
-        x: float64[2]
-        tanh(X=x) -> (Out=a)
-        exp(X=a) -> (Out=b)
-        tanh(X=b) -> (Out=c)
-        exp(X=c) -> (Out=d)
-        """,
-    ),
-)
-
-MUTANTS = (*_BRANCHES, *_UNROLLING, *_HOISTING, *_NETS)
+MUTANTS = (*_BRANCHES, *_UNROLLING, *_HOISTING)

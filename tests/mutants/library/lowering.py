@@ -123,8 +123,13 @@ _SCHEDULING = (
         "schedule:_Writer._parallel_copies",
         "next((name for name in left if name not in read), None)",
         "next(iter(left))",
-        _loop("assign(X=h) -> (Out=t)\nassign(X=k) -> (Out=h)\nassign(X=t) -> (Out=k)", "h, k, ", "elementwise_sub(X=h, Y=k) -> (Out=y)")
-        .replace("fill_constant", "assign(X=h) -> (Out=a)\nassign(X=k) -> (Out=b)\nassign(X=b) -> (Out=h)\nassign(X=a) -> (Out=k)\nfill_constant", 1),
+        _loop(
+            "assign(X=h) -> (Out=t)\nassign(X=k) -> (Out=h)\nassign(X=t) -> (Out=k)", "h, k, ", "elementwise_sub(X=h, Y=k) -> (Out=y)"
+        ).replace(
+            "fill_constant",
+            "assign(X=h) -> (Out=a)\nassign(X=k) -> (Out=b)\nassign(X=b) -> (Out=h)\nassign(X=a) -> (Out=k)\nfill_constant",
+            1,
+        ),
         "simplify",
         feeds={"n": [2]},
     ),

@@ -250,7 +250,13 @@ _BIASED = "mul(X=x, Y=w) -> (Out=g)\nelementwise_add(X=g, Y=c) -> (Out=h)"
 _NORMS = (
     _norm("forgets-epsilon", "_fold", "variance + match.norm.epsilon", "variance + 1e-5", attrs="is_test=true, epsilon=0.5"),
     _norm("folds-in-training", "_matched", "if not norm.fixed or", "if", attrs="is_test=false"),
-    _norm("leaves-the-bias-as-it-is", "_fold", 'builder.symbol(match.shift.input("Y")) * factor', 'builder.symbol(match.shift.input("Y"))', _BIASED),
+    _norm(
+        "leaves-the-bias-as-it-is",
+        "_fold",
+        'builder.symbol(match.shift.input("Y")) * factor',
+        'builder.symbol(match.shift.input("Y"))',
+        _BIASED,
+    ),
     _norm(
         "scales-rows-for-columns",
         "_weight",
@@ -258,7 +264,12 @@ _NORMS = (
         "1",
         "param u: float64[2, 4]\nmatmul_v2(X=x, Y=u) -> (Out=h) {trans_y=true}",
     ),
-    _norm("hands-out-the-variance", "_fold", '_stand_in(op, "SavedVariance", inverse.value)', '_stand_in(op, "SavedVariance", op.input("Variance"))'),
+    _norm(
+        "hands-out-the-variance",
+        "_fold",
+        '_stand_in(op, "SavedVariance", inverse.value)',
+        '_stand_in(op, "SavedVariance", op.input("Variance"))',
+    ),
     _norm("subtracts-an-unscaled-mean", "_fold", "bias - mean * factor", "bias - mean"),
 )
 
@@ -350,11 +361,31 @@ def _update(name: str, where: str, old: str, new: str, options: str) -> Mutant:
 
 _UPDATES = (
     _update("clips-by-the-square", "clip_gradients:ClipGradients._factor", 'lookup("sqrt")(squares)', "squares", "clip=global-norm"),
-    _update("clips-each-alone", "clip_gradients:ClipGradients.apply", 'self.kind == "global-norm" and symbols', "False", "clip=global-norm"),
-    _update("clips-one-side", "clip_gradients:ClipGradients._clipped", "-self.bound if self.low is None", "0.0 if self.low is None", "clip=value"),
-    _update("decays-weights-as-signs", "decay_weights:DecayWeights.apply", 'weight if self.kind == "l2" else', "None if self.kind else", "decay=l2"),
+    _update(
+        "clips-each-alone", "clip_gradients:ClipGradients.apply", 'self.kind == "global-norm" and symbols', "False", "clip=global-norm"
+    ),
+    _update(
+        "clips-one-side",
+        "clip_gradients:ClipGradients._clipped",
+        "-self.bound if self.low is None",
+        "0.0 if self.low is None",
+        "clip=value",
+    ),
+    _update(
+        "decays-weights-as-signs",
+        "decay_weights:DecayWeights.apply",
+        'weight if self.kind == "l2" else',
+        "None if self.kind else",
+        "decay=l2",
+    ),
     _update("ignores-the-factor", "optimize_parameters:OptimizeParameters._rate", "if factor == 1.0:", "if factor:", "factor=0.5"),
-    _update("updates-with-the-raw-gradient", "optimize_parameters:OptimizeParameters.apply", "factor, updates.gradient[name])", 'factor, graph.value(f"{name}@GRAD"))', "decay=l1"),
+    _update(
+        "updates-with-the-raw-gradient",
+        "optimize_parameters:OptimizeParameters.apply",
+        "factor, updates.gradient[name])",
+        'factor, graph.value(f"{name}@GRAD"))',
+        "decay=l1",
+    ),
 )
 
 MUTANTS = (*_RECOMPUTE, *_PARTS, *_MARKS, *_FUSION, *_NORMS, *_CASTS, *_UPDATES)

@@ -21,7 +21,9 @@ def _loss(operator: str, declared: str = "x: float64[2, 3]", out: str = "y") -> 
 
 
 _ELEMENTWISE = (
-    _rule("log1p-forgets-the-one", "unary", 'lambda X, dOut: dOut / (X + 1.0))', "lambda X, dOut: dOut / X)", _loss("log1p(X=x) -> (Out=y)")),
+    _rule(
+        "log1p-forgets-the-one", "unary", "lambda X, dOut: dOut / (X + 1.0))", "lambda X, dOut: dOut / X)", _loss("log1p(X=x) -> (Out=y)")
+    ),
     _rule("rsqrt-has-the-wrong-sign", "unary", "* -0.5)", "* 0.5)", _loss("rsqrt(X=x) -> (Out=y)")),
     _rule("log2-forgets-the-base", "unary", "dOut / (X * math.log(2.0))", "dOut / X", _loss("log2(X=x) -> (Out=y)")),
     _rule(
@@ -31,7 +33,13 @@ _ELEMENTWISE = (
         "pow_(X, factor=factor - 1.0))",
         _loss("pow(X=x) -> (Out=y) {factor=3.0}"),
     ),
-    _rule("swish-ignores-beta", "activation", "dOut * _silu_slope(X, beta)", "dOut * _silu_slope(X)", _loss("swish(X=x) -> (Out=y) {beta=2.0}")),
+    _rule(
+        "swish-ignores-beta",
+        "activation",
+        "dOut * _silu_slope(X, beta)",
+        "dOut * _silu_slope(X)",
+        _loss("swish(X=x) -> (Out=y) {beta=2.0}"),
+    ),
     _rule(
         "gelu-takes-the-wrong-cubic",
         "activation:_gelu_grad",

@@ -1,8 +1,9 @@
-"""Twenty right passes: kinks, rounding within a claim, copies, orders, names, loops, branches and gradients, all kept as they have to be."""
+"""Twenty right passes: kinks, rounding within a claim, copies, orders, names, loops, branches and gradients, all kept as they should."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from graphad import ops
@@ -131,7 +132,7 @@ with passes():
             for op in operators(graph, "softmax"):
                 shape = op.input("X").shape
                 if shape and 0 not in shape and -1 not in shape and op.input("X").dtype == "float64":
-                    changed |= written_as(op, lambda x, axis=attribute(op, "axis"): _softmax(x, axis))
+                    changed |= written_as(op, partial(_softmax, axis=attribute(op, "axis")))
             return changed
 
     @dataclass(frozen=True)

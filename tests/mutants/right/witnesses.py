@@ -46,15 +46,26 @@ tanh(X=x) -> (Out=y)
 block 2 in 0:
 exp(X=x) -> (Out=y)
 """
-_SHARED = "x: float64[2]\ntanh(X=x) -> (Out=a)\nexp(X=x) -> (Out=b)\nelementwise_mul(X=a, Y=b) -> (Out=c)\nelementwise_add(X=c, Y=a) -> (Out=y)"
+_SHARED = (
+    "x: float64[2]\ntanh(X=x) -> (Out=a)\nexp(X=x) -> (Out=b)\nelementwise_mul(X=a, Y=b) -> (Out=c)\nelementwise_add(X=c, Y=a) -> (Out=y)"
+)
 
 CONTROLS = (
     _control("kinks", right.RectifiesByMaximum, _loss("x: float64[4]\nrelu(X=x) -> (Out=y)"), feeds={"x": _SIGNS}, sources=("x",)),
-    _control("arithmetic", right.SubtractsByAdding, _loss("x: float64[2]\nz: float64[2]\nelementwise_sub(X=x, Y=z) -> (Out=y)"), sources=("x", "z")),
+    _control(
+        "arithmetic",
+        right.SubtractsByAdding,
+        _loss("x: float64[2]\nz: float64[2]\nelementwise_sub(X=x, Y=z) -> (Out=y)"),
+        sources=("x", "z"),
+    ),
     _control("arithmetic", right.SquaresByMultiplying, _loss("x: float64[2]\nsquare(X=x) -> (Out=y)"), sources=("x",)),
-    _control("arithmetic", right.SwapsFactors, _loss("x: float64[2]\nz: float64[2]\nelementwise_mul(X=x, Y=z) -> (Out=y)"), sources=("x", "z")),
+    _control(
+        "arithmetic", right.SwapsFactors, _loss("x: float64[2]\nz: float64[2]\nelementwise_mul(X=x, Y=z) -> (Out=y)"), sources=("x", "z")
+    ),
     _control("rounding", right.AddsFromTheRight, _loss("x: float64[2]\nz: float64[2]\nsum(X=[x, z, x]) -> (Out=y)"), sources=("x", "z")),
-    _control("rounding", right.SumsAxisByAxis, _loss("x: float64[2, 3]\nreduce_sum(X=x) -> (Out=y) {dim=[0, 1], keep_dim=true}"), sources=("x",)),
+    _control(
+        "rounding", right.SumsAxisByAxis, _loss("x: float64[2, 3]\nreduce_sum(X=x) -> (Out=y) {dim=[0, 1], keep_dim=true}"), sources=("x",)
+    ),
     _control("ends of the range", right.MeansBySums, "x: float64[0]\nmean(X=x) -> (Out=loss)"),
     _control("rounding", right.MeansBySums, "x: float64[3]\nmean(X=x) -> (Out=loss)", sources=("x",)),
     _control(

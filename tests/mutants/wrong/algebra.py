@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from graphad import ops
@@ -88,7 +89,7 @@ with passes():
             for op in operators(graph, "mean"):
                 shape = op.input("X").shape or ()
                 if -1 not in shape:
-                    changed |= written_as(op, lambda x, n=max(prod(shape), 1): ops.scale(ops.reduce_sum(x, reduce_all=True), scale=1.0 / n))
+                    changed |= written_as(op, partial(_mean_of, count=max(prod(shape), 1)))
             return changed
 
     @dataclass(frozen=True)
@@ -177,6 +178,10 @@ with passes():
                     op.graph.set_outputs(op, slot, ())
                 changed |= written_as(op, _normalized)
             return changed
+
+
+def _mean_of(x: object, count: int) -> object:
+    return ops.scale(ops.reduce_sum(x, reduce_all=True), scale=1.0 / count)
 
 
 def _normalized(x: object) -> object:
