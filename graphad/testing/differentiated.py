@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from graphad.backward import append_backward, gradients
 from graphad.errors import GraphadError
 from graphad.program import Program, Variable
@@ -38,7 +40,20 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
             _second(twin.program, first, chosen)
     except GraphadError:
         return None
-    return twin if first else None
+    return replace(twin, forward=case, order=1 + again) if first else None
+
+
+def with_gradients(case: Case, order: int) -> Case | None:
+    """The case with the gradients of its loss with respect to all its sources, and of those in turn; None where there are none."""
+    twin = case.clone()
+    block = twin.program.global_block()
+    try:
+        first = [g for g in gradients(twin.loss, [block.var(name) for name in twin.sources]) if g is not None] if case.loss_name else []
+        if order > 1 and first:
+            _second(twin.program, first, twin.sources)
+    except GraphadError:
+        return None
+    return replace(twin, forward=case, order=order) if first else None
 
 
 def _first(choices: Choices, case: Case, sources: list[str]) -> list[Variable]:
