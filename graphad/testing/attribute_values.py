@@ -40,7 +40,7 @@ def other_value(choices: Choices, op: OpDef, number: int, name: str) -> tuple[An
         number: which of its samples.
         name: the attribute.
     """
-    candidates = _candidates(op, number, name)
+    candidates = candidates_of(op, number, name)
     for _ in range(2 if candidates else 0):
         index = choices.below(len(candidates))
         if _fits(op, number, name, index):
@@ -51,7 +51,7 @@ def other_value(choices: Choices, op: OpDef, number: int, name: str) -> tuple[An
 @cache
 def _fits(op: OpDef, number: int, name: str, index: int) -> bool:
     sample = samples_of(op.type)[number]
-    attrs = {**canonical(op, sample.attrs), name: _candidates(op, number, name)[index]}
+    attrs = {**canonical(op, sample.attrs), name: candidates_of(op, number, name)[index]}
     return outputs_of(op, sample.slots(), attrs) is not None
 
 
@@ -61,7 +61,7 @@ def canonical(op: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _candidates(op: OpDef, number: int, name: str) -> list[Any]:
+def candidates_of(op: OpDef, number: int, name: str) -> list[Any]:
     samples, attr = samples_of(op.type), op.attrs[name]
     current = canonical(op, samples[number].attrs).get(name, attr.default)
     others = [sample.attrs[name] for sample in samples if name in sample.attrs]

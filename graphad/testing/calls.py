@@ -229,7 +229,7 @@ def _resized(choices: Choices, inputs: Slots, attrs: dict[str, Any]) -> Iterator
         chosen = [(s, n, a) for s, n, a in places if inputs[s][n].shape[a] == old]
     else:
         chosen = [(s, n, a) for s, n, a in places if a == axis] if kind == 2 else [(slot, i, axis)][: len(places)]
-    recut = _recut(inputs, chosen, new)
+    recut = cut_to(inputs, chosen, new)
     if any(np.size(v) > MOST_ELEMENTS for values in recut.values() for v in values):
         return
     if any(_has(value, old) for value in attrs.values()):
@@ -249,7 +249,7 @@ def _first(value: Value) -> Value:
     return value.reshape(-1)[:1].reshape(()) if isinstance(value, np.ndarray) and value.size else value
 
 
-def _recut(inputs: Slots, places: Sequence[tuple[str, int, int]], extent: int) -> Slots:
+def cut_to(inputs: Slots, places: Sequence[tuple[str, int, int]], extent: int) -> Slots:
     """The inputs with the axes at some places repeated or cut to an extent."""
     result = {slot: list(values) for slot, values in inputs.items()}
     for slot, i, axis in places:
