@@ -176,7 +176,8 @@ def _cones(graph: Graph, given: Mapping[Value, str]) -> dict[Op, str]:
 
 def _body(graph: Graph) -> str:
     cones = _cones(graph, {value: f"given {i}" for i, value in enumerate(graph.inputs)})
-    results = [f"{cones[value.writers[0]] if value.writers else graph.inputs.index(value)}" for value in graph.results]
+    places = {value: f"{i}" for i, value in enumerate(graph.inputs)}
+    results = [cones[value.writers[0]] if value.writers else places.get(value, "nothing") for value in graph.results]
     return _digest([*cones.values(), *results])
 
 

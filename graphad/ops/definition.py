@@ -131,6 +131,12 @@ class OpDef:
         kept = tuple(v for v, slot in zip(result, self.outputs.values(), strict=True) if not slot.optional)
         return kept[0] if len(kept) == 1 else kept
 
+    @cached_property
+    def gradient_flows(self) -> Mapping[str, frozenset[str]]:
+        """For each output slot the input slots to which gradients flow from it: those whose rules read its cotangent."""
+        rules = (self.grads or {}).items()
+        return {out: frozenset(slot for slot, rule in rules if f"{out}{GRAD}" in rule.reads) for out in self.outputs}
+
     def reads_shape(self, slot: str, rule: str) -> bool:
         """Whether the gradient rule of an input reads nothing but the shape and dtype of a slot."""
         return slot in self.shapes or f"{slot}:{rule}" in self.shapes

@@ -110,7 +110,7 @@ def _indented(text: str) -> str:
 
 
 def _pictures(before: Graph, after: Graph, name: str, folder: Path) -> list[Path]:
-    removed, added = changed_operators(before, after)
+    removed, added = _changed_operators(before, after)
     sides = (("before", before, removed, f"before {name}", REMOVED), ("after", after, added, f"after {name}", ADDED))
     drawn = []
     for ending in FORMATS:
@@ -120,6 +120,14 @@ def _pictures(before: Graph, after: Graph, name: str, folder: Path) -> list[Path
                 options = {"highlight": ops, "highlight_means": means, "attributes": True}
                 drawn.append(draw(graph, path, title=title, dpi=DPI, timeout=SECONDS, **options))
     return drawn
+
+
+def _changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:
+    """What changed; nothing where a graph is too broken to be compared."""
+    try:
+        return changed_operators(before, after)
+    except (GraphadError, LookupError, ValueError, AttributeError):
+        return [], []
 
 
 def changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:
