@@ -51,7 +51,8 @@ class Counterexample(AssertionError):
         home.mkdir(parents=True, exist_ok=True)
         self.file = home / "snippet.py"
         self.file.write_text(self.snippet, encoding="utf-8")
-        self.pictures = _pictures(lower(self.before) if subject.reference else prepared, graph, str(subject.what), home)
+        before = lower(self.before) if subject.reference else prepared
+        self.pictures = _pictures(before, graph, _titles(subject), home)
         super().__init__(self._said())
 
     def _said(self) -> str:
@@ -109,9 +110,13 @@ def _indented(text: str) -> str:
 # -- as pictures ---------------------------------------------------------------------------------
 
 
-def _pictures(before: Graph, after: Graph, name: str, folder: Path) -> list[Path]:
+def _titles(subject: Subject) -> tuple[str, str]:
+    return f"after {subject.reference}" if subject.reference else f"before {subject.what}", f"after {subject.what}"
+
+
+def _pictures(before: Graph, after: Graph, titles: tuple[str, str], folder: Path) -> list[Path]:
     removed, added = changed_operators(before, after)
-    sides = (("before", before, removed, f"before {name}", REMOVED), ("after", after, added, f"after {name}", ADDED))
+    sides = (("before", before, removed, titles[0], REMOVED), ("after", after, added, titles[1], ADDED))
     drawn = []
     for ending in FORMATS:
         for stem, graph, ops, title, means in sides:
