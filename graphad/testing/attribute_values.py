@@ -9,6 +9,7 @@ from typing import Any
 from graphad.errors import GraphadError
 from graphad.ops import OpDef
 from graphad.ops.definition import Attr, checked_attr
+from graphad.testing.choices import Choices
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import outputs_of
 
@@ -30,21 +31,28 @@ WORDS = {  # what samples do not have anyway
 }
 
 
-@cache
-def alternatives(op: OpDef, number: int) -> dict[str, tuple[Any, ...]]:
-    """For a sample of an operator, the values of each attribute that the operator takes in the place of the sample's own.
+def other_value(choices: Choices, op: OpDef, number: int, name: str) -> tuple[Any, ...]:
+    """A value for an attribute that an operator takes in the place of that in one of its samples; nothing if two drawn ones fail.
 
     Args:
+        choices: where the decisions come from.
         op: the operator.
         number: which of its samples.
+        name: the attribute.
     """
+    candidates = candidates_of(op, number, name)
+    for _ in range(2 if candidates else 0):
+        index = choices.below(len(candidates))
+        if _fits(op, number, name, index):
+            return (candidates[index],)
+    return ()
+
+
+@cache
+def _fits(op: OpDef, number: int, name: str, index: int) -> bool:
     sample = samples_of(op.type)[number]
-    inputs, attrs = sample.slots(), canonical(op, sample.attrs)
-    valid = {
-        attr.name: tuple(v for v in _candidates(op, attr, attrs) if outputs_of(op, inputs, {**attrs, attr.name: v}) is not None)
-        for attr in op.attrs.values()
-    }
-    return {name: values for name, values in valid.items() if values}
+    attrs = {**canonical(op, sample.attrs), name: candidates_of(op, number, name)[index]}
+    return outputs_of(op, sample.slots(), attrs) is not None
 
 
 def canonical(op: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,9 +60,11 @@ def canonical(op: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: checked_attr(op.attrs[name], value) for name, value in attrs.items()}
 
 
-def _candidates(op: OpDef, attr: Attr, attrs: Mapping[str, Any]) -> list[Any]:
-    current = attrs[attr.name] if attr.name in attrs else attr.default
-    others = [sample.attrs[attr.name] for sample in samples_of(op.type) if attr.name in sample.attrs]
+@cache
+def candidates_of(op: OpDef, number: int, name: str) -> list[Any]:
+    samples, attr = samples_of(op.type), op.attrs[name]
+    current = canonical(op, samples[number].attrs).get(name, attr.default)
+    others = [sample.attrs[name] for sample in samples if name in sample.attrs]
     unique: dict[str, Any] = {}
     for value in (*others, *_values(attr, current)):
         try:

@@ -11,11 +11,12 @@ from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Array, Value
 from graphad.testing.call_writer import CallWriter, Names
-from graphad.testing.calls import Call, Interest, checked, draw_call, other_attr, with_numbers
+from graphad.testing.calls import Call, Draft, Interest, checked, draw_call, finite, other_attr, sampled, with_numbers
 from graphad.testing.choices import Choices
 from graphad.testing.number_pools import KINDS, NON_FINITE, array_of
 from graphad.testing.samples import samples_of
-from graphad.types import FLOATS
+from graphad.testing.samples.valid import computed
+from graphad.testing.values import name_of
 
 DTYPES = (*("float32", "float64") * 8, "int64", "int32", "bool", "float16")
 COMMON = tuple(
@@ -101,25 +102,41 @@ class CallProgram(CallWriter):
                 return op
         return lookup(self.choices.one_of(COMMON if self.choices.chance(5) else operators()))
 
-    def call(self, op: OpDef) -> Call | None:
-        call = draw_call(self.choices, op, self.dtype, self.interest)
-        kind = self.choices.one_of(self.kinds)
-        return call if call is None or kind == "sample" else with_numbers(self.choices, call, kind)
+    def draft(self, op: OpDef, dtype: str = "") -> Draft | None:
+        """What to call an operator with, in a dtype, else in that of the program."""
+        return draw_call(self.choices, op, dtype or self.dtype, self.interest)
+
+    def accepts(self, call: Call | None) -> bool:
+        """Whether the operator takes a call, and its results are finite, if the program's have to be."""
+        return call is not None and (self.non_finite or call.finite)
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def operands(self, call: Call) -> tuple[Call, Names]:
-        """Names for the inputs of a call, every second one a known value of the type; the call on these."""
-        known = {s: [self._known(value) for value in values] for s, values in call.inputs.items()}
-        inputs = {s: [v if n is None else self.values[n] for n, v in zip(known[s], vs, strict=True)] for s, vs in call.inputs.items()}
-        changed = call.with_inputs(inputs) if any(n for names in known.values() for n in names) else None
-        if changed is None or (not changed.finite and not self.non_finite):
-            changed, known = call, {s: [None for _ in values] for s, values in call.inputs.items()}
-        return changed, {s: [n or self.new(v) for n, v in zip(known[s], vs, strict=True)] for s, vs in changed.inputs.items()}
+    def operands(self, draft: Draft) -> tuple[Call, Names] | None:
+        """A call, and names for its inputs, every second one a known value of the type; None if not even the sample runs."""
+        kind = self.choices.one_of(self.kinds)
+        other = draft if kind == "sample" or not draft.fixed else with_numbers(self.choices, draft, kind)
+        names = {s: [self._known(value) if draft.fixed else None for value in values] for s, values in draft.inputs.items()}
+        inputs = {s: [v if n is None else self.values[n] for n, v in zip(names[s], vs, strict=True)] for s, vs in other.inputs.items()}
+        call = checked(draft.op, inputs, draft.attrs, draft.number)
+        if not self.accepts(call):
+            names = {}
+            call = checked(draft.op, draft.inputs, draft.attrs, draft.number)
+            call = call if self.accepts(call) else sampled(draft)
+        return None if call is None else (call, self.named(call, names))
+
+    def named(self, call: Call, names: Mapping[str, list[str | None]]) -> Names:
+        """Names for the inputs of a call, where some are known."""
+        return {
+            s: [n or self.new(v) for n, v in zip(names.get(s) or [None] * len(values), values, strict=True)]
+            for s, values in call.inputs.items()
+        }
 
     def _known(self, value: Value) -> str | None:
+        if not self.choices.boolean():
+            return None
         names = self.like(value)
-        return self.choices.one_of(names) if names and self.choices.boolean() else None
+        return self.choices.one_of(names) if names else None
 
     def new(self, value: Value) -> str:
         """A name for a value that none has yet: data, a parameter, state, or a constant."""
@@ -161,7 +178,7 @@ class CallProgram(CallWriter):
         else:
             name = self.unique("t")
             if self.choices.chance(16) and isinstance(value, np.ndarray):
-                self.block.create_var(name=name, shape=value.shape, dtype=value.dtype.name, stop_gradient=True)
+                self.block.create_var(name=name, shape=value.shape, dtype=name_of(value.dtype), stop_gradient=True)
         taken.add(name)
         return name
 
@@ -171,11 +188,14 @@ class CallProgram(CallWriter):
         return [] if outputs is None else self.write(call, inputs, outputs)
 
     def apply(self, op_type: str, inputs: Names, attrs: dict[str, Any], out: str | None = None) -> str | None:
-        """Append an operator over names, with one output ``Out``; None if it does not take them."""
-        call = checked(lookup(op_type), {s: [self.values[n] for n in names] for s, names in inputs.items()}, attrs)
-        if call is None or (not self.non_finite and not call.finite):
+        """Append an operator over names that it takes, with one output ``Out``; None if that would not be finite."""
+        op = lookup(op_type)
+        outputs = computed(op, {s: [self.values[n] for n in names] for s, names in inputs.items()}, attrs)
+        if outputs is None or not (self.non_finite or finite(outputs["Out"][0])):
             return None
-        return self.write(call, inputs, {"Out": [out or self.unique("t")]})[0]
+        names = {"Out": [out or self.unique("t")]}
+        self.emit(op_type, inputs, names, attrs, outputs)
+        return names["Out"][0]
 
 
 _OPERATORS: list[tuple[int, tuple[str, ...]]] = []
@@ -194,27 +214,29 @@ def operators() -> tuple[str, ...]:
 
 def plain(w: CallProgram) -> None:
     """One operator."""
-    call = w.call(w.op())
+    draft = w.draft(w.op())
+    call = None if draft is None else w.operands(draft)
     if call is not None:
-        w.append(*w.operands(call))
+        w.append(*call)
 
 
 def chain(w: CallProgram) -> None:
-    """One to three operators over a known value or each other's results; the last perhaps undoes the one before it."""
+    """One or two operators over a known value or each other's results; the last perhaps undoes the one before it."""
     names = w.tensors()
     if not names:
         plain(w)
         names = w.tensors()
-    for _ in range(w.choices.integer(1, 3) if names else 0):
-        name = w.choices.one_of(names[:3])
-        op = w.op()
-        if w.choices.chance(4):
-            op = _same_or_partner(w, name) or op
-        call = _over(w, op, name)
-        if call is None:
-            plain(w)
-            return
-        names = [n for n in w.append(*call) if isinstance(w.values[n], np.ndarray)] or names
+    for _ in range(w.choices.integer(1, 2) if names else 0):
+        call = _reading(w, w.choices.one_of(names[:3]))
+        if call is not None:
+            names = [n for n in w.append(*call) if isinstance(w.values[n], np.ndarray)] or names
+
+
+def _reading(w: CallProgram, name: str) -> tuple[Call, Names] | None:
+    """A call with a name among its inputs, if the operator takes that."""
+    op = (_same_or_partner(w, name) if w.choices.chance(4) else None) or w.op()
+    draft = w.draft(op, name_of(w.values[name].dtype))
+    return None if draft is None else _over(w, draft, name) or w.operands(draft)
 
 
 def _same_or_partner(w: CallProgram, name: str) -> OpDef | None:
@@ -226,50 +248,35 @@ def _same_or_partner(w: CallProgram, name: str) -> OpDef | None:
     return lookup(partner if partner is not None and w.choices.boolean() else writer.type)
 
 
-def _over(w: CallProgram, op: OpDef, name: str) -> tuple[Call, Names] | None:
-    """A call of an operator with a name among its inputs."""
-    drawn = draw_call(w.choices, op, w.values[name].dtype.name, w.interest)
-    if drawn is None or not drawn.inputs:
-        return None
+def _over(w: CallProgram, draft: Draft, name: str) -> tuple[Call, Names] | None:
+    """A call with a name among its inputs, and others of its shape where the draft has several of one shape."""
     value = w.values[name]
-    slots = [(s, i) for s, values in drawn.inputs.items() for i, v in enumerate(values) if isinstance(v, np.ndarray)]
-    places = [(s, i) for s, i in slots if drawn.inputs[s][i].dtype == value.dtype]
-    if not places:
+    places = [(s, i) for s, vs in draft.inputs.items() for i, v in enumerate(vs) if isinstance(v, np.ndarray) and v.dtype == value.dtype]
+    if not places or not draft.fixed:
         return None
     slot, i = places[0] if w.choices.boolean() else w.choices.one_of(places)
-    old = drawn.inputs[slot][i].shape
-    inputs = {s: list(values) for s, values in drawn.inputs.items()}
-    names: dict[tuple[str, int], str] = {(slot, i): name}
-    inputs[slot][i] = value
+    old = draft.inputs[slot][i].shape
+    inputs = {s: list(values) for s, values in draft.inputs.items()}
+    names: dict[str, list[str | None]] = {s: [None] * len(values) for s, values in inputs.items()}
+    inputs[slot][i], names[slot][i] = value, name
     for s, n in places:
-        if (s, n) != (slot, i) and drawn.inputs[s][n].shape == old and old != value.shape:
-            inputs[s][n] = array_of(w.choices, value.shape, value.dtype.name)
-    call = checked(op, inputs, drawn.attrs, drawn.number)
-    if call is None or (not call.finite and not w.non_finite):
-        return None
-    for s, n in slots:
-        if (s, n) not in names and inputs[s][n].dtype.name in FLOATS and w.choices.chance(3):
-            same = w.like(inputs[s][n])
-            changed = (
-                call.with_inputs({**call.inputs, s: [*call.inputs[s][:n], w.values[same[0]], *call.inputs[s][n + 1 :]]}) if same else None
-            )
-            if changed is not None and (changed.finite or w.non_finite):
-                call, names[s, n] = changed, same[0]
-    return call, {s: [names.get((s, n)) or w.new(v) for n, v in enumerate(values)] for s, values in call.inputs.items()}
+        if (s, n) != (slot, i) and inputs[s][n].shape == old:
+            known = w.like(value) if w.choices.boolean() else []
+            names[s][n] = known[0] if known else None
+            inputs[s][n] = w.values[known[0]] if known else array_of(w.choices, value.shape, name_of(value.dtype))
+    call = checked(draft.op, inputs, draft.attrs, draft.number)
+    return (call, w.named(call, names)) if call is not None and w.accepts(call) else None
 
 
 def twins(w: CallProgram) -> None:
     """An operator twice: the same, or with an attribute, an operand or the order of operands changed, or after an overwriting."""
-    op = w.op()
-    name = w.choices.one_of(w.tensors()) if w.tensors() and w.choices.boolean() else None
-    drawn = w.call(op)
-    first = (_over(w, op, name) if name else None) or (None if drawn is None else w.operands(drawn))
-    if first is None:
+    names = w.tensors()
+    name = w.choices.one_of(names[:3]) if names and w.choices.boolean() else None
+    draft = w.draft(w.op(), name_of(w.values[name].dtype) if name else "")
+    first = None if draft is None else (_over(w, draft, name) if name else None) or w.operands(draft)
+    if first is None or not w.append(*first, overwrite=20):
         return
-    call, inputs = first
-    if not w.append(call, inputs, overwrite=20):
-        return
-    second = w.choices.one_of((_identical, _other_attr, _other_attr, _exchanged, _other_input, _overwritten))(w, call, inputs)
+    second = w.choices.one_of((_identical, _other_attr, _other_attr, _exchanged, _other_input, _overwritten))(w, *first)
     if second is not None:
         w.append(*second, overwrite=20)
 
@@ -284,7 +291,7 @@ def _identical(w: CallProgram, call: Call, inputs: Names) -> Again:
 def _now(w: CallProgram, call: Call, inputs: Names) -> Again:
     """The call on the values that the names have now."""
     changed = call.with_inputs({s: [w.values[n] for n in names] for s, names in inputs.items()})
-    if changed is None or (not changed.finite and not w.non_finite):
+    if changed is None or not w.accepts(changed):
         return None
     return changed, {s: list(names) for s, names in inputs.items()}
 
@@ -292,7 +299,7 @@ def _now(w: CallProgram, call: Call, inputs: Names) -> Again:
 def _other_attr(w: CallProgram, call: Call, inputs: Names) -> Again:
     again = _now(w, call, inputs)
     changed = other_attr(w.choices, again[0], w.interest) if again else None
-    if again is None or changed is None or (not changed.finite and not w.non_finite):
+    if again is None or changed is None or not w.accepts(changed):
         return again
     return changed, again[1]
 
@@ -322,8 +329,8 @@ def _other_input(w: CallProgram, call: Call, inputs: Names) -> Again:
 
 def _another(w: CallProgram, old: Array) -> Array:
     """Another array of the same type; of integers the same ones in another order, because they may be indices."""
-    if old.dtype.name in FLOATS:
-        return np.asarray(old[::-1] if old.ndim and w.choices.boolean() else array_of(w.choices, old.shape, old.dtype.name))
+    if old.dtype.kind == "f":
+        return np.asarray(old[::-1] if old.ndim and w.choices.boolean() else array_of(w.choices, old.shape, name_of(old.dtype)))
     return np.asarray(np.roll(old, 1))
 
 
@@ -334,7 +341,7 @@ def _overwritten(w: CallProgram, call: Call, inputs: Names) -> Again:
         return _other_attr(w, call, inputs)
     name = w.choices.one_of(names)
     value = w.values[name]
-    floating = value.dtype.name in FLOATS
+    floating = value.dtype.kind == "f"
     kind = w.choices.below(3) if floating else 2
     if kind == 0:
         w.apply("scale", {"X": [name]}, {"scale": 0.3, "bias": 0.2}, name)

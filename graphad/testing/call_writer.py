@@ -19,9 +19,10 @@ from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Array, Value
 from graphad.program import Block, Operator, Program, Variable
 from graphad.program.operator import check
-from graphad.testing.calls import Call, Slots, checked
+from graphad.testing.calls import Call, Slots
 from graphad.testing.choices import Choices
-from graphad.types import FLOATS
+from graphad.testing.samples.valid import computed
+from graphad.testing.values import name_of
 
 Names = dict[str, list[str]]
 
@@ -39,6 +40,7 @@ class CallWriter:
         self.reserved: set[str] = set()  # what loops count with, which nothing else may read or write
         self.around: list[dict[str, Value]] = []  # for each open block, the values of the names around it
         self.underivable: set[str] = set()  # names whose gradient some operator without a rule may stop with an error
+        self.moving: set[str] = set()  # names whose values have a gradient with respect to data or parameters
         self.count = 0
 
     @property
@@ -56,7 +58,7 @@ class CallWriter:
     def tensors(self, floating: bool = False) -> list[str]:
         """The names of tensors, the last written first."""
         names = [name for name, value in self.values.items() if isinstance(value, np.ndarray) and name not in self.reserved]
-        return [name for name in names if not floating or self.values[name].dtype.name in FLOATS][::-1]
+        return [name for name in names if not floating or self.values[name].dtype.kind == "f"][::-1]
 
     def like(self, value: Value) -> list[str]:
         """The names of tensors of the shape and dtype of another, the last written first."""
@@ -97,8 +99,10 @@ class CallWriter:
         """An array that is fed."""
         name = self.unique("x")
         stops = stop_gradient or array.dtype.kind != "f"
-        self.root.vars[name] = Variable.trusted(self.root, name, array.shape, array.dtype.name, stops)
+        self.root.vars[name] = Variable.trusted(self.root, name, array.shape, name_of(array.dtype), stops)
         self.feeds[name] = array
+        if not stops:
+            self.moving.add(name)
         return self.known(name, array)
 
     def parameter(self, array: Array, trainable: bool) -> str:
@@ -106,14 +110,15 @@ class CallWriter:
         if not trainable or not array.size or not array.ndim or array.dtype.kind != "f":
             return self.state(array)
         name = self.unique("w")
-        self.root.create_parameter(name=name, shape=array.shape, dtype=array.dtype.name)
+        self.root.create_parameter(name=name, shape=array.shape, dtype=name_of(array.dtype))
         self.params[name] = array
+        self.moving.add(name)
         return self.known(name, array)
 
     def state(self, array: Array) -> str:
         """A persistable variable that is no parameter."""
         name = self.unique("s")
-        var = Variable.trusted(self.root, name, array.shape, array.dtype.name, True)
+        var = Variable.trusted(self.root, name, array.shape, name_of(array.dtype), True)
         var.persistable = True
         self.root.vars[name] = var
         self.params[name] = array
@@ -121,7 +126,7 @@ class CallWriter:
 
     def constant(self, array: Array, name: str | None = None) -> str:
         """A constant of the current block, by one number where all are equal."""
-        dtype, shape = array.dtype.name, list(array.shape)
+        dtype, shape = name_of(array.dtype), list(array.shape)
         first = array.flat[0] if array.size else np.zeros((), dtype)
         attrs: dict[str, Any] = {"shape": shape, "dtype": dtype}
         if not array.size or (array == first).all():
@@ -170,19 +175,26 @@ class CallWriter:
             self.block.append_op(op_type, inputs, outputs, attrs)
         else:
             self.block.ops.append(Operator(self.block, op_type, inputs, outputs, dict(attrs)))
-        derivable = lookup(op_type).grads is not None and self.underivable.isdisjoint(read)
+        rules = lookup(op_type).grads
+        derivable = rules is not None and self.underivable.isdisjoint(read)
+        moves = any(name in self.moving for slot in rules or () for name in inputs.get(slot, ()))
         for slot, names in outputs.items():
             for name, value in zip(names, values[slot], strict=True):
                 if not whole and not self.block.has_var_recursive(name):
-                    self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype.name)
+                    self.block.vars[name] = Variable.trusted(self.block, name, value.shape, name_of(value.dtype))
                 self.values.pop(name, None)
                 self.values[name] = value
                 (self.underivable.discard if derivable else self.underivable.add)(name)
+                (self.moving.add if moves and _floating(value) else self.moving.discard)(name)
 
     def write(self, call: Call, inputs: Names, outputs: Names) -> list[str]:
         """Append a call; return the names of its outputs."""
         self.emit(call.op.type, inputs, outputs, call.attrs, call.outputs)
         return [name for names in outputs.values() for name in names]
+
+
+def _floating(value: Value) -> bool:
+    return not isinstance(value, np.ndarray) or value.dtype.kind == "f"
 
 
 def type_checks(program: Program) -> bool:
@@ -199,21 +211,18 @@ def type_checks(program: Program) -> bool:
 
 def run_block(block: Block, values: dict[str, Value]) -> bool:
     """Run the operators of a block once more on the values that names have; False if one does not take what it gets."""
-    for op in block.ops:
-        if not _run_operator(op, values):
-            return False
-    return True
+    return all(_run_operator(op, values) for op in block.ops)
 
 
 def _run_operator(op: Operator, values: dict[str, Value]) -> bool:
     blocks = blocks_of(op)
     if blocks:
         return _run_control(op, blocks, values)
-    call = checked(lookup(op.type), {s: [values[n] for n in names] for s, names in op.inputs.items()}, op.attrs)
-    if call is None:
+    outputs = computed(lookup(op.type), {s: [values[n] for n in names] for s, names in op.inputs.items()}, op.attrs)
+    if outputs is None:
         return False
     for slot, names in op.outputs.items():
-        for name, value in zip(names, call.outputs[slot], strict=True):
+        for name, value in zip(names, outputs[slot], strict=True):
             if name in values and isinstance(value, np.ndarray) and np.shape(values[name]) != value.shape:
                 return False
             values[name] = value

@@ -32,6 +32,8 @@ class Case:
         params: arrays by the name of the persistable variable.
         requested: the names that the program is lowered for; none stands for the loss, the gradients of the sources, and all final
             values that no operator reads.
+        forward: the case that this one was made of by appending gradients, if it was.
+        order: how often it was differentiated.
     """
 
     program: Program
@@ -39,6 +41,8 @@ class Case:
     feeds: dict[str, Array] = field(default_factory=dict)
     params: dict[str, Array] = field(default_factory=dict)
     requested: tuple[str, ...] = ()
+    forward: Case | None = None
+    order: int = 0
 
     @property
     def loss(self) -> Variable:

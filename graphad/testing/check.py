@@ -22,14 +22,17 @@ from graphad.testing.counterexample import Counterexample
 from graphad.testing.examine import ALL, after_pass, tried
 from graphad.testing.fitted import random_case
 from graphad.testing.planted import planted_program
-from graphad.testing.programs import any_program, requested_names
+from graphad.testing.programs import any_program
 from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked
+from graphad.testing.requests import requested_names
 from graphad.testing.smallest import smallest
 from graphad.testing.subject import Expectation, Subject, as_pass, inner_passes, standard_preparation
+from graphad.testing.sweep import constant_sweep, gradient_sweep, twin_sweep
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
+SWEPT = 10  # of so many programs three go through all operators in turn
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
     "changed": 2,
@@ -148,7 +151,13 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     interest = interest_of(passes)
     rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
 
+    sweeps = (twin_sweep, constant_sweep, gradient_sweep) if not subject.is_backward else (gradient_sweep, gradient_sweep, twin_sweep)
+    turns = [itertools.count() for _ in sweeps]
+
     def program(choices: Choices) -> Case:
+        kind = choices.below(SWEPT)
+        if kind < len(sweeps):
+            return sweeps[kind](choices, interest, next(turns[kind]))
         planted = bool(rules) and choices.boolean()
         case = planted_program(choices, rules) if planted else any_program(choices, interest)
         return replace(case, requested=requested_names(choices, case))

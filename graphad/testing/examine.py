@@ -14,7 +14,7 @@ from graphad.rewriting import Pass
 from graphad.testing.cases import Case
 from graphad.testing.checks import CHECKS, OF_RESULTS
 from graphad.testing.reach import Arc, Reach
-from graphad.testing.subject import Subject, finished, request_gradients, run_requesting_gradients
+from graphad.testing.subject import HiddenChange, Subject, finished, request_gradients, run_requesting_gradients
 from graphad.testing.trial import Finding, Trial, Unfit, quietly
 
 ALL = frozenset({"changed", *CHECKS})
@@ -97,20 +97,20 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
     before = str(graph) if "changed" in checks else ""
     try:
         with reach.traced() as new:
-            trial.changed = run_requesting_gradients(trial.passes, graph, case)
+            trial.changed = run_requesting_gradients(trial.passes, graph, case, watched="changed" in checks)
         arcs |= new
     except (Refused, NoGradient) as error:
         if str(graph) != before and before:
             return Finding("refused", str(error), _mark(error))
         raise Unfit(str(error)) from error
+    except HiddenChange as error:
+        return Finding("changed", str(error))
     except InvalidGraph as error:
         return Finding("verifier", str(error), _mark(error))
     except PassError as error:
         return Finding("claims", str(error), _mark(error))
     except Exception as error:
         return Finding("raises", f"{type(error).__name__}: {error}", _mark(error))
-    if before and not trial.changed and str(graph) != before:
-        return Finding("changed", "")
     try:
         if not finished(graph):
             return None

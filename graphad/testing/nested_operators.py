@@ -12,14 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from graphad.program import Block, Program
+from graphad.program import Block, Operator, Program, Variable
 from graphad.testing.choices import Choices
-from graphad.testing.operators import Array
+from graphad.testing.operators import Array, uniform_array
+from graphad.types import TENSOR
 
 Shape = tuple[int, ...]
 SHAPES: tuple[Shape, ...] = ((3,), (1,), (2, 3), (3, 3))
 LETTERS = "tuvw"  # what fresh names begin with, by depth; blocks beside each other use the same ones
 THRESHOLDS = (0.1371, -0.3719, 0.4523)  # far from the values that programs like to have
+
+
+# What is written by operators that were checked once, by type, types of inputs and attributes: those are not checked again.
+_INFERRED: dict[tuple[Any, ...], tuple[Shape | None, str | None]] = {}
 
 
 @dataclass
@@ -62,8 +67,7 @@ class Writer:
         return str(self.choices.one_of(names[::-1]))
 
     def array(self, shape: Shape, largest: float) -> Array:
-        seed = self.choices.integer(0, 99)
-        return np.round(np.random.default_rng(seed).uniform(-largest, largest, shape), 3)
+        return uniform_array(self.choices.integer(0, 99), largest, shape).copy()
 
     # -- scopes ----------------------------------------------------------------------------------
 
@@ -171,7 +175,21 @@ class Writer:
 
     def append(self, op_type: str, inputs: dict[str, Any], out: str, **attrs: Any) -> str:
         """Append an operator that writes a name; return it."""
-        self.scope.block.append_op(type=op_type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
+        block = self.scope.block
+        names = {slot: list(value) if isinstance(value, list) else [value] for slot, value in inputs.items()}
+        types = tuple((slot, *(block.var_recursive(name).tensor_type for name in listed)) for slot, listed in names.items())
+        key = (op_type, types, repr(attrs))
+        written = block.var_recursive(out) if block.has_var_recursive(out) else None
+        known = _INFERRED.get(key)
+        if known is None or (written is not None and written.declared != known):
+            block.append_op(type=op_type, inputs=names, outputs={"Out": out}, attrs=attrs)
+            declared = block.var_recursive(out)
+            if declared.type == TENSOR and written is None and None not in declared.declared:
+                _INFERRED[key] = declared.declared
+            return out
+        if written is None:
+            block.vars[out] = Variable.trusted(block, out, *known)
+        block.ops.append(Operator(block, op_type, names, {"Out": [out]}, dict(attrs)))
         return out
 
     def constant(self, value: float, dtype: str = "int64", name: str | None = None) -> str:

@@ -21,6 +21,7 @@ from graphad.testing.calls import Interest, finite
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
 from graphad.testing.number_pools import array_of
+from graphad.testing.values import name_of
 from graphad.types import FLOATS
 
 LARGEST = 1e8  # of what goes into a loss: a sum of squares of it has to be finite in float32
@@ -46,15 +47,15 @@ def operator_program(choices: Choices, interest: Interest | None = None) -> Case
     True
     """
     w = CallProgram(choices, interest or Interest())
-    for _ in range(choices.one_of((1, 0, 2))):
+    for _ in range(choices.one_of((0, 0, 1))):
         choices.one_of(STATEMENTS)(w)
     if choices.chance(3) or any(op_type in w.interest.types for op_type in BLOCKS):
         _block(w)
     else:
         choices.one_of(STATEMENTS)(w)
-    if choices.chance(4):
+    if choices.chance(5) or not w.block.ops:
         chain(w)
-    loss = _loss(w)
+    loss = _loss(w) or _other_loss(w)
     if choices.chance(8):
         plain(w)
     _unknown_extent(w.choices, w.program, w.feeds)
@@ -72,26 +73,35 @@ def _block(w: CallProgram) -> None:
 def _loss(w: CallProgram) -> str:
     """A scalar made of one to three results, weighted so that gradients differ by element; empty if no result fits."""
     names = [name for name in w.tensors(floating=True) if name not in w.underivable and _harmless(w.values[name])]
-    results = [name for name in names if name not in w.feeds and name not in w.params] or names
+    results = [name for name in names if name in w.moving and name not in w.feeds and name not in w.params] or names
     if not results:
         return ""
     dtype = w.values[results[0]].dtype
     results = [name for name in results if w.values[name].dtype == dtype]
     reduction, attrs = w.choices.one_of((("mean", {}), ("reduce_sum", {"reduce_all": True})))
-    chosen = dict.fromkeys([results[0], *w.choices.several(results, 0, 2)])
+    chosen = dict.fromkeys([results[0], *w.choices.several(results, 0, 1)])
     parts = [part for name in chosen if (part := w.apply(reduction, {"X": [_weighted(w, name)]}, attrs)) is not None]
     return (w.apply("sum", {"X": parts}, {}) or "") if len(parts) > 1 else "".join(parts)
 
 
+def _other_loss(w: CallProgram) -> str:
+    """The loss over another operator's results, in most programs that have nothing for one so far."""
+    if w.choices.chance(4):
+        return ""
+    w.dtype = w.choices.one_of(FLOATS[1:])
+    chain(w)
+    return _loss(w)
+
+
 def _harmless(value: Value) -> bool:
-    return value.dtype.name in FLOATS[1:] and value.size > 0 and finite(value) and float(np.abs(value).max()) < LARGEST
+    return name_of(value.dtype) in FLOATS[1:] and value.size > 0 and finite(value) and float(np.abs(value).max()) < LARGEST
 
 
 def _weighted(w: CallProgram, name: str) -> str:
     value = w.values[name]
     if value.size == 1 or w.choices.chance(4):
         return name
-    numbers = array_of(w.choices, value.shape, value.dtype.name) + value.dtype.type(2.0)
+    numbers = array_of(w.choices, value.shape, name_of(value.dtype)) + value.dtype.type(2.0)
     weights = w.constant(numbers) if w.choices.boolean() else w.data(numbers, stop_gradient=True)
     return w.apply("elementwise_mul", {"X": [name], "Y": [weights]}, {}) or name
 

@@ -7,7 +7,7 @@ large) and differences can be compared with gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -25,6 +25,12 @@ Array = NDArray[Any]
 SHAPES = ((), (2,), (3,), (2, 3), (3, 2), (1, 3), (2, 1), (3, 3), (2, 3, 2), (2, 1, 3), (1,))
 BATCH_NORM_SLOTS = ("Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance")
 LARGEST, MOST_ELEMENTS, NEAREST = 4.0, 24, 0.05
+
+
+@lru_cache(maxsize=4096)
+def uniform_array(seed: int, largest: float, shape: tuple[int, ...]) -> Array:
+    """Repeatable numbers of three digits up to ``largest``, for copying."""
+    return np.round(np.random.default_rng(seed).uniform(-largest, largest, shape), 3)
 
 
 class Call(NamedTuple):
@@ -78,8 +84,7 @@ class Writer:
     # -- inputs ----------------------------------------------------------------------------------
 
     def array(self, shape: Sequence[int]) -> Array:
-        seed = self.choices.integer(0, 99)
-        return np.round(np.random.default_rng(seed).uniform(-1.5, 1.5, shape), 3)
+        return uniform_array(self.choices.integer(0, 99), 1.5, tuple(shape)).copy()
 
     def data(self, stop_gradient: bool) -> None:
         name, shape = f"x{len(self.feeds)}", self.one_of(*SHAPES)

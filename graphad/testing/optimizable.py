@@ -12,6 +12,7 @@ from typing import Any
 
 from graphad.execution.layout import blocks_of
 from graphad.ops import REGISTRY
+from graphad.program import Block
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
 from graphad.testing.nested_blocks import PLAIN, NestedWriter, Statement, statements
@@ -82,14 +83,15 @@ def _again(w: NestedWriter) -> None:
         PLAIN[0](w)
         return
     op = w.one_of(*ops[::-1])
-    inputs, attrs, shape = {slot: list(names) for slot, names in op.inputs.items()}, dict(op.attrs), w.tensors()[op.output("Out")[0]]
+    inputs, attrs = {slot: list(names) for slot, names in op.inputs.items()}, dict(op.attrs)
+    shape = op.block.var_recursive(op.output("Out")[0]).shape
     how = w.choices.integer(0, 3)
     if how == 2 and isinstance(attrs.get("scale"), float):
         attrs["scale"] = attrs["scale"] * 0.5
     if how == 3 and "Y" in inputs and _exchangeable(w, inputs):
         inputs = {"X": inputs["Y"], "Y": inputs["X"]}
     try_known = all(name in w.tensors() for names in inputs.values() for name in names) or not inputs
-    if try_known and _fits(w, op.output("Out")[0], inputs, shape):
+    if try_known and _same_types(w, op.block, inputs):
         name = _new(w, op.type, inputs, shape, **attrs)
         _bounded(w, name)
     else:
@@ -107,9 +109,10 @@ def _exchangeable(w: NestedWriter, inputs: dict[str, list[str]]) -> bool:
     return len({w.tensors().get(names[0]) for names in inputs.values()}) == 1
 
 
-def _fits(w: NestedWriter, out: str, inputs: dict[str, list[str]], shape: Shape) -> bool:
-    """Whether what the operator reads is still of the shapes it was; a name hidden by another one need not be."""
-    return all(w.scope.block.var_recursive(n).declared[0] == w.tensors()[n] for names in inputs.values() for n in names)
+def _same_types(w: NestedWriter, block: Block, inputs: dict[str, list[str]]) -> bool:
+    """Whether names have the types here that they have in a block around: one may be hidden by another variable of its name."""
+    names = [name for listed in inputs.values() for name in listed]
+    return all(w.scope.block.var_recursive(name).declared == block.var_recursive(name).declared for name in names)
 
 
 def _bounded(w: NestedWriter, name: str) -> None:

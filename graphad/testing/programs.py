@@ -1,57 +1,46 @@
-"""Random programs of every kind, for ``check_pass``."""
+"""``any_program``: random programs of every kind, those that ``check_pass`` draws."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from graphad.testing.calls import Interest
-from dataclasses import replace
-from graphad.backward import gradients
-from graphad.errors import GraphadError
-from graphad.testing.fitted import completed
-from graphad.testing.operator_programs import operator_program
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
+from graphad.testing.differentiated import differentiated
 from graphad.testing.nested import nested_program
+from graphad.testing.operator_programs import operator_program
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.straight_line import straight_line_program
 from graphad.testing.training import training_program
 
-
-def any_program(choices: Choices, interest: Interest) -> Case:
-    """A program of any kind; one in four is differentiated."""
-    case = _program(choices, interest)
-    return differentiated(choices, case) if case.loss_name and choices.chance(4) else case
-
-
-def _program(choices: Choices, interest: Interest) -> Case:
-    kind = choices.below(10)
-    if kind < 5:
-        return operator_program(choices, interest)
-    if kind < 7:
-        return optimizable_program(choices, max_statements=2)
-    return (straight_line_program, nested_program, training_program)[kind - 7](choices)
+KINDS: tuple[tuple[int, Callable[[Choices, Interest], Case]], ...] = (  # how many of a hundred programs are of a kind
+    (45, operator_program),
+    (20, lambda choices, _: optimizable_program(choices, max_statements=2)),
+    (13, lambda choices, _: nested_program(choices, max_depth=2, max_statements=2, max_nested=2)),
+    (12, lambda choices, _: straight_line_program(choices, max_ops=6)),
+    (10, lambda choices, _: training_program(choices, max_layers=1)),
+)
+_TABLE = tuple(generator for share, generator in KINDS for _ in range(share))
 
 
-def differentiated(choices: Choices, case: Case) -> Case:
-    block = case.program.global_block()
-    try:
-        gradients([block.var(case.loss_name)], [block.var(name) for name in case.sources])
-        completed(case.program)
-    except GraphadError:
-        pass
-    return replace(case, program=case.program)
+def any_program(choices: Choices, interest: Interest | None = None) -> Case:
+    """A small program of any kind; a quarter of all have been differentiated, once or twice.
+
+    Args:
+        choices: where the decisions come from.
+        interest: operators and attributes to prefer, where the kind of program has a choice of them.
+
+    >>> from graphad.testing.choices import RandomChoices
+    >>> case = any_program(RandomChoices("seed"))
+    >>> bool(case.program.global_block().ops)
+    True
+    """
+    case = choices.one_of(_TABLE)(choices, interest or Interest())
+    if not case.loss_name or not choices.chance(3) or _has_gradients(case):
+        return case
+    return differentiated(choices, case) or case
 
 
-def requested_names(choices: Choices, case: Case) -> tuple[str, ...]:
-    """What to request of a program: mostly all that no operator reads, else the loss alone, or all that is written."""
-    kind = choices.below(8)
-    if kind == 6 and case.loss_name:
-        return (case.loss_name,)
-    if kind == 7:
-        block = case.program.global_block()
-        names = (
-            dict.fromkeys(name for op in block.ops for name in op.output_names() if block.vars[name].type == "LOD_TENSOR")
-            if all(n in block.vars for op in block.ops for n in op.output_names())
-            else {}
-        )
-        return tuple(name for name in names)
-    return ()
+def _has_gradients(case: Case) -> bool:
+    return any(op.role != "forward" for op in case.program.global_block().ops)

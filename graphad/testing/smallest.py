@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.program import Program
 from graphad.testing.cases import Array, Case
+from graphad.testing.differentiated import with_gradients
 from graphad.testing.equivalence import observe
 from graphad.testing.examine import examine
 from graphad.testing.fitted import fitted
@@ -29,10 +31,8 @@ def smallest(subject: Subject, case: Case, finding: Finding) -> tuple[Case, Find
     It ends early where it takes too long, or is interrupted; what was found is never lost.
     """
     shrinking = _Shrinking(subject, case, finding)
-    try:
+    with suppress(KeyboardInterrupt, _OutOfTime):
         shrinking.run()
-    except (KeyboardInterrupt, _OutOfTime):
-        pass
     return shrinking.case, shrinking.finding
 
 
@@ -50,7 +50,9 @@ class _Shrinking:
 
     def run(self) -> None:
         """Make the program smaller, then the arrays simpler, and both again while that goes on."""
-        self.take(replace(self.case, program=Program.parse(str(self.case.program))))
+        if self.case.forward is not None:
+            self.shrink_forward(self.case.forward, self.case.order)
+        self.take(replace(self.case, program=Program.parse(str(self.case.program)), forward=None))
         for _ in range(2):
             size = _size(self.case)
             reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program, self.values)))
@@ -60,10 +62,22 @@ class _Shrinking:
             if _size(self.case) == size:
                 break
 
+    def shrink_forward(self, forward: Case, order: int) -> None:
+        """Make the program smaller that was differentiated, and differentiate it anew each time; gradients alone are hard to shrink."""
+        fewest = next((fewer for fewer in range(1, order + 1) if self.take_gradients(forward, fewer)), None)
+        if fewest is not None:
+            values = _intermediate_values(forward)
+            reduce_program(forward.program, lambda program: self.take_gradients(fitted(forward, program, values), fewest))
+
+    def take_gradients(self, forward: Case, order: int) -> bool:
+        """``take`` for a case with the gradients of another one."""
+        self.check_time()
+        case = with_gradients(replace(forward, requested=()), order)
+        return case is not None and self.take(case)
+
     def take(self, smaller: Case) -> bool:
         """Whether the same is wrong with another case; it is then the one to go on from."""
-        if time.process_time() > self.deadline:
-            raise _OutOfTime
+        self.check_time()
         try:
             finding = examine(self.subject, smaller, {self.finding.kind})
         except (GraphadError, ArithmeticError, LookupError, ValueError, TypeError):
@@ -72,6 +86,11 @@ class _Shrinking:
             return False
         self.case, self.finding = smaller, finding
         return True
+
+    def check_time(self) -> None:
+        """Raise where it takes too long."""
+        if time.process_time() > self.deadline:
+            raise _OutOfTime
 
 
 def _intermediate_values(case: Case) -> dict[str, Array]:

@@ -150,14 +150,26 @@ def standard_preparation(what: Pass | str) -> str:
     return ""
 
 
-def run_requesting_gradients(passes: Pass, graph: Graph, case: Case) -> bool:
-    """Run passes; gradients that they make are among the graph's targets as soon as they are complete."""
+class HiddenChange(AssertionError):
+    """A pass changed a graph and said that it did not."""
+
+
+def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bool = False) -> bool:
+    """Run passes; gradients that they make are among the graph's targets as soon as they are complete.
+
+    Raises:
+        HiddenChange: a pass said that it changed nothing, and did, where that is ``watched``.
+    """
     parts = passes.passes if type(passes) is Pipeline else (passes,)
     if len(parts) > 1:
         check_order(parts, graph)
     changed = False
     for part in parts:
-        changed |= part.run(graph)
+        before = str(graph) if watched else ""
+        if part.run(graph):
+            changed = True
+        elif before and str(graph) != before:
+            raise HiddenChange(str(part))
         request_gradients(graph, case)
     return changed
 

@@ -57,10 +57,21 @@ def is_float(value: Value) -> bool:
     return value is not None and all(array.dtype.name in FLOATS for array in arrays(value))
 
 
+_NAMES: dict[np.dtype[Any], str] = {}
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype; numpy takes long to make it."""
+    name = _NAMES.get(dtype)
+    if name is None:
+        name = _NAMES[dtype] = dtype.name
+    return name
+
+
 def type_of(value: Value) -> TensorType:
     """The type of a tensor; for an array of tensors what holds for all of them."""
     if not isinstance(value, Aggregate):
-        return TensorType(value.shape, value.dtype.name)
+        return TensorType(value.shape, name_of(value.dtype))
     found = arrays(value)
     if isinstance(value, Tape) or not found:
         return STANDS_IN

@@ -1,0 +1,107 @@
+"""All entries of the corpus, and whether their witnesses show what they should."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from graphad.graph import lower, schedule
+from graphad.passes.cleanup.rules import Library, claims
+from graphad.rewriting import PASSES
+from tests.mutants.corpus import Mutant, Trying
+from tests.mutants.isolation import Ended, isolated, run_all
+from tests.mutants.library import arrangement, backward, cleanup, control_flow, lowering, memory, merging, nets, operators, rules
+from tests.mutants.patching import Patch, functions_by_module
+from tests.mutants.right.witnesses import CONTROLS
+from tests.mutants.subjects import SUBJECTS
+from tests.mutants.witness import Trial, Values, difference, judged
+from tests.mutants.wrong import algebra, witnesses
+
+_TOPICS = (merging, cleanup, rules, arrangement, control_flow, nets, backward, memory, lowering, operators)
+MUTANTS: tuple[Mutant, ...] = tuple(mutant for topic in _TOPICS for mutant in topic.MUTANTS)
+WRONG: tuple[Trying, ...] = (*algebra.WRONG, *witnesses.WRONG)
+UNORDERED: tuple[Trying, ...] = witnesses.NONDETERMINISTIC
+"""Wrong passes that make other programs where strings have other hashes: a single process does not show it."""
+RIGHT: tuple[Trying, ...] = CONTROLS
+Entry = Mutant | Trying
+_LIMIT = 60.0  # seconds for a witness
+
+
+def register() -> None:
+    """Make the passes of the corpus known by their names, for the rest of this process."""
+    tried = [entry.pass_type for entry in (*WRONG, *UNORDERED, *RIGHT)]
+    PASSES.update({each.name: each for each in (*SUBJECTS, *tried)})
+
+
+def planted(mutant: Mutant, function: Callable[[], object]) -> object:
+    """What a function returns where a mistake is planted."""
+    with mutant.patch.applied():
+        _forget_rules(mutant.patch)
+        return function()
+
+
+def _forget_rules(patch: Patch) -> None:
+    """Have the rules of a topic made again: a pattern is made once, of what the rule's function was then."""
+    library = getattr(importlib.import_module(patch.where.partition(":")[0]), "library", None)
+    if isinstance(library, Library):
+        vars(library).pop("claims", None)
+        claims.cache_clear()
+
+
+# -- witnesses -----------------------------------------------------------------------------------
+
+
+class Judged(NamedTuple):
+    """What came of a witness without any mistake in graphad: values, or why there are none, and what is wrong with them."""
+
+    values: Values
+    wrong: str
+    changed: bool
+
+
+def faults(jobs: int = 1) -> dict[str, str]:
+    """What is the matter with each witness, by the name of its entry; empty where it shows what it should."""
+    register()
+    claims()  # made once, and forgotten where a rule is changed
+    functions_by_module()
+    trials = {entry: Trial.of(entry.witness) for entry in (*MUTANTS, *WRONG, *RIGHT)}
+    ended = isolated(lambda: [_judged(trial) for trial in trials.values()], _LIMIT)
+    if ended.error:
+        return {"all": ended.error}
+    found: dict[Entry, Judged] = dict(zip(trials, ended.result, strict=True))
+    planting = [lambda m=m: planted(m, trials[m].outcome) for m in MUTANTS]  # type: ignore[misc]
+    said = {MUTANTS[i].name: _fault_of_mutant(MUTANTS[i], found[MUTANTS[i]], ended) for i, ended in run_all(planting, _LIMIT, jobs)}
+    said |= {entry.name: "" if found[entry].wrong else "nothing is wrong with it" for entry in WRONG}
+    for entry in RIGHT:
+        fault = found[entry].wrong or ("" if found[entry].changed else "the pass changes nothing in it")
+        said[entry.name] = said.get(entry.name) or fault
+    return said
+
+
+def _judged(trial: Trial) -> Judged:
+    try:
+        values, wrong = judged(trial)
+    except Exception as error:
+        return Judged({}, f"{type(error).__name__}: {error}", any(trial.changed))
+    return Judged(values, wrong, any(trial.changed))
+
+
+def _fault_of_mutant(mutant: Mutant, right: Judged, wrong: Ended) -> str:
+    if right.wrong:
+        return f"without the mistake it is wrong as well: {right.wrong}"
+    if wrong.error:
+        return f"the mistake cannot be planted: {wrong.error}" if wrong.error.startswith("PatchError") else ""
+    tolerance, one, other = mutant.witness.tolerance, right.values, wrong.result
+    return "" if difference(one, other, tolerance) or difference(other, one, tolerance) else "with the mistake it is right as well"
+
+
+def texts() -> dict[str, str]:
+    """The programs that the unordered passes make, in this process."""
+    register()
+    made = {}
+    for entry in UNORDERED:
+        graph = lower(entry.witness.program())
+        entry.witness.passes().run(graph)
+        made[entry.name] = str(schedule(graph))
+    return made

@@ -1,0 +1,192 @@
+"""Every entry of the corpus against ``check_pass``: what is caught, in what time, and how small a program shows it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from graphad.knobs import KNOBS
+from graphad.rewriting import Pass
+from graphad.testing import Counterexample, check_pass
+from tests.mutants.corpus import Check, Mutant, Trying
+from tests.mutants.entries import MUTANTS, RIGHT, UNORDERED, WRONG, Entry, planted, register
+from tests.mutants.isolation import Ended, run_all
+
+CAUGHT, MISSED, VACUOUS, FAILED = "caught", "missed", "vacuous", "failed"
+_SHRINKING = 120.0  # seconds on the clock, beyond four times the budget, for making the program small
+_BATCH = 100  # programs at a time, where check_pass has no budget of its own
+_KINDS = ("mutants", "wrong", "right")
+_OPTIONS = inspect.signature(check_pass).parameters
+
+
+class Outcome(NamedTuple):
+    """What the checker said of an entry.
+
+    Attributes:
+        verdict: caught, missed, vacuous (the pass changed no program) or failed (the checker did).
+        finding: the kind of what it found, or why it failed.
+        seconds: processor time, making the program small included.
+        examples: how many programs it tried.
+        size: how many operators the smallest program has.
+    """
+
+    verdict: str
+    finding: str = ""
+    seconds: float = 0.0
+    examples: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    kind: str
+    entry: Entry
+    outcome: Outcome
+
+    def cells(self) -> list[str]:
+        """The columns: name, family, verdict, finding, seconds, programs, operators."""
+        verdict, finding, seconds, examples, size = self.outcome
+        return [self.entry.name, self.entry.family, verdict, finding, f"{seconds:.1f}", str(examples or ""), str(size or "")]
+
+
+HEADS = ("entry", "family", "verdict", "finding", "seconds", "programs", "operators")
+
+# -- one entry -----------------------------------------------------------------------------------
+
+
+def tried(entry: Entry, seconds: float, examples: int, seed: int) -> Outcome:
+    """Give one entry to the checker, in this process."""
+    KNOBS.reproducers = ""
+    register()
+    if isinstance(entry, Mutant):
+        _without_twin()
+        return planted(entry, lambda: _checked(entry.checked, seconds, examples, seed))  # type: ignore[return-value]
+    return _checked(entry.checked, seconds, examples, seed)
+
+
+def _without_twin() -> None:
+    """Let no other process be asked what a pass makes: the mistake is planted in this one alone."""
+    twin = getattr(sys.modules.get("graphad.testing.twin"), "Twin", None)
+    if hasattr(twin, "text"):
+        twin.text = lambda *arguments: []  # type: ignore[union-attr]
+
+
+def _checked(check: Check, seconds: float, examples: int, seed: int) -> Outcome:
+    what = check.what if isinstance(check.what, str | Pass) else check.what()
+    done, start = 0, _processor_time()
+    try:
+        for options in _rounds(check, seconds, examples, seed):
+            found = check_pass(what, prepare=check.prepare, **options, **check.options)
+            done += found.examples
+            if _processor_time() - start > seconds and not examples:
+                break
+    except Counterexample as wrong:
+        size = sum(len(block.ops) for block in wrong.case.program.blocks)
+        return Outcome(CAUGHT, wrong.finding.kind, _processor_time() - start, done + wrong.examples, size)
+    except Exception as error:
+        verdict = VACUOUS if type(error).__name__ == "Vacuous" else FAILED
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Outcome(verdict, "" if verdict == VACUOUS else said[:100], _processor_time() - start, done)
+    return Outcome(MISSED, "", _processor_time() - start, done)
+
+
+def _rounds(check: Check, seconds: float, examples: int, seed: int) -> Iterable[dict[str, Any]]:
+    """The arguments of ``check_pass``: one call with a budget, or where it has none, many calls with other seeds."""
+    fixed: dict[str, Any] = {"reference": check.reference} if check.reference is not None and "reference" in _OPTIONS else {}
+    if examples:
+        return [{**fixed, "examples": examples, "seed": seed}]
+    if "seconds" in _OPTIONS:
+        return [{**fixed, "seconds": seconds, "seed": seed}]
+    return ({**fixed, "examples": _BATCH, "seed": seed + 1000 * i} for i in range(10_000))
+
+
+def _processor_time() -> float:
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def _outcome(ended: Ended) -> Outcome:
+    if isinstance(ended.result, Outcome):
+        return ended.result
+    late = ended.error.startswith("not done")
+    return Outcome(MISSED if late else FAILED, ended.error.splitlines()[0][:100], ended.seconds)
+
+
+# -- all -----------------------------------------------------------------------------------------
+
+
+def chosen(names: Sequence[str]) -> list[tuple[str, Entry]]:
+    """The entries that names, families or kinds stand for, each with its kind."""
+    by_kind: dict[str, Sequence[Entry]] = dict(zip(_KINDS, (MUTANTS, (*WRONG, *UNORDERED), _each_once(RIGHT)), strict=True))
+    pairs = [(kind, entry) for kind, entries in by_kind.items() for entry in entries]
+    unknown = set(names) - set(_KINDS) - {word for _, entry in pairs for word in (entry.name, entry.family)}
+    if unknown:
+        raise SystemExit(f"no entry, family or kind is called {', '.join(sorted(unknown))}")
+    return [(kind, entry) for kind, entry in pairs if not names or {kind, entry.name, entry.family}.intersection(names)]
+
+
+def _each_once(entries: Sequence[Trying]) -> tuple[Trying, ...]:
+    return tuple({entry.name: entry for entry in entries}.values())
+
+
+def run(options: Namespace) -> int:
+    """Try what the command line names, print the table, and write it where that is asked for."""
+    pairs = chosen(options.names)
+    functions: list[Callable[[], Outcome]] = [
+        partial(tried, entry, options.seconds, options.controls if kind == "right" else options.examples, options.seed)
+        for kind, entry in pairs
+    ]
+    rows: list[Row] = []
+    started = time.monotonic()
+    for index, ended in run_all(functions, 4 * options.seconds + _SHRINKING + options.controls, options.jobs):
+        rows.append(Row(*pairs[index], _outcome(ended)))
+        print("{:60} {:22} {:8} {:14} {:>7} s {:>6} programs {:>3} operators".format(*rows[-1].cells()), flush=True)
+    print(f"\n{summary(rows)}\n{time.monotonic() - started:.0f} s on the clock")
+    if options.markdown:
+        order = {entry.name: i for i, (_, entry) in enumerate(pairs)}
+        rows.sort(key=lambda row: order[row.entry.name])
+        Path(options.markdown).write_text(markdown(rows, options.seconds), encoding="utf-8")
+    return int(any(row.kind == "right" and row.outcome.verdict in (CAUGHT, FAILED) for row in rows))
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """The totals by family, the share that was caught, and the median size of programs and time to catch."""
+    lines = []
+    for kind in _KINDS:
+        of_kind = [row for row in rows if row.kind == kind]
+        for family in dict.fromkeys(row.entry.family for row in of_kind):
+            lines.append(_total(f"{kind}: {family}", [row for row in of_kind if row.entry.family == family]))
+        lines += [_total(f"{kind}: all", of_kind)] if of_kind else []
+    return "\n".join(lines)
+
+
+def _total(title: str, rows: Sequence[Row]) -> str:
+    caught = [row.outcome for row in rows if row.outcome.verdict == CAUGHT]
+    text = f"{title:40} {len(caught)} of {len(rows)} caught ({len(caught) / len(rows):.0%})"
+    others = {verdict: sum(row.outcome.verdict == verdict for row in rows) for verdict in (VACUOUS, FAILED)}
+    text += "".join(f", {count} {verdict}" for verdict, count in others.items() if count)
+    if caught:
+        text += f", median {median(each.size for each in caught):g} operators, {median(each.seconds for each in caught):.1f} s"
+    return text
+
+
+def markdown(rows: Sequence[Row], seconds: float) -> str:
+    """The table and its totals for docs/checking.md."""
+    said = [f"Budget: {seconds:g} s of processor time for each entry.", "", "```text", summary(rows), "```", ""]
+    table = ["| " + " | ".join(HEADS) + " |", "|" + " --- |" * len(HEADS)]
+    table += ["| " + " | ".join(row.cells()) + " |" for row in rows]
+    return "\n".join([*said, *table, ""])
+
+
+__all__ = ["HEADS", "Outcome", "Row", "chosen", "markdown", "run", "summary", "tried"]

@@ -1,0 +1,1 @@
+"""Mistakes planted in graphad, by what they are in."""

@@ -1,0 +1,315 @@
+"""Mistakes on the way from programs to graphs and back, in the edits that all passes use, and in running compiled blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.mutants.corpus import Check, Mutant
+from tests.mutants.patching import Patch
+from tests.mutants.witness import BACKWARD, FIND, Witness
+
+GRAPH = "graphad.graph"
+RUN = "graphad.execution"
+
+_LOOP = """
+h: float64[1]
+k: float64[1]
+n: int64[1]
+fill_constant() -> (Out=i) {{shape=[1], value=0.0, dtype="int64"}}
+less_than(X=i, Y=n) -> (Out=more)
+while(X=[h, k, i, n], Condition=more) -> (Out=[{out}i, more]) {{sub_block=block(1)}}
+{after}
+block 1 in 0:
+{body}
+increment(X=i) -> (Out=i)
+less_than(X=i, Y=n) -> (Out=more)
+"""
+
+
+def _loop(body: str, out: str = "h, ", after: str = "elementwise_add(X=h, Y=k) -> (Out=y)") -> str:
+    return _LOOP.format(body=body, out=out, after=after)
+
+
+def _mutant(name: str, where: str, old: str, new: str, text: str, what: str = FIND, family: str = "lowering", **options: Any) -> Mutant:
+    check = Check(what) if what != FIND else Check(FIND)
+    witness = Witness(text, what if what != FIND else "canonical-order", **options)
+    return Mutant(f"{family}-{name}", family, Patch(f"{GRAPH}.{where}", old, new), witness, check)
+
+
+_LOWERING = (
+    _mutant(
+        "forgets-what-a-branch-leaves",
+        "lower:_needs_old",
+        "if all(name in names for names in seen):",
+        "if any(name in names for names in seen):",
+        """
+        x: float64[1]
+        c: bool[1]
+        y: float64[1]
+        tanh(X=x) -> (Out=y)
+        conditional_block(Cond=c, Input=x) -> (Out=y) {sub_block=block(1)}
+        scale(X=y) -> (Out=z) {scale=2.0}
+        block 1 in 0:
+        exp(X=x) -> (Out=y)
+        """,
+        "dead-code",
+        feeds={"c": [False]},
+    ),
+    _mutant(
+        "reads-the-first-version",
+        "lower:_lower_operator",
+        "current.get(name) or _given(graph, block, name, current)",
+        "(graph.versions(name) or [_given(graph, block, name, current)])[0]",
+        """
+        x: float64[1]
+        increment(X=x) -> (Out=x)
+        tanh(X=x) -> (Out=y)
+        """,
+    ),
+)
+
+_SCHEDULING = (
+    _mutant(
+        "overwrites-what-is-kept",
+        "naming:_Naming._last_read",
+        "if value in self.lasting:",
+        "if False:",
+        """
+        h: float64[1]
+        w: float64[1]
+        loss: float64[]
+        n: int64[1] stop_gradient
+        scopes: ?[?] STEP_SCOPES
+        fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
+        less_than(X=i, Y=n) -> (Out=more)
+        while(X=[h, w, i, n], Condition=more) -> (Out=[h, i, more], StepScopes=scopes) {sub_block=block(1)}
+        mean(X=h) -> (Out=loss)
+        block 1 in 0:
+        tanh(X=h) -> (Out=t)
+        exp(X=t) -> (Out=t)
+        elementwise_mul(X=t, Y=w) -> (Out=h)
+        increment(X=i) -> (Out=i)
+        less_than(X=i, Y=n) -> (Out=more)
+        """,
+        BACKWARD,
+        feeds={"n": [2]},
+    ),
+    _mutant(
+        "overwrites-what-a-loop-captures",
+        "naming:_Naming._last_read",
+        "0.5 if op.graphs and _captures(op, value) else 0",
+        "0",
+        """
+        x: float64[1]
+        h: float64[1]
+        n: int64[1]
+        tanh(X=x) -> (Out=k)
+        assign(X=k) -> (Out=c)
+        fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
+        less_than(X=i, Y=n) -> (Out=more)
+        while(X=[h, k, i, n, c], Condition=more) -> (Out=[h, k, i, more]) {sub_block=block(1)}
+        elementwise_add(X=h, Y=k) -> (Out=y)
+        block 1 in 0:
+        exp(X=k) -> (Out=k)
+        elementwise_mul(X=h, Y=c) -> (Out=h)
+        increment(X=i) -> (Out=i)
+        less_than(X=i, Y=n) -> (Out=more)
+        """,
+        "simplify",
+        feeds={"n": [2]},
+    ),
+    _mutant(
+        "copies-one-after-the-other",
+        "schedule:_Writer._parallel_copies",
+        "next((name for name in left if name not in read), None)",
+        "next(iter(left))",
+        _loop(
+            "assign(X=h) -> (Out=t)\nassign(X=k) -> (Out=h)\nassign(X=t) -> (Out=k)", "h, k, ", "elementwise_sub(X=h, Y=k) -> (Out=y)"
+        ).replace(
+            "fill_constant",
+            "assign(X=h) -> (Out=a)\nassign(X=k) -> (Out=b)\nassign(X=b) -> (Out=h)\nassign(X=a) -> (Out=k)\nfill_constant",
+            1,
+        ),
+        "simplify",
+        feeds={"n": [2]},
+    ),
+    _mutant(
+        "reads-the-copy-too-late",
+        "naming:_Naming._copy",
+        "if reader.order > writer.order:",
+        "if reader.order > writer.order + 1:",
+        """
+        x: float64[1]
+        scale(X=x) -> (Out=a)
+        increment(X=x) -> (Out=x)
+        tanh(X=a) -> (Out=y)
+        """,
+        "simplify",
+    ),
+)
+
+_EDITS = (
+    _mutant(
+        "forgets-results",
+        "graph:Graph.replace",
+        "self.results = [new if v is old else v for v in self.results]",
+        "pass",
+        """
+        x: float64[1]
+        y: float64[1]
+        net(X=x) -> (Out=y) {sub_block=block(1)}
+        block 1 in 0:
+        relu(X=x) -> (Out=t)
+        relu(X=t) -> (Out=y)
+        """,
+        "simplify",
+        "edits",
+        feeds={"x": [-1.0]},
+    ),
+    _mutant(
+        "forgets-what-gradients-read",
+        "graph:Graph.replace",
+        "graph.saved = {inner: new if v is old else v for inner, v in graph.saved.items()}",
+        "pass",
+        """
+        x: float64[1]
+        w: float64[1]
+        y: float64[1]
+        loss: float64[]
+        scopes: ?[?] STEP_SCOPES
+        net(X=[x, w]) -> (Out=y, Scope=scopes) {sub_block=block(1)}
+        mean(X=y) -> (Out=loss)
+        block 1 in 0:
+        scale(X=x) -> (Out=t) {scale=2.0}
+        assign(X=t) -> (Out=u)
+        elementwise_mul(X=u, Y=w) -> (Out=y)
+        """,
+        "simplify",
+        "edits",
+        prepare=BACKWARD,
+    ),
+    _mutant(
+        "hands-over-a-name-that-is-taken",
+        "substitution:hand_over",
+        "if new.given or new.persistable or graph.is_observed(new):",
+        "if new.given or new.persistable:",
+        """
+        x: float64[1]
+        relu(X=x) -> (Out=a)
+        relu(X=a) -> (Out=b)
+        """,
+        "simplify",
+        "edits",
+        targets=("a", "b"),
+    ),
+    _mutant(
+        "loses-a-name-that-is-asked-for",
+        "graph:Graph.substitute",
+        "by_name = self.father is None and self.is_observed(old)",
+        "by_name = self.father is None and old in self.targets",
+        """
+        x: float64[1]
+        param w: float64[1]
+        relu(X=x) -> (Out=a)
+        relu(X=a) -> (Out=w)
+        tanh(X=w) -> (Out=y)
+        """,
+        "simplify, dead-code",
+        "edits",
+        targets=("y",),
+        feeds={"x": [-1.0]},
+    ),
+)
+
+
+def _compiled(name: str, where: str, old: str, new: str, body: str, **options: Any) -> Mutant:
+    text = _loop(body, "h, ")
+    witness = Witness(text, "canonical-order", feeds={"n": [20], **options.pop("feeds", {})}, **options)
+    return Mutant(f"executor-{name}", "executor", Patch(f"{RUN}.{where}", old, new), witness, Check(FIND))
+
+
+_COMPILED = (
+    _compiled(
+        "adds-the-bias-after",
+        "direct:_scale",
+        'if not attrs["bias_after_scale"] and bias:',
+        "if False:",
+        "scale(X=h) -> (Out=h) {scale=-1.0, bias=0.3, bias_after_scale=false}",
+    ),
+    _compiled(
+        "scales-by-one-without-bias",
+        "direct:_scale",
+        "return (lambda x: x + bias) if bias else None",
+        "return lambda x: x",
+        "scale(X=h) -> (Out=h) {bias=0.3}",
+    ),
+    _compiled(
+        "turns-the-other-factor",
+        "direct:_matmul",
+        "return (lambda x, y: np.matmul(x, y.T)) if turn_y else np.matmul",
+        "return (lambda x, y: np.matmul(x.T, y)) if turn_y else np.matmul",
+        "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
+        'assign_value() -> (Out=c) {shape=[2, 2], dtype="float64", fp64_values=[0.5, 1.0, 1.5, 1.0]}\n'
+        "elementwise_mul(X=b, Y=c) -> (Out=d)\n"
+        "matmul_v2(X=d, Y=c) -> (Out=e) {trans_y=true}\nslice(Input=e) -> (Out=f) {axes=[0, 1], starts=[0, 1], ends=[1, 2]}\n"
+        "reshape(X=f) -> (Out=h) {shape=[1]}",
+    ),
+    _compiled(
+        "takes-constants-for-zero",
+        "compiled:_constant",
+        "array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs})",
+        'array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs and name != "value"})',
+        'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
+    ),
+    Mutant(
+        "executor-adds-to-what-it-was-given",
+        "executor",
+        Patch(f"{RUN}.control:_Sums.add", "totals[i] = term\n", "totals[i], own[i] = term, isinstance(term, np.ndarray)\n"),
+        Witness(
+            """
+            h: float64[2]
+            w: float64[2]
+            n: int64[1] stop_gradient
+            loss: float64[]
+            scopes: ?[?] STEP_SCOPES
+            fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
+            less_than(X=i, Y=n) -> (Out=more)
+            while(X=[h, w, i, n], Condition=more) -> (Out=[h, i, more], StepScopes=scopes) {sub_block=block(1)}
+            mean(X=h) -> (Out=loss)
+            block 1 in 0:
+            elementwise_add(X=h, Y=w) -> (Out=h)
+            increment(X=i) -> (Out=i)
+            less_than(X=i, Y=n) -> (Out=more)
+            """,
+            BACKWARD,
+            feeds={"n": [3]},
+        ),
+    ),
+    Mutant(
+        "executor-runs-again-from-the-wrong-state",
+        "executor",
+        Patch(f"{RUN}.replay:_Backwards.all", "begin = (len(starts) - 1) * every", "begin = len(starts) * every - every // 2"),
+        Witness(
+            """
+            h: float64[2]
+            w: float64[2]
+            n: int64[1] stop_gradient
+            loss: float64[]
+            scopes: ?[?] STEP_SCOPES
+            fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
+            less_than(X=i, Y=n) -> (Out=more)
+            while(X=[h, w, i, n], Condition=more) -> (Out=[h, i, more], StepScopes=scopes) {sub_block=block(1)}
+            mean(X=h) -> (Out=loss)
+            block 1 in 0:
+            elementwise_mul(X=h, Y=w) -> (Out=h)
+            increment(X=i) -> (Out=i)
+            less_than(X=i, Y=n) -> (Out=more)
+            """,
+            "checkpoint-while{every=2}",
+            BACKWARD,
+            feeds={"n": [5]},
+        ),
+    ),
+)
+
+MUTANTS = (*_LOWERING, *_SCHEDULING, *_EDITS, *_COMPILED)

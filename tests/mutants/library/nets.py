@@ -1,0 +1,106 @@
+"""Mistakes in inlining, outlining and copying nested graphs."""
+
+from __future__ import annotations
+
+from tests.mutants.library.control_flow import INLINING, STREAMS, in_pass
+from tests.mutants.witness import BACKWARD
+
+_NET = """
+x: float64[1]
+z: float64[1]
+w: float64[1]
+y: float64[1]
+net(X=[x, w]) -> (Out=y) {sub_block=block(1)}
+net(X=[y, w]) -> (Out=z) {sub_block=block(2)}
+mean(X=z) -> (Out=loss)
+block 1 in 0:
+elementwise_mul(X=x, Y=w) -> (Out=t)
+tanh(X=t) -> (Out=y)
+block 2 in 0:
+elementwise_mul(X=y, Y=w) -> (Out=t)
+exp(X=t) -> (Out=z)
+"""
+
+_NETS = (
+    in_pass(
+        "copies-without-attributes",
+        "inline-net",
+        "graphad.graph.regions_copying:copy_op",
+        "twins.slots(op.outputs), op.attrs)",
+        "twins.slots(op.outputs), {})",
+        """
+        x: float64[1]
+        y: float64[1]
+        net(X=x) -> (Out=y) {sub_block=block(1)}
+        block 1 in 0:
+        scale(X=x) -> (Out=y) {scale=2.0}
+        """,
+    ),
+    in_pass(
+        "lets-gradients-through-renamed-values",
+        "inline-net",
+        "graphad.graph.regions_copying:_var_named",
+        "value.shape, value.dtype, True, value.kind) if value.stop_gradient else None",
+        "value.shape, value.dtype, True, value.kind) if value.persistable else None",
+        """
+        x: float64[1]
+        t: float64[1]
+        y: float64[1]
+        exp(X=x) -> (Out=t)
+        net(X=x) -> (Out=y) {sub_block=block(1)}
+        elementwise_add(X=t, Y=y) -> (Out=z)
+        mean(X=z) -> (Out=loss)
+        block 1 in 0:
+        t: float64[1] stop_gradient
+        tanh(X=x) -> (Out=t)
+        elementwise_mul(X=t, Y=x) -> (Out=y)
+        """,
+        sources=("x",),
+        free=True,
+    ),
+    in_pass(
+        "changes-what-is-drawn",
+        "inline-net",
+        f"{STREAMS}:_keeps_its_name",
+        "return name_in(around, value) == value.name",
+        "return True",
+        """
+        x: float64[20]
+        y: float64[20]
+        d: float64[20]
+        exp(X=x) -> (Out=d)
+        net(X=x) -> (Out=y) {sub_block=block(1)}
+        elementwise_add(X=d, Y=y) -> (Out=z)
+        block 1 in 0:
+        d: float64[20]
+        dropout(X=x) -> (Out=d, Mask=m)
+        scale(X=d) -> (Out=y) {scale=2.0}
+        """,
+        targets=("z",),
+    ),
+    in_pass(
+        "reads-the-wrong-saved-value",
+        "inline-net",
+        f"{INLINING}:inline_with_gradients",
+        "for kept in inner.saved.values()]",
+        "for kept in reversed(inner.saved.values())]",
+        _NET.replace("tanh(X=t) -> (Out=y)", "tanh(X=t) -> (Out=u)\nelementwise_mul(X=u, Y=t) -> (Out=y)"),
+        prepare=BACKWARD,
+    ),
+    in_pass(
+        "hands-out-nothing-asked-for",
+        "outline-repeated{min_ops=2}",
+        f"{INLINING}:outline",
+        "graph.is_observed(v) or any(r not in inside for r in v.readers)]",
+        "any(r not in inside for r in v.readers)]",
+        """
+        x: float64[2]
+        tanh(X=x) -> (Out=a)
+        exp(X=a) -> (Out=b)
+        tanh(X=b) -> (Out=c)
+        exp(X=c) -> (Out=d)
+        """,
+    ),
+)
+
+MUTANTS = _NETS

@@ -1,0 +1,1 @@
+"""Right passes that look like mistakes: the checker has to let them pass."""

@@ -1,0 +1,88 @@
+"""Every entry of the corpus is what it says: its change can be made, and its witness shows that it is wrong, or right."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from graphad.ops import lookup
+from graphad.passes.cleanup import operator_keys
+from tests.mutants.entries import MUTANTS, RIGHT, UNORDERED, WRONG
+from tests.mutants.patching import Patch, PatchError
+from tests.source_tree import ROOT
+
+pytestmark = [
+    pytest.mark.xdist_group("mutants"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="each mistake is planted in a fork of a process, which this system does not have"),
+]
+NAMES = list(dict.fromkeys(entry.name for entry in (*MUTANTS, *WRONG, *RIGHT)))
+KEYS = "graphad.passes.cleanup.operator_keys:key_of"
+
+
+def answered(option: str, hash_seed: str = "0") -> dict[str, str]:
+    """What the command says, in a process that has made no rules and remembers nothing."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.mutants", option]
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def faults() -> dict[str, str]:
+    return answered("--witnesses")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_witness_shows_it(name: str, faults: dict[str, str]) -> None:
+    assert faults[name] == ""
+
+
+def test_unordered_passes_follow_hashes() -> None:
+    one, other = answered("--texts", "1"), answered("--texts", "2")
+    assert [name for name in one if one[name] != other[name]] == [entry.name for entry in UNORDERED]
+
+
+def test_the_corpus_covers_what_it_should() -> None:
+    assert len(MUTANTS) >= 80
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({entry.family for entry in (*WRONG, *UNORDERED)}) >= 10
+    assert len({entry.pass_type for entry in RIGHT}) >= 20
+
+
+def test_a_patch_is_made_everywhere_and_undone() -> None:
+    patch = Patch("graphad.ops.unary", "lambda Out, dOut: dOut * Out)", "lambda Out, dOut: dOut - Out)")
+    rule = lookup("exp").grads
+    assert rule is not None
+    before = rule["X"].function(3.0, 2.0)
+    with patch.applied():
+        assert rule["X"].function(3.0, 2.0) == -1.0
+    assert before == rule["X"].function(3.0, 2.0) == 6.0
+
+
+def test_a_constant_is_changed_and_put_back() -> None:
+    patch = Patch("graphad.passes.cleanup.operator_keys:_UNLIKE", value='(*it, "tanh")')
+    with patch.applied():
+        assert operator_keys._UNLIKE == ("undefined", "tanh")
+    assert operator_keys._UNLIKE == ("undefined",)
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        (Patch(KEYS, "no such text", ""), "has 0 times 'no such text', not once"),
+        (Patch(KEYS, "row", "column"), "not once"),
+        (Patch(f"{KEYS}_of", "row", "column"), "no function 'key_of_of'"),
+        (Patch("graphad.passes.cleanup.operator_keys", '_UNLIKE = ("undefined",)', "_UNLIKE = ()"), "only functions can be changed"),
+        (Patch(KEYS, "row.commutative and not attrs", "(row.commutative) and not attrs"), "changes nothing"),
+        (Patch("graphad.passes.cleanup.operator_keys:_UNLIKE", value="it"), "already"),
+    ],
+)
+def test_a_patch_that_cannot_be_made_says_so(patch: Patch, said: str) -> None:
+    with pytest.raises(PatchError, match=said), patch.applied():
+        pass

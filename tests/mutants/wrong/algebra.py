@@ -1,0 +1,271 @@
+"""Wrong passes about what operators compute: kinks and ties, ends of the range, dtypes, attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from graphad import ops
+from graphad.graph import Graph
+from graphad.rewriting import Pass
+from tests.mutants.corpus import Trying
+from tests.mutants.kit import attribute, number, operators, written_as
+from tests.mutants.witness import Witness
+from tests.scratch import passes
+
+with passes():
+
+    @dataclass(frozen=True)
+    class AbsoluteAsMaximum(Pass):
+        """|x| is max(x, -x), but not its gradient at 0."""
+
+        name = "user-absolute-as-maximum"
+
+        def apply(self, graph: Graph) -> bool:
+            return any([written_as(op, lambda x: ops.elementwise_max(x, ops.scale(x, scale=-1.0))) for op in operators(graph, "abs")])
+
+    @dataclass(frozen=True)
+    class RectifiesFromZeroOn(Pass):
+        """relu(x) is x where x >= 0, but its gradient at 0 is 0."""
+
+        name = "user-rectifies-from-zero-on"
+
+        def apply(self, graph: Graph) -> bool:
+            def chosen(x: object) -> object:
+                zeros = ops.fill_zeros_like(x)
+                return ops.where(ops.greater_equal(x, zeros), x, zeros)
+
+            return any([written_as(op, chosen) for op in operators(graph, "relu")])
+
+    @dataclass(frozen=True)
+    class MaximumAsFirst(Pass):
+        """The greatest element is the first of the sorted ones, but at ties reduce_max gives each of them a gradient."""
+
+        name = "user-maximum-as-first"
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "reduce_max"):
+                rank = len(op.input("X").shape or ())
+                if rank == 1 and attribute(op, "keep_dim"):
+                    changed |= written_as(op, lambda x: ops.top_k_v2(x, k=1)[0])
+            return changed
+
+    @dataclass(frozen=True)
+    class RoundsUp(Pass):
+        """round(x) is floor(x + 1/2), but not for negative halves."""
+
+        name = "user-rounds-up"
+
+        def apply(self, graph: Graph) -> bool:
+            return any([written_as(op, lambda x: ops.floor(ops.scale(x, bias=0.5))) for op in operators(graph, "round")])
+
+    @dataclass(frozen=True)
+    class SumsExponentials(Pass):
+        """logsumexp as it is defined, which overflows."""
+
+        name = "user-sums-exponentials"
+        tolerance = 1e-6
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "logsumexp"):
+                dim, keep, everything = (attribute(op, name) for name in ("axis", "keepdim", "reduce_all"))
+                changed |= written_as(
+                    op, lambda x, d=dim, k=keep, a=everything: ops.log(ops.reduce_sum(ops.exp(x), dim=list(d), keep_dim=k, reduce_all=a))
+                )
+            return changed
+
+    @dataclass(frozen=True)
+    class MeanOfNothing(Pass):
+        """A mean is a sum over a count, which somebody kept from being 0."""
+
+        name = "user-mean-of-nothing"
+        tolerance = 1e-6
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "mean"):
+                shape = op.input("X").shape or ()
+                if -1 not in shape:
+                    changed |= written_as(op, partial(_mean_of, count=max(prod(shape), 1)))
+            return changed
+
+    @dataclass(frozen=True)
+    class DividesByItself(Pass):
+        """x / x is 1, but not at 0."""
+
+        name = "user-divides-by-itself"
+
+        def apply(self, graph: Graph) -> bool:
+            found = [op for op in operators(graph, "elementwise_div") if op.input("X") is op.input("Y")]
+            return any([written_as(op, lambda x, y: ops.fill_any_like(x, value=1.0)) for op in found])
+
+    @dataclass(frozen=True)
+    class DividesIntegers(Pass):
+        """Dividing by a number is multiplying by its inverse, but not for integers."""
+
+        name = "user-divides-integers"
+        tolerance = 1e-6
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "elementwise_div"):
+                divisor = number(op.input("Y"))
+                if divisor:
+                    changed |= written_as(op, lambda x, y, c=divisor: ops.scale(x, scale=1.0 / c))
+            return changed
+
+    @dataclass(frozen=True)
+    class ComparesNarrow(Pass):
+        """Compares integers as float32, in which large ones are equal."""
+
+        name = "user-compares-narrow"
+
+        def apply(self, graph: Graph) -> bool:
+            def compared(x: object, y: object) -> object:
+                return ops.equal(ops.cast(x, out_dtype="float32"), ops.cast(y, out_dtype="float32"))
+
+            found = [op for op in operators(graph, "equal") if op.input("X").dtype == "int64"]
+            return any([written_as(op, compared) for op in found])
+
+    @dataclass(frozen=True)
+    class SumsTransposed(Pass):
+        """A sum does not care about the order of axes, if it is over all of them."""
+
+        name = "user-sums-transposed"
+        tolerance = 1e-6
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "reduce_sum"):
+                writer = op.input("X").writer
+                if writer is not None and writer.type == "transpose2" and writer.input("X").type == op.input("X").type:
+                    op.graph.set_inputs(op, "X", [writer.input("X")])
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class NormalizesAlongAnyAxis(Pass):
+        """The softmax of a log-softmax is the softmax, but only along the same axis."""
+
+        name = "user-normalizes-along-any-axis"
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "softmax"):
+                inner = op.input("X").writer
+                if inner is not None and inner.type == "log_softmax":
+                    op.graph.set_inputs(op, "X", [inner.input("X")])
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class NormalizesByDefault(Pass):
+        """Writes a normalisation out, with the epsilon that it usually has."""
+
+        name = "user-normalizes-by-default"
+        tolerance = 1e-6
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "instance_norm"):
+                used = [value for value in op.writes() if value.readers or op.graph.is_observed(value)]
+                if len(op.inputs) > 1 or used != [op.output("Y")] or len(op.input("X").shape or ()) != 3:
+                    continue
+                for slot in [slot for slot in op.outputs if slot != "Y"]:
+                    op.graph.set_outputs(op, slot, ())
+                changed |= written_as(op, _normalized)
+            return changed
+
+
+def _mean_of(x: object, count: int) -> object:
+    return ops.scale(ops.reduce_sum(x, reduce_all=True), scale=1.0 / count)
+
+
+def _normalized(x: object) -> object:
+    mean = ops.reduce_mean(x, dim=[2], keep_dim=True)
+    centered = ops.elementwise_sub(x, mean)
+    variance = ops.reduce_mean(ops.square(centered), dim=[2], keep_dim=True)
+    return ops.elementwise_mul(centered, ops.rsqrt(ops.scale(variance, bias=1e-5)))
+
+
+def _witness(pass_type: type[Pass], text: str, **options: object) -> Witness:
+    return Witness(text, pass_type, **options)  # type: ignore[arg-type]
+
+
+WRONG = (
+    Trying(
+        "kinks and ties",
+        AbsoluteAsMaximum,
+        _witness(AbsoluteAsMaximum, "x: float64[1]\nabs(X=x) -> (Out=y)\nmean(X=y) -> (Out=loss)", feeds={"x": [0.0]}, sources=("x",)),
+    ),
+    Trying(
+        "kinks and ties",
+        RectifiesFromZeroOn,
+        _witness(RectifiesFromZeroOn, "x: float64[1]\nrelu(X=x) -> (Out=y)\nmean(X=y) -> (Out=loss)", feeds={"x": [0.0]}, sources=("x",)),
+    ),
+    Trying(
+        "kinks and ties",
+        MaximumAsFirst,
+        _witness(
+            MaximumAsFirst,
+            "x: float64[2]\nreduce_max(X=x) -> (Out=y) {keep_dim=true}\nmean(X=y) -> (Out=loss)",
+            feeds={"x": [1.0, 1.0]},
+            sources=("x",),
+        ),
+    ),
+    Trying("kinks and ties", RoundsUp, _witness(RoundsUp, "x: float64[1]\nround(X=x) -> (Out=y)", feeds={"x": [-0.5]})),
+    Trying(
+        "ends of the range",
+        SumsExponentials,
+        _witness(SumsExponentials, "x: float64[2]\nlogsumexp(X=x) -> (Out=y)", feeds={"x": [800.0, 0.0]}),
+    ),
+    Trying("ends of the range", MeanOfNothing, _witness(MeanOfNothing, "x: float64[0]\nmean(X=x) -> (Out=y)")),
+    Trying(
+        "ends of the range",
+        DividesByItself,
+        _witness(DividesByItself, "x: float64[1]\nelementwise_div(X=x, Y=x) -> (Out=y)", feeds={"x": [0.0]}),
+    ),
+    Trying(
+        "dtypes",
+        DividesIntegers,
+        _witness(
+            DividesIntegers,
+            'x: int64[2]\nfill_constant() -> (Out=c) {shape=[2], value=3.0, dtype="int64"}\nelementwise_div(X=x, Y=c) -> (Out=y)',
+            feeds={"x": [7, -7]},
+        ),
+    ),
+    Trying(
+        "dtypes",
+        ComparesNarrow,
+        _witness(
+            ComparesNarrow,
+            "x: int64[1]\ny: int64[1]\nequal(X=x, Y=y) -> (Out=z)",
+            feeds={"x": [16777217], "y": [16777216]},
+        ),
+    ),
+    Trying(
+        "attributes",
+        SumsTransposed,
+        _witness(SumsTransposed, "x: float64[2, 2]\ntranspose2(X=x) -> (Out=t) {axis=[1, 0]}\nreduce_sum(X=t) -> (Out=y) {dim=[0]}"),
+    ),
+    Trying(
+        "attributes",
+        NormalizesAlongAnyAxis,
+        _witness(
+            NormalizesAlongAnyAxis,
+            "x: float64[2, 2]\nlog_softmax(X=x) -> (Out=t) {axis=0}\nsoftmax(X=t) -> (Out=y)",
+        ),
+    ),
+    Trying(
+        "attributes",
+        NormalizesByDefault,
+        _witness(
+            NormalizesByDefault,
+            "x: float64[1, 1, 3]\ninstance_norm(X=x) -> (Y=y, SavedMean=m, SavedVariance=v) {epsilon=0.5}",
+            targets=("y",),
+        ),
+    ),
+)
