@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from graphad.difference import compare
 from graphad.drawing import draw
@@ -117,14 +118,13 @@ def _titles(subject: Subject) -> tuple[str, str]:
 def _pictures(before: Graph, after: Graph, titles: tuple[str, str], folder: Path) -> list[Path]:
     removed, added = changed_operators(before, after)
     sides = (("before", before, removed, titles[0], REMOVED), ("after", after, added, titles[1], ADDED))
-    drawn = []
-    for ending in FORMATS:
-        for stem, graph, ops, title, means in sides:
-            with suppress(GraphadError, OSError):
-                path = folder / f"{stem}{ending}"
-                options = {"highlight": ops, "highlight_means": means, "attributes": True}
-                drawn.append(draw(graph, path, title=title, dpi=DPI, timeout=SECONDS, **options))
-    return drawn
+    drawn: list[Path] = []
+    for stem, graph, ops, title, means in sides:
+        options: dict[str, Any] = {"title": title, "highlight": ops, "highlight_means": means, "attributes": True}
+        with suppress(GraphadError, OSError):  # what cannot be drawn as SVG is not tried as PNG
+            for ending in FORMATS:
+                drawn.append(draw(graph, folder / f"{stem}{ending}", dpi=DPI, timeout=SECONDS, **options))
+    return sorted(drawn, key=lambda path: FORMATS.index(path.suffix))
 
 
 def changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:
