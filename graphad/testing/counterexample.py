@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from graphad.difference import compare
 from graphad.drawing import draw
@@ -51,7 +52,8 @@ class Counterexample(AssertionError):
         home.mkdir(parents=True, exist_ok=True)
         self.file = home / "snippet.py"
         self.file.write_text(self.snippet, encoding="utf-8")
-        self.pictures = _pictures(lower(self.before) if subject.reference else prepared, graph, str(subject.what), home)
+        before = lower(self.before) if subject.reference else prepared
+        self.pictures = _pictures(before, graph, _titles(subject), home)
         super().__init__(self._said())
 
     def _said(self) -> str:
@@ -109,6 +111,7 @@ def _indented(text: str) -> str:
 # -- as pictures ---------------------------------------------------------------------------------
 
 
+<<<<<<< HEAD
 def _pictures(before: Graph, after: Graph, name: str, folder: Path) -> list[Path]:
     removed, added = _changed_operators(before, after)
     sides = (("before", before, removed, f"before {name}", REMOVED), ("after", after, added, f"after {name}", ADDED))
@@ -120,6 +123,22 @@ def _pictures(before: Graph, after: Graph, name: str, folder: Path) -> list[Path
                 options = {"highlight": ops, "highlight_means": means, "attributes": True}
                 drawn.append(draw(graph, path, title=title, dpi=DPI, timeout=SECONDS, **options))
     return drawn
+=======
+def _titles(subject: Subject) -> tuple[str, str]:
+    return f"after {subject.reference}" if subject.reference else f"before {subject.what}", f"after {subject.what}"
+
+
+def _pictures(before: Graph, after: Graph, titles: tuple[str, str], folder: Path) -> list[Path]:
+    removed, added = changed_operators(before, after)
+    sides = (("before", before, removed, titles[0], REMOVED), ("after", after, added, titles[1], ADDED))
+    drawn: list[Path] = []
+    for stem, graph, ops, title, means in sides:
+        options: dict[str, Any] = {"title": title, "highlight": ops, "highlight_means": means, "attributes": True}
+        with suppress(GraphadError, OSError):  # what cannot be drawn as SVG is not tried as PNG
+            for ending in FORMATS:
+                drawn.append(draw(graph, folder / f"{stem}{ending}", dpi=DPI, timeout=SECONDS, **options))
+    return sorted(drawn, key=lambda path: FORMATS.index(path.suffix))
+>>>>>>> report
 
 
 def _changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import itertools
 import sys
 from dataclasses import fields, is_dataclass
@@ -104,9 +105,11 @@ class Definitions:
 
     def _call(self, value: Any) -> str:
         kind = type(value)
-        if not is_dataclass(kind):
-            return f"{self.reference(kind)}()" if not getattr(value, "__dict__", {}) else self._missing(kind.__name__, "it is no dataclass")
-        options = [f"{f.name}={self.expression(getattr(value, f.name), f.name)}" for f in fields(kind) if f.init]
+        names = [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else list(inspect.signature(kind).parameters)
+        if not all(hasattr(value, name) for name in names):
+            reference = self.reference(kind)
+            return self._missing(f"made_{kind.__name__}", f"{reference}(...); it does not keep its arguments under their names")
+        options = [f"{name}={self.expression(getattr(value, name), name)}" for name in names]
         return f"{self.reference(kind)}({', '.join(options)})"
 
     def _lambda(self, value: FunctionType, name: str) -> str:

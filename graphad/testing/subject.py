@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -70,6 +71,12 @@ class Subject:
             run_requesting_gradients(as_pass(self.reference, case.loss_name), graph, case)
             return schedule(graph) if finished(graph) else case.program
         return schedule(graph) if SINGLE_WRITER in graph.properties else case.program
+
+    def names_variables(self, case: Case) -> bool:
+        """Whether options of the passes, beside ``$loss``, name variables of a case."""
+        options = f"{self.what} {self.prepare}"
+        words = set(re.findall(r"[^\s,{}()=\[\]'\"]+", options.replace(LOSS, "")))
+        return any(name in words for block in case.program.blocks for name in block.vars)
 
     def check_fits(self, case: Case) -> None:
         """Raise ValueError if the text of a pipeline names the loss, and a case has none."""

@@ -395,3 +395,28 @@ def test_two_things_of_one_name() -> None:
     assert "Pipeline(Swap(old='sin', new='cos'), Swap_2())" in text
     text = snippet(Subject(made_in_a_function("tanh", "sin") | made_in_a_function("tanh", "cos")), case())
     assert "#   Local: it is <class" in text
+
+
+class Plain(Pass):
+    """No dataclass: it keeps what it was made with under other names, or under the same ones."""
+
+    def __init__(self, first: int, second: int = 2) -> None:
+        self.first, self.other = first, second
+
+    def apply(self, graph: Graph) -> bool:
+        return False
+
+
+class Keeping(Plain):
+    """It keeps what it was made with."""
+
+    def __init__(self, first: int, second: int = 2) -> None:
+        super().__init__(first, second)
+        self.second = second
+
+
+def test_passes_that_are_no_dataclasses() -> None:
+    assert "check_case(Keeping(first=1, second=3), case)" in snippet(Subject(Keeping(1, 3)), case())
+    text = snippet(Subject(Plain(1)), case())
+    assert "#   made_Plain: Plain(...); it does not keep its arguments under their names" in text
+    assert "define or import made_Plain here" in text
