@@ -111,34 +111,20 @@ def _indented(text: str) -> str:
 # -- as pictures ---------------------------------------------------------------------------------
 
 
-<<<<<<< HEAD
-def _pictures(before: Graph, after: Graph, name: str, folder: Path) -> list[Path]:
-    removed, added = _changed_operators(before, after)
-    sides = (("before", before, removed, f"before {name}", REMOVED), ("after", after, added, f"after {name}", ADDED))
-    drawn = []
-    for ending in FORMATS:
-        for stem, graph, ops, title, means in sides:
-            with suppress(GraphadError, OSError):
-                path = folder / f"{stem}{ending}"
-                options = {"highlight": ops, "highlight_means": means, "attributes": True}
-                drawn.append(draw(graph, path, title=title, dpi=DPI, timeout=SECONDS, **options))
-    return drawn
-=======
 def _titles(subject: Subject) -> tuple[str, str]:
     return f"after {subject.reference}" if subject.reference else f"before {subject.what}", f"after {subject.what}"
 
 
 def _pictures(before: Graph, after: Graph, titles: tuple[str, str], folder: Path) -> list[Path]:
-    removed, added = changed_operators(before, after)
+    removed, added = _changed_operators(before, after)
     sides = (("before", before, removed, titles[0], REMOVED), ("after", after, added, titles[1], ADDED))
     drawn: list[Path] = []
     for stem, graph, ops, title, means in sides:
         options: dict[str, Any] = {"title": title, "highlight": ops, "highlight_means": means, "attributes": True}
-        with suppress(GraphadError, OSError):  # what cannot be drawn as SVG is not tried as PNG
+        with suppress(Exception):  # a finding is not lost with its picture: a broken graph may fail anywhere
             for ending in FORMATS:
                 drawn.append(draw(graph, folder / f"{stem}{ending}", dpi=DPI, timeout=SECONDS, **options))
     return sorted(drawn, key=lambda path: FORMATS.index(path.suffix))
->>>>>>> report
 
 
 def _changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:
