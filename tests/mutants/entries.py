@@ -30,8 +30,8 @@ _LIMIT = 60.0  # seconds for a witness
 
 def register() -> None:
     """Make the passes of the corpus known by their names, for the rest of this process."""
-    tried = [entry.pass_type for entry in (*WRONG, *UNORDERED, *RIGHT)]
-    PASSES.update({each.name: each for each in (*SUBJECTS, *tried)})
+    tried = [*SUBJECTS, *(entry.pass_type for entry in (*WRONG, *UNORDERED, *RIGHT))]
+    PASSES.update({each.name: each for each in tried})
 
 
 def planted(mutant: Mutant, function: Callable[[], object]) -> object:
@@ -65,12 +65,13 @@ def faults(jobs: int = 1) -> dict[str, str]:
     register()
     claims()  # made once, and forgotten where a rule is changed
     functions_by_module()
-    trials = {entry: Trial.of(entry.witness) for entry in (*MUTANTS, *WRONG, *RIGHT)}
+    entries: list[Entry] = [*MUTANTS, *WRONG, *RIGHT]
+    trials = {entry: Trial.of(entry.witness) for entry in entries}
     ended = isolated(lambda: [_judged(trial) for trial in trials.values()], _LIMIT)
     if ended.error:
         return {"all": ended.error}
     found: dict[Entry, Judged] = dict(zip(trials, ended.result, strict=True))
-    planting = [lambda m=m: planted(m, trials[m].outcome) for m in MUTANTS]  # type: ignore[misc]
+    planting = [lambda m=m: planted(m, trials[m].outcome) for m in MUTANTS]
     said = {MUTANTS[i].name: _fault_of_mutant(MUTANTS[i], found[MUTANTS[i]], ended) for i, ended in run_all(planting, _LIMIT, jobs)}
     said |= {entry.name: "" if found[entry].wrong else "nothing is wrong with it" for entry in WRONG}
     for entry in RIGHT:

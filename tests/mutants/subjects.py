@@ -145,4 +145,4 @@ def _parameters(graph: Graph) -> tuple[str, ...]:
     return tuple(name for name in names if graph.versions(name) and graph.value(name).persistable and graph.value(name).given)
 
 
-SUBJECTS = (ExpandGradients, TangentOfLoss, TangentByGradients, UpdateAll, UpdateByHand)
+SUBJECTS: tuple[type[Pass], ...] = (ExpandGradients, TangentOfLoss, TangentByGradients, UpdateAll, UpdateByHand)

@@ -80,7 +80,8 @@ class Witness:
 
     def arrays(self, program: Program) -> tuple[Values, Values]:
         """What is fed, and what the scope holds at the start."""
-        feeds, params = {}, {}
+        feeds: Values = {}
+        params: Values = {}
         for value in lower(program).inputs:
             if value.kind == TENSOR and value.shape is not None and value.dtype is not None and self.feeds.get(value.name, ()) is not None:
                 array = self._array(value.name, value.shape, value.dtype)
