@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pictures fuzz clean
+.PHONY: help demo test lint format bench pictures mutants fuzz clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: $(VENV)/dev ## Measure speed and memory
 
 pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 	$(BIN)/python -m tests.pictures
+
+mutants: $(VENV)/dev ## Measure how many planted mistakes check_pass catches; takes hours (ONLY="rules cse" tries these alone)
+	$(BIN)/python -m tests.mutants --jobs $(WORKERS) $(ONLY)
 
 fuzz: $(VENV)/dev ## Run the property tests for long, on new random programs
 	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=fuzz

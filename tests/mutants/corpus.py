@@ -53,7 +53,7 @@ class Mutant:
 
 
 @dataclass(frozen=True, eq=False)
-class Trying:
+class UserPass:
     """A pass of a user, wrong or right, with a witness of that."""
 
     family: str

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from graphad.graph import lower, schedule
 from graphad.passes.cleanup.rules import Library, claims
 from graphad.rewriting import PASSES
-from tests.mutants.corpus import Mutant, Trying
+from tests.mutants.corpus import Mutant, UserPass
 from tests.mutants.isolation import Ended, isolated, run_all
 from tests.mutants.library import arrangement, backward, cleanup, control_flow, lowering, memory, merging, nets, operators, rules
 from tests.mutants.patching import Patch, functions_by_module
@@ -20,18 +20,18 @@ from tests.mutants.wrong import algebra, witnesses
 
 _TOPICS = (merging, cleanup, rules, arrangement, control_flow, nets, backward, memory, lowering, operators)
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for topic in _TOPICS for mutant in topic.MUTANTS)
-WRONG: tuple[Trying, ...] = (*algebra.WRONG, *witnesses.WRONG)
-UNORDERED: tuple[Trying, ...] = witnesses.NONDETERMINISTIC
+WRONG: tuple[UserPass, ...] = (*algebra.WRONG, *witnesses.WRONG)
+UNORDERED: tuple[UserPass, ...] = witnesses.NONDETERMINISTIC
 """Wrong passes that make other programs where strings have other hashes: a single process does not show it."""
-RIGHT: tuple[Trying, ...] = CONTROLS
-Entry = Mutant | Trying
+RIGHT: tuple[UserPass, ...] = CONTROLS
+Entry = Mutant | UserPass
 _LIMIT = 60.0  # seconds for a witness
 
 
 def register() -> None:
     """Make the passes of the corpus known by their names, for the rest of this process."""
-    tried = [entry.pass_type for entry in (*WRONG, *UNORDERED, *RIGHT)]
-    PASSES.update({each.name: each for each in (*SUBJECTS, *tried)})
+    tried = [*SUBJECTS, *(entry.pass_type for entry in (*WRONG, *UNORDERED, *RIGHT))]
+    PASSES.update({each.name: each for each in tried})
 
 
 def planted(mutant: Mutant, function: Callable[[], object]) -> object:
@@ -42,7 +42,7 @@ def planted(mutant: Mutant, function: Callable[[], object]) -> object:
 
 
 def _forget_rules(patch: Patch) -> None:
-    """Have the rules of a topic made again: a pattern is made once, of what the rule's function was then."""
+    """Make the rules of a topic again when they are next used: a rule is traced once, from its function as it was then."""
     library = getattr(importlib.import_module(patch.where.partition(":")[0]), "library", None)
     if isinstance(library, Library):
         vars(library).pop("claims", None)
@@ -61,22 +61,23 @@ class Judged(NamedTuple):
 
 
 def faults(jobs: int = 1) -> dict[str, str]:
-    """What is the matter with each witness, by the name of its entry; empty where it shows what it should."""
+    """What is wrong with each witness, by the name of its entry; empty if it shows what it should."""
     register()
-    claims()  # made once, and forgotten where a rule is changed
+    claims()  # traced once for all witnesses, and again where a rule is changed
     functions_by_module()
-    trials = {entry: Trial.of(entry.witness) for entry in (*MUTANTS, *WRONG, *RIGHT)}
+    entries: list[Entry] = [*MUTANTS, *WRONG, *RIGHT]
+    trials = {entry: Trial.of(entry.witness) for entry in entries}
     ended = isolated(lambda: [_judged(trial) for trial in trials.values()], _LIMIT)
     if ended.error:
         return {"all": ended.error}
-    found: dict[Entry, Judged] = dict(zip(trials, ended.result, strict=True))
-    planting = [lambda m=m: planted(m, trials[m].outcome) for m in MUTANTS]  # type: ignore[misc]
-    said = {MUTANTS[i].name: _fault_of_mutant(MUTANTS[i], found[MUTANTS[i]], ended) for i, ended in run_all(planting, _LIMIT, jobs)}
-    said |= {entry.name: "" if found[entry].wrong else "nothing is wrong with it" for entry in WRONG}
+    results: dict[Entry, Judged] = dict(zip(trials, ended.result, strict=True))
+    planting = [lambda m=m: planted(m, trials[m].outcome) for m in MUTANTS]
+    verdicts = {MUTANTS[i].name: _fault_of_mutant(MUTANTS[i], results[MUTANTS[i]], ended) for i, ended in run_all(planting, _LIMIT, jobs)}
+    verdicts |= {entry.name: "" if results[entry].wrong else "nothing is wrong with it" for entry in WRONG}
     for entry in RIGHT:
-        fault = found[entry].wrong or ("" if found[entry].changed else "the pass changes nothing in it")
-        said[entry.name] = said.get(entry.name) or fault
-    return said
+        fault = results[entry].wrong or ("" if results[entry].changed else "the pass changes nothing in it")
+        verdicts[entry.name] = verdicts.get(entry.name) or fault
+    return verdicts
 
 
 def _judged(trial: Trial) -> Judged:
@@ -99,9 +100,9 @@ def _fault_of_mutant(mutant: Mutant, right: Judged, wrong: Ended) -> str:
 def texts() -> dict[str, str]:
     """The programs that the unordered passes make, in this process."""
     register()
-    made = {}
+    programs = {}
     for entry in UNORDERED:
         graph = lower(entry.witness.program())
         entry.witness.passes().run(graph)
-        made[entry.name] = str(schedule(graph))
-    return made
+        programs[entry.name] = str(schedule(graph))
+    return programs

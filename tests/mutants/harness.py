@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from graphad.knobs import KNOBS
 from graphad.rewriting import Pass
 from graphad.testing import Counterexample, check_pass
-from tests.mutants.corpus import Check, Mutant, Trying
+from tests.mutants.corpus import Check, Mutant, UserPass
 from tests.mutants.entries import MUTANTS, RIGHT, UNORDERED, WRONG, Entry, planted, register
 from tests.mutants.isolation import Ended, run_all
 
@@ -87,8 +87,8 @@ def _checked(check: Check, seconds: float, examples: int, seed: int) -> Outcome:
     done, start = 0, _processor_time()
     try:
         for options in _rounds(check, seconds, examples, seed):
-            found = check_pass(what, prepare=check.prepare, **options, **check.options)
-            done += found.examples
+            checked = check_pass(what, prepare=check.prepare, **options, **check.options)
+            done += checked.examples
             if _processor_time() - start > seconds and not examples:
                 break
     except Counterexample as wrong:
@@ -136,12 +136,12 @@ def chosen(names: Sequence[str]) -> list[tuple[str, Entry]]:
     return [(kind, entry) for kind, entry in pairs if not names or {kind, entry.name, entry.family}.intersection(names)]
 
 
-def _each_once(entries: Sequence[Trying]) -> tuple[Trying, ...]:
+def _each_once(entries: Sequence[UserPass]) -> tuple[UserPass, ...]:
     return tuple({entry.name: entry for entry in entries}.values())
 
 
 def run(options: Namespace) -> int:
-    """Try what the command line names, print the table, and write it where that is asked for."""
+    """Try what the command line names, print the table, and write it where that is requested."""
     pairs = chosen(options.names)
     functions: list[Callable[[], Outcome]] = [
         partial(tried, entry, options.seconds, options.controls if kind == "right" else options.examples, options.seed)

@@ -114,11 +114,11 @@ class Patch:
 @cache
 def functions_by_module() -> dict[str, list[FunctionType]]:
     """The functions of graphad that there are when this is called first, by their module."""
-    found: dict[str, list[FunctionType]] = {}
+    functions: dict[str, list[FunctionType]] = {}
     for each in gc.get_objects():
         if type(each) is FunctionType and str(each.__module__).startswith("graphad."):
-            found.setdefault(each.__module__, []).append(each)
-    return found
+            functions.setdefault(each.__module__, []).append(each)
+    return functions
 
 
 def _modules() -> list[ModuleType]:

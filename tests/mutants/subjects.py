@@ -18,7 +18,7 @@ GRADIENT = "@GRAD"
 _RATE, _BOUND, _DECAY = 0.3, 0.1, 0.7
 
 
-def gradients_asked_for(graph: Graph) -> list[Value]:
+def requested_gradients(graph: Graph) -> list[Value]:
     """The targets of a graph that are gradients."""
     return [value for value in graph.targets if GRADIENT in value.name]
 
@@ -27,12 +27,12 @@ with passes():
 
     @dataclass(frozen=True)
     class ExpandGradients(Pass):
-        """Write out the grad operators that lead to gradients that are asked for: second derivatives begin so."""
+        """Write out the grad operators that lead to requested gradients: second derivatives begin so."""
 
         name = "expand-gradients"
 
         def apply(self, graph: Graph) -> bool:
-            names = tuple(value.name for value in gradients_asked_for(graph))
+            names = tuple(value.name for value in requested_gradients(graph))
             if not names:
                 return False
             FindOpPath(names).apply(graph)
@@ -58,12 +58,13 @@ with passes():
         def apply(self, graph: Graph) -> bool:
             find = FindOpPath((self.loss,))
             Pipeline(find, CreateGradOps(), PruneNoGrad(), AccumulateGrads(), CreateGradVars()).run(graph)
-            made, path = graph.analyses[GradOps], graph.analyses[OpPath]
-            found = [made.gradient[source] for source in path.sources if source in made.gradient and made.gradient[source].writers]
+            grad_ops, path = graph.analyses[GradOps], graph.analyses[OpPath]
+            candidates = [grad_ops.gradient.get(source) for source in path.sources]
+            gradients = [gradient for gradient in candidates if gradient is not None and gradient.writers]
             target = graph.value(self.loss)
             build = Builder(graph, f"{self.loss}@TANGENT@BY")
             like = build.symbol(target)
-            sums = [lookup("sum_like")(lookup("reduce_sum")(build.symbol(each)), like) for each in found]
+            sums = [lookup("sum_like")(lookup("reduce_sum")(build.symbol(gradient)), like) for gradient in gradients]
             total = lookup("sum")(sums) if sums else lookup("fill_zeros_like")(like)
             named = graph.add_value(f"{self.loss}@TANGENT", target.shape, target.dtype)
             graph.add_op("assign", {"X": [total.value]}, {"Out": [named]})
@@ -72,7 +73,7 @@ with passes():
 
     @dataclass(frozen=True)
     class UpdateAll(Pass):
-        """Clip and decay the gradients that are asked for and apply them, by the passes that ``minimize`` uses.
+        """Clip and decay the requested gradients and apply them, by the passes that ``minimize`` uses.
 
         Args:
             clip: the kind of clipping; empty for none.
@@ -140,9 +141,9 @@ def _factor(squares: Any) -> Any:
 
 
 def _parameters(graph: Graph) -> tuple[str, ...]:
-    """The parameters whose gradients are asked for."""
-    names = (value.name.removesuffix(GRADIENT) for value in gradients_asked_for(graph) if value.name.endswith(GRADIENT))
+    """The parameters whose gradients are requested."""
+    names = (value.name.removesuffix(GRADIENT) for value in requested_gradients(graph) if value.name.endswith(GRADIENT))
     return tuple(name for name in names if graph.versions(name) and graph.value(name).persistable and graph.value(name).given)
 
 
-SUBJECTS = (ExpandGradients, TangentOfLoss, TangentByGradients, UpdateAll, UpdateByHand)
+SUBJECTS: tuple[type[Pass], ...] = (ExpandGradients, TangentOfLoss, TangentByGradients, UpdateAll, UpdateByHand)

@@ -80,7 +80,8 @@ class Witness:
 
     def arrays(self, program: Program) -> tuple[Values, Values]:
         """What is fed, and what the scope holds at the start."""
-        feeds, params = {}, {}
+        feeds: Values = {}
+        params: Values = {}
         for value in lower(program).inputs:
             if value.kind == TENSOR and value.shape is not None and value.dtype is not None and self.feeds.get(value.name, ()) is not None:
                 array = self._array(value.name, value.shape, value.dtype)
@@ -190,8 +191,8 @@ class Trial:
         executor, results = Executor(), []
         for _ in range(self.witness.runs):
             results.append(executor.run(program, feeds, list(dict.fromkeys(names)), scope))
-        found = {name: [run[i] for run in results] for i, name in enumerate(dict.fromkeys(names))}
-        return found | {f"scope {name}": [np.array(array)] for name, array in scope.arrays.items()}
+        values = {name: [run[i] for run in results] for i, name in enumerate(dict.fromkeys(names))}
+        return values | {f"scope {name}": [np.array(array)] for name, array in scope.arrays.items()}
 
     def differentiated(self, program: Program) -> Values:
         """Gradients of a forward program, made by the backward passes; the program stays as it is."""
@@ -200,8 +201,8 @@ class Trial:
             return {}
         block = program.global_block()
         there = [name for name in wanted if block.has_var(name)]
-        found = gradients([block.var(self.witness.loss)], [block.var(name) for name in there])
-        names = {name: gradient.name for name, gradient in zip(there, found, strict=True) if gradient is not None}
+        results = gradients([block.var(self.witness.loss)], [block.var(name) for name in there])
+        names = {name: gradient.name for name, gradient in zip(there, results, strict=True) if gradient is not None}
         values = self.ran(program, list(names.values()))
         arrays = {**self.feeds, **self.params}
         return {f"{name}@GRAD": values[names[name]] if name in names else [np.zeros_like(arrays[name])] for name in wanted}
@@ -221,8 +222,8 @@ class Trial:
 
     def _loss_at(self, name: str, array: Array) -> Any:
         feeds, params = ({key: array if key == name else old for key, old in each.items()} for each in (self.feeds, self.params))
-        found = Trial(self.witness, self.program, feeds, params).ran(self.program, [self.witness.loss])
-        return found[self.witness.loss][0].reshape(())[()]
+        values = Trial(self.witness, self.program, feeds, params).ran(self.program, [self.witness.loss])
+        return values[self.witness.loss][0].reshape(())[()]
 
 
 # -- how two differ ------------------------------------------------------------------------------
@@ -256,29 +257,29 @@ def _shown(value: Any) -> str:
 
 def judged(trial: Trial) -> tuple[Values, str]:
     """What comes of a witness, and what in it does not agree with its program as written; empty if all does."""
-    found = trial.outcome()
-    return found, next(_disagreements(trial, found), "")
+    values = trial.outcome()
+    return values, next(_disagreements(trial, values), "")
 
 
-def _disagreements(trial: Trial, found: Values) -> Iterator[str]:
+def _disagreements(trial: Trial, values: Values) -> Iterator[str]:
     witness = trial.witness
     if witness.free:
         return
     try:
-        expected = trial.written([name for name in found if not name.startswith("scope ")])
+        expected = trial.written([name for name in values if not name.startswith("scope ")])
     except NoValue:
         expected = {}
-    common = {name: value for name, value in expected.items() if name in found}
-    text = difference(common, found, witness.tolerance)
+    common = {name: value for name, value in expected.items() if name in values}
+    text = difference(common, values, witness.tolerance)
     if text:
         yield text
     if witness.sources:
-        text = difference(trial.differentiated(trial.program), found, max(_CLOSE, witness.tolerance))
+        text = difference(trial.differentiated(trial.program), values, max(_CLOSE, witness.tolerance))
         if text:
             yield text
         return
     for name, array in {**trial.feeds, **trial.params}.items():
-        gradient = found.get(f"{name}@GRAD")
+        gradient = values.get(f"{name}@GRAD")
         if gradient is None or f"{name}@GRAD" in expected or not witness.loss or array.dtype != "float64":
             continue
         expected_gradient = trial.central_differences(name)

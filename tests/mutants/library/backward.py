@@ -168,7 +168,7 @@ _OPERATORS = (
         feeds={"n": [3]},
     ),
     _mutant(
-        "swaps-factors-of-branches",
+        "exchanges-the-branches",
         f"{CREATE}:_region_grad",
         'names = ("true_block", "false_block")',
         'names = ("false_block", "true_block")',
@@ -263,8 +263,6 @@ _SUMMING = (
         feeds={"n": [2]},
     ),
 )
-
-_AGAIN = "x: float64[2]\n"
 
 
 def _expanding(name: str, where: str, old: str, new: str, text: str, **options: Any) -> Mutant:

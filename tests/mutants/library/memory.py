@@ -202,7 +202,7 @@ _FUSION = (
         """,
     ),
     _fuse(
-        "hides-what-is-asked-for",
+        "hides-what-is-requested",
         f"{FUSE}:_Fusion.is_needed",
         "not readers or self.graph.is_observed(value) or",
         "not readers or",
@@ -307,7 +307,7 @@ _CASTS = (
         ),
     ),
     Mutant(
-        "mixed-precision-leaves-scaled-what-is-asked-for",
+        "mixed-precision-leaves-scaled-what-is-requested",
         "precision",
         Patch(f"{MIXED}.loss_scaling:_leaves", "graph.is_observed(value) or any", "any"),
         Witness(

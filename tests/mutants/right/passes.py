@@ -177,7 +177,7 @@ with passes():
 
     @dataclass(frozen=True)
     class RenamesLocals(Pass):
-        """Gives values that nobody asks for other names."""
+        """Gives values that are not requested other names."""
 
         name = "right-renames-locals"
 

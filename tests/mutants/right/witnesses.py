@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from graphad.rewriting import Pass
-from tests.mutants.corpus import Trying
+from tests.mutants.corpus import UserPass
 from tests.mutants.right import passes as right
 from tests.mutants.witness import BACKWARD, Witness
 
 _SIGNS = [-1.0, 0.0, 2.0, -0.0]
 
 
-def _control(family: str, pass_type: type[Pass], text: str, prepare: str = "", **options: Any) -> Trying:
-    return Trying(family, pass_type, Witness(text, pass_type, prepare, tolerance=1e-6, **options))
+def _control(family: str, pass_type: type[Pass], text: str, prepare: str = "", **options: Any) -> UserPass:
+    return UserPass(family, pass_type, Witness(text, pass_type, prepare, tolerance=1e-6, **options))
 
 
 def _loss(text: str, out: str = "y") -> str:

@@ -9,7 +9,7 @@ from math import prod
 from graphad import ops
 from graphad.graph import Graph
 from graphad.rewriting import Pass
-from tests.mutants.corpus import Trying
+from tests.mutants.corpus import UserPass
 from tests.mutants.kit import attribute, number, operators, written_as
 from tests.mutants.witness import Witness
 from tests.scratch import passes
@@ -196,17 +196,17 @@ def _witness(pass_type: type[Pass], text: str, **options: object) -> Witness:
 
 
 WRONG = (
-    Trying(
+    UserPass(
         "kinks and ties",
         AbsoluteAsMaximum,
         _witness(AbsoluteAsMaximum, "x: float64[1]\nabs(X=x) -> (Out=y)\nmean(X=y) -> (Out=loss)", feeds={"x": [0.0]}, sources=("x",)),
     ),
-    Trying(
+    UserPass(
         "kinks and ties",
         RectifiesFromZeroOn,
         _witness(RectifiesFromZeroOn, "x: float64[1]\nrelu(X=x) -> (Out=y)\nmean(X=y) -> (Out=loss)", feeds={"x": [0.0]}, sources=("x",)),
     ),
-    Trying(
+    UserPass(
         "kinks and ties",
         MaximumAsFirst,
         _witness(
@@ -216,19 +216,19 @@ WRONG = (
             sources=("x",),
         ),
     ),
-    Trying("kinks and ties", RoundsUp, _witness(RoundsUp, "x: float64[1]\nround(X=x) -> (Out=y)", feeds={"x": [-0.5]})),
-    Trying(
+    UserPass("kinks and ties", RoundsUp, _witness(RoundsUp, "x: float64[1]\nround(X=x) -> (Out=y)", feeds={"x": [-0.5]})),
+    UserPass(
         "ends of the range",
         SumsExponentials,
         _witness(SumsExponentials, "x: float64[2]\nlogsumexp(X=x) -> (Out=y)", feeds={"x": [800.0, 0.0]}),
     ),
-    Trying("ends of the range", MeanOfNothing, _witness(MeanOfNothing, "x: float64[0]\nmean(X=x) -> (Out=y)")),
-    Trying(
+    UserPass("ends of the range", MeanOfNothing, _witness(MeanOfNothing, "x: float64[0]\nmean(X=x) -> (Out=y)")),
+    UserPass(
         "ends of the range",
         DividesByItself,
         _witness(DividesByItself, "x: float64[1]\nelementwise_div(X=x, Y=x) -> (Out=y)", feeds={"x": [0.0]}),
     ),
-    Trying(
+    UserPass(
         "dtypes",
         DividesIntegers,
         _witness(
@@ -237,7 +237,7 @@ WRONG = (
             feeds={"x": [7, -7]},
         ),
     ),
-    Trying(
+    UserPass(
         "dtypes",
         ComparesNarrow,
         _witness(
@@ -246,12 +246,12 @@ WRONG = (
             feeds={"x": [16777217], "y": [16777216]},
         ),
     ),
-    Trying(
+    UserPass(
         "attributes",
         SumsTransposed,
         _witness(SumsTransposed, "x: float64[2, 2]\ntranspose2(X=x) -> (Out=t) {axis=[1, 0]}\nreduce_sum(X=t) -> (Out=y) {dim=[0]}"),
     ),
-    Trying(
+    UserPass(
         "attributes",
         NormalizesAlongAnyAxis,
         _witness(
@@ -259,7 +259,7 @@ WRONG = (
             "x: float64[2, 2]\nlog_softmax(X=x) -> (Out=t) {axis=0}\nsoftmax(X=t) -> (Out=y)",
         ),
     ),
-    Trying(
+    UserPass(
         "attributes",
         NormalizesByDefault,
         _witness(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphad.rewriting import Pass
-from tests.mutants.corpus import Check, Trying
+from tests.mutants.corpus import Check, UserPass
 from tests.mutants.witness import BACKWARD as DIFFERENTIATED
 from tests.mutants.witness import Witness
 from tests.mutants.wrong import structure as wrong
@@ -46,8 +46,8 @@ _THREE = (
 _FIRST = "find-op-path{targets=[$loss]}, create-grad-ops, prune-no-grad"
 
 
-def _trying(family: str, pass_type: type[Pass], text: str, prepare: str = "", **options: object) -> Trying:
-    return Trying(family, pass_type, Witness(text, pass_type, prepare, **options))  # type: ignore[arg-type]
+def _trying(family: str, pass_type: type[Pass], text: str, prepare: str = "", **options: object) -> UserPass:
+    return UserPass(family, pass_type, Witness(text, pass_type, prepare, **options))  # type: ignore[arg-type]
 
 
 _CONTROL = (
@@ -82,7 +82,7 @@ _STATE = (
     _trying("state", known.IgnoresAliasing, "x: float64[1]\nincrement(X=x) -> (Out=x)\ntanh(X=x) -> (Out=y)"),
 )
 _GRADIENTS = (
-    Trying(
+    UserPass(
         "gradients",
         wrong.SumsFirstAndLast,
         Witness(_THREE, "find-op-path{targets=[$loss]}, create-grad-ops, prune-no-grad, user-sums-first-and-last, create-grad-vars"),
