@@ -54,8 +54,13 @@ def read_program(source: PathLike, format: str | None = None) -> Program:
         ValueError: an unknown format.
         OSError: the file cannot be read.
     """
+    _check_format(format)
+    return program_from(read_bytes(source), source, format)
+
+
+def program_from(data: bytes, source: PathLike, format: str | None = None) -> Program:
+    """The program in the bytes of a file; raises as ``read_program`` does."""
     known = _named(source, format)
-    data = read_bytes(source)
     name = "standard input" if source == STREAM else os.fspath(source)
     try:
         return FORMATS[known or recognised(data)].read(data, name)
@@ -77,11 +82,16 @@ def write_program(program: Program, target: PathLike, format: str | None = None)
     """
     if not isinstance(program, Program):
         raise InvalidType(f"write_program takes a Program, not {program!r}")
+    write_bytes(target, program_bytes(program, target, format))
+
+
+def program_bytes(program: Program, target: PathLike, format: str | None = None) -> bytes:
+    """The bytes that a program's file is to hold; ValueError as ``write_program`` raises it."""
     known = _named(target, format) or ("text" if target == STREAM else None)
     if known is None:
         suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
         raise InvalidValue(f"the name {os.fspath(target)!r} does not say in which format to write: give it one of {suffixes}, or a format")
-    write_bytes(target, FORMATS[known].write(program))
+    return FORMATS[known].write(program)
 
 
 def format_of(path: PathLike) -> str | None:
@@ -91,9 +101,13 @@ def format_of(path: PathLike) -> str | None:
 
 
 def _named(path: PathLike, format: str | None) -> str | None:
+    _check_format(format)
+    return format or format_of(path)
+
+
+def _check_format(format: str | None) -> None:
     if format is not None and format not in FORMATS:
         raise InvalidValue(f"format is one of {', '.join(FORMATS)}, not {format!r}")
-    return format or format_of(path)
 
 
 def recognised(data: bytes) -> str:
