@@ -21,6 +21,7 @@ from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.program import Block, Operator, Program, located
+from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS
 
@@ -102,6 +103,7 @@ class Prepared:
             message = located(f"operator {op.type!r} is not registered, so it cannot run: {op!r}", op.source)
             return _raising(message)
         if isinstance(row, ControlDef):
+            check_runnable(op, row)
             return control_step(self, op, row, layout, freed)
         if strange := _not_in_row(op, row):
             return _raising(located(f"operator {op.type!r} has {strange}, which its row has not, so it cannot run: {op!r}", op.source))

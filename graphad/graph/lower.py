@@ -19,6 +19,7 @@ from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program import EMPTY, Block, Operator, Program, Variable
+from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
 Current = dict[str, Value]
@@ -97,7 +98,9 @@ class _Lowering:
             row = REGISTRY.get(operator.type)
             if not isinstance(row, ControlDef):
                 _lower_operator(graph, operator, current)
-            elif row.is_grad:
+                continue
+            check_runnable(operator, row)
+            if row.is_grad:
                 self._gradient(graph, operator, row, current)
             else:
                 self._forward(graph, operator, row, current)
