@@ -237,7 +237,8 @@ def _built(call: Call) -> Pass:
         return _combined(call)
     kind = PASSES.get(call.name)
     if kind is None:
-        call.fail(f"no pass is named {call.name!r}{did_you_mean(call.name, PASSES)}; known are {', '.join(sorted(PASSES))}")
+        near = did_you_mean(call.name, PASSES) or f"; the command graphad passes lists the {len(PASSES)} there are"
+        call.fail(f"no pass is named {call.name!r}{near}")
         raise AssertionError
     if call.inner:
         call.fail(f"pass {call.name} takes no passes in parentheses")
