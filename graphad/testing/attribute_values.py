@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from graphad.errors import GraphadError
-from graphad.ops import OpDef
+from graphad.ops import GRAD, OpDef
+from graphad.ops.aggregates import zeros_like
 from graphad.ops.definition import Attr, checked_attr
 from graphad.testing.choices import Choices
 from graphad.testing.samples import SAMPLES, samples_of
@@ -52,7 +55,24 @@ def other_value(choices: Choices, op: OpDef, number: int, name: str) -> tuple[An
 def _fits(op: OpDef, number: int, name: str, index: int) -> bool:
     sample = samples_of(op.type)[number]
     attrs = {**canonical(op, sample.attrs), name: candidates_of(op, number, name)[index]}
-    return outputs_of(op, sample.slots(), attrs) is not None
+    outputs = outputs_of(op, sample.slots(), attrs)
+    return outputs is not None and not _divides_by_zero(op, sample.slots(), attrs, outputs)
+
+
+def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[Any]], attrs: dict[str, Any], outputs: Mapping[str, list[Any]]) -> bool:
+    """Whether a gradient rule divides by an attribute that is zero, which is an error where the kernel gives infinity."""
+    if op.grad is None:
+        return False
+    cotangents = {slot + GRAD: [v if v is None else zeros_like(v) for v in values] for slot, values in outputs.items()}
+    given = {slot: values for slot, values in {**outputs, **inputs, **cotangents}.items() if slot in op.grad.inputs}
+    try:
+        with np.errstate(all="ignore"):
+            op.grad.run(given, attrs, [slot + GRAD for slot in op.grads or () if slot in inputs])
+    except ZeroDivisionError:
+        return True
+    except Exception:  # a rule that does not take these cotangents says nothing about the attribute
+        return False
+    return False
 
 
 def canonical(op: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:

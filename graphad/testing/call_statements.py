@@ -227,12 +227,12 @@ def chain(w: CallProgram) -> None:
         plain(w)
         names = w.tensors()
     for _ in range(w.choices.integer(1, 2) if names else 0):
-        call = _reading(w, w.choices.one_of(names[:3]))
+        call = reading(w, w.choices.one_of(names[:3]))
         if call is not None:
             names = [n for n in w.append(*call) if isinstance(w.values[n], np.ndarray)] or names
 
 
-def _reading(w: CallProgram, name: str) -> tuple[Call, Names] | None:
+def reading(w: CallProgram, name: str) -> tuple[Call, Names] | None:
     """A call with a name among its inputs, if the operator takes that."""
     op = (_same_or_partner(w, name) if w.choices.chance(4) else None) or w.op()
     draft = w.draft(op, name_of(w.values[name].dtype))

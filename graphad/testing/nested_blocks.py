@@ -100,7 +100,7 @@ def _data_condition(w: NestedWriter, x: str) -> str:
 
 
 def _while(w: NestedWriter, first: Statement | None = None) -> None:
-    """A loop of 0 to 3 iterations; it counts in an integer, or in a floating-point number that is a value like any other."""
+    """A loop of 0 to 3 iterations (outside of blocks also 7); it counts in an integer, or in a number that is a value like others."""
     w.left -= 1
     scratch = w.promise((3,)) if w.rarely(8) else None
     step, test, counter, early_exit = _counting(w)
@@ -137,7 +137,7 @@ def _test_again(w: NestedWriter, test: Callable[[str], object], condition: str, 
 
 def _counting(w: NestedWriter) -> tuple[Callable[[], object], Callable[[str], object], str | None, bool]:
     """How a loop counts: what an iteration does, what tests it, the integer counter, and whether data may end the loop early."""
-    trips = w.one_of(1, 2, 0, 3, 2)
+    trips = w.one_of(1, 2, 0, 3, 2 if w.depth else 7)
     early_exit = w.rarely(6)
     if w.rarely(5):
         return *_float_counter(w, trips), None, early_exit

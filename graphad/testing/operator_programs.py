@@ -15,7 +15,7 @@ import numpy as np
 from graphad.ops.sample import Array, Value
 from graphad.program import Program
 from graphad.testing.call_blocks import BLOCKS
-from graphad.testing.call_statements import CallProgram, chain, plain, twins
+from graphad.testing.call_statements import CallProgram, chain, plain, reading, twins
 from graphad.testing.call_writer import type_checks
 from graphad.testing.calls import Interest, finite
 from graphad.testing.cases import Case
@@ -70,10 +70,15 @@ def _block(w: CallProgram) -> None:
 # -- the loss ------------------------------------------------------------------------------------
 
 
-def _loss(w: CallProgram) -> str:
-    """A scalar made of one to three results, weighted so that gradients differ by element; empty if no result fits."""
+def _loss(w: CallProgram, moving: bool = True) -> str:
+    """A scalar made of one or two results, weighted so that gradients differ by element; empty if no result fits.
+
+    Args:
+        w: the program.
+        moving: whether only results count that have a gradient with respect to data or parameters.
+    """
     names = [name for name in w.tensors(floating=True) if name not in w.underivable and _harmless(w.values[name])]
-    results = [name for name in names if name in w.moving and name not in w.feeds and name not in w.params] or names
+    results = [name for name in names if name in w.moving and name not in w.feeds and name not in w.params] or names * (not moving)
     if not results:
         return ""
     dtype = w.values[results[0]].dtype
@@ -88,9 +93,11 @@ def _other_loss(w: CallProgram) -> str:
     """The loss over another operator's results, in most programs that have nothing for one so far."""
     if w.choices.chance(4):
         return ""
-    w.dtype = w.choices.one_of(FLOATS[1:])
-    chain(w)
-    return _loss(w)
+    name = w.data(array_of(w.choices, w.choices.one_of(((2, 3), (3,), (1, 5))), w.choices.one_of(FLOATS[1:])))
+    call = reading(w, name)
+    if call is not None:
+        w.append(*call)
+    return _loss(w, moving=False)
 
 
 def _harmless(value: Value) -> bool:

@@ -34,10 +34,10 @@ def optimizable_program(choices: Choices, blocks: bool = True, specials: bool = 
     w.conditions = (_known,)
     for _ in range(choices.integer(1, 2)):
         w.data()
-    statements(w, 2)
-    statements(w, 1)
+    statements(w, min(2, max_statements))
+    statements(w, min(1, max_statements - 1))
     loss = _loss(w)
-    statements(w, 0, (*PLAIN, *w.also), most=2)
+    statements(w, 0, (*PLAIN, *w.also), most=min(2, max_statements))
     return Case(w.program, loss, w.feeds, w.params)
 
 
@@ -211,14 +211,14 @@ def _known(w: NestedWriter) -> str:
 
 
 def _idle_loop(w: NestedWriter) -> None:
-    """A loop of 0 to 3 iterations that does something over again, writes something nobody reads, and adds up."""
+    """A loop of 0 to 3 iterations (outside of blocks also 7) that does something over again, writes something unused, and adds up."""
     if w.depth >= DEEPEST:
         PLAIN[0](w)
         return
     x, shape = _any(w)
     others = [name for name, each in w.tensors().items() if each == shape and name != x]
     y = w.recent(others) if others else w.parameter(shape)
-    trips, total = w.one_of(2, 0, 1, 3, 0), _constant(w, shape, 0.0)
+    trips, total = w.one_of(2, 0, 1, 3, 0 if w.depth else 7), _constant(w, shape, 0.0)
     seen, i, limit = _constant(w, shape, 0.5), w.constant(0, name=w.unique("i")), w.constant(trips)
     condition = w.compare("less_than", i, limit, w.unique("c"))
     with w.inside() as block:

@@ -68,6 +68,6 @@ def straight_line_programs(max_ops: int = 12) -> SearchStrategy[Case]:
     return as_strategy(straight_line_program, max_ops)
 
 
-def training_programs(max_layers: int = 2) -> SearchStrategy[Case]:
+def training_programs(max_layers: int = 2, smooth: bool = True) -> SearchStrategy[Case]:
     """Small networks with their backward and updates; see ``graphad.testing.training.training_program``."""
-    return as_strategy(training_program, max_layers)
+    return as_strategy(training_program, max_layers, smooth)
