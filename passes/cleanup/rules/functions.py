@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 from graphad import ops
 from graphad.passes.cleanup.rules.library import Library
 from graphad.rewriting import compute, constant, is_float
@@ -87,7 +89,7 @@ def relu_of_relu6(x, *, t):
 
 def overlap(a: float, b: float, c: float, d: float) -> bool:
     """Whether two ranges have a number in common."""
-    return max(a, c) <= min(b, d)
+    return not any(map(math.isnan, (a, b, c, d))) and max(a, c) <= min(b, d)
 
 
 @exact
@@ -106,8 +108,9 @@ def relu_of_clip(x, *, a, b):
 
 @exact
 def relu_of_absolute(x):
+    """The absolute value of the smallest integer is negative."""
     inner = ops.abs(x)
-    return ops.relu(inner), inner
+    return ops.relu(inner), inner, is_float(x)
 
 
 @exact
