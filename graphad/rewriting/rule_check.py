@@ -138,6 +138,20 @@ def applicable(rule: Any, rng: np.random.Generator, example: Example | None = No
     return None
 
 
+def disagreement(inputs: Inputs, drawn: Drawn) -> str | None:
+    """What the error says that refuses an exact rule for one input; None if the rule doesn't apply there, or both sides agree."""
+    assert drawn.types is not None
+    drawn.types.__dict__.pop("inferred", None)
+    if not inputs.applies(drawn.types):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            _Trial(inputs.rule, True, "all").on(drawn, "example", "")
+    except InvalidValue as error:
+        return str(error)
+    return None
+
+
 def _first(inputs: Inputs, shapes: tuple[Any, ...], dtype: str) -> Setting | None:
     return next((s for dtypes in inputs.dtypes_of(dtype) if (s := inputs.setting(shapes, dtypes)) is not None), None)
 

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import math
-
 from graphad import ops
 from graphad.passes.cleanup.rules.library import Library
 from graphad.rewriting import compute, constant, is_float
@@ -87,15 +85,11 @@ def relu_of_relu6(x, *, t):
     return ops.relu(inner), inner, compute(float, t) >= 0
 
 
-def overlap(a: float, b: float, c: float, d: float) -> bool:
-    """Whether two ranges have a number in common."""
-    return not any(map(math.isnan, (a, b, c, d))) and max(a, c) <= min(b, d)
-
-
 @exact
 def clip_of_clip(x, *, a, b, c, d):
     after = ops.clip(x, min=compute(max, a, c), max=compute(min, b, d))
-    return ops.clip(ops.clip(x, min=a, max=b), min=c, max=d), after, is_float(x) & compute(overlap, a, b, c, d)
+    overlap = (a <= b) & (a <= d) & (c <= b) & (c <= d)
+    return ops.clip(ops.clip(x, min=a, max=b), min=c, max=d), after, is_float(x) & overlap
 
 
 @exact
