@@ -1,4 +1,4 @@
-"""The pass that applies the rules; the rules themselves are proved in test_rules."""
+"""The pass that applies the rules; the rules themselves are tested in test_rules."""
 
 from __future__ import annotations
 
