@@ -18,6 +18,7 @@ from graphad.ops.definition import GRAD, Array, GradOpDef, Inputs, Outputs, Tens
 from graphad.ops.elementwise import as_mask
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
+from graphad.ops.summation import summed
 from graphad.ops.unary import log
 from graphad.types import INTS, TensorType, dtype_name
 
@@ -109,7 +110,7 @@ def _checked(label: Array, classes: int, ignore_index: int) -> Array:
 def _chosen(logarithms: Array, label: Array, soft_label: bool, ignore_index: int, axis: int) -> Array:
     """What is to be lost: the logarithm of the label's probability, with its sign changed."""
     if soft_label:
-        return np.asarray(-np.sum(label * logarithms, axis=axis, keepdims=True))
+        return -summed(label * logarithms, axis, True)
     chosen = logarithms[at(_checked(label, logarithms.shape[axis], ignore_index), axis)]
     return np.where(label == ignore_index, logarithms.dtype.type(0), -chosen)
 
@@ -154,7 +155,7 @@ def softmax_with_cross_entropy(
             return Logits, _chosen(np.log(Logits), Label, soft_label, ignore_index, axis)
     shifted = Logits - np.max(Logits, axis=axis, keepdims=True, initial=-np.inf) if Logits.size else Logits
     softmax = np.exp(shifted)
-    total = np.sum(softmax, axis=axis, keepdims=True)
+    total = summed(softmax, axis, True)
     softmax /= total
     if soft_label:
         return softmax, _chosen(shifted - np.log(total), Label, True, ignore_index, axis)

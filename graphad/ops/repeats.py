@@ -8,6 +8,7 @@ from graphad.errors import ShapeError
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, is_given, numbers
 from graphad.ops.inference import matched
+from graphad.ops.summation import summed
 from graphad.types import Shape, TensorType
 
 NO_INTS: list[int] = []
@@ -77,7 +78,7 @@ def untile(
     """The sum of the tiles X is made of: the transpose of ``tile``. Only Like's shape is read."""
     repeats, extents = _tiling(Like.shape, numbers(repeat_times, RepeatTimes, repeat_times_tensor))
     split = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
-    return np.asarray(np.add.reduce(split, axis=tuple(range(0, split.ndim, 2)), dtype=X.dtype)).reshape(Like.shape)
+    return np.asarray(summed(split, tuple(range(0, split.ndim, 2))), X.dtype).reshape(Like.shape)
 
 
 def _expand_type(
