@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from graphad.errors import ShapeError
+from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, numbers
@@ -56,6 +56,8 @@ def fill_constant(
 ) -> Array:
     """A tensor of one value: ``value``, or that in ValueTensor. Tensors may say the extents in place of ``shape``."""
     extents = numbers(shape, ShapeTensor, ShapeTensorList)
+    if any(e < 0 for e in extents):
+        raise InvalidValue(f"a tensor of the shape {list(extents)} cannot be filled: an extent is negative")
     return np.full(tuple(extents), value if ValueTensor is None else ValueTensor.reshape(()), dtype)
 
 

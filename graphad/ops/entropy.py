@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import InvalidValue, ShapeError
+from graphad.errors import ShapeError
 from graphad.ops.activation import log_softmax
 from graphad.ops.along import at, one_of, put_along_axis, take_along_axis
 from graphad.ops.basic import cast, fill_zeros_like
 from graphad.ops.definition import GRAD, Array, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
 from graphad.ops.elementwise import as_mask
+from graphad.ops.indices import from_front
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.summation import summed
@@ -101,10 +102,7 @@ def _soft_label_grad(Logits: Tensor, Label: Tensor, dLoss: Tensor, *, soft_label
 
 def _checked(label: Array, classes: int, ignore_index: int) -> Array:
     """Hard labels with the ignored ones set to zero; InvalidValue for one that is no class."""
-    label = np.where(label == ignore_index, 0, label)
-    if label.size and not (0 <= label.min() and label.max() < classes):
-        raise InvalidValue(f"Label has a class outside [0, {classes}) that is not ignore_index={ignore_index}")
-    return label
+    return from_front("Label", label, classes, but=ignore_index)
 
 
 def _chosen(logarithms: Array, label: Array, soft_label: bool, ignore_index: int, axis: int) -> Array:

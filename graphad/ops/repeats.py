@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.errors import ShapeError
+from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, is_given, numbers
 from graphad.ops.inference import matched
@@ -45,7 +45,13 @@ def tile(
     X: Array, RepeatTimes: Array | None = None, repeat_times_tensor: list[Array] | None = None, *, repeat_times: list[int] = NO_INTS
 ) -> Array:
     """X repeated along each axis: as often as the tensors say if there are any, else ``repeat_times``."""
-    return np.tile(X, numbers(repeat_times, RepeatTimes, repeat_times_tensor))
+    return np.tile(X, _times(numbers(repeat_times, RepeatTimes, repeat_times_tensor)))
+
+
+def _times(repeats: list[int]) -> list[int]:
+    if any(r < 0 for r in repeats):
+        raise InvalidValue(f"a tensor cannot be repeated {repeats} times along its axes: none may be negative")
+    return repeats
 
 
 def _untiled(
@@ -76,7 +82,10 @@ def untile(
     repeat_times: list[int] = NO_INTS,
 ) -> Array:
     """The sum of the tiles X is made of: the transpose of ``tile``. Only Like's shape is read."""
-    repeats, extents = _tiling(Like.shape, numbers(repeat_times, RepeatTimes, repeat_times_tensor))
+    repeats, extents = _tiling(Like.shape, _times(numbers(repeat_times, RepeatTimes, repeat_times_tensor)))
+    tiled = tuple(r * e for r, e in zip(repeats, extents, strict=True))
+    if tiled != X.shape:
+        raise InvalidValue(f"X has the shape {list(X.shape)}, but {list(repeats)} times Like has {list(tiled)}")
     split = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
     return np.asarray(summed(split, tuple(range(0, split.ndim, 2))), X.dtype).reshape(Like.shape)
 
@@ -99,4 +108,4 @@ def expand(
     X: Array, ExpandTimes: Array | None = None, expand_times_tensor: list[Array] | None = None, *, expand_times: list[int] = NO_INTS
 ) -> Array:
     """X repeated ``expand_times`` along its axes, one number for each."""
-    return np.tile(X, numbers(expand_times, ExpandTimes, expand_times_tensor))
+    return np.tile(X, _times(numbers(expand_times, ExpandTimes, expand_times_tensor)))
