@@ -216,8 +216,7 @@ def lookup_table_v2(
     """The rows of W at Ids; zeros where the id is ``padding_idx`` (-1: no id is padding). InvalidValue for another id that is no row."""
     if padding_idx == -1:
         return np.asarray(np.take(W, from_front("Ids", Ids, len(W)), axis=0))
-    ids = from_front("Ids", Ids, len(W), but=padding_idx)
-    rows = np.take(W, ids, axis=0) if len(W) else np.zeros((*Ids.shape, W.shape[1]), W.dtype)
+    rows = np.take(W, from_front("Ids", Ids, len(W), but=padding_idx), axis=0)
     rows[Ids == padding_idx] = 0
     return rows
 

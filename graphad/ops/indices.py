@@ -35,7 +35,7 @@ def from_front(name: str, index: Array, extent: int, but: int | None = None) -> 
     array([2, 0, 0])
     """
     checked = index if but is None else np.where(index == but, 0, index)
-    if index.size and (checked.min() < 0 or checked.max() >= extent) and not (but is not None and np.all(index == but)):
+    if index.size and (checked.min() < 0 or checked.max() >= extent):
         refuse(name, checked, 0, extent, "" if but is None else f", or {but}")
     return checked
 
