@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.execution.feeding import fed_array
 from graphad.execution.prepared import Prepared
 from graphad.execution.scope import Scope, global_scope
 from graphad.ops.aggregates import TensorArray
@@ -62,7 +63,8 @@ class Executor:
             The fetched arrays, each the caller's own.
 
         Raises:
-            ValueError: a feed is missing, unknown, or of another shape or dtype than declared; a fetched name is unknown.
+            ValueError: a feed is missing, unknown, of another shape or dtype than declared, or holds what that has no number for, or
+                masked elements; a fetched name is unknown.
             ExecutionError: an operator failed; the message has its inputs' shapes and dtypes, and the user's line. The scope
                 is then as it was before the run.
         """
@@ -108,17 +110,7 @@ def _fed(block: Block, feed: Mapping[str, Any]) -> Env:
 def _fed_array(block: Block, name: str, value: Any) -> Array:
     if name not in block.vars:
         raise InvalidValue(f"feed has {name!r}, which the program does not declare{did_you_mean(str(name), block.vars)}")
-    shape, dtype = block.vars[name].declared
-    given = isinstance(value, np.ndarray | np.generic)
-    try:
-        array = np.asarray(value) if given or dtype is None else np.asarray(value, dtype)
-    except (TypeError, ValueError) as error:
-        raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: {error}") from None
-    if dtype is not None and array.dtype != dtype:
-        raise InvalidValue(f"feed {name!r} is {array.dtype}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")
-    if shape is not None and (len(shape) != array.ndim or any(e not in (-1, a) for e, a in zip(shape, array.shape, strict=True))):
-        raise InvalidValue(f"feed {name!r} has shape {list(array.shape)}, but the variable is declared {list(shape)}")
-    return array
+    return fed_array(name, value, *block.vars[name].declared)
 
 
 def _own(value: Any) -> Any:

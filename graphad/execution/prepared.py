@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.errors import ExecutionError, InvalidValue, NoValue
+from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue
 from graphad.execution.compiled import compiled
 from graphad.execution.control import control_step
 from graphad.execution.in_place import in_place
@@ -20,6 +20,7 @@ from graphad.execution.scope import Scope
 from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
+from graphad.ops.definition import checked_attr
 from graphad.program import Block, Operator, Program, located
 from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS
@@ -107,6 +108,8 @@ class Prepared:
             return control_step(self, op, row, layout, freed)
         if misfit := _misfit(op, row):
             return _raising(located(f"operator {op.type!r} {misfit}, so it cannot run: {op!r}", op.source))
+        if unfit := _unfit(op, row):
+            return _raising(located(f"operator {op.type!r} cannot run: {unfit}", op.source))
         step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
@@ -237,6 +240,17 @@ def _handed_out(block: Block) -> frozenset[str]:
     """The results of the block of a gradient, which the operator that runs it hands out."""
     ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
     return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
+
+
+def _unfit(op: Operator, row: OpDef) -> str:
+    """What is wrong with an attribute that a file gave and the operator does not take; empty if nothing is."""
+    for name, value in op.attrs.items():
+        if name in row.attrs:
+            try:
+                checked_attr(row.attrs[name], value)
+            except GraphadError as error:
+                return str(error)
+    return ""
 
 
 def _misfit(op: Operator, row: OpDef) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import ControlDef, OpDef, Slot, lookup
 from graphad.ops.definition import AS_INPUT, REQUIRED, checked_attr, did_you_mean
+from graphad.ops.literals import fits_64_bits, shortened
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, stands_for
 from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, joined_shape
@@ -193,6 +194,8 @@ def _printable(op: Operator, name: str, value: Any) -> Any:
             raise InvalidType(
                 f"operator {op.type!r}: attribute {name!r} is a boolean, a number, a string or a list of those, not {value!r}"
             )
+        if isinstance(item, int) and not fits_64_bits(item):
+            raise InvalidValue(f"operator {op.type!r}: attribute {name!r} is an integer of 64 bits at most, got {shortened(item)}")
     return list(value) if isinstance(value, tuple) else value
 
 

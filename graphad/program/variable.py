@@ -131,8 +131,8 @@ class Parameter(Variable):
         if shape is None or dtype is None:
             raise InvalidValue(f"parameter {name!r} needs a shape and a dtype")
         super().__init__(block, name, shape, dtype, persistable=True, stop_gradient=not trainable)
-        if not self.shape or min(self.shape) <= 0:
-            raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; it needs at least one axis, and positive extents")
+        if -1 in self.shape:
+            raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; the extents of a parameter are known, none is -1")
         if not isinstance(trainable, bool) or not isinstance(need_clip, bool):
             raise InvalidType(f"parameter {name!r}: trainable and need_clip are booleans, not {trainable!r} and {need_clip!r}")
         if isinstance(learning_rate, str) or not isinstance(regularizer, Regularizer | None):
