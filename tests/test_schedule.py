@@ -233,3 +233,13 @@ def test_every_reader_sees_the_value_it_should(data: st.DataObject, writes: int,
         fed = {v.name: GIVEN[v.name] for v in graph.inputs}
         got = ga.Executor().run(each, feed=fed, fetch_list=list(expected))
         assert dict(zip(expected, map(float, got), strict=True)) == expected, f"\n{graph}{each}"
+
+
+def test_two_values_of_one_name_that_one_operator_writes_get_two_names() -> None:
+    text = "program { block 0 { var x: float32[4] top_k_v2(X=x) -> (Out=y, Indices=i) {k=2} } }"
+    graph = ga.lower(ga.Program.parse(text))
+    (op,) = graph.ops
+    again = graph.add_version("y", (2,), "int64")
+    graph.set_outputs(op, "Indices", [again])
+    (written,) = ga.schedule(graph).global_block().ops
+    assert written.outputs == {"Out": ["y@SAVED@0"], "Indices": ["y"]}

@@ -20,7 +20,7 @@ from graphad.execution.scope import Scope
 from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
-from graphad.program import Block, Operator, Program, located
+from graphad.program import Block, Operator, Program, check_distinct, located
 from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS
 
@@ -105,6 +105,10 @@ class Prepared:
             return control_step(self, op, row, layout, freed)
         if strange := _not_in_row(op, row):
             return _raising(located(f"operator {op.type!r} has {strange}, which its row has not, so it cannot run: {op!r}", op.source))
+        try:
+            check_distinct(op)
+        except InvalidValue as error:
+            return _raising(located(str(error), op.source))
         step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 

@@ -2,7 +2,7 @@
 
 from graphad.program.block import Block
 from graphad.program.defaults import default_main_program, default_startup_program, program_guard, unique_name
-from graphad.program.operator import BACKWARD, EMPTY, FORWARD, OPTIMIZE, ROLES, Operator
+from graphad.program.operator import BACKWARD, EMPTY, FORWARD, OPTIMIZE, ROLES, Operator, check_distinct
 from graphad.program.program import Program
 from graphad.program.regularizer import L1Decay, L2Decay, Regularizer
 from graphad.program.source import SourceLine, located, user_line
@@ -27,6 +27,7 @@ __all__ = [
     "Regularizer",
     "SourceLine",
     "Variable",
+    "check_distinct",
     "default_main_program",
     "default_startup_program",
     "located",

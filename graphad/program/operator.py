@@ -135,13 +135,16 @@ def check(op: Operator, row: OpDef) -> None:
         for name in op.input_names():
             if name != EMPTY and not op.block.has_var_recursive(name):
                 raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
-        _check_distinct(op)
+        check_distinct(op)
         _infer(op, row)
     except GraphadError as error:
         raise type(error)(located(str(error), op.source)) from None
 
 
-def _check_distinct(op: Operator) -> None:
+def check_distinct(op: Operator) -> None:
+    """Refuse an operator that writes one name twice: it would not say which of the two values the name is."""
+    if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
+        return
     seen: set[str] = {EMPTY}
     for name in op.output_names():
         if name in seen and name != EMPTY:
