@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from graphad.errors import InvalidType
 from graphad.graph.collector import paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.naming import Plan, planned
@@ -22,7 +23,9 @@ def schedule(graph: Graph) -> Program:
 
     Raises:
         InvalidGraph: operators wait for one another in a cycle.
+        TypeError: it is no graph.
     """
+    check_graph("schedule takes", graph)
     with paused_collector():
         program = Program()
         block = program.global_block()
@@ -31,6 +34,13 @@ def schedule(graph: Graph) -> Program:
             block = program.block(graph.block.idx)
         _Schedule(program, reuse=False).root(block, graph)
         return program
+
+
+def check_graph(what: str, graph: object) -> None:
+    """Refuse what is no graph; ``what`` begins the message: "schedule takes"."""
+    if not isinstance(graph, Graph):
+        hint = "; graphad.lower(program) makes one" if isinstance(graph, Program) else ""
+        raise InvalidType(f"{what} a Graph, not {graph!r}{hint}")
 
 
 def write_back(graph: Graph) -> None:

@@ -23,7 +23,7 @@ from graphad.passes.analyses.cost import estimated
 from graphad.passes.analyses.formulas import flops_of
 from graphad.passes.analyses.liveness import Liveness
 from graphad.passes.memory.kept_values import ForwardPart, Kept, is_forward, kept_by_cut, kept_by_segments, shapes_read
-from graphad.program import BACKWARD
+from graphad.program import BACKWARD, FORWARD
 from graphad.rewriting import Pass
 
 RECOMPUTE = "@RECOMPUTE"
@@ -52,7 +52,7 @@ class Recompute(Pass):
 
     Raises:
         PassError: the budget cannot be kept.
-        ValueError: the budget is negative.
+        ValueError: the budget is negative, or ``batch`` below 1.
     """
 
     name = "recompute"
@@ -63,6 +63,8 @@ class Recompute(Pass):
     def __post_init__(self) -> None:
         if self.budget < 0:
             raise InvalidValue(f"a budget is a number of bytes, not {self.budget}")
+        if self.batch < 1:
+            raise InvalidValue(f"recompute takes a batch of 1 sample at least, not batch={self.batch}")
 
     def apply(self, graph: Graph) -> bool:
         before = self._peak(graph)
@@ -93,8 +95,8 @@ class Recompute(Pass):
 
     def _segments(self, graph: Graph) -> Iterator[int]:
         yield 0
-        count = 1
-        while self.budget and count < len(graph.ops):
+        count, forward = 1, sum(op.role == FORWARD for op in graph.ops)
+        while self.budget and count < forward:
             yield count
             count = max(count + 1, count * 5 // 4)
 
