@@ -113,6 +113,12 @@ def write_one_name_twice(graph: ga.Graph) -> None:
     graph.add_op("top_k_v2", {"X": [graph.value("h")]}, {"Out": [values], "Indices": [places]})
 
 
+def draw_the_same_twice(graph: ga.Graph) -> None:
+    for name in ("a", "b"):
+        drawn = graph.add_value(name, (2,), "float32")
+        graph.add_op("uniform_random", {}, {"Out": [drawn]}, {"shape": [2]}).stream = "a"
+
+
 def wait_for_itself(graph: ga.Graph) -> None:
     graph.set_inputs(op(graph, "tanh"), "X", [graph.value("y")])
 
@@ -186,6 +192,10 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     write_what_is_given: ("written", "value x: it is given from outside and written inside"),
     write_twice: ("one_writer", "value h: it is written 2 times: by tanh(X=x) -> (Out=h) and by sigmoid(X=x) -> (Out=h)"),
     write_one_name_twice: ("distinct_names", "operator top_k_v2: it writes both twice, as both#0 and as both#1"),
+    draw_the_same_twice: (
+        "distinct_streams",
+        "operator uniform_random: it draws from the random stream 'a', as uniform_random() -> (Out=a) does",
+    ),
     wait_for_itself: ("acyclic", "operators wait for one another in a cycle"),
     leave_a_slot_empty: ("slots_filled", "operator elementwise_add: input slot Y is empty"),
     fill_an_unknown_slot: ("slots_filled", "operator elementwise_add: it has an input slot Z; its row has X, Y"),
@@ -201,6 +211,9 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     make_a_value_without_type: ("typed", "value copy: it has no type"),
     misshape_a_gradient: ("gradients_fit", "value h@GRAD: it is float64[3, 2], but what it is the gradient of, h, is float64[2, 3]"),
 }
+
+
+WITHOUT_LINE = ("typed", "gradients_fit", "distinct_names", "distinct_streams")  # what a pass made for no operator in particular
 
 
 def start(edit: Edit) -> ga.Graph:
@@ -237,7 +250,12 @@ def test_the_message_names_rule_node_and_line(edit: Edit) -> None:
     rule, complaint = BREAKS[edit]
     with pytest.raises(InvalidGraph, match=f"(?s)^{rule}: .*{re.escape(complaint)}.*") as raised:
         verify(graph)
-    if rule not in ("typed", "gradients_fit", "distinct_names"):  # what a pass made for no operator in particular has no line
+    if rule not in (
+        "typed",
+        "gradients_fit",
+        "distinct_names",
+        "distinct_streams",
+    ):  # what a pass made for no operator in particular has no line
         assert re.search(rf"written at {HERE}:\d+", str(raised.value))
 
 

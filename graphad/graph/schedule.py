@@ -13,7 +13,7 @@ from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import OTHERWISE, carried_count, operands, outcomes, the_row
 from graphad.ops import ControlDef
-from graphad.program import BACKWARD, EMPTY, FORWARD, Block, Operator, Program, Variable
+from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, settle_streams
 
 Names = dict[str, list[str]]
 
@@ -59,6 +59,7 @@ class _Schedule:
         self.used: set[int] = set()
         self.home: dict[Graph, int] = {}
         self.kept: dict[Value, str] = {}
+        self.streams: dict[Operator, str | None] = {}
 
     def root(self, block: Block, graph: Graph) -> None:
         """Write a whole graph; where graphs are nested a copy of it, since copies between names are added to those."""
@@ -68,6 +69,8 @@ class _Schedule:
         self.fill(block, graph.clone() if graph.controls else graph, ())
         if unused := before - self.used:
             self.program.drop_blocks(unused)
+        if self.streams:
+            settle_streams(self.program, self.streams)
 
     def fill(self, block: Block, graph: Graph, around: Collection[str], works_on_names: bool = False) -> Plan:
         """Write a graph into a block; ``around`` are the names that belong to blocks around it.
@@ -174,6 +177,18 @@ class _Writer:
         old, op_type = op.operator, op_type or op.type
         if old is not None and op.type == "write_to_array" and inputs.get("Array") == outputs["Out"] and "Array" not in old.inputs:
             inputs = {slot: names for slot, names in inputs.items() if slot != "Array"}
+        row = op.row
+        if row is None or not row.random:
+            return self._made_or_kept(op, old, inputs, outputs, attrs, op_type)
+        if old is not None and RANDOM_STREAM in old.attrs:
+            attrs = {**{name: attrs.get(name) for name in old.attrs if name in attrs or name == RANDOM_STREAM}, **attrs}
+            attrs[RANDOM_STREAM] = op.stream
+        operator = self._made_or_kept(op, old, inputs, outputs, attrs, op_type)
+        self.schedule.streams[operator] = op.stream
+        return operator
+
+    def _made_or_kept(self, op: Op, old: Operator | None, inputs: Names, outputs: Names, attrs: Any, op_type: str) -> Operator:
+        """The operator of the program that the graph was lowered from, where that is written back and it is the same; else a new one."""
         if old is not None and self.schedule.reuse:
             same = (old.type, old.block, old.inputs, old.outputs, old.attrs) == (op_type, self.block, inputs, outputs, attrs)
             if same:

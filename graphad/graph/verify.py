@@ -93,6 +93,16 @@ def distinct_names(graph: Graph) -> Iterator[Complaint]:
                 yield op, f"it writes {value.name} twice, as {first[value.name]!r} and as {value!r}"
 
 
+def distinct_streams(graph: Graph) -> Iterator[Complaint]:
+    """Every random operator of a whole graph draws from a stream of its own: a copy of one would draw the same numbers."""
+    if graph.father is not None:
+        return
+    owners: dict[str, Op] = {}
+    for op in (op for each in graph.tree() for op in each.ops):
+        if op.stream is not None and owners.setdefault(op.stream, op) is not op:
+            yield op, f"it draws from the random stream {op.stream!r}, as {owners[op.stream]!r} does"
+
+
 def acyclic(graph: Graph) -> Iterator[Complaint]:
     """No operator waits for itself."""
     try:
@@ -170,7 +180,19 @@ def _wrongly_saved(inner: Graph) -> Iterator[str]:
             yield f"reads {kept!r} of the forward graph twice, as {first[kept]!r} and as {value!r}"
 
 
-RULES: tuple[Rule, ...] = (in_graph, linked, written, one_writer, distinct_names, acyclic, slots_filled, nested, typed, gradients_fit)
+RULES: tuple[Rule, ...] = (
+    in_graph,
+    linked,
+    written,
+    one_writer,
+    distinct_names,
+    distinct_streams,
+    acyclic,
+    slots_filled,
+    nested,
+    typed,
+    gradients_fit,
+)
 CLAIM_RULES: tuple[Rule, ...] = (written, one_writer, typed)  # what depends on the properties a graph claims
 TYPE_RULES: tuple[Rule, ...] = (typed, gradients_fit)  # what depends on the types of its values
 

@@ -19,9 +19,12 @@ FORWARD, BACKWARD, OPTIMIZE = "forward", "backward", "optimize"
 ROLES = (FORWARD, BACKWARD, OPTIMIZE)
 EMPTY = "@EMPTY@"
 
-# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators.
+# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators, and ``random_stream`` names
+# what a random operator draws from.
+RANDOM_STREAM = "random_stream"
 COMMON_ATTRS = frozenset(
     {
+        RANDOM_STREAM,
         "Scale_out",
         "Scale_x",
         "Scale_y",
