@@ -18,7 +18,7 @@ from graphad.graph.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.graph.order import ordered
 from graphad.graph.plain import PlainResults
 from graphad.graph.provenance import chain
-from graphad.graph.regions import has_effects_inside
+from graphad.graph.regions import has_effects
 from graphad.graph.substitution import hand_over, replace_saved, stopped
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
@@ -125,11 +125,8 @@ class Graph(PlainResults):
         return value in self.results or any(value in graph.saved.values() for graph in self.gradients)
 
     def is_dead(self, op: Op) -> bool:
-        """Whether nobody would miss the operator: it has no effect but its outputs, and nobody reads those."""
-        row = op.row
-        if row is None or row.side_effect or (op.graphs and has_effects_inside(op)):
-            return False
-        return not any(value.readers or self.is_observed(value) for values in op.outputs.values() for value in values)
+        """Whether the operator can be removed: it has no effect but its outputs, and those are unused."""
+        return not any(v.readers or self.is_observed(v) for values in op.outputs.values() for v in values) and not has_effects(op)
 
     def why(self, node: Node | str) -> str:
         """Where an operator or a value (or its name) comes from: passes, rules and operators, down to the user's line."""
