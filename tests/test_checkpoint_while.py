@@ -167,6 +167,27 @@ def test_distances_that_make_no_sense_are_refused(every: int) -> None:
         ga.passes.CheckpointWhile(every=every)
 
 
+def test_a_name_around_the_loop_that_its_body_writes_first_is_there_again() -> None:
+    """Nothing has written ``o`` before the loop, so the first checkpoint has no value of it."""
+    program = ga.Program.parse("""program { block 0 {
+      var h: float64[3] var i: int64[1] var n: int64[1] var more: bool[1] var o: float64[3] var x: float64[3] var loss: float64[]
+      assign(X=x) -> (Out=h)
+      fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
+      less_than(X=i, Y=n) -> (Out=more)
+      while(X=[h, i, n], Condition=more) -> (Out=[h, i, o, more]) {sub_block=block(1)}
+      mean(X=h) -> (Out=loss)
+    } block 1 in 0 {
+      square(X=h) -> (Out=o) elementwise_add(X=o, Y=h) -> (Out=h) tanh(X=h) -> (Out=h)
+      increment(X=i) -> (Out=i) less_than(X=i, Y=n) -> (Out=more)
+    } }""")
+    (gradient,) = ga.gradients(program.global_block().var("loss"), [program.global_block().var("x")])
+    assert gradient is not None
+    feed = {"x": np.array([0.1, 0.2, 0.3]), "n": np.array([5])}
+    (expected,) = ga.Executor().run(program, feed, [gradient])
+    for pipeline in STRATEGIES:
+        np.testing.assert_array_equal(ga.Executor().run(rewritten(program, pipeline), feed, [gradient.name])[0], expected)
+
+
 def nested_loops(step: Any) -> Any:
     """A loop of three iterations of a loop of two, whose body is ``step``."""
 
