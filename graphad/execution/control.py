@@ -68,7 +68,7 @@ def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
     test = (depth(layout, condition), condition)
     scopes = [(depth(layout, name), name) for name in op.output("StepScopes")]
     every = run.checkpointed.get(op.attrs["sub_block"].idx)
-    around = [(depth(layout, name), name) for name in names_around(op.attrs["sub_block"])]
+    around = [(depth(layout, name), name) for name in names_around(op.attrs["sub_block"], run.saved)]
     carried = [(depth(layout, name), name) for name in op.output("Out")]
 
     def step(frames: Frames) -> None:

@@ -21,7 +21,7 @@ from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import checked_attr
-from graphad.program import Block, Operator, Program, located
+from graphad.program import Block, Operator, Program, check_distinct, located, random_streams
 from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS
@@ -46,7 +46,7 @@ class Prepared:
         self.keep = {*fetched, *self.persistable}
         self.saved = saved_names(program)
         self.checkpointed = checkpointed(program)
-        self.same_name: dict[str, list[Operator]] | None = None
+        self.streams: dict[Operator, str] | None = None
         self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
         self.facts = facts(program)
         used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
@@ -110,6 +110,10 @@ class Prepared:
             return _raising(located(f"operator {op.type!r} {misfit}, so it cannot run: {op!r}", op.source))
         if unfit := _unfit(op, row):
             return _raising(located(f"operator {op.type!r} cannot run: {unfit}", op.source))
+        try:
+            check_distinct(op)
+        except InvalidValue as error:
+            return _raising(located(str(error), op.source))
         step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
@@ -131,25 +135,15 @@ class Prepared:
 
     def generator(self, op: Operator) -> np.random.Generator:
         """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
-        name = op.output_names()[0]
-        stream = [zlib.crc32(name.encode()), *self.iterations, *self._before(op, name)]
+        if self.streams is None:
+            self.streams = random_streams(self.block.program)
+        stream = [zlib.crc32(self.streams[op].encode(errors="surrogatepass")), *self.iterations]
         seed = self.block.program.random_seed
         if seed:
             return np.random.default_rng([seed, self.scope.runs, *stream])
         if self.entropy is None:
             self.entropy = int(np.random.default_rng().integers(1 << 62))
         return np.random.default_rng([self.entropy, *stream])
-
-    def _before(self, op: Operator, name: str) -> list[int]:
-        """The place of a random operator among those that write the same name, if it is not the first."""
-        if self.same_name is None:
-            writers: dict[str, list[Operator]] = {}
-            for other in (each for block in self.block.program.blocks for each in block.ops):
-                if other.type in REGISTRY and REGISTRY[other.type].random:
-                    writers.setdefault(other.output_names()[0], []).append(other)
-            self.same_name = writers
-        place = next(i for i, other in enumerate(self.same_name[name]) if other is op)
-        return [place] if place else []
 
     def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Any:
         """The value of a name: of this run, else of the scope."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from math import comb, log2
 from typing import Protocol
 
-from graphad.execution.layout import Layout
+from graphad.execution.layout import Layout, names_around
 from graphad.execution.steps import Frame, Frames, Reader
 from graphad.ops.aggregates import Checkpoints
 from graphad.program import Block
@@ -38,12 +38,10 @@ class Replay:
         self.run = run
         self.block = block
         self.saved = run.saved.get(block.idx, frozenset())
-        self.names: frozenset[str] = frozenset()
+        self.names = frozenset(names_around(block, run.saved))
 
     def backwards(self, scopes: Checkpoints) -> Iterator[Frame]:
         """What the gradient reads of each iteration, the last one first."""
-        names = frozenset(scopes.context).union(*scopes.steps[:1])
-        self.names = names if self.names != names else self.names
         body, outer = self.run.body(self.block, (self.block.vars, self.names)), self.run.iterations
         try:
             yield from _Backwards(self, scopes, body).all()

@@ -18,8 +18,8 @@ from graphad.graph.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.graph.order import ordered
 from graphad.graph.plain import PlainResults
 from graphad.graph.provenance import chain
-from graphad.graph.regions import has_effects_inside
-from graphad.graph.substitution import hand_over
+from graphad.graph.regions import has_effects
+from graphad.graph.substitution import hand_over, replace_saved, stopped
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
@@ -125,11 +125,8 @@ class Graph(PlainResults):
         return value in self.results or any(value in graph.saved.values() for graph in self.gradients)
 
     def is_dead(self, op: Op) -> bool:
-        """Whether nobody would miss the operator: it has no effect but its outputs, and nobody reads those."""
-        row = op.row
-        if row is None or row.side_effect or (op.graphs and has_effects_inside(op)):
-            return False
-        return not any(value.readers or self.is_observed(value) for values in op.outputs.values() for value in values)
+        """Whether the operator can be removed: it has no effect but its outputs, and those are unused."""
+        return not any(v.readers or self.is_observed(v) for values in op.outputs.values() for v in values) and not has_effects(op)
 
     def why(self, node: Node | str) -> str:
         """Where an operator or a value (or its name) comes from: passes, rules and operators, down to the user's line."""
@@ -321,20 +318,22 @@ class Graph(PlainResults):
         self.journal.touch(*old.readers, *old.writers)
         old.readers = {}
         self.results = [new if v is old else v for v in self.results]
-        for graph in self.gradients:
-            graph.saved = {inner: new if v is old else v for inner, v in graph.saved.items()}
+        replace_saved(self, old, new)
         self._drop_if_unused(old)
 
     def substitute(self, old: Value, new: Value) -> None:
-        """Make ``new`` stand for ``old`` wherever that is read or asked for, so that what writes ``old`` may become dead.
+        """Make ``new`` stand for ``old`` wherever that is read or requested, so that what writes ``old`` may become dead.
 
-        A value that is asked for by its name gives it to ``new``; where ``new`` cannot have it, since it is given from outside or
-        asked for itself, an ``assign`` writes ``old``.
+        A value that is requested by its name gives it to ``new``; where ``new`` cannot have it, since it is given from outside or
+        requested itself, an ``assign`` writes ``old``. Gradients that stop at ``old`` stop at what stands for it.
         """
-        by_name = self.father is None and self.is_observed(old)
-        self.replace(old, new)
-        if by_name:
-            hand_over(self, old, new)
+        self._require(old, new)
+        if new is not old:
+            by_name = self.father is None and self.is_observed(old) and old.writer is not None
+            new = stopped(self, old, new)
+            self.replace(old, new)
+            if by_name:
+                hand_over(self, old, new)
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value another name; ValueError if a value has it already."""

@@ -10,7 +10,7 @@ while(h, w) { h = h * w }   ⇒   while(X=[h#0, w]) -> (Out=h#1) { graph (h#0, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.graph.collector import collect_if_due, paused_collector
@@ -18,7 +18,7 @@ from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
 from graphad.ops import REGISTRY, ControlDef
-from graphad.program import EMPTY, Block, Operator, Program, Variable, located
+from graphad.program import EMPTY, RANDOM_STREAM, Block, Operator, Program, Variable, located, random_streams
 from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
@@ -40,7 +40,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
             operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
 
     Raises:
-        ValueError: the program has no variable of a target's name.
+        ValueError: the program has no variable of a target's name, or two of its operators draw from one random stream.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -59,9 +59,18 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
     with paused_collector():
         block = program.global_block()
         graph = _Lowering().fill(Graph(block), block)
+        _give_streams(graph, random_streams(program))
         graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, targets))
         graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
         return graph
+
+
+def _give_streams(graph: Graph, streams: Mapping[Operator, str]) -> None:
+    """Let the random operators of a graph, and of those nested in it, draw from the streams of the program's."""
+    for op in (op for each in graph.tree() for op in each.ops) if streams else ():
+        op.stream = streams.get(op.operator) if op.operator is not None else None
+        if op.stream is not None and RANDOM_STREAM in op.attrs:
+            op.attrs = {name: value for name, value in op.attrs.items() if name != RANDOM_STREAM}
 
 
 def _unread(graph: Graph) -> Iterator[Value]:

@@ -77,7 +77,8 @@ class Op:
     ``made_by`` names the pass that made it (None: it was lowered from a program), ``origin`` the rule, and what it was made from;
     ``forward`` is the operator it is the gradient of, ``source`` the user's line, ``operator`` the program's operator it was lowered from.
     ``attrs`` may be shared with other operators: ``graph.set_attr`` changes one. ``graphs`` are the nested graphs of an operator
-    with blocks, by the attribute that holds the block in a program.
+    with blocks, by the attribute that holds the block in a program. ``stream`` is what a random operator draws from; None for one
+    that a pass made, which gets a stream of its own.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class Op:
         "previous",
         "role",
         "source",
+        "stream",
         "type",
     )
 
@@ -111,6 +113,7 @@ class Op:
         self.origin: Origin | None = None
         self.forward: Op | None = None
         self.operator: Operator | None = None
+        self.stream: str | None = None
         self.previous: Op | None = None
         self.next: Op | None = None
         self.order = 0

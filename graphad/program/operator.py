@@ -20,9 +20,12 @@ FORWARD, BACKWARD, OPTIMIZE = "forward", "backward", "optimize"
 ROLES = (FORWARD, BACKWARD, OPTIMIZE)
 EMPTY = "@EMPTY@"
 
-# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators.
+# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators, and ``random_stream`` names
+# what a random operator draws from.
+RANDOM_STREAM = "random_stream"
 COMMON_ATTRS = frozenset(
     {
+        RANDOM_STREAM,
         "Scale_out",
         "Scale_x",
         "Scale_y",
@@ -136,7 +139,7 @@ def check(op: Operator, row: OpDef) -> None:
         for name in op.input_names():
             if name != EMPTY and not op.block.has_var_recursive(name):
                 raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
-        _check_distinct(op)
+        check_distinct(op)
         _infer(op, row)
     except GraphadError as error:
         raise type(error)(located(str(error), op.source)) from None
@@ -151,7 +154,10 @@ def check_known(op: Operator) -> None:
         pass
 
 
-def _check_distinct(op: Operator) -> None:
+def check_distinct(op: Operator) -> None:
+    """Refuse an operator that writes one name twice: it would not say which of the two values the name is."""
+    if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
+        return
     seen: set[str] = {EMPTY}
     for name in op.output_names():
         if name in seen and name != EMPTY:
