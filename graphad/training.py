@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution import Executor, Scope
-from graphad.program import Program, Variable, default_startup_program
+from graphad.program import Program, Variable, default_startup_program, name_in
 from graphad.types import element_count
 
 Batch = Mapping[str, Any] | Sequence[Any]
@@ -68,7 +68,7 @@ def train(
     if not isinstance(metrics, Mapping | None):
         raise InvalidType(f"metrics is a dict from label to variable, not {metrics!r}")
     program, run = cost.block.program, executor or Executor()
-    names = [v.name if isinstance(v, Variable) else str(v) for v in feed_list or data_variables(program)]
+    names = _feed_names(program, feed_list)
     shown = dict(metrics or {})
     run.run(program.startup or default_startup_program(), scope=scope)
     history = History(metrics={label: [] for label in shown})
@@ -86,6 +86,11 @@ def train(
                 raise InvalidValue(f"the reader gave no minibatch in epoch {epoch + 1}: a function that returns them can be read again")
     history.seconds = perf_counter() - start
     return history
+
+
+def _feed_names(program: Program, feed_list: Sequence[Any] | None) -> list[str]:
+    block = program.global_block()
+    return [name_in("feed_list", block, v) if isinstance(v, Variable) else str(v) for v in feed_list or data_variables(program)]
 
 
 def data_variables(program: Program) -> list[Variable]:

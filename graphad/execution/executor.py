@@ -13,7 +13,7 @@ from graphad.execution.prepared import Prepared
 from graphad.execution.scope import Scope, global_scope
 from graphad.ops.aggregates import TensorArray
 from graphad.ops.definition import did_you_mean
-from graphad.program import Block, Program, Variable, default_main_program, stands_for
+from graphad.program import Block, Program, Variable, default_main_program, name_in
 
 Array = NDArray[Any]
 Env = dict[str, Any]
@@ -135,9 +135,7 @@ def _fetch_items(fetch_list: Any) -> Sequence[Any]:
 
 
 def _fetch_name(block: Block, item: Any) -> str:
-    name = item.name if isinstance(item, Variable) else item
-    if isinstance(item, Variable) and not stands_for(block, item):
-        raise InvalidValue(f"cannot fetch {item!r}: it is of another program; here the name is {block.var_recursive(item.name)!r}")
+    name = name_in("cannot fetch", block, item) if isinstance(item, Variable) else item
     if not isinstance(name, str):
         raise InvalidType(f"fetch_list holds variables or their names, not {item!r}")
     if not block.has_var_recursive(name):

@@ -18,7 +18,7 @@ from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
 from graphad.ops import REGISTRY, ControlDef
-from graphad.program import EMPTY, Block, Operator, Program, Variable
+from graphad.program import EMPTY, Block, Operator, Program, Variable, name_in
 from graphad.types import STEP_SCOPES, Shape
 
 Current = dict[str, Value]
@@ -39,7 +39,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
             operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
 
     Raises:
-        ValueError: the program has no variable of a target's name.
+        ValueError: the program has no variable of a target's name, or a target is a variable of another program.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -58,7 +58,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
     with paused_collector():
         block = program.global_block()
         graph = _Lowering().fill(Graph(block), block)
-        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, targets))
+        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, block, targets))
         graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
         return graph
 
@@ -75,11 +75,11 @@ def _is_final(value: Value) -> bool:
     return found is value or (isinstance(found, tuple) and found[-1] is value)
 
 
-def _asked_for(graph: Graph, targets: Sequence[str | Variable]) -> Iterator[Value]:
+def _asked_for(graph: Graph, block: Block, targets: Sequence[str | Variable]) -> Iterator[Value]:
     if isinstance(targets, str | Variable):
         raise InvalidType(f"targets are a list of variables or their names, not {targets!r}")
     for target in targets:
-        yield graph.given(target.name if isinstance(target, Variable) else target)
+        yield graph.given(name_in("targets", block, target) if isinstance(target, Variable) else target)
 
 
 class _Lowering:

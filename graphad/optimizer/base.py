@@ -13,7 +13,7 @@ from graphad.layers.helper import declare_in
 from graphad.optimizer.checks import is_number, number
 from graphad.optimizer.clipping import Clip, ClipByValue
 from graphad.passes.optimization import ACCUMULATORS, ClipGradients, DecayWeights, OptimizeParameters, Updates, accumulator_name
-from graphad.program import OPTIMIZE, Block, Operator, Parameter, Program, Regularizer, Variable, default_startup_program
+from graphad.program import OPTIMIZE, Block, Operator, Parameter, Program, Regularizer, Variable, default_startup_program, name_in
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
 from graphad.types import element_count
 
@@ -148,7 +148,7 @@ class Optimizer:
             for slot, accumulator in ACCUMULATORS[self.type].items():
                 shape = [1] if slot.endswith("Pow") else list(param.shape)
                 _state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, self._start(slot))
-        return rate.name
+        return name_in("learning_rate", block, rate)
 
     def _start(self, slot: str) -> float:
         return float(getattr(self, self.starts[slot])) if slot in self.starts else 0.0
