@@ -88,7 +88,7 @@ def test_a_learning_rate_of_another_program_is_refused() -> None:
     main, _, _, cost = line()
     main.global_block().create_var("rate", [1], "float64", persistable=True)
     rate = ga.Program().global_block().create_var("rate", [1], "float64", persistable=True)
-    with pytest.raises(ValueError, match="learning_rate: Variable rate.* is of another program"):
+    with pytest.raises(ValueError, match=r"learning_rate: Variable rate.* is of another program"):
         ga.optimizer.SGD(rate).minimize(cost)
 
 

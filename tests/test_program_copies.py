@@ -174,7 +174,7 @@ def test_prune_refuses_what_is_not_of_the_program(target: Any) -> None:
 def test_prune_takes_a_variable_of_a_copy_and_none_of_another_program() -> None:
     program = chain()
     assert types(program.prune(program.clone().global_block().var("z"))) == ["tanh"]
-    with pytest.raises(ValueError, match="cannot prune: Variable z.* is of another program"):
+    with pytest.raises(ValueError, match=r"cannot prune: Variable z.* is of another program"):
         program.prune(chain().global_block().var("z"))
 
 

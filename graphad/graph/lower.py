@@ -71,8 +71,7 @@ def _unread(graph: Graph) -> Iterator[Value]:
 
 
 def _is_final(value: Value) -> bool:
-    found = value.graph.values.by_name[value.name]
-    return found is value or (isinstance(found, tuple) and found[-1] is value)
+    return value.graph.values.last(value.name) is value
 
 
 def _asked_for(graph: Graph, block: Block, targets: Sequence[str | Variable]) -> Iterator[Value]:
