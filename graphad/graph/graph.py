@@ -23,7 +23,7 @@ from graphad.graph.regions import has_effects_inside
 from graphad.graph.substitution import hand_over
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
-from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
+from graphad.graph.views import Adjacency, NodeTable, WideOperators, predecessors, successors
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Variable
 from graphad.types import Shape
@@ -67,7 +67,7 @@ class Graph(PlainResults):
         self.targets: dict[Value, None] = {}
         self.saved: dict[Value, Value] = {}
         self.gradients: list[Graph] = []
-        self._node = NodeTable(self)
+        self._node, self.wide = NodeTable(self), WideOperators(self)
         self._adj = Adjacency(self._node, successors)
         self._pred = Adjacency(self._node, predecessors)
 

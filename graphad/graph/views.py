@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, int]
 Neighbours = dict[Node, dict[Key, dict[str, Any]]]
+_WIDE = 16  # values on one side of an operator
 
 
 class NodeTable(Mapping[Node, dict[str, Any]]):
@@ -67,14 +68,14 @@ def successors(node: Node) -> Neighbours:
     """The values an operator writes, or the operators that read a value."""
     if isinstance(node, Op):
         return _values(node.outputs)
-    return {op: _keys(op.inputs, node) for op in node.readers}
+    return {op: _keys(op, "inputs", node) for op in node.readers}
 
 
 def predecessors(node: Node) -> Neighbours:
     """The values an operator reads, or the operators that write a value."""
     if isinstance(node, Op):
         return _values(node.inputs)
-    return {op: _keys(op.outputs, node) for op in node.writers}
+    return {op: _keys(op, "outputs", node) for op in node.writers}
 
 
 def _values(slots: Slots) -> Neighbours:
@@ -84,8 +85,31 @@ def _values(slots: Slots) -> Neighbours:
     return result
 
 
-def _keys(slots: Slots, wanted: Value) -> dict[Key, dict[str, Any]]:
+def _keys(op: Op, side: str, wanted: Value) -> dict[Key, dict[str, Any]]:
+    slots: Slots = getattr(op, side)
+    if sum(map(len, slots.values())) > _WIDE:
+        return op.graph.wide.neighbours(op, side)[wanted].copy()
     return {(slot, index): {"slot": slot, "index": index} for slot, index, value in edges(slots) if value is wanted}
+
+
+class WideOperators:
+    """The neighbours of operators with many values on one side, so that not all of them are looked through for each.
+
+    They hold until the graph is edited the next time.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.edits = -1
+        self.known: dict[tuple[Op, str], Neighbours] = {}
+
+    def neighbours(self, op: Op, side: str) -> Neighbours:
+        """The values on one side of an operator, with the keys of their edges."""
+        if self.edits != self.graph.journal.edits:
+            self.known, self.edits = {}, self.graph.journal.edits
+        if (op, side) not in self.known:
+            self.known[op, side] = _values(getattr(op, side))
+        return self.known[op, side]
 
 
 def edges(slots: Slots) -> Iterable[tuple[str, int, Value]]:
