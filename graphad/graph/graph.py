@@ -23,7 +23,8 @@ from graphad.graph.regions import has_effects_inside
 from graphad.graph.substitution import hand_over
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
-from graphad.graph.views import Adjacency, NodeTable, WideOperators, predecessors, successors
+from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
+from graphad.graph.wide import WideSlots
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Variable
 from graphad.types import Shape
@@ -67,7 +68,7 @@ class Graph(PlainResults):
         self.targets: dict[Value, None] = {}
         self.saved: dict[Value, Value] = {}
         self.gradients: list[Graph] = []
-        self._node, self.wide = NodeTable(self), WideOperators(self)
+        self._node, self.wide = NodeTable(self), WideSlots()
         self._adj = Adjacency(self._node, successors)
         self._pred = Adjacency(self._node, predecessors)
 
@@ -248,7 +249,7 @@ class Graph(PlainResults):
         """
         self._require(op)
         if not isinstance(op, Op):
-            raise InvalidType(f"remove_op takes an operator, not the value {op!r}; a value goes with its last writer and reader")
+            raise InvalidType(f"remove_op takes an operator, not the value {op!r}; it goes with its last writer and reader")
         self.ops.unlink(op)
         touched = self.journal.touched
         for values in op.inputs.values():
@@ -315,9 +316,7 @@ class Graph(PlainResults):
         if new is old:
             return
         for op in old.readers:
-            for slot, values in op.inputs.items():
-                if old in values:
-                    op.inputs[slot] = tuple([new if v is old else v for v in values])
+            self.wide.replace(op, old, new)
         new.readers |= old.readers
         self.journal.touch(*old.readers, *old.writers)
         old.readers = {}

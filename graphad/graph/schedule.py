@@ -174,7 +174,9 @@ class _Writer:
 
     def _role_of_copy(self, op: Op, value: Value) -> str:
         """The role of a copy made before an operator overwrites a value: backward if only gradients read it."""
-        return FORWARD if value in self.copied_forward or value in self.plan.captured.get(op, {}) or value in value.graph.results else BACKWARD
+        return (
+            FORWARD if value in self.copied_forward or value in self.plan.captured.get(op, {}) or value in value.graph.results else BACKWARD
+        )
 
     def _copy(self, source: str, name: str, value: Value, role: str) -> Operator:
         if name not in self.block.vars and name not in self.around:

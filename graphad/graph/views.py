@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.graph.wide import WIDE
 
 if TYPE_CHECKING:
     from graphad.graph.graph import Graph
 
 Key = tuple[str, int]
 Neighbours = dict[Node, dict[Key, dict[str, Any]]]
-_WIDE = 16  # values on one side of an operator
 
 
 class NodeTable(Mapping[Node, dict[str, Any]]):
@@ -25,6 +25,8 @@ class NodeTable(Mapping[Node, dict[str, Any]]):
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.attributes: dict[Node, dict[str, Any]] = {}
+        self._edits = -1
+        self._neighbours: dict[tuple[Op, str], Neighbours] = {}
 
     def __getitem__(self, node: Node) -> dict[str, Any]:
         if node not in self:
@@ -40,6 +42,14 @@ class NodeTable(Mapping[Node, dict[str, Any]]):
 
     def __len__(self) -> int:
         return len(self.graph.values) + len(self.graph.ops)
+
+    def neighbours(self, op: Op, side: str) -> Neighbours:
+        """The values on one side of a wide operator with the keys of their edges; looked up once until the graph is edited."""
+        if self._edits != self.graph.journal.edits:
+            self._neighbours, self._edits = {}, self.graph.journal.edits
+        if (op, side) not in self._neighbours:
+            self._neighbours[op, side] = _values(getattr(op, side))
+        return self._neighbours[op, side]
 
 
 class Adjacency(Mapping[Node, Neighbours]):
@@ -87,29 +97,9 @@ def _values(slots: Slots) -> Neighbours:
 
 def _keys(op: Op, side: str, wanted: Value) -> dict[Key, dict[str, Any]]:
     slots: Slots = getattr(op, side)
-    if sum(map(len, slots.values())) > _WIDE:
-        return op.graph.wide.neighbours(op, side)[wanted].copy()
+    if sum(map(len, slots.values())) > WIDE:
+        return op.graph._node.neighbours(op, side)[wanted].copy()
     return {(slot, index): {"slot": slot, "index": index} for slot, index, value in edges(slots) if value is wanted}
-
-
-class WideOperators:
-    """The neighbours of operators with many values on one side, so that not all of them are looked through for each.
-
-    They hold until the graph is edited the next time.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.edits = -1
-        self.known: dict[tuple[Op, str], Neighbours] = {}
-
-    def neighbours(self, op: Op, side: str) -> Neighbours:
-        """The values on one side of an operator, with the keys of their edges."""
-        if self.edits != self.graph.journal.edits:
-            self.known, self.edits = {}, self.graph.journal.edits
-        if (op, side) not in self.known:
-            self.known[op, side] = _values(getattr(op, side))
-        return self.known[op, side]
 
 
 def edges(slots: Slots) -> Iterable[tuple[str, int, Value]]:
