@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -49,7 +50,7 @@ def overwritten(n: int) -> ga.Program:
     return block.program
 
 
-def steps(work: Callable[[], object]) -> int:
+def steps(work: Callable[[Any], object], subject: Any) -> int:
     """How many instructions Python executes."""
     count = 0
 
@@ -63,7 +64,7 @@ def steps(work: Callable[[], object]) -> int:
     gc.disable()
     sys.settrace(trace)
     try:
-        work()
+        work(subject)
     finally:
         sys.settrace(None)
         gc.enable()
@@ -78,22 +79,6 @@ def lowered(program: ga.Program, backward: bool = False) -> ga.Graph:
     return graph
 
 
-WORK: dict[str, Callable[[ga.Program], Callable[[], object]]] = {
-    "lower": lambda p: lambda: ga.lower(p),
-    "backward": lambda p: lambda g=lowered(p): ga.backward_pipeline(("t",)).run(g),
-    "verify": lambda p: lambda g=lowered(p, True): verify(g),
-    "schedule": lambda p: lambda g=lowered(p, True): ga.schedule(g),
-    "clone": lambda p: lambda g=lowered(p, True): g.clone(),
-    "text": lambda p: lambda g=lowered(p, True): str(g),
-    "order": lambda p: lambda g=turned(lowered(p, True)): g.ordered_ops(),
-    "networkx": lambda p: lambda g=lowered(p, True): nx.MultiDiGraph(g),
-    **{
-        name: lambda p, name=name: lambda g=lowered(p): ga.Pipeline.parse(name).run(g)
-        for name in ("dead-code", "cse", "simplify", "constant-folding", "fuse-elementwise", "in-place")
-    },
-}
-
-
 def turned(graph: ga.Graph) -> ga.Graph:
     """The graph with its last operator first, so that its order has to be found."""
     last = graph.ops.last
@@ -103,11 +88,32 @@ def turned(graph: ga.Graph) -> ga.Graph:
     return graph
 
 
+def differentiated(program: ga.Program) -> ga.Graph:
+    return lowered(program, backward=True)
+
+
+WORK: dict[str, tuple[Callable[[ga.Program], Any], Callable[[Any], object]]] = {
+    "lower": (lambda program: program, ga.lower),
+    "backward": (lowered, ga.backward_pipeline(("t",)).run),
+    "verify": (differentiated, verify),
+    "schedule": (differentiated, ga.schedule),
+    "clone": (differentiated, ga.Graph.clone),
+    "text": (differentiated, str),
+    "order": (lambda program: turned(differentiated(program)), ga.Graph.ordered_ops),
+    "networkx": (differentiated, nx.MultiDiGraph),
+    **{
+        name: (lowered, ga.Pipeline.parse(name).run)
+        for name in ("dead-code", "cse", "simplify", "constant-folding", "fuse-elementwise", "in-place")
+    },
+}
+
+
 @pytest.mark.parametrize("work", WORK)
 @pytest.mark.parametrize("make", [fan_out, one_name, overwritten])
 def test_work_grows_with_the_number_of_edges(make: Make, work: str) -> None:
-    WORK[work](make(20))()  # what is computed once per process
-    small, large = (steps(WORK[work](make(n))) for n in (SMALL, LARGE))
+    prepare, act = WORK[work]
+    act(prepare(make(20)))  # what is computed once per process
+    small, large = (steps(act, prepare(make(n))) for n in (SMALL, LARGE))
     assert large < 1.25 * LARGE / SMALL * small + 500, f"{small} steps for {SMALL} operators, {large} for {LARGE}"
 
 
