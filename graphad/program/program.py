@@ -99,22 +99,23 @@ class Program:
         ones), types only become better known, and an error takes that back."""
         kept = [(block, len(block.ops), len(block.vars)) for block in self.current_block().chain()]
         count, current, startup, outer = len(self.blocks), self._current, self.startup, self.declarations
-        self.declarations = []
+        undo = self.declarations = [] if outer is None else outer
+        start = len(undo)
         try:
             with self.names.undone_on_error():
                 yield
         except BaseException:
             del self.blocks[count:]
-            for var, shape, dtype in reversed(self.declarations):
+            self.declarations = None  # what is undone here is not to be undone again around
+            for var, shape, dtype in reversed(undo[start:]):
                 var.declare(shape, dtype)
+            del undo[start:]
             for block, ops, variables in kept:
                 del block.ops[ops:]
                 block.vars = dict(list(block.vars.items())[:variables])
             self._current, self.startup = current, startup
             raise
         finally:
-            if outer is not None:
-                outer += self.declarations
             self.declarations = outer
 
     @contextmanager
