@@ -208,7 +208,9 @@ def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match) ->
 
 
 def _may_be(term: Term, value: Value) -> bool:
-    """Whether a value can be what a term describes, as far as the type of its writer says."""
+    """Whether a value can be what a term describes, as far as its writer says."""
+    if type(term) is Constant:
+        return uniform_number(value) is not None
     if type(term) is not Result:
         return True
     return bool(value.writers) and value.writers[0].type == term.call.row.type
@@ -221,7 +223,7 @@ def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value]
         return False
     is_last = not any(isinstance(term, Several) for term in rest)
     size = len(known) if known is not None else spare if is_last else found.choices.choose(spare + 1)
-    if rest and size < len(values) and not _may_be(rest[0], values[size]):
+    if found.trace is None and rest and size < len(values) and not _may_be(rest[0], values[size]):
         return False  # before a list is made: there may be as many sizes to try as there are values
     head = found.lists.setdefault(first, tuple(values[:size]))
     return head == tuple(values[:size]) and _match_list(rest, values[size:], found)
