@@ -191,7 +191,7 @@ def test_a_missing_feed_is_named_with_its_reader() -> None:
         (["nope"], ValueError, r"cannot fetch 'nope': the program has no such variable"),
         (["scale_0.tmp_1"], ValueError, r"did you mean 'scale_0.tmp_0'\?"),
         ([3], TypeError, r"fetch_list holds variables or their names, not 3"),
-        ([ga.Program().global_block().create_var("z")], ValueError, r"cannot fetch 'z'"),
+        ([ga.Program().global_block().create_var("z")], ValueError, r"cannot fetch: Variable z: float32\[\?\] is of another program"),
     ],
 )
 def test_a_wrong_fetch_is_refused(fetch: Any, error: type[Exception], message: str) -> None:
@@ -207,12 +207,12 @@ def test_one_fetch_needs_no_list(as_name: bool) -> None:
     np.testing.assert_array_equal(got, [[2, 2, 2]])
 
 
-def test_a_fetch_of_another_program_stands_for_the_variable_declared_like_it() -> None:
+def test_a_fetch_of_a_copy_stands_for_the_variable_declared_like_it() -> None:
     program, y = doubled()
     (got,) = run(program.clone(), {"x": np.ones((1, 3), "float32")}, [y])
     np.testing.assert_array_equal(got, [[2, 2, 2]])
     other = ga.Program().global_block().create_var("x", [9], "float32")
-    with pytest.raises(ValueError, match=r"cannot fetch Variable x: float32\[9\]: it is of another program"):
+    with pytest.raises(ValueError, match=r"cannot fetch: Variable x: float32\[9\] is of another program"):
         run(program, {"x": np.ones((1, 3), "float32")}, [other])
 
 

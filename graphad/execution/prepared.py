@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue
+from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue, TooManyIterations
 from graphad.execution.compiled import compiled
 from graphad.execution.control import control_step
 from graphad.execution.in_place import in_place
@@ -38,11 +38,14 @@ class Prepared:
     Steps refer to it for what only a run knows: the scope, the iterations that loops are in.
     """
 
-    def __init__(self, program: Program, fetched: Collection[str], check_finite: bool, reinitialize: bool) -> None:
+    def __init__(
+        self, program: Program, fetched: Collection[str], check_finite: bool, reinitialize: bool, max_iterations: int | None = None
+    ) -> None:
         self.block = program.global_block()
         self.check_finite = check_finite
         self.reinitialize = reinitialize
-        self.persistable = {name for name, var in self.block.vars.items() if var.persistable}
+        self.max_iterations = max_iterations
+        self.persistable = {name: None for name, var in self.block.vars.items() if var.persistable}
         self.keep = {*fetched, *self.persistable}
         self.saved = saved_names(program)
         self.checkpointed = checkpointed(program)
@@ -50,7 +53,7 @@ class Prepared:
         self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
         self.facts = facts(program)
         used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
-        self.read_from_scope = sorted(self.persistable & used)
+        self.read_from_scope = sorted(used.intersection(self.persistable))
         self.release()
 
     def is_up_to_date(self) -> bool:
@@ -60,16 +63,17 @@ class Prepared:
     def begin(self, env: Env, scope: Scope) -> None:
         """Start a run on what is fed."""
         self._hold(env, scope)
-        self.running = True
 
     def release(self) -> None:
         """Let go of every value of a run."""
         self._hold({}, Scope())
-        self.running = False
 
     def _hold(self, env: Env, scope: Scope) -> None:
         self.env = env
         self.scope = scope
+        self.stored = scope.arrays.copy()  # one step: another thread may be changing the scope
+        self.number = scope.runs
+        self.iterations_left = self.max_iterations
         self.given = dict(env)
         self.given_ids: dict[str, tuple[int, int]] = {}
         self.not_ours: set[int] = set()
@@ -121,10 +125,19 @@ class Prepared:
         """An initialisation operator: it runs unless what it writes has values already."""
 
         def once(frames: Frames) -> None:
-            if not all(name in frames[0] or self.scope.has(name) for name in op.output_names()):
+            if not all(name in frames[0] or name in self.stored for name in op.output_names()):
                 step(frames)
 
         return once
+
+    def count_iteration(self, op: Operator) -> None:
+        """Count one iteration of a loop; TooManyIterations if there have been as many as there may be."""
+        if self.iterations_left is None:
+            return
+        if not self.iterations_left:
+            message = f"operator {op.type!r}: the loops of this run take more than max_iterations={self.max_iterations} iterations"
+            raise TooManyIterations(located(f"{message}, of which this one has run {self.iterations[-1]}", op.source))
+        self.iterations_left -= 1
 
     def is_given(self, array: Array) -> bool:
         """Whether an array, or the one it is a view of, was fed or is the scope's: nobody may write to it."""
@@ -140,7 +153,7 @@ class Prepared:
         stream = [zlib.crc32(self.streams[op].encode(errors="surrogatepass")), *self.iterations]
         seed = self.block.program.random_seed
         if seed:
-            return np.random.default_rng([seed, self.scope.runs, *stream])
+            return np.random.default_rng([seed, self.number, *stream])
         if self.entropy is None:
             self.entropy = int(np.random.default_rng().integers(1 << 62))
         return np.random.default_rng([self.entropy, *stream])
@@ -150,13 +163,13 @@ class Prepared:
         at, name = place
         if name in frames[at]:
             return frames[at][name]
-        if frames[at] is self.env and name in self.scope.arrays:
+        if frames[at] is self.env and name in self.stored:
             return self._from_scope(name, op)
         self._refuse_missing(name, op)
 
     def _from_scope(self, name: str, op: Operator | None) -> Array:
         """The scope's value, in the declared dtype; ValueError if it is not what the program declares."""
-        array = self.scope.arrays[name]
+        array = self.stored[name]
         if isinstance(array, Aggregate):
             self.env[name] = self.given[name] = array
             return array
@@ -185,11 +198,13 @@ class Prepared:
 
     def commit(self) -> None:
         """Keep the persistable values in the scope; nothing there shares memory with what was fed."""
+        new = {}
         for name in self.persistable:
             array = self.env.get(name)
             if array is not None and array is not self.given.get(name):
                 shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, fed) for fed in self.fed)
-                self.scope.arrays[name] = array.copy() if shared else array
+                new[name] = array.copy() if shared else array
+        self.scope.arrays.update(new)  # one step, as above
         self.scope.runs += 1
 
 

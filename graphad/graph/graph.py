@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue
 from graphad.graph.clone import cloned
+from graphad.graph.collector import paused_collector
 from graphad.graph.journal import Journal
 from graphad.graph.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.graph.order import ordered
@@ -23,6 +24,7 @@ from graphad.graph.substitution import hand_over, replace_saved, stopped
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
+from graphad.graph.wide import WideSlots
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Variable
 from graphad.types import Shape
@@ -66,7 +68,7 @@ class Graph(PlainResults):
         self.targets: dict[Value, None] = {}
         self.saved: dict[Value, Value] = {}
         self.gradients: list[Graph] = []
-        self._node = NodeTable(self)
+        self._node, self.wide = NodeTable(self), WideSlots()
         self._adj = Adjacency(self._node, successors)
         self._pred = Adjacency(self._node, predecessors)
 
@@ -103,9 +105,9 @@ class Graph(PlainResults):
         """The final value of a name; ``x#0`` is its first. ValueError if there is none."""
         if not isinstance(name, str):
             raise InvalidType(f"a value is asked for by its name, not by {name!r}")
-        versions = self.versions(name)
-        if versions:
-            return versions[-1]
+        final = self.values.last(name)
+        if final is not None:
+            return final
         stem, _, number = name.rpartition("#")
         if stem and number.isdigit() and int(number) < len(self.versions(stem)):
             return self.versions(stem)[int(number)]
@@ -113,7 +115,7 @@ class Graph(PlainResults):
 
     def given(self, name: str) -> Value:
         """The value of a name, made an input of the graph if its block declares it and no operator touches it yet."""
-        if self.versions(name) or self.block is None or not self.block.has_var_recursive(name):
+        if name in self.values.by_name or self.block is None or not self.block.has_var_recursive(name):
             return self.value(name)
         var = self.block.var_recursive(name)
         return self.add_input(name, *var.declared, var)
@@ -121,7 +123,7 @@ class Graph(PlainResults):
     def is_observed(self, value: Value) -> bool:
         """Whether something other than an operator of this graph reads the value: the user, the operator around it, or a gradient."""
         if self.father is None:
-            return value in self.targets or (value.persistable and bool(value.writers) and self.versions(value.name)[-1] is value)
+            return value in self.targets or (value.persistable and bool(value.writers) and self.values.last(value.name) is value)
         return value in self.results or any(value in graph.saved.values() for graph in self.gradients)
 
     def is_dead(self, op: Op) -> bool:
@@ -244,7 +246,7 @@ class Graph(PlainResults):
         """
         self._require(op)
         if not isinstance(op, Op):
-            raise InvalidType(f"remove_op takes an operator, not the value {op!r}; a value goes with its last writer and reader")
+            raise InvalidType(f"remove_op takes an operator, not the value {op!r}; it goes with its last writer and reader")
         self.ops.unlink(op)
         touched = self.journal.touched
         for values in op.inputs.values():
@@ -311,9 +313,7 @@ class Graph(PlainResults):
         if new is old:
             return
         for op in old.readers:
-            for slot, values in op.inputs.items():
-                if old in values:
-                    op.inputs[slot] = tuple([new if v is old else v for v in values])
+            self.wide.replace(op, old, new)
         new.readers |= old.readers
         self.journal.touch(*old.readers, *old.writers)
         old.readers = {}
@@ -339,7 +339,7 @@ class Graph(PlainResults):
         """Give a value another name; ValueError if a value has it already."""
         if not isinstance(name, str):
             raise InvalidType(f"a value's name is a string, not {name!r}")
-        if self.versions(name):
+        if name in self.values.by_name:
             raise InvalidValue(f"cannot rename {value!r} to {name!r}: the graph has a value of that name")
         self._require(value)
         self.values.discard(value)
@@ -382,7 +382,8 @@ class Graph(PlainResults):
 
     def clone(self) -> Graph:
         """A graph of its own with the same operators and values (``copy`` is networkx's: a plain MultiDiGraph to edit)."""
-        return cloned(self, Graph(self.block))
+        with paused_collector():
+            return cloned(self, Graph(self.block))
 
     def __deepcopy__(self, memo: object) -> Graph:
         return self.clone()

@@ -18,7 +18,7 @@ from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
 from graphad.ops import REGISTRY, ControlDef
-from graphad.program import EMPTY, RANDOM_STREAM, Block, Operator, Program, Variable, located, random_streams
+from graphad.program import EMPTY, RANDOM_STREAM, Block, Operator, Program, Variable, located, name_in, random_streams
 from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
@@ -40,7 +40,8 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
             operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
 
     Raises:
-        ValueError: the program has no variable of a target's name, or two of its operators draw from one random stream.
+        ValueError: the program has no variable of a target's name, a target is a variable of another program, or two operators
+            draw from one random stream.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -60,7 +61,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         block = program.global_block()
         graph = _Lowering().fill(Graph(block), block)
         _give_streams(graph, random_streams(program))
-        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, targets))
+        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, block, targets))
         graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
         return graph
 
@@ -81,15 +82,14 @@ def _unread(graph: Graph) -> Iterator[Value]:
 
 
 def _is_final(value: Value) -> bool:
-    found = value.graph.values.by_name[value.name]
-    return found is value or (isinstance(found, tuple) and found[-1] is value)
+    return value.graph.values.last(value.name) is value
 
 
-def _asked_for(graph: Graph, targets: Sequence[str | Variable]) -> Iterator[Value]:
+def _asked_for(graph: Graph, block: Block, targets: Sequence[str | Variable]) -> Iterator[Value]:
     if isinstance(targets, str | Variable):
         raise InvalidType(f"targets are a list of variables or their names, not {targets!r}")
     for target in targets:
-        yield graph.given(target.name if isinstance(target, Variable) else target)
+        yield graph.given(name_in("targets", block, target) if isinstance(target, Variable) else target)
 
 
 class _Lowering:

@@ -54,7 +54,7 @@ class Value:
     @property
     def version(self) -> int:
         """Which of the values of its name this is, counted from 0."""
-        return self.graph.versions(self.name).index(self)
+        return self.graph.values.number(self) or 0
 
     @property
     def persistable(self) -> bool:
@@ -67,8 +67,8 @@ class Value:
         return self.var is not None and self.var.stop_gradient
 
     def __repr__(self) -> str:
-        versions = self.graph.versions(self.name)
-        return self.name if len(versions) < 2 else f"{self.name}#{versions.index(self)}"
+        number = self.graph.values.number(self)
+        return self.name if number is None else f"{self.name}#{number}"
 
 
 class Op:

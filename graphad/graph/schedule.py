@@ -138,6 +138,7 @@ class _Writer:
         self.block = block
         self.plan = plan
         self.around = around
+        self.copied_forward = {v for reader, copies in plan.from_copy.items() if reader.role == FORWARD for v in copies}
 
     def plain_operators(self, ops: list[Op]) -> list[Operator]:
         """The operators where every value keeps its own name, which is nearly always."""
@@ -198,8 +199,9 @@ class _Writer:
 
     def _role_of_copy(self, op: Op, value: Value) -> str:
         """The role of a copy made before an operator overwrites a value: backward if only gradients read it."""
-        forward = any(value in copies and reader.role == FORWARD for reader, copies in self.plan.from_copy.items())
-        return FORWARD if forward or value in self.plan.captured.get(op, {}) or value in value.graph.results else BACKWARD
+        return (
+            FORWARD if value in self.copied_forward or value in self.plan.captured.get(op, {}) or value in value.graph.results else BACKWARD
+        )
 
     def _copy(self, source: str, name: str, value: Value, role: str) -> Operator:
         if name not in self.block.vars and name not in self.around:

@@ -36,6 +36,7 @@ def in_graph(graph: Graph) -> Iterator[Complaint]:
 def linked(graph: Graph) -> Iterator[Complaint]:
     """Operators and values agree on who reads and writes what."""
     edges = 0
+    shared = {value: set(value.writers) for value in graph.values if len(value.writers) > 1}
     for op in graph.ops:
         for values in op.inputs.values():
             for value in values:
@@ -45,7 +46,7 @@ def linked(graph: Graph) -> Iterator[Complaint]:
         for values in op.outputs.values():
             edges += len(values)
             for value in values:
-                if op not in value.writers:
+                if op not in shared.get(value, value.writers):
                     yield op, f"it writes {value!r}, which does not know it as a writer"
     if edges != sum(len(v.readers) + len(v.writers) for v in graph.values):
         for value in graph.values:

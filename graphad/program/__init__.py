@@ -7,7 +7,7 @@ from graphad.program.program import Program
 from graphad.program.regularizer import L1Decay, L2Decay, Regularizer
 from graphad.program.source import SourceLine, located, user_line
 from graphad.program.streams import random_streams, settle_streams
-from graphad.program.variable import Parameter, Variable, stands_for
+from graphad.program.variable import Parameter, Variable, name_in, stands_for
 from graphad.types import STEP_SCOPES, TENSOR, TENSOR_ARRAY
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "located",
+    "name_in",
     "program_guard",
     "random_streams",
     "settle_streams",

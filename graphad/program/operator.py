@@ -10,7 +10,7 @@ from graphad.ops import ControlDef, OpDef, Slot, lookup
 from graphad.ops.definition import AS_INPUT, REQUIRED, checked_attr, did_you_mean
 from graphad.ops.literals import fits_64_bits, shortened
 from graphad.program.source import SourceLine, located
-from graphad.program.variable import Variable, stands_for
+from graphad.program.variable import Variable, name_in
 from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, joined_shape
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ def _items(value: Any) -> Any:
 
 def _name(what: str, block: Block, slot: str, item: Any) -> str:
     if isinstance(item, Variable):
-        if not stands_for(block, item):
-            raise InvalidValue(f"{what} slot {slot!r}: {item!r} is of another program; here the name is {block.var_recursive(item.name)!r}")
-        return item.name
+        return name_in(f"{what} slot {slot!r}", block, item)
     if isinstance(item, str):
         if not item:
             raise InvalidValue(f"{what} slot {slot!r}: a variable's name is not empty")
