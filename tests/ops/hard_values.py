@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from graphad.ops.sample import Array, Sample, Value
+from graphad.testing.values import arrays, remade
 from graphad.types import FLOATS
 from tests.ops.check import Slots
-from tests.ops.sample import Array, Sample, Value
-from tests.ops.values import arrays, remade
 from tests.ops.variants import places
 
 ELEMENTS = 4_000  # of the largest input with a long axis

@@ -15,11 +15,11 @@ import pytest
 
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ops import GRAD, GradOpDef, OpDef, lookup
+from graphad.ops.sample import Array, Sample
+from graphad.testing.samples import SAMPLES
+from graphad.testing.values import arrays, is_float, remade
 from tests.ops.check import Slots, differentiated, run, typed
 from tests.ops.hard_values import hard, long, narrowed, perturbed, widened
-from tests.ops.sample import Array, Sample
-from tests.ops.test_operators import SAMPLES
-from tests.ops.values import arrays, is_float, remade
 
 ROUNDING = 2.0**-24
 TINY = float(np.finfo("float32").tiny)

@@ -13,8 +13,8 @@ import pytest
 import graphad as ga
 from graphad.errors import GraphadError
 from graphad.ops import lookup
+from graphad.testing.samples import SAMPLES
 from tests.ops.check import Slots, run
-from tests.ops.test_operators import SAMPLES
 
 FAR = 10**5
 X = np.arange(12.0).reshape(4, 3)
