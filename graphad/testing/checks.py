@@ -9,7 +9,7 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.graph import SINGLE_WRITER, schedule
 from graphad.program import Program
-from graphad.testing.cases import Array
+from graphad.testing.cases import Array, Case
 from graphad.testing.derivatives import can_difference, gradient_values, is_double, is_forward, slope
 from graphad.testing.equivalence import difference, observe, observed_difference
 from graphad.testing.fitted import completed
@@ -77,7 +77,10 @@ def _expected(trial: Trial) -> Finding | None:
 def _deterministic(trial: Trial) -> Finding | None:
     """Once more, where everything lies elsewhere in memory; and with other names in the same order, which have other hashes."""
     text = str(trial.after)
-    for case, back in ((trial.case, str), *([] if trial.subject.names_variables(trial.case) else [renamed_case(trial.case)])):
+    again: list[tuple[Case, Callable[[str], str]]] = [(trial.case, str)]
+    if not trial.subject.names_variables(trial.case):
+        again.append(renamed_case(trial.case))
+    for case, back in again:
         graph = trial.subject.prepared(case)
         try:
             run_requesting_gradients(trial.subject.passes(case), graph, case)
