@@ -18,7 +18,6 @@ from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.rule_check import applicable
 from graphad.rewriting.rule_inputs import Drawn
 from graphad.rewriting.terms import Constant, Scalar, Several, Term, Result
-from graphad.rewriting.proof import Drawn, applicable
 from graphad.testing.call_writer import type_checks
 from graphad.testing.cases import Array, Case
 from graphad.testing.choices import Choices
