@@ -17,7 +17,7 @@ from graphad.rewriting import PatternRule, Rule
 from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.rule_check import applicable
 from graphad.rewriting.rule_inputs import Drawn
-from graphad.rewriting.terms import Constant, Scalar, Several, Term, Result
+from graphad.rewriting.terms import Constant, Result, Scalar, Several, Term
 from graphad.testing.call_writer import type_checks
 from graphad.testing.cases import Array, Case
 from graphad.testing.choices import Choices
@@ -147,7 +147,7 @@ class _Planting(Evaluation):
         array = self.found.values[term]
         if not isinstance(term, Constant):
             return self._data(array)
-        attrs = {"shape": list(array.shape), "value": float(array.flat[0]), "dtype": array.dtype.name}
+        attrs = {"shape": list(array.shape), "value": float(array.flat[0]) if array.size else 0.0, "dtype": array.dtype.name}
         return self._append("fill_constant", {}, attrs)
 
     def knows(self, constant: Constant) -> bool:
