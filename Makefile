@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+FUZZ_MINUTES ?= 30
 
 # What .venv is made with: the first interpreter that is new enough and can make one. `make clean test PYTHON=...` takes another.
 SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
@@ -37,8 +38,8 @@ bench: $(VENV)/dev ## Measure speed and memory
 pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 	$(BIN)/python -m tests.pictures
 
-fuzz: $(VENV)/dev ## Run the property tests for long, on new random programs
-	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=fuzz
+fuzz: $(VENV)/dev ## Run the property tests on new random programs for FUZZ_MINUTES (30)
+	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --workers $(WORKERS)
 
 clean: ## Remove .venv, caches and build outputs
 	rm -rf $(VENV) build dist graphad.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
