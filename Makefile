@@ -9,7 +9,9 @@ FUZZ_MINUTES ?= 30
 SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	if $$python -c "$(SUITABLE)" >/dev/null 2>&1; then echo $$python; break; fi; done)
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+# A path entry (compat) instead of an import hook: the hook comes after the current folder, so that in the folder that holds a
+# clone called graphad `import graphad` would be an empty namespace.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format bench pictures fuzz clean
