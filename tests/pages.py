@@ -1,6 +1,6 @@
 """What the pages say that their blocks print: a block of Python or of commands, and the text after it.
 
-A fenced block of ``python`` runs as ``example.py`` in a folder of its own. A fenced block of ``text`` directly after it is what it
+A fenced block of ``python`` runs in a folder of its own, with ``python -c``. A fenced block of ``text`` directly after it is what it
 prints. A fenced block of ``console`` runs in a folder with ``model.txt``, the first program of the README: each line that begins with
 ``$`` is a command, what follows is its output, errors included. A line ``...`` stands for any lines.
 
@@ -51,9 +51,8 @@ def sessions() -> dict[str, str]:
 
 def printed(code: str, folder: Path) -> str:
     """What a block of Python prints, run in a folder; a warning is an error."""
-    (folder / "example.py").write_text(code, encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
-    done = subprocess.run([sys.executable, "example.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return without_folder(done.stdout, folder)
 
