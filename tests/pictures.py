@@ -1,7 +1,7 @@
 """The Python in README.md, docs/ and docs/examples as programs of their own, and the pictures in docs/images that they draw.
 
-python -m tests.pictures        (or ``make pictures``) draws them anew, and writes docs/rules.md,
-docs/operators.md and docs/parity.md
+python -m tests.pictures        (or ``make pictures``) draws them anew, writes docs/rules.md,
+docs/operators.md and docs/parity.md, and what blocks print into the pages
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from types import ModuleType
 from graphad import draw_rule
 from graphad.passes.cleanup.rules import TOPICS
 from graphad.rewriting import PatternRule
-from tests import operators_page
+from tests import operators_page, pages
 from tests.conformance import parity_page
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs/images"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCKS = {f"{page.name}-{i}": code for page in PAGES for i, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))}
+BLOCKS = {name: example.code for name, example in pages.examples().items()}
 DRAWN = r'ga\.draw(?:_rule|_pair)?\([\w, ]+, "([\w-]+\.svg)"'  # the pictures that a block draws
 DIGITS_RNN = ROOT / "docs/examples/digits_rnn.py"
 
@@ -96,6 +95,7 @@ def main() -> None:
     RULES.write_text(rules_page(), encoding="utf-8")
     for page in (operators_page, parity_page):
         page.PAGE.write_text(page.text(), encoding="utf-8")
+    print(*pages.update(), sep="\n")
 
 
 if __name__ == "__main__":

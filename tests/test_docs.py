@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests import operators_page
-from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, PAGES, RULES, draw_rules, rules_page, run
+from tests.pages import PAGES, ROOT, command_output, examples, first_program, fits, printed, session_as_run, sessions
+from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, RULES, draw_rules, rules_page, run
 
 
 def check_pictures(folder: Path) -> list[str]:
@@ -20,13 +21,39 @@ def check_pictures(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_block_runs_and_draws_what_is_shown(name: str, tmp_path: Path) -> None:
-    run(tmp_path, "-c", BLOCKS[name])
-    assert check_pictures(tmp_path) == sorted(re.findall(DRAWN, BLOCKS[name]))
+def test_block_runs_and_prints_and_draws_what_is_shown(name: str, tmp_path: Path) -> None:
+    code, shown, unchecked = examples()[name]
+    text = printed(code, tmp_path)
+    assert check_pictures(tmp_path) == sorted(re.findall(DRAWN, code))
+    assert not (text and unchecked), "what a block prints stands in a fenced block of text, so that it is compared"
+    assert shown is None or fits(shown, text), f"the page shows\n{shown}\nthe block prints\n{text}\n(make pictures writes it into the page)"
 
 
-def test_first_block_prints_parameters_and_gradients(tmp_path: Path) -> None:
-    assert "fc_0.w_0 fc_0.w_0@GRAD (13, 8)" in run(tmp_path, "-c", BLOCKS["README.md-0"])
+@pytest.mark.parametrize("name", sessions())
+def test_commands_print_what_is_shown(name: str, tmp_path: Path) -> None:
+    session = sessions()[name]
+    text = session_as_run(session, tmp_path)
+    assert fits(session, text), f"the page shows\n{session}\nit is\n{text}\n(make pictures writes it into the page)"
+
+
+COMMANDS = re.findall(
+    r"^    (graphad (?:opt|view|check|bisect|why) .*?) *(?:#.*)?$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_of_the_readme_run_on_its_first_program(command: str, tmp_path: Path) -> None:
+    (tmp_path / "model.txt").write_text(first_program(), encoding="utf-8")
+    command_output(command.replace("--examples 1000", "--examples 3"), tmp_path, status=0)
+
+
+def test_what_is_left_out_of_an_output_is_whole_lines() -> None:
+    assert fits("a\n...\nd\n", "a\nb\nc\nd\n")
+    assert fits("...\nd\n", "d\n")
+    assert fits("", "")
+    assert not fits("a\n...\nd\n", "a\nbd\n")
+    assert not fits("a\n", "a\nb\n")
+    assert not fits("a.c\n", "abc\n")
 
 
 def test_digits_rnn_draws_what_is_shown(tmp_path: Path) -> None:

@@ -37,11 +37,13 @@ def run_bisect(args: argparse.Namespace) -> int:
 
 
 def _lines(text: str, culprit: Culprit) -> str:
-    """Where in the program's text the operators stand that the rewrite saw."""
+    """Where in the text that graphad prints of the program the operators stand that the rewrite saw."""
     ancestors = culprit.origin.ancestors if culprit.origin is not None else ()
     seen = [ancestor.text.partition(" -> ") for ancestor in ancestors]
     rows = [(i, row.strip()) for i, row in enumerate(text.splitlines(), 1)]
-    found = [f"  line {i}: {row}\n" for kind, _, out in seen for i, row in rows if _writes(row, kind, out.split(", "))]
+    found = [
+        f"  line {i} of the program as printed: {row}\n" for kind, _, out in seen for i, row in rows if _writes(row, kind, out.split(", "))
+    ]
     return "".join(dict.fromkeys(found))
 
 

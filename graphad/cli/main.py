@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,9 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
 
 
+def _help(parser: argparse.ArgumentParser, _: argparse.Namespace) -> int:
+    parser.print_help()
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="graphad", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.set_defaults(command=lambda _: parser.print_help() or 0)
+    parser.set_defaults(command=partial(_help, parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="train a convolutional net on handwritten digits, drawing its graphs")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from graphad.cli.trial import DIFFERENT, FINE, add_program_options, program_case, refused
+from graphad.cli.trial import DIFFERENT, FINE, add_program_options, program_case, refused, written_lines
 from graphad.errors import GraphadError
 from graphad.rewriting import Pipeline
 from graphad.testing.examine import examine
@@ -41,5 +41,5 @@ def run_reduce(args: argparse.Namespace) -> int:
         print(small.program, end="")
     else:
         args.output.write_text(str(small.program), encoding="utf-8")
-    print(f"{args.pipeline}: {found}", file=sys.stderr)
+    print(f"{args.pipeline}: {found}\n{written_lines(small.program, case.program)}", end="", file=sys.stderr)
     return DIFFERENT

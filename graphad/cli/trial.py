@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 
 from graphad.cli.programs import add_format, add_program, read
 from graphad.errors import GraphadError
+from graphad.program import Operator, Program
 from graphad.testing.cases import Case
 from graphad.testing.fitted import random_case
 
@@ -48,6 +50,20 @@ def program_case(args: argparse.Namespace) -> Case:
     if args.loss:
         program.global_block().var(args.loss)
     return random_case(program, args.seed, args.loss)
+
+
+def written_lines(program: Program, original: Program) -> str:
+    """Where the operators of a program made from another one were written; those that are new were not."""
+    sources = {key: op.source for op, key in _keyed(original)}
+    lines = [f"  {op!r}, written at {sources[key]}\n" for op, key in _keyed(program) if sources.get(key) is not None]
+    return "".join(lines)
+
+
+def _keyed(program: Program) -> Iterator[tuple[Operator, tuple[str, ...]]]:
+    """The operators, each with its type and what it writes, which edits keep."""
+    for block in program.blocks:
+        for op in block.ops:
+            yield op, (op.type, *op.output_names())
 
 
 def refused(error: GraphadError | OSError) -> int:

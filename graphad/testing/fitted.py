@@ -36,7 +36,7 @@ def completed(program: Program) -> Program:
     Raises:
         ValueError: an operator does not fit what it reads.
     """
-    twin = Program.parse(str(program))
+    twin = program.clone()
     _infer(twin.global_block())
     return twin
 

@@ -201,7 +201,7 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
 
 
 def test_threads_that_save_and_load_at_once(tmp_path: Path) -> None:
-    path, failures, done = tmp_path / "m.txt", [], threading.Event()
+    path, failures, done = tmp_path / "m.txt", list[BaseException](), threading.Event()
     save(state(0)[0], path, state(0)[1])
     pairs = [state(i) for i in range(2)]
 

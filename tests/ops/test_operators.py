@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from graphad import ops
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.sample import Sample
 from graphad.testing.samples import SAMPLES
@@ -15,6 +16,13 @@ CASES = [pytest.param(op, sample, id=f"{op}-{i}") for op, samples in sorted(SAMP
 def test_every_operator_has_samples() -> None:
     without = [op for op, row in REGISTRY.items() if op not in SAMPLES and not isinstance(row, GradOpDef | ControlDef)]
     assert not without, f"no samples for {without}"
+
+
+def test_every_operator_is_an_attribute_of_the_package() -> None:
+    """No module of the package has the name of an operator, which it would hide."""
+    hidden = [name for name, row in REGISTRY.items() if getattr(ops, name) is not row]
+    assert not hidden, f"graphad.ops has something else under {hidden}"
+    assert not set(REGISTRY) & {module.name for module in pkgutil.iter_modules(ops.__path__)} - set(ops.__all__)
 
 
 @pytest.mark.parametrize(("op", "sample"), CASES)

@@ -14,6 +14,8 @@ import pytest
 import graphad as ga
 from graphad import testing
 from graphad.cli import bisect, check, reduce
+from graphad.testing import bisection
+from graphad.testing.fitted import random_case
 from graphad.testing.report import Checked
 from graphad.testing.trial import Trial
 from tests.scratch import passes
@@ -43,7 +45,7 @@ def wrong_passes_are_known() -> Iterator[None]:
 @pytest.fixture
 def program(tmp_path: Path) -> str:
     path = tmp_path / "program.txt"
-    path.write_text(PROGRAM, encoding="utf-8")
+    path.write_text(f"\n\n{PROGRAM}", encoding="utf-8")  # the user's lines are not those of the program as printed
     return str(path)
 
 
@@ -127,8 +129,17 @@ def test_bisect_names_the_rewrite_and_the_line(program: str, capsys: pytest.Capt
     assert run("bisect", program, "--pipeline", f"{RIGHT}, wrong-rewrites-one-by-one") == 1
     out = capsys.readouterr().out
     assert out.startswith("rewrite 2 of 2, by pass wrong-rewrites-one-by-one\n  rule swap\n  of elementwise_sub -> y")
-    assert "\n  line 8: elementwise_sub(X=b, Y=a) -> (Out=y)\n" in out
+    assert f"elementwise_sub -> y, written at {program}:10\n" in out
+    assert "\n  line 8 of the program as printed: elementwise_sub(X=b, Y=a) -> (Out=y)\n" in out
     assert "line 7" not in out
+
+
+def test_bisect_names_the_line_of_a_program_of_this_process() -> None:
+    main = ga.Program()
+    with ga.program_guard(main):
+        ga.layers.data("b", [2], append_batch_size=False) - ga.layers.data("a", [2], append_batch_size=False)
+    culprit = bisection.bisect(random_case(main), "wrong-rewrites-one-by-one")
+    assert f"written at {__file__}:" in str(culprit)
 
 
 def test_bisect_finds_nothing_wrong(program: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,6 +163,7 @@ def test_reduce_prints_the_smaller_program(program: str, capsys: pytest.CaptureF
     (op,) = ga.Program.parse(said.out).global_block().ops
     assert (op.type, op.output_names()) == ("elementwise_sub", ["y"])
     assert "the results differ: y: " in said.err
+    assert said.err.endswith(f"\n  elementwise_sub(X=b, Y=a) -> (Out=y), written at {program}:10\n")
 
 
 def test_reduce_reads_standard_input_and_writes_a_file(
