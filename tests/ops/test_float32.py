@@ -165,7 +165,7 @@ def rows(offset: float, width: int = 3) -> Array:
     return np.asarray(np.random.default_rng(0).normal(offset, 1.0, (LONG, width)), "float32")
 
 
-LONG_AXES = {
+LONG_AXES: dict[str, dict[str, object]] = {
     "reduce_sum": {"dim": [0]},
     "reduce_mean": {"dim": [0]},
     "mean": {},
