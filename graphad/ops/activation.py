@@ -142,13 +142,13 @@ def brelu(X: Array, *, t_min: float = 0.0, t_max: float = 24.0) -> Array:
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(X > threshold, dOut)})
 def thresholded_relu(X: Array, *, threshold: float = 1.0) -> Array:
     """X where it is above ``threshold``, else 0."""
-    return np.where(X > threshold, X, X.dtype.type(0))
+    return np.where(X <= threshold, X.dtype.type(0), X)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(abs_(X) > threshold, dOut)})
 def hard_shrink(X: Array, *, threshold: float = 0.5) -> Array:
     """X where its absolute value is above ``threshold``, else 0."""
-    return np.where(np.abs(X) > threshold, X, X.dtype.type(0))
+    return np.where(np.abs(X) <= threshold, X.dtype.type(0), X)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * as_mask(Out != 0.0, dOut)})
