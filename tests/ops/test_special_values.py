@@ -20,31 +20,8 @@ from tests.ops.test_operators import SAMPLES
 
 inf, nan = math.inf, math.nan
 MOST, LEAST = 1.7976931348623157e308, 5e-324
-VALUES = [0.0, -0.0, inf, -inf, nan, MOST, -MOST, LEAST, -LEAST, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0, 6.0, -6.0, 20.5, 800.0]
-    0.0,
-    -0.0,
-    inf,
-    -inf,
-    nan,
-    MOST,
-    -MOST,
-    LEAST,
-    -LEAST,
-    1.0,
-    -1.0,
-    0.5,
-    -0.5,
-    1.5,
-    -1.5,
-    2.5,
-    3.0,
-    -3.0,
-    6.0,
-    -6.0,
-    20.5,
-    -20.5,
-    800.0,
-]
+VALUES = [0.0, -0.0, inf, -inf, nan, MOST, -MOST, LEAST, -LEAST]
+VALUES += [1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.0, -3.0, 6.0, -6.0, 20.5, -20.5, 800.0]
 Formula = Callable[[float], float]
 
 
