@@ -109,7 +109,7 @@ def test_noam_counts_from_one() -> None:
 @pytest.mark.parametrize("noam_first", [True, False])
 def test_noams_counter_is_paddles(noam_first: bool) -> None:
     """Paddle's is 1 in the first run where ``noam_decay`` is the first schedule, so a checkpoint after n runs holds n."""
-    builds = [lambda: L.noam_decay(16, 10, **EXACT), lambda: L.exponential_decay(1.0, 1, 0.5, **EXACT)]
+    builds: list[Build] = [lambda: L.noam_decay(16, 10, **EXACT), lambda: L.exponential_decay(1.0, 1, 0.5, **EXACT)]
     main, startup, scope = ga.Program(), ga.Program(), ga.Scope()
     with ga.program_guard(main, startup):
         rates = [build() for build in (builds if noam_first else builds[::-1])]

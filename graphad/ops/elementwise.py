@@ -68,7 +68,7 @@ def _quotient(X: Array, Y: Array) -> Array:
     with np.errstate(divide="ignore"):
         down = np.asarray(np.floor_divide(X, Y))
         inexact = (np.mod(X, Y) != 0) & ((X < 0) != (Y < 0))
-    return (down + inexact).astype(X.dtype)
+    return np.asarray(down + inexact, X.dtype)
 
 
 elementwise_div: OpDef = _row(

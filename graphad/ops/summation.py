@@ -54,13 +54,13 @@ def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0)
     >>> f"{power_norm(np.array([3e30, 4e30], 'float32'), (0,)):.3g}"
     '5e+30'
     """
-    size = np.abs(X if X.dtype.kind == "f" else X.astype("float64"))
+    size = X if X.dtype.kind == "f" else X.astype("float64")
     total = _power_sum(size, axes, order)
     limits = np.finfo(size.dtype)
     lossy = ~((total > limits.tiny / limits.eps) & (total < np.inf)) & (total == total)
     norm = _root(total, order)
     if lossy.any():
-        top = np.max(size, axis=axes, keepdims=True, initial=0)
+        top = np.max(np.abs(size), axis=axes, keepdims=True, initial=0)
         unit = np.where((top == 0) | np.isinf(top), size.dtype.type(1), top)
         norm = np.where(lossy, _root(_power_sum(size / unit, axes, order), order) * unit, norm)
     return np.asarray(norm if keepdims else norm.reshape([e for i, e in enumerate(X.shape) if i not in axes]), X.dtype)
@@ -68,7 +68,7 @@ def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0)
 
 def _power_sum(size: Array, axes: Axes, order: float) -> Array:
     with np.errstate(over="ignore", under="ignore"):
-        return summed(np.square(size) if order == 2.0 else size**order, axes, True)
+        return summed(np.square(size) if order == 2.0 else np.abs(size) ** order, axes, True)
 
 
 def _root(total: Array, order: float) -> Array:

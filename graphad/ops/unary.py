@@ -35,7 +35,7 @@ def _asked(X: TensorType) -> TensorType:
 def _away_from_zero(X: Array) -> Array:
     """Rounded to the nearest integer, halves away from zero."""
     whole = np.trunc(X)
-    return np.copysign(whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), X.dtype.type(0)), X)
+    return np.asarray(np.copysign(whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), X.dtype.type(0)), X))
 
 
 # -- powers, exponentials, logarithms ------------------------------------------------------------

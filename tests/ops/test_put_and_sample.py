@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -13,7 +14,10 @@ from graphad.ops import GRAD, lookup
 from tests.ops.check import run
 from tests.ops.sample import Array, uniform
 
-REDUCE = {"add": sum, "mul": math.prod, "multiply": math.prod, "amin": min, "amax": max, "mean": lambda terms: sum(terms) / len(terms)}
+REDUCE: dict[str, Callable[[list[float]], float]] = {
+    **{"add": sum, "mul": math.prod, "multiply": math.prod, "amin": min, "amax": max},
+    "mean": lambda terms: sum(terms) / len(terms),
+}
 INDEX = np.array([[2, 0, 2, -1], [1, 1, 0, 1]])
 
 
