@@ -14,7 +14,7 @@ from graphad.ops.basic import assign, fill_any_like, fill_zeros_like
 from graphad.ops.creation import tril_triu
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask, equal
-from graphad.ops.indices import from_either_end
+from graphad.ops.indices import from_either_end, refuse
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.reduce import reduce_prod
 from graphad.ops.shapes import inverse_order, transpose, unsqueeze
@@ -117,7 +117,7 @@ def _others(Index: Tensor, Value: Tensor, Axis: int) -> Tensor:
 
 
 def at(index: Array, axis: int) -> tuple[Array, ...]:
-    """The index arrays that pick ``index``, which is checked already, along the axis, line by line."""
+    """The index arrays that pick ``index`` along the axis, line by line."""
     grid: list[Array] = list(np.indices(index.shape, sparse=True))
     grid[axis] = index
     return tuple(grid)
@@ -126,7 +126,10 @@ def at(index: Array, axis: int) -> tuple[Array, ...]:
 @operator("Input Index -> Result", infer=_taken, grad={"Input": _take_grad}, shapes="Input")
 def take_along_axis(Input: Array, Index: Array, *, Axis: int) -> Array:
     """``Result[i, j] = Input[i, Index[i, j]]``, for Axis 1 of a matrix."""
-    return np.asarray(Input[at(from_either_end("Index", Index, Input.shape[Axis]), Axis)])
+    try:
+        return np.asarray(Input[at(Index, Axis)])
+    except IndexError:
+        refuse("Index", Index, -Input.shape[Axis], Input.shape[Axis])
 
 
 @operator("Input Index Value -> Result", infer=_put, grad={"Input": _put_into_grad, "Value": _value_grad})

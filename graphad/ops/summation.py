@@ -41,7 +41,7 @@ def summed(X: Array, axes: Axes | int, keepdims: bool = False) -> Array:
     trailing = _trailing(X.ndim, axes)
     others = axes[: len(axes) - len(trailing)]
     if not others or math.prod([X.shape[a] for a in others]) <= FEW:
-        return np.asarray(_reduce(X, axis=axes, keepdims=keepdims))
+        return np.asarray(_reduce(X, axis=None if len(axes) == X.ndim else axes, keepdims=keepdims))
     total = _reduce(X, axis=trailing, keepdims=True) if trailing else X
     for axis in reversed(others):
         total = _in_blocks(total, axis)
