@@ -93,7 +93,7 @@ FORMULAS: dict[str, Formula] = {
     "square": lambda x: x * x,
     "tan": math_or(math.tan),
     "tanh": math.tanh,
-    "tanh_shrink": lambda x: x - math.tanh(x) if not abs(x) < 1e-3 else x**3 / 3,
+    "tanh_shrink": lambda x: x - math.tanh(x),
     "thresholded_relu": lambda x: x if not x <= 1 else 0.0,
     "trunc": lambda x: x if not math.isfinite(x) else math.copysign(float(math.trunc(x)), x),
 }
