@@ -106,6 +106,31 @@ def test_noam_counts_from_one() -> None:
     np.testing.assert_allclose(taken(lambda: L.noam_decay(16, 10, **EXACT), len(expected)), expected, rtol=1e-7, atol=0)
 
 
+@pytest.mark.parametrize("noam_first", [True, False])
+def test_noams_counter_is_paddles(noam_first: bool) -> None:
+    """Paddle's is 1 in the first run where ``noam_decay`` is the first schedule, so a checkpoint after n runs holds n."""
+    builds: list[Build] = [lambda: L.noam_decay(16, 10, **EXACT), lambda: L.exponential_decay(1.0, 1, 0.5, **EXACT)]
+    main, startup, scope = ga.Program(), ga.Program(), ga.Scope()
+    with ga.program_guard(main, startup):
+        rates = [build() for build in (builds if noam_first else builds[::-1])]
+    run(startup, scope=scope)
+    for step in range(3):
+        got = [float(rate[0]) for rate in run(main, {}, rates, scope)]
+        expected = [STORED[NOAM][step + 1], 0.5**step]
+        np.testing.assert_allclose(got if noam_first else got[::-1], expected, rtol=1e-7)
+        assert scope.get(COUNTER).tolist() == [step + noam_first]
+
+
+def test_noam_goes_on_from_a_paddle_checkpoint() -> None:
+    """After 5 steps its counter is 5, and the next rate is the one of step 6."""
+    main, startup, scope = ga.Program(), ga.Program(), ga.Scope()
+    with ga.program_guard(main, startup):
+        rate = L.noam_decay(16, 10, **EXACT)
+    scope.set(COUNTER, np.array([5]))
+    run(startup, scope=scope)
+    np.testing.assert_allclose(run(main, {}, [rate], scope)[0], STORED[NOAM][6], rtol=1e-7)
+
+
 def test_cosine_decay_changes_once_an_epoch() -> None:
     expected = [0.5 * 0.3 * (math.cos((i // 4) * math.pi / 5) + 1) for i in range(20)]
     np.testing.assert_allclose(taken(lambda: L.cosine_decay(0.3, 4, 5, **EXACT), 20), expected, rtol=1e-12)

@@ -145,10 +145,17 @@ def test_adamw_decays_what_it_is_told_to() -> None:
     assert [op.attrs.get("with_decay", False) for op in line.block.ops if op.type == "adamw"] == [False, True]
 
 
-def test_adamw_takes_a_factor_on_the_rate_of_each_parameter() -> None:
+def test_adamw_takes_a_factor_on_the_decay_of_each_parameter() -> None:
+    """Paddle's kernel for the CPU scales the rate of the decay, and takes Adam's step with the whole rate."""
     ratio = {"w": 0.5, "b": 1.0}
-    line = trained(AdamW(2 * LR, **BETAS, weight_decay=0.5, lr_ratio=lambda p: ratio[p.name]), 1)
+    line = trained(AdamW(LR, **BETAS, weight_decay=1.0, lr_ratio=lambda p: ratio[p.name]), 1)
     close(line.scope.get("w"), adamw(W0, raw_gradients()[0], {}, 1))
+
+
+def test_without_decay_a_factor_on_it_changes_nothing() -> None:
+    options: dict[str, Any] = {**BETAS, "apply_decay_param_fun": lambda name: False}
+    line = trained(AdamW(LR, **options, lr_ratio=lambda p: 0.5), 1)
+    close(line.scope.get("w"), adam(W0, raw_gradients()[0], {}, 1))
 
 
 def test_lamb_leaves_out_what_it_is_told_to() -> None:

@@ -46,7 +46,8 @@ def run_steps(main: ga.Program, startup: ga.Program, count: int = 2) -> ga.Scope
 @pytest.mark.parametrize("start", INITIALIZERS)
 def test_it_is_initialised_and_trained(start: str, shape: list[int]) -> None:
     w = run_steps(*trained_program(shape, INITIALIZERS[start])).get("w")
-    assert (list(w.shape), w.dtype) == (shape, "float32")
+    assert list(w.shape) == shape
+    assert w.dtype == "float32"
     assert np.isfinite(w).all()
     if start == "constant" and not shape:
         assert w == 2.0 * (1 - 2 * 0.125) ** 2

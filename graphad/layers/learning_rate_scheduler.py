@@ -2,8 +2,10 @@
 
     @LR_DECAY_COUNTER@ ─▶ increment ─▶ @LR_DECAY_COUNTER@ ─▶ cast ─▶ ... ─▶ learning rate ─▶ sgd, adam, ...
 
-The counter is persistable and one for all schedules of a program: 0 in the first run, one more in each, and saved with the
-parameters. The operators belong to the optimization part: a program cloned for a test has none of them, and does not count.
+The counter is persistable and one for all schedules of a program, and saved with the parameters. It is 0 in the first run, or 1
+if the first schedule is ``noam_decay``, as in Paddle, whose checkpoints hold it, and one more in each run after that; each schedule
+sees its own first step in the first run. The operators belong to the optimization part: a program cloned for a test has none of
+them, and does not count.
 They compute in float64, and give the learning rate in the dtype asked for.
 """
 
@@ -22,7 +24,7 @@ from graphad.initializer import Constant
 from graphad.layers.helper import LayerHelper, layer
 from graphad.layers.values import constant
 from graphad.ops import lookup
-from graphad.program import OPTIMIZE, Variable, default_main_program
+from graphad.program import OPTIMIZE, Variable, default_main_program, default_startup_program
 from graphad.program.source import at_users_line
 from graphad.types import FLOATS, dtype_name, element_count
 
@@ -126,9 +128,16 @@ def _cast(value: Variable, dtype: str) -> Variable:
 
 
 def _step(begin: int = 0) -> Any:
-    """How many runs there were before this one, and ``begin`` more."""
-    step = _cast(_counter(COUNTER, 0, 1), _EXACT)
-    return step + float(begin) if begin else step
+    """How many runs there were before this one, and ``begin`` more; the first schedule of a program says where its counter begins."""
+    step = _cast(_counter(COUNTER, begin, 1), _EXACT)
+    ahead = begin - _begin_of(COUNTER)
+    return step + float(ahead) if ahead else step
+
+
+def _begin_of(name: str) -> int:
+    """What a counter is in the first run, by its initialisation; 0 if the startup program has none."""
+    initial = [op for op in default_startup_program().global_block().ops if name in op.output_names()]
+    return int(initial[-1].attrs.get("value", -1.0)) + 1 if initial else 0
 
 
 def _result(rate: Any, dtype: Any) -> Variable:

@@ -142,13 +142,13 @@ def brelu(X: Array, *, t_min: float = 0.0, t_max: float = 24.0) -> Array:
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(X > threshold, dOut)})
 def thresholded_relu(X: Array, *, threshold: float = 1.0) -> Array:
     """X where it is above ``threshold``, else 0."""
-    return np.where(X > threshold, X, X.dtype.type(0))
+    return np.where(X <= threshold, X.dtype.type(0), X)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(abs_(X) > threshold, dOut)})
 def hard_shrink(X: Array, *, threshold: float = 0.5) -> Array:
     """X where its absolute value is above ``threshold``, else 0."""
-    return np.where(np.abs(X) > threshold, X, X.dtype.type(0))
+    return np.where(np.abs(X) <= threshold, X.dtype.type(0), X)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * as_mask(Out != 0.0, dOut)})
@@ -161,15 +161,10 @@ def softshrink(X: Array, **attrs: Any) -> Array:
 softshrink.attrs["lambda"] = Attr("lambda", "float", 0.5)
 
 
-# x cosh(x) - sinh(x) is x ** 3 times a power series in x * x with these coefficients, the highest power first: nothing cancels.
-_SHRUNK = [2 * k / math.factorial(2 * k + 1) for k in range(10, 0, -1)]
-
-
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * square(tanh(X))})
 def tanh_shrink(X: Array) -> Array:
-    """``X - tanh(X)``; near zero, where the two agree in most digits, by a power series."""
-    near = np.clip(X, -1, 1)
-    return np.where(np.abs(X) < 1, near**3 * np.polyval(_SHRUNK, near * near) / np.cosh(near), X - np.tanh(X)).astype(X.dtype, copy=False)
+    """``X - tanh(X)``."""
+    return np.asarray(X - np.tanh(X))
 
 
 # -- smooth rectifiers ---------------------------------------------------------------------------

@@ -37,9 +37,12 @@ def adamw(
     multi_precision: bool = False,
     use_global_beta_pow: bool = False,
 ) -> Any:
-    """Adam on ``p (1 - lr coeff)`` (Loshchilov and Hutter, 2019), with ``lr_ratio lr`` for lr; Adam alone unless ``with_decay``."""
-    rate = number(LearningRate, Param) * lr_ratio
-    decayed = Param * (1 - rate * coeff) if with_decay else Param
+    """Adam on ``p (1 - lr_ratio lr coeff)`` (Loshchilov and Hutter, 2019); Adam alone unless ``with_decay``.
+
+    As in Paddle's kernel for the CPU, ``lr_ratio`` scales the decay, not Adam's step.
+    """
+    rate = number(LearningRate, Param)
+    decayed = Param * (1 - rate * lr_ratio * coeff) if with_decay else Param
     options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "use_global_beta_pow": use_global_beta_pow}
     return adam.kernel(decayed, Grad, np.asarray(rate), Moment1, Moment2, Beta1Pow, Beta2Pow, **options)
 

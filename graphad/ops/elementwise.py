@@ -62,8 +62,13 @@ elementwise_mul: OpDef = _row(
 
 
 def _quotient(X: Array, Y: Array) -> Array:
-    """X / Y; the quotient of integers is cut to a whole number, as in C."""
-    return np.divide(X, Y) if X.dtype.kind == "f" else np.trunc(np.divide(X, Y)).astype(X.dtype)
+    """X / Y; the quotient of integers is cut to a whole number, as in C, and 0 where Y is 0, as numpy's floor_divide gives."""
+    if X.dtype.kind == "f":
+        return np.divide(X, Y)
+    with np.errstate(divide="ignore"):
+        down = np.asarray(np.floor_divide(X, Y))
+        inexact = (np.mod(X, Y) != 0) & ((X < 0) != (Y < 0))
+    return np.asarray(down + inexact, X.dtype)
 
 
 elementwise_div: OpDef = _row(

@@ -10,7 +10,7 @@ from graphad.ops.elementwise import as_mask, logical_and
 from graphad.ops.index import where
 from graphad.ops.inference import aligned, arithmetic
 from graphad.ops.shapes import wide
-from graphad.ops.unary import log
+from graphad.ops.unary import log, whole_numbers
 
 
 def _base_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
@@ -27,5 +27,10 @@ def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int
 
 @operator("X Y -> Out", infer=arithmetic, grad={"X": _base_grad, "Y": _exponent_grad})
 def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Array:
-    """X to the power of Y, Y broadcast from ``axis`` on."""
-    return np.asarray(np.power(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
+    """X to the power of Y, Y broadcast from ``axis`` on; of integers the power is rounded to a whole number where Y is below zero."""
+    exponent = Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))
+    if X.dtype.kind == "f" or X.dtype.kind == "u" or not np.any(exponent < 0):
+        return np.asarray(np.power(X, exponent))
+    with np.errstate(divide="ignore"):
+        rounded = whole_numbers(np.rint(np.power(X.astype("float64"), exponent)), X.dtype)
+    return np.where(exponent < 0, rounded, np.power(X, np.maximum(exponent, 0)))

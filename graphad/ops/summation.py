@@ -8,6 +8,8 @@ float32 its result is wrong in the fourth digit. Here other axes are added in bl
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,7 @@ BLOCK = 128  # rows of a block
 SMALL = 512  # elements up to which blocks are not worth the effort
 
 Axes = tuple[int, ...]
+_reduce: Callable[..., Any] = np.add.reduce
 
 
 def summed(X: Array, axes: Axes | int, keepdims: bool = False) -> Array:
@@ -32,17 +35,17 @@ def summed(X: Array, axes: Axes | int, keepdims: bool = False) -> Array:
     if isinstance(axes, int):
         axes = (axes % X.ndim,) if X.ndim else ()
     if X.dtype.kind != "f" or X.size <= SMALL or not axes:
-        return np.asarray(np.add.reduce(X, axis=axes, keepdims=keepdims))
+        return np.asarray(_reduce(X, axis=axes, keepdims=keepdims))
     if X.dtype.itemsize < 8 and (X.dtype.itemsize == 2 or not X.flags.c_contiguous):
-        return np.asarray(np.add.reduce(X, axis=axes, dtype="float64", keepdims=keepdims), X.dtype)
+        return np.asarray(_reduce(X, axis=axes, dtype="float64", keepdims=keepdims), X.dtype)
     trailing = _trailing(X.ndim, axes)
     others = axes[: len(axes) - len(trailing)]
     if not others or math.prod([X.shape[a] for a in others]) <= FEW:
-        return np.asarray(np.add.reduce(X, axis=axes, keepdims=keepdims))
-    total = np.add.reduce(X, axis=trailing, keepdims=True) if trailing else X
+        return np.asarray(_reduce(X, axis=None if len(axes) == X.ndim else axes, keepdims=keepdims))
+    total = _reduce(X, axis=trailing, keepdims=True) if trailing else X
     for axis in reversed(others):
         total = _in_blocks(total, axis)
-    return total if keepdims else total.reshape([e for i, e in enumerate(X.shape) if i not in axes])
+    return np.asarray(total if keepdims else total.reshape([e for i, e in enumerate(X.shape) if i not in axes]))
 
 
 def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0) -> Array:
@@ -51,13 +54,13 @@ def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0)
     >>> f"{power_norm(np.array([3e30, 4e30], 'float32'), (0,)):.3g}"
     '5e+30'
     """
-    size = np.abs(X if X.dtype.kind == "f" else X.astype("float64"))
+    size = X if X.dtype.kind == "f" else X.astype("float64")
     total = _power_sum(size, axes, order)
     limits = np.finfo(size.dtype)
     lossy = ~((total > limits.tiny / limits.eps) & (total < np.inf)) & (total == total)
     norm = _root(total, order)
     if lossy.any():
-        top = np.max(size, axis=axes, keepdims=True, initial=0)
+        top = np.max(np.abs(size), axis=axes, keepdims=True, initial=0)
         unit = np.where((top == 0) | np.isinf(top), size.dtype.type(1), top)
         norm = np.where(lossy, _root(_power_sum(size / unit, axes, order), order) * unit, norm)
     return np.asarray(norm if keepdims else norm.reshape([e for i, e in enumerate(X.shape) if i not in axes]), X.dtype)
@@ -65,7 +68,7 @@ def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0)
 
 def _power_sum(size: Array, axes: Axes, order: float) -> Array:
     with np.errstate(over="ignore", under="ignore"):
-        return summed(np.square(size) if order == 2.0 else size**order, axes, True)
+        return summed(np.square(size) if order == 2.0 else np.abs(size) ** order, axes, True)
 
 
 def _root(total: Array, order: float) -> Array:
@@ -84,7 +87,7 @@ def _in_blocks(x: Array, axis: int) -> Array:
     """The sum along one axis, which is kept with the extent 1: products with ones, which the BLAS adds in blocks of its own."""
     extent, rest = x.shape[axis], math.prod(x.shape[axis + 1 :])
     if extent <= FEW:
-        return np.asarray(np.add.reduce(x, axis=axis, keepdims=True))
+        return np.asarray(_reduce(x, axis=axis, keepdims=True))
     rows = x.reshape(-1, extent, rest)
     count, left = divmod(extent, BLOCK)
     parts = [_added_rows(rows[:, : count * BLOCK].reshape(-1, BLOCK, rest)).reshape(-1, count, rest)] if count else []
@@ -97,4 +100,4 @@ def _in_blocks(x: Array, axis: int) -> Array:
 
 def _added_rows(x: Array) -> Array:
     """``[batch, rows, width]`` to ``[batch, width]``."""
-    return np.matmul(np.ones(x.shape[1], x.dtype), x)
+    return np.asarray(np.matmul(np.ones(x.shape[1], x.dtype), x))

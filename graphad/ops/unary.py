@@ -35,7 +35,7 @@ def _asked(X: TensorType) -> TensorType:
 def _away_from_zero(X: Array) -> Array:
     """Rounded to the nearest integer, halves away from zero."""
     whole = np.trunc(X)
-    return whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), X.dtype.type(0))
+    return np.asarray(np.copysign(whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), X.dtype.type(0)), X))
 
 
 # -- powers, exponentials, logarithms ------------------------------------------------------------
@@ -53,6 +53,14 @@ reciprocal = _row("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Ou
 erf = _row("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)))
 
 
+def whole_numbers(X: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats that are whole as integers; those that are not finite, or out of range, as the nearest integer there is (nan as 0)."""
+    limits = np.iinfo(dtype)
+    inside = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    low, high = inside <= float(limits.min), inside >= float(limits.max)
+    return np.where(low, limits.min, np.where(high, limits.max, np.where(low | high, 0, inside).astype(dtype))).astype(dtype)
+
+
 def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
     if factor == 0.0:
         return fill_zeros_like(dOut)
@@ -63,10 +71,14 @@ def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
 
 @operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad})
 def pow_(X: Array, *, factor: float = 1.0) -> Array:
-    """X to the power of a number."""
+    """X to the power of a number; of integers the power is cut to a whole number where the exponent is none, or below zero."""
     if factor == 3.0:
         return np.asarray(X * X * X)
-    return np.asarray(X**factor if X.dtype.kind == "f" else X ** X.dtype.type(factor))
+    if X.dtype.kind == "f":
+        return np.asarray(X**factor)
+    if factor >= 0 and factor.is_integer():
+        return np.asarray(X ** X.dtype.type(factor))
+    return whole_numbers(np.trunc(np.power(X.astype("float64"), factor)), X.dtype)
 
 
 # -- trigonometric and hyperbolic ----------------------------------------------------------------

@@ -46,11 +46,12 @@ class Adamax(_WithMoments):
 class AdamW(_WithMoments):
     """Adam with a weight decay beside the gradient, not in it (I. Loshchilov and F. Hutter, 2019).
 
-    Before Adam's step a weight is multiplied by ``1 - learning_rate * weight_decay``.
+    Before Adam's step a weight is multiplied by ``1 - learning_rate * lr_ratio * weight_decay``.
 
     Args:
         weight_decay: the coefficient.
-        lr_ratio: a function from a Parameter to a factor on its learning rate.
+        lr_ratio: a function from a Parameter to a factor on the learning rate of its decay, as in Paddle's kernel for the CPU;
+            Adam's step is taken with the whole rate.
         apply_decay_param_fun: a function from a parameter's name to whether it decays; all do if None.
     """
 

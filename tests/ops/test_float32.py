@@ -40,6 +40,7 @@ _TAIL = "1 + erf(x), 1 - tanh(x) ** 2 and a sum of exponentials are rounded near
 _NEAR_ONE = ("gelu", "gelu_grad", "log_softmax", "stanh_grad", "flash_attn_grad")
 LOOSER = {
     **dict.fromkeys(_NEAR_ONE, Bound(of_one=8.0, reason=_TAIL)),
+    "tanh_shrink": Bound(of_one=1.0, reason="X - tanh(X), as in Paddle and torch, cancels near zero"),
     "lstm_unit_grad": Bound(of_one=256.0, reason=f"{_TAIL}, times a state of 30"),
     "log_loss_grad": Bound(512.0, reason="far outside of [0, 1] its two terms cancel"),
     "ftrl": Bound(8192.0, reason="the difference of two powers of accumulators that are nearly equal"),
@@ -165,7 +166,7 @@ def rows(offset: float, width: int = 3) -> Array:
     return np.asarray(np.random.default_rng(0).normal(offset, 1.0, (LONG, width)), "float32")
 
 
-LONG_AXES = {
+LONG_AXES: dict[str, dict[str, object]] = {
     "reduce_sum": {"dim": [0]},
     "reduce_mean": {"dim": [0]},
     "mean": {},

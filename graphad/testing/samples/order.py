@@ -76,6 +76,14 @@ SAMPLES: dict[str, list[Sample]] = {
             Sample({"Input": X, "Index": TWICE, "Value": uniform(2, 3, seed=1)}, {"Axis": 1, "Reduce": reduce})
             for reduce in ("assign", "add", "mul", "multiply")
         ),
+        *(
+            Sample({"Input": X, "Index": TWICE, "Value": uniform(2, 3, seed=1)}, {"Axis": 1, "Reduce": reduce})
+            for reduce in ("mean", "amin", "amax")
+        ),
+        *(
+            Sample({"Input": X, "Index": TWICE, "Value": uniform(2, 3, seed=1)}, {"Axis": -1, "Reduce": reduce, "Include_self": False})
+            for reduce in ("assign", "add", "mul", "mean", "amin", "amax")
+        ),
         Sample({"Input": X, "Index": TWICE, "Value": np.array([[0.0, 2.0, 0.5], [0.0, 0.0, 1.0]])}, {"Axis": -1, "Reduce": "mul"}),
         Sample({"Input": X, "Index": np.array([[1, 0, 1], [1, 1, 0]]), "Value": uniform(2, 3, seed=1)}, {"Axis": 0, "Reduce": "mul"}),
         Sample({"Input": X, "Index": np.array([[1, 0, 1], [1, 1, 0]]), "Value": uniform(2, 3, seed=1)}, {"Axis": 0}),

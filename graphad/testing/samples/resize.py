@@ -21,6 +21,8 @@ def named(method: str, **attrs: Any) -> dict[str, Any]:
     return {"interp_method": method, **attrs}
 
 
+FAR = uniform(1, 1, 1, 2, low=-4.0, high=4.0, seed=11)
+
 SAMPLES: dict[str, list[Sample]] = {
     "linear_interp": [
         Sample({"X": LINE}, named("linear", out_w=5)),
@@ -78,6 +80,8 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": uniform(1, 2, 3, 2), "Grid": POINTS}),
         Sample({"X": uniform(2, 1, 2, 2), "Grid": uniform(2, 1, 1, 2, low=-1.6, high=1.6, seed=5)}, BORDER),
         Sample({"X": uniform(1, 1, 2, 2), "Grid": uniform(1, 1, 3, 2, low=-1.6, high=1.6, seed=7)}, {"align_corners": False}),
+        Sample({"X": uniform(1, 1, 1, 3), "Grid": FAR}, {"padding_mode": "reflection"}),
+        Sample({"X": uniform(1, 1, 1, 3), "Grid": FAR}, {"mode": "nearest", "padding_mode": "reflection", "align_corners": False}),
     ],
     "affine_grid": [
         Sample({"Theta": uniform(2, 2, 3)}, {"output_shape": [2, 1, 2, 3]}),
