@@ -50,6 +50,13 @@ def cloned(graph: Graph, twin: Graph, twins: Twins | None = None) -> Graph:
     return twin
 
 
+def keep_marks(graph: Graph, twin: Graph) -> Graph:
+    """Let the marks of a copy be true where those of the graph are; return the copy."""
+    for each, copied in zip(graph.tree(), twin.tree(), strict=True):
+        copied.marked = twin.journal.edits if each.marked == graph.journal.edits else -1
+    return twin
+
+
 def _clone_op(op: Op, twin: Graph, twins: Twins) -> None:
     copied = Op(twin, op.type, twins.slots(op.inputs), twins.slots(op.outputs), dict(op.attrs))
     copied.role, copied.made_by, copied.source, copied.operator = op.role, op.made_by, op.source, op.operator

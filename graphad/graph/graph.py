@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue
-from graphad.graph.clone import cloned
+from graphad.graph.clone import cloned, keep_marks
 from graphad.graph.collector import paused_collector
 from graphad.graph.journal import Journal
+from graphad.graph.marks import INPLACE, mark
 from graphad.graph.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.graph.order import ordered
 from graphad.graph.plain import PlainResults
@@ -39,8 +40,7 @@ class Graph(PlainResults):
         block: the program block it is lowered from, whose declarations it keeps.
 
     Attributes:
-        ops: the operators in order.
-        values: the values; ``value(name)`` finds one.
+        ops, values: the operators in order, and the values; ``value(name)`` finds one.
         inputs: the values given from outside: data, parameters; in a nested graph what its operator hands in, then ``saved``.
         analyses: results of analyses by their class, dropped when a pass changes the graph.
         journal: what it shares with the graphs nested in it.
@@ -68,6 +68,7 @@ class Graph(PlainResults):
         self.targets: dict[Value, None] = {}
         self.saved: dict[Value, Value] = {}
         self.gradients: list[Graph] = []
+        self.marked = 0  # the journal's edits when the marks of operators that compute in place were true
         self._node, self.wide = NodeTable(self), WideSlots()
         self._adj = Adjacency(self._node, successors)
         self._pred = Adjacency(self._node, predecessors)
@@ -303,6 +304,8 @@ class Graph(PlainResults):
 
     def set_attr(self, op: Op, name: str, value: Any) -> None:
         """Give an operator an attribute."""
+        if name == INPLACE:
+            return mark(op, value)
         self._require(op)
         self.journal.touch(op)
         op.attrs = {**op.attrs, name: value}
@@ -383,7 +386,7 @@ class Graph(PlainResults):
     def clone(self) -> Graph:
         """A graph of its own with the same operators and values (``copy`` is networkx's: a plain MultiDiGraph to edit)."""
         with paused_collector():
-            return cloned(self, Graph(self.block))
+            return keep_marks(self, cloned(self, Graph(self.block)))
 
     def __deepcopy__(self, memo: object) -> Graph:
         return self.clone()

@@ -63,6 +63,8 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         _give_streams(graph, random_streams(program))
         graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, block, targets))
         graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
+        for each in graph.tree():
+            each.marked = graph.journal.edits
         return graph
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from graphad.errors import InvalidGraph, InvalidType
 from graphad.graph.collector import paused_collector
 from graphad.graph.graph import Graph
+from graphad.graph.marks import drop_outdated_marks
 from graphad.graph.naming import Plan, planned
 from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
@@ -63,6 +64,8 @@ class _Schedule:
 
     def root(self, block: Block, graph: Graph) -> None:
         """Write a whole graph; where graphs are nested a copy of it, since copies between names are added to those."""
+        for each in graph.tree():
+            drop_outdated_marks(each)
         self.used.add(block.idx)
         several = graph.block is not None and len(graph.block.program.blocks) > 1
         before = set(_held(graph.block)) if several and graph.block is not None else set()

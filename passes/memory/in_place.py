@@ -6,7 +6,7 @@ An input qualifies if the operator is its last reader; it has the shape and dtyp
 memory of its own, and no reader hands out a view of it or keeps it; and it is not given, asked for, handed out, captured by a nested
 graph, or kept for a gradient.
 
-Run this pass last: the marks are true of the graph as it is. A second run takes away those that are not true any more.
+Run this pass last: the marks are true of the graph as it is, and any change to it drops them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
+from graphad.graph.marks import drop_outdated_marks
 from graphad.ops.in_place import INPLACE, can_write, takes_required
 from graphad.passes.memory.buffers import makes_own
 from graphad.rewriting import Pass
@@ -32,23 +33,25 @@ class InPlace(Pass):
 
 
 def _mark_graph(graph: Graph) -> bool:
+    before = _marks(graph)
+    drop_outdated_marks(graph)
     order = graph.ordered_ops()
     lasting = {*graph.results, *(kept for each in graph.gradients for kept in each.saved.values())}
-    return any([_mark(op, lasting) for op in order])
+    for op in order:
+        _mark(op, lasting)
+    return _marks(graph) != before
 
 
-def _mark(op: Op, lasting: set[Value]) -> bool:
-    """Give an operator the mark that it should have; return whether it had another one."""
+def _marks(graph: Graph) -> dict[Op, list[str]]:
+    return {op: op.attrs[INPLACE] for op in graph.ops if INPLACE in op.attrs}
+
+
+def _mark(op: Op, lasting: set[Value]) -> None:
+    """Give an operator the mark that it should have."""
     slot = _reusable_slot(op, lasting)
     wanted, old = ([] if slot is None else [f"Out:{slot}"]), op.attrs.get(INPLACE, [])
-    if wanted == old or not op.graph.allows("in-place", op):
-        return False
-    if wanted:
+    if wanted != old and op.graph.allows("in-place", op):
         op.graph.set_attr(op, INPLACE, wanted)
-    else:
-        op.graph.set_attr(op, INPLACE, [])
-        op.attrs = {name: value for name, value in op.attrs.items() if name != INPLACE}
-    return True
 
 
 def _reusable_slot(op: Op, lasting: set[Value]) -> str | None:

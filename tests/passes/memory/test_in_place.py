@@ -195,3 +195,28 @@ def test_a_writer_gives_the_bits_of_the_kernel(type: str, number: int, times: in
 
 def test_on_random_programs() -> None:
     assert check_pass(InPlace(), examples=25).changed > 10
+
+
+def test_a_pass_after_it_that_gives_a_value_another_reader_drops_the_marks() -> None:
+    """cse lets z read a, whose memory b was about to be computed into."""
+    text = "sin(X=x) -> (Out=a) exp(X=a) -> (Out=b) sin(X=x) -> (Out=c) square(X=c) -> (Out=d) elementwise_add(X=b, Y=d) -> (Out=y)"
+    program = program_of(text, *"xabcdy")
+    graph = ga.lower(program, ["y"])
+    ga.Pipeline.parse("in-place, cse").run(graph)
+    again = ga.schedule(graph)
+    assert marks(again) == {}
+    (expected,), (got,) = run(program, "y", x=X), run(again, "y", x=X)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_marks_stay_where_nothing_changes_the_graph() -> None:
+    text = "sin(X=x) -> (Out=a) exp(X=a) -> (Out=b) square(X=b) -> (Out=y)"
+    graph = ga.lower(program_of(text, *"xaby"), ["y"])
+    ga.Pipeline.parse("in-place, annotate-cost, cse, dead-code").run(graph)
+    once = ga.schedule(graph.clone())
+    assert marks(once) == {"b": ["Out:X"], "y": ["Out:X"]}
+    assert marks(ga.schedule(ga.lower(once, ["y"]))) == marks(once)
+    changed = ga.lower(once, ["y"])
+    changed.rename(changed.value("a"), "other")
+    assert not InPlace().run(changed.clone())
+    assert marks(ga.schedule(changed)) == {}
