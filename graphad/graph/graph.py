@@ -70,8 +70,7 @@ class Graph(PlainResults):
         self.gradients: list[Graph] = []
         self.marked = 0  # the journal's edits when the marks of operators that compute in place were true
         self._node, self.wide = NodeTable(self), WideSlots()
-        self._adj = Adjacency(self._node, successors)
-        self._pred = Adjacency(self._node, predecessors)
+        self._adj, self._pred = Adjacency(self._node, successors), Adjacency(self._node, predecessors)
 
     def nested(self, block: Block | None = None, father: Graph | None = None) -> Graph:
         """An empty graph for an operator of this one; ``father`` is the forward graph if it is to be a gradient's."""

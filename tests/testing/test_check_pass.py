@@ -14,7 +14,7 @@ import graphad as ga
 from graphad.graph import Graph
 from graphad.knobs import KNOBS
 from graphad.rewriting import Fixpoint, Pass, Pipeline
-from graphad.testing import Counterexample, MissingHypothesis, check_pass
+from graphad.testing import Counterexample, MissingHypothesis, Vacuous, check_pass
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
 from tests.test_drawing import labels, texts
@@ -129,9 +129,14 @@ with passes():
             return bool(found)
 
 
-def test_nothing_is_wrong_with_nothing() -> None:
-    checked = check_pass(Nothing(), examples=30)
-    assert (checked.examples, checked.changed) == (30, 0)
+def test_a_check_that_checked_nothing_fails() -> None:
+    with pytest.raises(Vacuous, match="changed none of 30 programs") as raised:
+        check_pass(Nothing(), examples=30)
+    assert (raised.value.checked.examples, raised.value.checked.changed) == (30, 0)
+
+
+def test_an_analysis_need_not_change_anything() -> None:
+    assert check_pass("find-op-path{targets=[$loss]}", examples=10).changed == 0
 
 
 def test_rounding_is_allowed_where_the_pass_says_so(tmp_path: Path) -> None:
@@ -155,10 +160,15 @@ def test_graphad_does_not_import_hypothesis() -> None:
     subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)
 
 
-def test_missing_hypothesis_is_said(tmp_path: Path) -> None:
-    text = (
-        "import sys; sys.modules['hypothesis'] = None\nfrom graphad.testing import Case, check_case\nfrom graphad.testing import check_pass"
-    )
+def test_check_pass_works_without_hypothesis() -> None:
+    text = "import sys; sys.modules['hypothesis'] = None; from graphad.testing import check_pass; check_pass('dead-code', examples=3)"
+    subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)
+
+
+def test_missing_hypothesis_is_said() -> None:
+    text = "import sys; sys.modules['hypothesis'] = None\nfrom graphad.testing import nested_programs"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
-    message = "graphad.testing.check_pass draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
+    message = (
+        "graphad.testing.nested_programs draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
+    )
     assert done.stderr.splitlines()[-1] == f"graphad.testing.{MissingHypothesis.__name__}: {message}"

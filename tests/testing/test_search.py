@@ -1,0 +1,192 @@
+"""How ``check_pass`` searches: from a seed alone, against a reference, on given programs, with gradients that passes make."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.errors import InvalidType, InvalidValue
+from graphad.graph import SINGLE_WRITER, Graph, Op
+from graphad.passes.backward import GradOps, OpPath
+from graphad.program import BACKWARD
+from graphad.rewriting import Pass
+from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
+from graphad.testing.choices import RandomChoices
+from graphad.testing.examine import after_pass
+from graphad.testing.programs import any_program
+from graphad.testing.reach import Reach, interest_of
+from graphad.testing.subject import Subject
+from tests.scratch import passes
+from tests.source_tree import ROOT
+
+TANH = "program { block 0 { var x: float64[3] var y: float64[3] var z: float64[3] tanh(X=x) -> (Out=y) tanh(X=x) -> (Out=z) } }"
+BACKWARD_OF_LOSS = "find-op-path{targets=[$loss]}, create-grad-ops, prune-no-grad"
+
+
+with passes():
+
+    @dataclass(frozen=True)
+    class DropsTheLastTerm(Pass):
+        """Adds up gradients, but for the last."""
+
+        name = "wrong-drops-the-last-term"
+        requires = (GradOps,)
+        establishes = (SINGLE_WRITER,)
+        preserves = (OpPath, GradOps)
+
+        def apply(self, graph: Graph) -> bool:
+            shared = [value for each in graph.tree() for value in each.values if len(value.writers) > 1]
+            for total in shared:
+                parts = [total.graph.add_value(f"{total.name}@PART") for _ in total.writers]
+                for part in parts:
+                    part.grad_of, part.kind = total.grad_of, total.kind
+                unused = iter(parts)
+                total.graph.ordered_ops()
+                before = min(total.readers, key=lambda op: op.order, default=None)
+                writers = list(dict.fromkeys(total.writers))
+                total.graph.add_op("sum", {"X": parts[:-1]}, {"Out": [total]}, before=before, role=BACKWARD)
+                for op in writers:
+                    for slot, values in list(op.outputs.items()):
+                        total.graph.set_outputs(op, slot, [next(unused) if value is total else value for value in values])
+            return bool(shared)
+
+    @dataclass(frozen=True)
+    class SquareByPower(Pass):
+        """x * x as pow(x, 2), in two ways, of which one hardly ever runs."""
+
+        name = "right-square-by-power"
+
+        def apply(self, graph: Graph) -> bool:
+            squares = [op for each in graph.tree() for op in each.ops if op.type == "square"]
+            for op in squares:
+                if op.output("Out").name == "a name that nothing has":
+                    self.never(op)
+                op.graph.add_op("elementwise_mul", {"X": op.inputs["X"], "Y": op.inputs["X"]}, op.outputs, before=op, role=op.role)
+                op.graph.remove_op(op)
+            return bool(squares)
+
+        def never(self, op: Op) -> None:
+            op.graph.remove_op(op)
+
+
+def test_gradients_that_passes_make_are_compared(tmp_path: Path) -> None:
+    with pytest.raises(Counterexample) as raised:
+        check_pass(DropsTheLastTerm(), examples=200, prepare=BACKWARD_OF_LOSS, folder=tmp_path)
+    assert raised.value.finding.kind == "gradients"
+    assert sum(len(block.ops) for block in raised.value.case.program.blocks) <= 4
+
+
+def test_what_a_pass_requires_is_prepared() -> None:
+    assert check_pass("accumulate-grads", examples=20).changed
+
+
+def test_a_reference_is_another_pipeline(tmp_path: Path) -> None:
+    assert check_pass("dead-code, cse", examples=20, reference="cse, dead-code").changed
+    with pytest.raises(Counterexample, match="compared with dead-code"):
+        check_pass("dead-code, jvp{targets=[$loss]}, hoist-invariants", examples=60, reference="dead-code", folder=tmp_path)
+
+
+def test_programs_can_be_given() -> None:
+    checked = check_pass("cse", examples=3, programs=[ga.Program.parse(TANH), Case(ga.Program.parse(TANH), "", {"x": np.ones(3)})])
+    assert (checked.examples, checked.changed, set(checked.operators)) == (3, 3, {"tanh"})
+
+
+def test_programs_can_be_drawn_by_the_user() -> None:
+    def program(choices: Choices) -> Case:
+        extent = choices.integer(1, 4)
+        return Case(ga.Program.parse(TANH.replace("[3]", f"[{extent}]")), "", {"x": np.zeros(extent)})
+
+    assert {1, 2, 3, 4} >= set(check_pass("cse", examples=10, programs=program).extents)
+
+
+@pytest.mark.parametrize("programs", [ga.Program.parse(TANH), ["cse"]])
+def test_what_is_no_program_is_refused(programs: object) -> None:
+    with pytest.raises(InvalidType, match="programs are a list of Programs or Cases"):
+        check_pass("cse", programs=programs)  # type: ignore[arg-type]
+
+
+def test_no_program_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="programs is empty"):
+        check_pass("cse", programs=[])
+
+
+def test_what_is_expected_is_checked(tmp_path: Path) -> None:
+    def fewer(before: ga.Program, after: ga.Program) -> bool:
+        return len(after.global_block().ops) < len(before.global_block().ops)
+
+    assert check_pass("cse", examples=2, programs=[ga.Program.parse(TANH)], expect=fewer).changed == 2
+    with pytest.raises(Counterexample, match="what was expected after the pass does not hold"):
+        check_pass("canonical-order", examples=50, expect=fewer, folder=tmp_path)
+
+
+def test_a_pass_that_refuses_everything_cannot_be_tried() -> None:
+    with pytest.raises(InvalidValue, match="cannot be tried"):
+        check_pass("gradient-accumulation", programs=[ga.Program.parse(TANH)])
+
+
+def test_seconds_are_a_budget() -> None:
+    checked = check_pass("cse", seconds=0.5)
+    assert checked.examples > 3
+    assert 0.5 <= checked.seconds < 5.0
+
+
+def test_lines_that_never_ran_are_named() -> None:
+    checked = check_pass(SquareByPower(), seconds=3.0)
+    assert [line.text for line in checked.unreached] == ["self.never(op)", "op.graph.remove_op(op)"]
+    assert "never ran: SquareByPower.apply, line" in str(checked)
+
+
+def test_names_in_the_code_of_a_pass_are_its_interest() -> None:
+    assert interest_of([SquareByPower()]).types == ("elementwise_mul", "square")
+
+
+def test_lines_are_traced_only_within() -> None:
+    reach = Reach.of([SquareByPower()])
+    before = sys.gettrace()
+    with reach.traced() as arcs:
+        after_pass(Subject(SquareByPower()), Case(ga.Program.parse(TANH), "", {"x": np.zeros(3)}))
+    assert sys.gettrace() is before
+    assert bool(arcs) is (before is None)
+
+
+def test_one_seed_gives_one_set_of_programs_in_every_process() -> None:
+    text = "from graphad.testing.programs import any_program; from graphad.testing.choices import RandomChoices; import hashlib; "
+    text += "print(hashlib.sha256(''.join(str(any_program(RandomChoices(str(i)))) for i in range(40)).encode()).hexdigest())"
+    hashes = set()
+    for seed, imported in (("1", "decimal"), ("2", "graphad.interop, unittest.mock")):
+        command = [sys.executable, "-W", "ignore", "-c", f"import {imported}\n{text}"]
+        done = subprocess.run(
+            command, cwd=ROOT, env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+        )
+        hashes.add(done.stdout)
+    assert len(hashes) == 1
+
+
+def test_choices_are_replayed() -> None:
+    choices = RandomChoices("seed")
+    program = any_program(choices)
+    assert str(any_program(RandomChoices("other", choices.numbers))) == str(program)
+
+
+def test_an_interruption_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = iter(range(100))
+
+    def program(choices: Choices) -> Case:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+        return Case(ga.Program.parse(TANH), "", {"x": np.zeros(3)})
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        check_pass("cse", examples=50, programs=program)
+    assert raised.value.checked.examples == 5  # type: ignore[attr-defined]
+    assert "before it was interrupted" in str(raised.value.checked)  # type: ignore[attr-defined]
+
+
+def test_vacuous_is_an_assertion() -> None:
+    assert issubclass(Vacuous, AssertionError)
