@@ -10,7 +10,7 @@ import graphad as ga
 from graphad.cli import main
 
 UNKNOWN = [
-    ("tahn(X=x) -> (Out=y)", "operator 'tahn' is not registered; did you mean 'atan' or 'tanh'?"),
+    ("tahn(X=x) -> (Out=y)", "operator 'tahn' is not registered; did you mean 'tan' or 'tanh' or 'atan'?"),
     ("tanh(x=x) -> (Out=y)", "operator 'tanh' has no input slot 'x'; its input slots are X"),
     ("tanh(X=x) -> (Outt=y)", "operator 'tanh' has no output slot 'Outt'; its output slots are Out; did you mean 'Out'?"),
     ("tanh(X=[x, x]) -> (Out=y)", "operator 'tanh': input slot 'X' takes one name, got 2: x, x"),
