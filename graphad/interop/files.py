@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 PathLike = str | os.PathLike[str]
@@ -15,6 +17,8 @@ def read_bytes(source: PathLike) -> bytes:
     """What a file holds; ``-`` is standard input."""
     if source != STREAM:
         return Path(source).read_bytes()
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed", "standard input")
     return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
 
 
@@ -34,6 +38,8 @@ def write_bytes(target: PathLike, data: bytes) -> None:
 
 def _print(data: bytes) -> None:
     """Write to standard output, which need not be a stream of bytes where somebody has redirected it."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed", "standard output")
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -51,6 +57,14 @@ def _replace(path: Path, data: bytes) -> None:
         if path.exists():
             os.chmod(temporary, path.stat().st_mode & 0o7777)
         os.replace(temporary, path)
+    except OSError as error:
+        _remove(temporary)
+        raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from None  # the name the user knows
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
         raise
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
