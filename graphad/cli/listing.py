@@ -43,7 +43,7 @@ def _described(name: str) -> str:
 def _options(kind: type[Pass]) -> list[str]:
     if not is_dataclass(kind):
         return [f"  {kind.name}(PASS, ...)  takes passes in parentheses"]
-    return [f"  {name}{{{f.name}={print_option(f.default)}}}  {f.type}" for name in [kind.name] for f in fields(kind)]  # type: ignore[arg-type]
+    return [f"  {name}{{{f.name}={print_option(f.default)}}}  {f.type}" for name in [kind.name] for f in fields(kind)]
 
 
 def _claims(kind: type[Pass]) -> list[str]:

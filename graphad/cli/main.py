@@ -43,8 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _forget_output() -> None:
     """Send what is left in the buffer of standard output nowhere, so that the interpreter does not complain at its exit."""
-    if sys.stdout is not None and sys.stdout is sys.__stdout__:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    output = sys.__stdout__
+    if output is not None and output is sys.stdout:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
