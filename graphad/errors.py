@@ -6,9 +6,26 @@ the right type), so the graphad classes derive from them as well.
 
 from __future__ import annotations
 
+HEAD, TAIL = 8000, 2000  # characters of a message
+
+
+def shortened(message: str) -> str:
+    """The message, or its first and last characters and how many are left out: a rule that diverges makes operators of any size.
+
+    >>> len(shortened("x" * 50_000_000)) < 10_100
+    True
+    """
+    left_out = len(message) - HEAD - TAIL
+    if left_out <= 0:
+        return message
+    return f"{message[:HEAD]}\n... ({left_out:,} characters left out) ...\n{message[-TAIL:]}"
+
 
 class GraphadError(Exception):
-    """Base of every error graphad raises on purpose."""
+    """Base of every error graphad raises on purpose. A long message is shortened in the middle."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(shortened(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InvalidType(GraphadError, TypeError):

@@ -56,7 +56,8 @@ def train(
         progress: whether to show a progress bar.
 
     Raises:
-        ValueError: no operator updates a parameter (``optimize`` was not called); a minibatch has another number of arrays than ``feed_list``; the reader gives nothing.
+        ValueError: no operator updates a parameter (``optimize`` was not called); a minibatch has another number of arrays than
+            ``feed_list``; the reader gives nothing.
         TypeError: the cost is no Variable, the reader neither callable nor iterable.
     """
     if not isinstance(cost, Variable):

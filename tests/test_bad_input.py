@@ -256,3 +256,17 @@ def test_an_insertion_is_checked_as_an_append_is() -> None:
     assert state(written) == before
     first = block.insert_op(0, "tanh", {"X": "x"}, {"Out": "z"})
     assert block.ops[0] is first
+
+
+def test_a_message_of_any_size_is_shortened_in_the_middle() -> None:
+    block = ga.Program().global_block()
+    names = [f"value_{i}" for i in range(100_000)]
+    for name in names:
+        block.create_var(name, [1], "float32")
+    block.create_var("odd", [2, 3], "float32")
+    with pytest.raises(ValueError, match=r"characters left out\) \.\.\.") as caught:
+        block.append_op("concat", {"X": [*names, "odd"]}, {"Out": "y"})
+    message = str(caught.value)
+    assert len(message) < 10_100
+    assert message.startswith("operator 'concat': ")
+    assert re.search(r"written at .*test_bad_input\.py:\d+$", message)

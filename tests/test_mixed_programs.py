@@ -62,6 +62,11 @@ def test_programs_are_named_by_number_and_line() -> None:
     assert str(ga.default_main_program().identity) == "the default main program"
 
 
+def optimized(cost: ga.Variable) -> ga.Variable:
+    ga.optimizer.SGD(0.1).minimize(cost)
+    return cost
+
+
 LOOKUPS: list[Callable[[Line, ga.Variable], Any]] = [
     lambda ours, x: ga.Executor().run(ours[0], {"x": np.ones((1, 2))}, [x]),
     lambda ours, x: ga.lower(ours[0], [x]),
@@ -70,8 +75,8 @@ LOOKUPS: list[Callable[[Line, ga.Variable], Any]] = [
     lambda ours, x: ga.append_backward(ours[3], parameter_list=[x]),
     lambda ours, x: ga.gradients(ours[3], ours[2], no_grad_set=[x]),
     lambda ours, x: ga.gradients(ours[2] * 1.0, ours[2], target_gradients=[x]),
-    lambda ours, x: ga.train(ours[3], [[np.ones((1, 2))]], feed_list=[x], progress=False),
-    lambda ours, x: ga.train(ours[3], [[np.ones((1, 2))]], metrics={"x": x}, progress=False),
+    lambda ours, x: ga.train(optimized(ours[3]), [[np.ones((1, 2))]], feed_list=[x], progress=False),
+    lambda ours, x: ga.train(optimized(ours[3]), [[np.ones((1, 2))]], metrics={"x": x}, progress=False),
 ]
 
 

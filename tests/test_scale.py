@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def fail_inside(depth: int) -> ga.Program:
     """A program in whose layers, nested so deep, a user's function fails."""
     program = ga.Program()
 
-    def branch(left: int, x: ga.Variable) -> ga.Variable:
+    def branch(left: int, x: ga.Variable) -> Any:
         if not left:
             raise ValueError("the user's error")
         return ga.layers.cond(ga.layers.mean(x) < 2.0, lambda: branch(left - 1, x * 2.0), lambda: x)

@@ -54,7 +54,7 @@ def steps(work: Callable[[Any], object], subject: Any) -> int:
     """How many instructions Python executes."""
     count = 0
 
-    def trace(frame: FrameType, event: str, arg: object) -> Callable[..., object]:
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
         nonlocal count
         count += 1
         frame.f_trace_opcodes = True

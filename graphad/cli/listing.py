@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 from graphad.errors import InvalidValue
 from graphad.ops.definition import did_you_mean
@@ -41,7 +41,9 @@ def _described(name: str) -> str:
 
 
 def _options(kind: type[Pass]) -> list[str]:
-    return [f"  {name}{{{f.name}={print_option(f.default)}}}  {f.type}" for name in [kind.name] for f in fields(kind)]  # type: ignore[arg-type]
+    if not is_dataclass(kind):
+        return [f"  {kind.name}(PASS, ...)  takes passes in parentheses"]
+    return [f"  {name}{{{f.name}={print_option(f.default)}}}  {f.type}" for name in [kind.name] for f in fields(kind)]
 
 
 def _claims(kind: type[Pass]) -> list[str]:

@@ -36,19 +36,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status: 0, 1 for a failure, 2 for a wrong command line. Without a command it is the help."""
     args = _parser().parse_args(argv)
     try:
-        return int(args.command(args))
+        status = int(args.command(args))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what cannot be written is an error here, not at the interpreter's exit
+        return status
     except GraphadError as error:
         print(f"graphad: {error}", file=sys.stderr)
     except BrokenPipeError:  # who reads the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
     except OSError as error:
-        print(f"graphad: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        print(f"graphad: {error.filename or 'standard input or output'}: {error.strerror or error}", file=sys.stderr)
+        _forget_output()
     return 1
 
 
 def _help(parser: argparse.ArgumentParser, _: argparse.Namespace) -> int:
     parser.print_help()
     return 0
+
+
+def _forget_output() -> None:
+    """Send what is left in the buffer of standard output nowhere, so that the interpreter does not complain at its exit."""
+    output = sys.__stdout__
+    if output is not None and output is sys.stdout:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

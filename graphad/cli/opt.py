@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from graphad.cli.programs import add_fetch, add_format, add_pipeline, add_program, lowered
+from graphad.cli.programs import add_fetch, add_format, add_pipeline, add_program, count, lowered
 from graphad.drawing import draw
 from graphad.graph import Graph, schedule
 from graphad.interop.formats import FORMATS, write_program
@@ -29,7 +29,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--draw", type=Path, metavar="DIR", help="draw the graph before, and after every pass that changed it")
     parser.add_argument("--time", action="store_true", help="show time and node counts by pass, and times by rule")
     parser.add_argument("--verify-each", action=argparse.BooleanOptionalAction, help="verify the graph after every pass (default: as set)")
-    parser.add_argument("--stop-after", type=int, metavar="N", help="stop after the n-th rewrite, and say what it was")
+    parser.add_argument("--stop-after", type=count, metavar="N", help="stop after the n-th rewrite, and say what it was")
     parser.set_defaults(command=run)
 
 

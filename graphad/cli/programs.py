@@ -51,6 +51,15 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def count(text: str) -> int:
+    """A number from 0 on."""
+    if not text.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}")
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError(f"it is 0 or more, not {text}")
+    return int(text)
+
+
 def pipeline(text: str) -> Pipeline:
     """The pipeline of a text, or of a file that ``@file`` names."""
     try:

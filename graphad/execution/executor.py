@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.errors import InvalidType, InvalidValue
+from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.feeding import fed_array
 from graphad.execution.prepared import Prepared
 from graphad.execution.scope import Scope, global_scope
@@ -100,6 +100,8 @@ class Executor:
                 run.operators()
             results = [_own(run.fetch((run.env,), (0, name), None)) for name in fetched]
             run.commit()
+        except RecursionError:
+            raise ExecutionError(f"the blocks of {program.identity} are nested too deep for Python's recursion limit") from None
         finally:
             run.release()
             self._give_back(key, run)

@@ -15,6 +15,7 @@ from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import OTHERWISE, carried_count, operands, outcomes, the_row
 from graphad.ops import ControlDef
 from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
+from graphad.program.block import check_depth
 
 Names = dict[str, list[str]]
 
@@ -25,6 +26,7 @@ def schedule(graph: Graph) -> Program:
     Raises:
         InvalidGraph: operators wait for one another in a cycle.
         TypeError: it is no graph.
+        ValueError: graphs are nested more than 100 deep.
     """
     check_graph("schedule takes", graph)
     with paused_collector():
@@ -66,6 +68,8 @@ class _Schedule:
         """Write a whole graph; where graphs are nested a copy of it, since copies between names are added to those."""
         for each in graph.tree():
             drop_outdated_marks(each)
+            if graph.controls:
+                check_depth(_depth(each))
         self.used.add(block.idx)
         several = graph.block is not None and len(graph.block.program.blocks) > 1
         before = set(_held(graph.block)) if several and graph.block is not None else set()
@@ -116,6 +120,14 @@ class _Schedule:
         self.program.blocks.append(block)
         self.used.add(block.idx)
         return block
+
+
+def _depth(graph: Graph) -> int:
+    """How many graphs lie around one, those around a gradient's being its forward graph and what is around that."""
+    depth = 0
+    while graph.father is not None:
+        graph, depth = graph.father, depth + 1
+    return depth
 
 
 def _held(block: Block) -> Iterator[int]:

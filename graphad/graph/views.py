@@ -98,7 +98,8 @@ def _values(slots: Slots) -> Neighbours:
 def _keys(op: Op, side: str, wanted: Value) -> dict[Key, dict[str, Any]]:
     slots: Slots = getattr(op, side)
     if sum(map(len, slots.values())) > WIDE:
-        return op.graph._node.neighbours(op, side)[wanted].copy()
+        nodes: NodeTable = op.graph._node
+        return nodes.neighbours(op, side)[wanted].copy()
     return {(slot, index): {"slot": slot, "index": index} for slot, index, value in edges(slots) if value is wanted}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ def read_bytes(source: PathLike) -> bytes:
     if source != STREAM:
         path = Path(source)
         return path.read_bytes() if path.exists() and not path.is_file() else read_committed(path.parent, path.name)
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed", "standard input")
     return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
 
 
@@ -36,6 +39,8 @@ def write_bytes(target: PathLike, data: bytes) -> None:
 
 def _print(data: bytes) -> None:
     """Write to standard output, which need not be a stream of bytes where somebody has redirected it."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed", "standard output")
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from graphad.errors import InvalidValue, ParseError
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program import Block, Operator, Program
+from graphad.program.block import MAX_DEPTH
 from graphad.program.control import check_control
-
-MAX_DEPTH = 100  # of blocks in blocks
 
 
 def add_block(program: Program, depths: list[int], parent: int) -> Block:
@@ -21,7 +20,7 @@ def add_block(program: Program, depths: list[int], parent: int) -> Block:
     if depths[idx] > MAX_DEPTH:
         raise ParseError(f"block {idx} is nested {depths[idx]} deep; at most {MAX_DEPTH} are read")
     if idx:
-        program.blocks.append(Block(program, idx, parent))
+        program.add_block(parent)
     return program.blocks[idx]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from graphad.errors import InvalidType, InvalidValue
@@ -14,6 +15,15 @@ from graphad.types import TENSOR, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
     from graphad.program.program import Program
+
+
+MAX_DEPTH = 100  # of blocks in blocks: what goes through them is recursive, and Python's stack has an end
+
+
+def check_depth(depth: int) -> None:
+    """Refuse blocks that are nested too deep; block 0 has depth 0."""
+    if depth > MAX_DEPTH:
+        raise InvalidValue(f"a block is nested {depth} deep; at most {MAX_DEPTH} are possible")
 
 
 class Block:
@@ -213,6 +223,10 @@ class Block:
             with at_users_line(f"operator {row.type!r}"):
                 count = sum(map(len, row.infer_types(types, {k: v for k, v in attrs.items() if k in row.attrs}).values()))
         return [self.program.names.generate(f"{stem}.tmp") for _ in range(count)]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Block:
+        deepcopy(self.program, memo)
+        return memo[id(self)]  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<Block {self.idx} of {len(self.ops)} operators>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
@@ -15,6 +16,7 @@ from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, joined_shape
 
 if TYPE_CHECKING:
     from graphad.program.block import Block
+    from graphad.program.program import Program
 
 FORWARD, BACKWARD, OPTIMIZE = "forward", "backward", "optimize"
 ROLES = (FORWARD, BACKWARD, OPTIMIZE)
@@ -94,8 +96,25 @@ class Operator:
         """All names written, in slot order."""
         return [name for names in self.outputs.values() for name in names]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Operator:
+        block = deepcopy(self.block, memo)
+        return memo[id(self)] if id(self) in memo else copied(self, block)
+
     def __repr__(self) -> str:
         return f"{self.type}({_slots_text(self.inputs)}) -> ({_slots_text(self.outputs)})"
+
+
+def copied(op: Operator, block: Block) -> Operator:
+    """The same operator in a block of a copy of its program."""
+    attrs = {k: _copied_attr(v, block.program) for k, v in op.attrs.items()}
+    inputs, outputs = ({s: list(n) for s, n in slots.items()} for slots in (op.inputs, op.outputs))
+    return Operator(block, op.type, inputs, outputs, attrs, op.role, op.source, op.made_by, op.stored)
+
+
+def _copied_attr(value: Any, program: Program) -> Any:
+    if isinstance(value, list):
+        return [_copied_attr(item, program) for item in value]
+    return value if isinstance(value, bool | int | float | str) or not hasattr(value, "parent_idx") else program.blocks[value.idx]
 
 
 def _slots_text(slots: Names) -> str:

@@ -59,7 +59,7 @@ def _block_head(reader: Reader, program: Program, seen: int) -> Block:
     if idx != seen or (parent < 0) != (idx == 0) or parent >= max(idx, 1):
         reader.fail(f"block {idx} in {parent} is out of place: blocks count up from 0, each inside an earlier one")
     if idx:
-        program.blocks.append(Block(program, idx, parent))
+        program.add_block(parent)
     reader.expect("{")
     return program.blocks[idx]
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, ControlDef
-from graphad.program.block import Block
+from graphad.program.block import Block, check_depth
 from graphad.program.identity import Identity
 from graphad.program.naming import UniqueNames
-from graphad.program.operator import FORWARD, Operator
+from graphad.program.operator import FORWARD, Operator, copied
 from graphad.program.parsing import parse_program
-from graphad.program.source import user_line
+from graphad.program.source import at_users_line, user_line
 from graphad.program.text import print_program
 from graphad.program.variable import Parameter, Variable, name_in
 from graphad.types import Shape
@@ -69,10 +70,20 @@ class Program:
     def create_block(self, parent_idx: int | None = None) -> Block:
         """A new block inside ``parent_idx`` (None: the current block); it becomes the current one until ``rollback``."""
         parent = self._current if parent_idx is None else self.block(parent_idx).idx
-        block = Block(self, len(self.blocks), parent)
-        self.blocks.append(block)
+        with at_users_line():
+            block = self.add_block(parent)
         self._current = block.idx
         return block
+
+    def add_block(self, parent_idx: int) -> Block:
+        """A new block inside another one, without making it the current one.
+
+        Raises:
+            ValueError: it would be nested more than ``MAX_DEPTH`` deep.
+        """
+        check_depth(sum(1 for _ in self.blocks[parent_idx].chain()))
+        self.blocks.append(Block(self, len(self.blocks), parent_idx))
+        return self.blocks[-1]
 
     def rollback(self) -> None:
         """Go back to writing the block around the current one."""
@@ -165,7 +176,7 @@ class Program:
         """A deep copy. ``for_test`` leaves out backward and optimization and sets ``is_test`` where an operator has it."""
         twin = self.clone_empty()
         for old, new in zip(self.blocks, twin.blocks, strict=True):
-            new.ops = [_copied(op, new) for op in old.ops if not for_test or op.role == FORWARD]
+            new.ops = [copied(op, new) for op in old.ops if not for_test or op.role == FORWARD]
             new.vars = {name: var.copy_to(new) for name, var in old.vars.items()}
         if for_test:
             for op in (op for block in twin.blocks for op in block.ops):
@@ -173,6 +184,16 @@ class Program:
                     op.attrs["is_test"] = True
             twin.drop_blocks({sub.idx for b in self.blocks for op in b.ops if op.role != FORWARD for sub in _held(op)})
             twin._drop_unused(keep=_used(self.blocks, FORWARD))
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        """A clone; what else is copied with it and refers to this program's blocks, variables or operators then refers to the clone's."""
+        twin = memo[id(self)] = self.clone()
+        for old, new in zip(self.blocks, twin.blocks, strict=True):
+            memo[id(old)] = new
+            memo.update((id(var), new.vars[name]) for name, var in old.vars.items())
+            memo.update((id(op), copied) for op, copied in zip(old.ops, new.ops, strict=True))
+        twin.startup, twin._current = deepcopy(self.startup, memo), self._current
         return twin
 
     def clone_empty(self) -> Program:
@@ -232,18 +253,6 @@ class Program:
         used = keep | _used(self.blocks)
         for block in self.blocks:
             block.vars = {name: var for name, var in block.vars.items() if name in used}
-
-
-def _copied(op: Operator, block: Block) -> Operator:
-    attrs = {k: _copied_attr(v, block.program) for k, v in op.attrs.items()}
-    inputs, outputs = ({s: list(n) for s, n in slots.items()} for slots in (op.inputs, op.outputs))
-    return Operator(block, op.type, inputs, outputs, attrs, op.role, op.source, op.made_by, op.stored)
-
-
-def _copied_attr(value: Any, program: Program) -> Any:
-    if isinstance(value, Block):
-        return program.blocks[value.idx]
-    return [_copied_attr(item, program) for item in value] if isinstance(value, list) else value
 
 
 def _sub_blocks(op: Operator) -> list[Block]:

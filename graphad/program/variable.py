@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
@@ -110,6 +111,10 @@ class Variable(Symbol):
         twin.persistable, twin.stop_gradient, twin.type = self.persistable, self.stop_gradient, self.type
         twin.stored = self.stored
         return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        block = deepcopy(self.block, memo)
+        return memo[id(self)] if id(self) in memo else self.copy_to(block)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__} {self.name}: {self._dtype or 'float32'}[{_extents(self._shape)}]"

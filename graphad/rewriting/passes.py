@@ -20,7 +20,7 @@ from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.graph import Graph, paused_collector
 from graphad.ops.definition import did_you_mean
 from graphad.rewriting.running import check_order, run_pass
-from graphad.rewriting.syntax import Call, parse_calls, print_option
+from graphad.rewriting.syntax import MAX_DEPTH, Call, parse_calls, print_option
 
 PASSES: dict[str, type[Pass]] = {}
 LIMIT = 100
@@ -97,6 +97,10 @@ class Pipeline(Pass):
             if not isinstance(each, Pass):
                 raise InvalidType(f"a pipeline is made of passes, not of {each!r}")
         self.passes: tuple[Pass, ...] = tuple(p for each in passes for p in (each.passes if type(each) is Pipeline else (each,)))
+        inner = (each.inner for each in self.passes if isinstance(each, Fixpoint | Nested))
+        self.depth: int = 1 + max((each.depth for each in inner), default=-1)
+        if self.depth > MAX_DEPTH:
+            raise InvalidValue(f"passes are nested {self.depth} deep in fixpoint and nested; at most {MAX_DEPTH} are possible")
 
     def apply(self, graph: Graph) -> bool:
         return any([run_pass(each, graph) for each in self.passes])

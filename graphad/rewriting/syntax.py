@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -16,6 +18,7 @@ from graphad.errors import InvalidType, ParseError
 
 _TOKEN = re.compile(r'\s*([{}()\[\]=,]|"(?:[^"\\]|\\.)*"|[^\s{}()\[\]=,"]+)')
 _WORD = re.compile(r'[^\s{}()\[\]=,"]+')
+MAX_DEPTH = 64  # of brackets in brackets, and of passes in passes
 _CONSTANTS = {"true": True, "false": False, "none": None}
 
 
@@ -78,6 +81,16 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.place = 0
+        self.depth = 0
+
+    @contextmanager
+    def nested(self, start: int) -> Iterator[None]:
+        """Within it, brackets inside brackets; ParseError if there are too many."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            _fail(self.text, start, f"brackets are nested more than {MAX_DEPTH} deep")
+        yield
+        self.depth -= 1
 
     def peek(self) -> str:
         match = _TOKEN.match(self.text, self.place)
@@ -115,9 +128,10 @@ class _Reader:
             self.take()
             call.options = self.options()
         if self.peek() == "(":
-            self.take()
-            call.inner = self.calls(")")
-            self.expect(")")
+            with self.nested(self._start()):
+                self.take()
+                call.inner = self.calls(")")
+                self.expect(")")
         return call
 
     def options(self) -> dict[str, Any]:
@@ -138,13 +152,8 @@ class _Reader:
     def value(self) -> Any:
         start, token = self._start(), self.take()
         if token == "[":
-            items: list[Any] = []
-            while self.peek() != "]":
-                if items:
-                    self.expect(",")
-                items.append(self.value())
-            self.expect("]")
-            return items
+            with self.nested(start):
+                return self.items()
         if token.startswith('"'):
             try:
                 return json.loads(token)
@@ -153,3 +162,12 @@ class _Reader:
         if not _WORD.fullmatch(token):
             _fail(self.text, start, f"expected a value, found {token or 'the end'!r}")
         return _constant(token)
+
+    def items(self) -> list[Any]:
+        items: list[Any] = []
+        while self.peek() != "]":
+            if items:
+                self.expect(",")
+            items.append(self.value())
+        self.expect("]")
+        return items
