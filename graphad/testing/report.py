@@ -79,7 +79,8 @@ class Checked:
 
     def _lines(self) -> Iterator[str]:
         stopped = " before it was interrupted" if self.interrupted else ""
-        yield f"nothing wrong on {self.examples} programs, of which it changed {self.changed}{stopped}; {self.seconds:.1f} s of processor time"
+        programs = f"{self.examples} programs, of which it changed {self.changed}{stopped}"
+        yield f"nothing wrong on {programs}; {self.seconds:.1f} s of processor time"
         if self.unfit:
             yield f"unfit: {self.unfit} more programs, which the preparation refuses"
         yield from _counts("rewrites", self.rewrites)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from graphad.ops import GRAD, lookup
+from graphad.ops.sample import Array, uniform
 from tests.ops.check import run
-from tests.ops.sample import Array, uniform
 
 REDUCE: dict[str, Callable[[list[float]], float]] = {
     **{"add": sum, "mul": math.prod, "multiply": math.prod, "amin": min, "amax": max},

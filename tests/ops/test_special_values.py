@@ -14,9 +14,9 @@ import pytest
 
 import graphad as ga
 from graphad.ops import GRAD, lookup
+from graphad.ops.sample import Array
+from graphad.testing.samples import SAMPLES
 from tests.ops.check import run
-from tests.ops.sample import Array
-from tests.ops.test_operators import SAMPLES
 
 inf, nan = math.inf, math.nan
 MOST, LEAST = 1.7976931348623157e308, 5e-324
