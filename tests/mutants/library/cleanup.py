@@ -91,6 +91,15 @@ _DEAD = (
         feeds={"n": [3]},
     ),
     _dead(
+        "drops-results-that-are-read",
+        f"{DEAD}:Needed._need_roots",
+        "if value.readers or value.graph.is_observed(value))",
+        "if value.graph.is_observed(value))",
+        _LOOP,
+        targets=("y",),
+        feeds={"n": [3]},
+    ),
+    _dead(
         "takes-the-condition-for-dead",
         f"{DEAD}:Needed._run",
         "self._need_place(op, carried_count(op) - 1)",
