@@ -86,7 +86,7 @@ class _Pairing:
                 if name in y.graphs:
                     self.graphs(x.graphs[name], y.graphs[name])
         old_of = {new: old for y, x in twins.items() for old, new in _outputs(x, y)} | {new: old for old, new in _inputs(a, b)}
-        same = {y for y, x in twins.items() if _reads_the_same(x, y, old_of)}
+        same = {y for y, x in twins.items() if _look(x) == _look(y) and _reads_the_same(x, y, old_of)}
         self.difference.removed += [x for x in a.ops if pairs.get(x) not in same]
         self.difference.added += [y for y in b.ops if y not in same]
 
@@ -176,7 +176,8 @@ def _cones(graph: Graph, given: Mapping[Value, str]) -> dict[Op, str]:
 
 def _body(graph: Graph) -> str:
     cones = _cones(graph, {value: f"given {i}" for i, value in enumerate(graph.inputs)})
-    results = [f"{cones[value.writers[0]] if value.writers else graph.inputs.index(value)}" for value in graph.results]
+    places = {value: f"{i}" for i, value in enumerate(graph.inputs)}
+    results = [cones[value.writers[0]] if value.writers else places.get(value, "nothing") for value in graph.results]
     return _digest([*cones.values(), *results])
 
 

@@ -43,6 +43,10 @@ class PassError(GraphadError, RuntimeError):
     """A pass or a pipeline cannot run as asked."""
 
 
+class Refused(PassError):
+    """A pass does not work on this graph, and says why; the graph is as it was."""
+
+
 class ExecutionError(GraphadError, RuntimeError):
     """An operator failed while a program ran; the message shows its inputs and the user's line."""
 

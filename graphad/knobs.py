@@ -4,10 +4,10 @@
 |------------------------|--------------------|---------------------|------------------------------------------------------------------|
 | GRAPHAD_VERIFY         | verify = true      | true                | verify the graph after every pass                                |
 | GRAPHAD_CHECK_CLAIMS   | check_claims =     | false               | compute what passes claim to preserve again, and compare         |
-| GRAPHAD_REPRODUCERS    | reproducers = "."  | the temporary folder| where a failing pass leaves its reproducer; empty: nowhere       |
+| GRAPHAD_REPRODUCERS    | reproducers = "."  | graphad-reproducers | where a failing pass leaves its reproducer; empty: nowhere       |
 | GRAPHAD_PLUGINS        | plugins = true     | true                | load passes and operators that other packages bring              |
 
-The environment wins. Truth is written 1, true, yes, on or 0, false, no, off.
+The folder graphad-reproducers lies in the temporary folder. The environment wins. Truth is written 1, true, yes, on or 0, false, no, off.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Knobs:
 
     verify: bool = True
     check_claims: bool = False
-    reproducers: str = str(Path(tempfile.gettempdir()) / "graphad")
+    reproducers: str = str(Path(tempfile.gettempdir()) / "graphad-reproducers")
     plugins: bool = True
 
 

@@ -68,11 +68,32 @@ def test_passes_are_listed_with_a_line_each(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_help_and_wrong_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    for argv, status in ((["--help"], 0), (["draw", "--help"], 0), ([], 2), (["paint"], 2), (["draw", "net.txt"], 2)):
+    for argv, status in ((["--help"], 0), (["draw", "--help"], 0), (["paint"], 2), (["draw", "net.txt"], 2)):
         with pytest.raises(SystemExit) as stop:
             main(argv)
         assert stop.value.code == status
     assert "graphad demo" in capsys.readouterr().out
+
+
+def test_without_a_command_it_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out, err = capsys.readouterr()
+    assert "graphad demo" in out
+    assert err == ""
+
+
+def test_a_wrong_name_in_a_pipeline_is_a_line_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["opt", "net.txt", "-p", "cse, fixpoint(dead-cod)"])
+    assert capsys.readouterr().err == (
+        "graphad opt: argument -p/--pipeline: no pass is named 'dead-cod'; did you mean 'dead-code'?\n"
+        "  cse, fixpoint(dead-cod)\n"
+        "                ^\n"
+        "graphad opt --help shows how it is used\n"
+    )
+    with pytest.raises(SystemExit):
+        main(["opt", "net.txt", "-p", "zork"])
+    assert "no pass is named 'zork'; the command graphad passes lists the" in capsys.readouterr().err
 
 
 def test_demo_draws_every_pass_and_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

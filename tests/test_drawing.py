@@ -15,6 +15,7 @@ from graphad.drawing import plan as planning
 from graphad.drawing import to_dot, to_svg
 from graphad.drawing.labels import attr_text, shortened, shown
 from graphad.drawing.pairs import gradient_of
+from graphad.errors import InvalidType
 from graphad.program import BACKWARD, EMPTY, OPTIMIZE, SourceLine
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -244,6 +245,19 @@ def test_highlighted_values_stand_out(pick: Callable[[ga.Graph], Any]) -> None:
     svg = to_svg(graph, highlight={pick(graph)}, values="shared")
     assert labels(svg, "highlight") == {"y"}
     assert "bold outline: highlighted" in texts(svg)
+
+
+def test_the_legend_says_what_an_outline_means() -> None:
+    svg = to_svg(training_program(2), highlight={"w"}, highlight_means="added <by> {the} pass")
+    assert "bold outline: added <by> {the} pass" in texts(svg)
+    with pytest.raises(InvalidType, match="highlight_means"):
+        to_svg(training_program(2), highlight_means=3)
+
+
+def test_operators_show_their_attributes_if_requested() -> None:
+    program = ga.Program.parse("program { block 0 { var x: float32[1] var y: float32[1] scale(X=x) -> (Out=y) {scale=2.0, bias=1.0} } }")
+    assert {"scale=2.0", "bias=1.0"} <= set(texts(to_svg(program, attributes=True)))
+    assert "scale=2.0" not in texts(to_svg(program))
 
 
 def test_highlighted_operators_stand_out_in_their_program_too() -> None:

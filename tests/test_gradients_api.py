@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.testing.fitted import completed
 from tests.test_backward_api import Net, X, backward, evaluated, vector
 
 Gradients = list[ga.Variable | None]
@@ -274,6 +275,41 @@ def test_gradients_of_a_gradient_in_a_loss() -> None:
     assert [p.name for p in pairs] == ["w", "v"]
     assert len(set(backward(net.program))) == len(backward(net.program))
     np.testing.assert_allclose(net.values([pairs[net.w]])[0], differences(net, penalty), atol=1e-8)
+
+
+def parsed(text: str) -> ga.Program:
+    return completed(ga.Program.parse(text))
+
+
+def test_an_output_that_does_not_depend_on_an_input_gives_it_zeros() -> None:
+    """The norm of Y is an output of cos_sim that X has no part in."""
+    program = parsed(
+        """program { block 0 { var x: float64[2, 3] var y: float64[2, 3]
+        cos_sim(X=x, Y=y) -> (Out=o, XNorm=a, YNorm=b) mean(X=b) -> (Out=loss) } }"""
+    )
+    x, y = np.arange(1.0, 7.0).reshape(2, 3), np.ones((2, 3))
+    (of_x, of_y) = ga.gradients(var(program, "loss"), [var(program, "x"), var(program, "y")])
+    found = ga.Executor().run(program, {"x": x, "y": y}, [of_x, of_y])
+    np.testing.assert_allclose(found[0], np.zeros((2, 3)))
+    np.testing.assert_allclose(found[1], np.full((2, 3), 0.5 / np.sqrt(3.0)))
+    with ga.program_guard(program):
+        total = ga.layers.reduce_sum(ga.layers.square(of_y), reduce_all=True)
+    ga.gradients(total, var(program, "x"))  # the grad operators are expanded
+
+
+def test_numbers_in_gradient_rules_keep_their_shape() -> None:
+    """A constant without axes is written with ``shape=[]``: without a shape no reader would take it."""
+    program = parsed(
+        """program { block 0 { var x: float64[2, 3] var i: int64[2, 1]
+        softmax_with_cross_entropy(Logits=x, Label=i) -> (Softmax=s, Loss=l) mean(X=l) -> (Out=loss) } }"""
+    )
+    (first,) = ga.gradients(var(program, "loss"), [var(program, "x")])
+    with ga.program_guard(program):
+        total = ga.layers.reduce_sum(ga.layers.square(first), reduce_all=True)
+    ga.gradients(total, [var(program, "x")])
+    constants = [op for op in program.global_block().ops if op.type == "fill_constant"]
+    assert len(constants) > 2
+    assert all("shape" in op.attrs for op in constants)
 
 
 def differences(net: Net, target: ga.Variable, step: float = 1e-5) -> Any:

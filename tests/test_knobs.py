@@ -17,7 +17,7 @@ from tests.source_tree import ROOT
 
 def test_what_holds_without_any_setting(tmp_path: Path) -> None:
     assert read_knobs({}, tmp_path) == Knobs()
-    assert Knobs() == Knobs(True, False, str(Path(tempfile.gettempdir()) / "graphad"), True)
+    assert Knobs() == Knobs(True, False, str(Path(tempfile.gettempdir()) / "graphad-reproducers"), True)
 
 
 def test_the_file(tmp_path: Path) -> None:

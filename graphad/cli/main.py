@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import graphad.passes  # noqa: F401 - the passes register themselves
 from graphad.cli import bisect, check, diff, draw, listing, opt, reduce, run, view, why
@@ -23,8 +24,15 @@ Programs of operators as graphs: rewritten by passes, differentiated by passes, 
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in a line of its own, without the usage that hides it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n{self.prog} --help shows how it is used\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status: 0, 1 for a failure, 2 for a wrong command line."""
+    """Run the command; return its exit status: 0, 1 for a failure, 2 for a wrong command line. Without a command it is the help."""
     args = _parser().parse_args(argv)
     try:
         return int(args.command(args))
@@ -38,8 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="graphad", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser = _Parser(prog="graphad", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.set_defaults(command=lambda _: parser.print_help() or 0)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="train a convolutional net on handwritten digits, drawing its graphs")
     demo.add_argument("-o", "--output", type=Path, default=Path("demo"), metavar="DIR", help="folder for the drawings (default: demo)")

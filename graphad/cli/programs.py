@@ -20,9 +20,17 @@ def add_program(parser: argparse.ArgumentParser, optional: bool = False) -> None
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """In which form the program is, where that cannot be told."""
+    """In which form the program is, where that cannot be told, and what it may have in it."""
     parser.add_argument(
         "--from", dest="source_format", choices=sorted(FORMATS), metavar="FORMAT", help=f"read {' | '.join(sorted(FORMATS))}"
+    )
+    add_allow_unknown(parser)
+
+
+def add_allow_unknown(parser: argparse.ArgumentParser) -> None:
+    """Whether a text may have what no registered operator has."""
+    parser.add_argument(
+        "--allow-unknown", action="store_true", help="keep operators, slots and attributes that are not registered, which else are errors"
     )
 
 
@@ -50,12 +58,12 @@ def pipeline(text: str) -> Pipeline:
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{error.filename}: {error.strerror}") from None
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"\n{error}") from None
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def read(args: argparse.Namespace) -> Program:
     """The program that the command line names."""
-    return read_program(args.program, getattr(args, "source_format", None))
+    return read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown)
 
 
 def lowered(args: argparse.Namespace) -> Graph:

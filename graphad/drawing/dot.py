@@ -19,7 +19,7 @@ import pydot
 
 from graphad.drawing.arrows import Arrow
 from graphad.drawing.frames import Frames
-from graphad.drawing.labels import arrow_tooltip, op_label, op_tooltip, quoted, shown, tooltip, value_label, value_tooltip
+from graphad.drawing.labels import arrow_tooltip, attr_lines, op_label, op_tooltip, quoted, shown, tooltip, value_label, value_tooltip
 from graphad.drawing.nesting import does_something
 from graphad.drawing.options import Options
 from graphad.drawing.plan import Plan, plan
@@ -89,7 +89,7 @@ class _Writer:
 
     def _whole(self) -> Attributes:
         self.kinds.update([FRAMED] if self.frames.count else [])
-        label = header(self.options.title, self.kinds if self.options.legend else set())
+        label = header(self.options.title, self.kinds if self.options.legend else set(), self.options.highlight_means)
         limit = f"{LARGE / max(self.nodes, LARGE):.3f}"
         effort = {"nslimit": limit, "nslimit1": limit} if self.nodes > LARGE else {}
         whole = {"id": self._id("drawing"), "rankdir": self.options.rankdir} | effort | ({"label": label} if label else {})
@@ -105,7 +105,7 @@ class _Writer:
         if isinstance(node, Op):
             closed, slots = self._is_closed(node), max(self._slots(node, node.inputs), self._slots(node, node.outputs))
             marks += [CLOSED] if closed else []
-            label, text, group = op_label(node, drawn.kept.get(node, []), closed), op_tooltip(node), "op"
+            label, text, group = self._op_label(node, closed), op_tooltip(node), "op"
         else:
             label, text, group = value_label(node), value_tooltip(node, drawn.gradient_of.get(node)), "value"
         self.kinds.update(marks)
@@ -114,6 +114,9 @@ class _Writer:
         own: Attributes = {"id": self._id(name), "class": quoted(" ".join([group, *marks])), "label": label, "tooltip": text}
         container.add_node(pydot.Node(name, **all_quoted(node_style(node, what, strong, slots)), **own))
         return name
+
+    def _op_label(self, op: Op, closed: bool) -> str:
+        return op_label(op, self.drawn.kept.get(op, []), closed, attr_lines(op) if self.options.attributes else [])
 
     def _role(self, op: Op) -> str:
         return self.drawn.nesting.role(op)

@@ -48,10 +48,15 @@ def markup(text: str) -> str:
     return "<br/>".join(html.escape(line, quote=False).replace("\\", "&#92;") for line in lines)
 
 
-def op_label(op: Op, kept: list[str], closed: bool) -> str:
-    """An operator's type, a mark if it holds graphs that are not drawn, and the slots of what it keeps from run to run likewise."""
+def op_label(op: Op, kept: list[str], closed: bool, attributes: list[str]) -> str:
+    """An operator's type, a mark if it holds graphs that are not drawn, the slots of what it keeps from run to run, attributes."""
     name = shortened(shown(op.type)) + (" [+]" if closed else "")
-    return quoted(name, *([f"keeps {', '.join(map(shown, kept))}"] if kept else []))
+    return quoted(name, *([f"keeps {', '.join(map(shown, kept))}"] if kept else []), *attributes)
+
+
+def attr_lines(op: Op) -> list[str]:
+    """The attributes of an operator, one a line."""
+    return [shortened(f"{shown(name)}={attr_text(value)}") for name, value in op.attrs.items() if not isinstance(value, Block)]
 
 
 def value_label(value: Value) -> str:

@@ -31,10 +31,12 @@ class Options:
 
     title: str | None = None
     highlight: Collection[Any] = ()
+    highlight_means: str = "highlighted"
     values: str = "auto"
     links: str = "auto"
     nested: str = "auto"
     rankdir: str = "TB"
+    attributes: bool = False
     legend: bool = True
     prefix: str = ""
     dpi: int = 96
@@ -48,6 +50,8 @@ class Options:
             raise InvalidType(f"title is a string, not {self.title!r}")
         if isinstance(self.highlight, str) or not isinstance(self.highlight, Collection):
             raise InvalidType(f"highlight is a set of operators and values, not {self.highlight!r}")
+        if not isinstance(self.highlight_means, str):
+            raise InvalidType(f"highlight_means is a text for the legend, not {self.highlight_means!r}")
         if not isinstance(self.prefix, str) or not re.fullmatch(r"([A-Za-z_][\w-]*)?", self.prefix, re.ASCII):
             raise InvalidValue(f"prefix begins the ids in an SVG: letters, digits, - and _, not {self.prefix!r}")
         for name, number in (("dpi", self.dpi), ("timeout", self.timeout)):

@@ -31,6 +31,7 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
         path: where to: ``.svg``, ``.png`` or ``.dot`` (the text Graphviz is given).
         title: a line above the drawing.
         highlight: operators and values (of the graph, of the program, or values by name) to outline: what a pass added, say.
+        highlight_means: what the legend says that an outline means.
         values: ``"all"``, ``"shared"`` (values with one writer and one reader become arrows), ``"none"`` (operators only),
             or ``"auto"``: the first of these that draws at most 1500 nodes. Unless it is ``"all"``, what an optimizer
             operator alone keeps between runs (moments) is named inside the operator.
@@ -38,6 +39,7 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
         nested: ``"all"`` draws the graphs nested in loops, branches and nets; ``"none"`` draws only their operators, marked with
             ``[+]``; ``"auto"`` leaves out the deepest ones until at most 600 nodes stand in frames, and 1500 in all.
         rankdir: ``"TB"``, from top to bottom, or ``"LR"``, from left to right.
+        attributes: whether operators show their attributes, which else only their tooltips in an SVG do.
         legend: whether the kinds of nodes are explained.
         prefix: what ids of nodes and edges in an SVG begin with, for several drawings on one page.
         dpi: the resolution of a PNG.

@@ -75,7 +75,7 @@ LINK_EDGE: Attributes = {
 }
 
 NOTES = {
-    HIGHLIGHT: ("bold outline: highlighted", STRONG),
+    HIGHLIGHT: ("bold outline: {}", STRONG),
     LINK: ("- - - gradient of", LINK_EDGE["color"]),
     "saved": ("- - &gt; saved for the gradient", LINK_EDGE["color"]),
     "carried": ("<b>- - &gt;</b> carried to the next iteration", INK),
@@ -159,11 +159,11 @@ def all_quoted(attributes: Attributes) -> Attributes:
     return {name: quoted(value) for name, value in attributes.items()}
 
 
-def header(title: str | None, kinds: set[str]) -> str:
-    """The title, and a legend of the kinds, as one HTML-like label; empty if there is neither."""
+def header(title: str | None, kinds: set[str], highlighted: str = "") -> str:
+    """The title, and a legend of the kinds and of what is highlighted, as one HTML-like label; empty if there is neither."""
     rows = [f'<tr><td align="left" colspan="{WIDEST_ROW}"><b><font point-size="14">{markup(title)}</font></b></td></tr>'] if title else []
     chips = [_chip(look) for name, look in LOOKS.items() if name in kinds]
-    notes = [_note(text, color) for mark, (text, color) in NOTES.items() if mark in kinds]
+    notes = [_note(text.format(markup(highlighted)), color) for mark, (text, color) in NOTES.items() if mark in kinds]
     if FRAMED in kinds:
         table = '<table border="0" cellborder="0" cellspacing="0" cellpadding="6">'
         below = notes and [f'<tr><td align="left" colspan="{WIDEST_ROW}">{table}<tr>{"".join(notes)}</tr></table></td></tr>']

@@ -111,7 +111,9 @@ def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, f
 
     def step(frames: Frames) -> None:
         outer, cotangents = inside.read(frames)
-        scopes = frames[at].pop(name) if last else inside.kept(frames)
+        scopes = inside.kept(frames)
+        if last:
+            frames[at].pop(name, None)
         sums, operands = _Sums(inside.count), inside.operands(outer)
         steps = replay.backwards(scopes) if isinstance(scopes, Checkpoints) and replay else _backwards(scopes, last)
         for kept in steps:
@@ -235,7 +237,11 @@ class _Inside:
     def kept(self, frames: Frames) -> StepScopes:
         """What the forward operator kept."""
         found = self.fetch(frames, self.scopes[0], self.op)
-        assert isinstance(found, StepScopes)
+        if not isinstance(found, StepScopes):
+            name = self.scopes[0][1]
+            raise InvalidValue(
+                located(f"operator {self.op.type!r} reads {name!r}, which is not what a forward operator keeps", self.op.source)
+            )
         return found
 
     def operands(self, outer: Sequence[Any]) -> Frame:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from graphad.errors import InvalidValue
 from graphad.ops import REGISTRY, ControlDef
-from graphad.program import EMPTY, Block, Operator, Program
+from graphad.program import EMPTY, Block, Operator, Program, located
 
 Layout = tuple[Collection[str], ...]  # the names of each frame, innermost first
 
@@ -96,8 +97,13 @@ def handed_in(op: Operator, which: int) -> list[str]:
 
 
 def nth(op: Operator, attr: str, which: int, count: int) -> list[str]:
-    """The names for one of the blocks."""
-    return list(op.attrs[attr][which * count : (which + 1) * count])
+    """The names for one of the blocks; ValueError if the operator, which was read from a file, does not have them."""
+    names = op.attrs.get(attr)
+    if not isinstance(names, list):
+        raise InvalidValue(
+            located(f"operator {op.type!r}: attribute {attr!r} is a list of names inside its blocks, not {names!r}", op.source)
+        )
+    return list(names[which * count : (which + 1) * count])
 
 
 def _controls(program: Program) -> Iterator[tuple[Operator, ControlDef]]:

@@ -21,6 +21,7 @@ from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.program import Block, Operator, Program, located
+from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS
 
@@ -102,9 +103,10 @@ class Prepared:
             message = located(f"operator {op.type!r} is not registered, so it cannot run: {op!r}", op.source)
             return _raising(message)
         if isinstance(row, ControlDef):
+            check_runnable(op, row)
             return control_step(self, op, row, layout, freed)
-        if strange := _not_in_row(op, row):
-            return _raising(located(f"operator {op.type!r} has {strange}, which its row has not, so it cannot run: {op!r}", op.source))
+        if misfit := _misfit(op, row):
+            return _raising(located(f"operator {op.type!r} {misfit}, so it cannot run: {op!r}", op.source))
         step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
@@ -237,13 +239,20 @@ def _handed_out(block: Block) -> frozenset[str]:
     return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
 
 
-def _not_in_row(op: Operator, row: OpDef) -> str:
-    """What a program that was read from a file says of an operator, and the table does not know: a slot, or an attribute.
+def _misfit(op: Operator, row: OpDef) -> str:
+    """What of an operator that was read from a file does not fit its row: a slot, the number of names in one, or an attribute.
 
     Paddle's grad operators are given more than they need; what ours need of it is what counts.
     """
-    if isinstance(row, GradOpDef):
-        return ""
-    slots = [slot for slot, names in op.inputs.items() if names and slot not in row.inputs]
-    attrs = [name for name in op.attrs if name not in row.attrs and name not in COMMON_ATTRS]
-    return f"an input slot {slots[0]}" if slots else f"an attribute {attrs[0]}" if attrs else ""
+    is_grad = isinstance(row, GradOpDef)
+    for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
+        for slot, names in given.items():
+            if slot not in slots and names and not (is_grad and side == "input"):
+                return f"has an {side} slot {slot}, which its row has not"
+            if slot in slots and len(names) > 1 and not slots[slot].variadic:
+                return f"has {len(names)} names in its {side} slot {slot}, which takes one"
+    missing = [s.name for s in row.inputs.values() if not s.optional and not s.variadic and not op.input(s.name)]
+    if missing:
+        return f"has nothing in its input slot {missing[0]}"
+    attrs = [name for name in op.attrs if name not in row.attrs and name not in COMMON_ATTRS and not is_grad]
+    return f"has an attribute {attrs[0]}, which its row has not" if attrs else ""

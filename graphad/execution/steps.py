@@ -53,7 +53,7 @@ def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
         return _gradient(run, op, row, reads, writes, attrs)
     if any(len(places) != 1 or row.inputs[slot].variadic for slot, places in reads.items()) or len(row.outputs) > 1:
         return _general(run, op, row, reads, writes, attrs, False)
-    if [*reads] != [*row.inputs][: len(reads)] or row.outputs[next(iter(writes))].variadic:
+    if [*reads] != [*row.inputs][: len(reads)] or len(writes) != 1 or row.outputs[next(iter(writes))].variadic:
         return _general(run, op, row, reads, writes, attrs, False)
     ((place,),) = writes.values()
     assert place is not None

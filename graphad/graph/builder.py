@@ -39,7 +39,7 @@ class Builder:
         for slot, inferred in row.infer_types(types, attrs).items():
             if not row.outputs[slot].optional:
                 outputs[slot] = [self._fresh(t, self._kind(row, slot, slots)) for t in inferred]
-        given = {name: value for name, value in attrs.items() if value != row.attrs[name].default}
+        given = {name: value for name, value in attrs.items() if not _left_out(value, row.attrs[name].default)}
         self.graph.add_op(row.type, slots, outputs, given, self.before, self.role, self.forward)
         results = [[*map(self.symbol, v)] if row.outputs[slot].variadic else self.symbol(v[0]) for slot, v in outputs.items()]
         return results[0] if len(results) == 1 else tuple(results)
@@ -78,6 +78,11 @@ class GraphSymbol(Symbol):
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+
+def _left_out(value: Any, default: Any) -> bool:
+    """Whether an attribute says no more than its default. An empty list may: ``shape=[]`` is the shape of a number."""
+    return value is default or (value == default and not isinstance(value, list))
 
 
 def _values(row: OpDef, given: Any) -> list[Value]:

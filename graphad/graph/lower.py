@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from graphad.errors import InvalidType
+from graphad.errors import InvalidType, InvalidValue
 from graphad.graph.collector import collect_if_due, paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
 from graphad.ops import REGISTRY, ControlDef
-from graphad.program import EMPTY, Block, Operator, Program, Variable
+from graphad.program import EMPTY, Block, Operator, Program, Variable, located
+from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
 Current = dict[str, Value]
@@ -97,7 +98,9 @@ class _Lowering:
             row = REGISTRY.get(operator.type)
             if not isinstance(row, ControlDef):
                 _lower_operator(graph, operator, current)
-            elif row.is_grad:
+                continue
+            check_runnable(operator, row)
+            if row.is_grad:
                 self._gradient(graph, operator, row, current)
             else:
                 self._forward(graph, operator, row, current)
@@ -121,6 +124,7 @@ class _Lowering:
             names = [*reads, *(n for n in results if n not in reads and _needs_old(operator, n, current, around))]
         for nested, final in zip(graphs.values(), finals, strict=True):
             given = _give(nested, operator.block, names, final)
+            _check_own(operator, nested, len(names))
             seen = {**given, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
             nested.results = [seen.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
         inputs = {slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != row.operands}
@@ -146,7 +150,23 @@ class _Lowering:
             _hand_in(nested, block, [*given, *cotangents], final)
             nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
             nested.saved = {v: forward[v.name] for v in nested.inputs[count[0] + count[1] :] if v.name in forward}
+            _check_saved(operator, block, nested, count[0] + count[1])
         _link(graph, operator, inputs, operator.outputs, current, graphs)
+
+
+def _check_own(operator: Operator, nested: Graph, given: int) -> None:
+    """A block writes its own variables before it reads them."""
+    for value in nested.inputs[given:]:
+        message = f"operator {operator.type!r}: its block reads its own variable {value.name!r} before any operator there writes it"
+        raise InvalidValue(located(message, next((op.source for op in value.readers), operator.source)))
+
+
+def _check_saved(operator: Operator, block: Block, nested: Graph, given: int) -> None:
+    """Whatever a gradient's block reads is passed in, or left by a run of the forward block."""
+    for value in nested.inputs[given:]:
+        if value not in nested.saved:
+            message = f"operator {operator.type!r}: its block {block.idx} reads {value.name!r}, which is not passed in"
+            raise InvalidValue(located(f"{message}, and which block {block.parent_idx} neither reads nor writes", operator.source))
 
 
 def _written_outside(operator: Operator, row: ControlDef, blocks: Iterable[Block], finals: list[Current]) -> list[str]:
@@ -236,7 +256,10 @@ def _lower_operator(graph: Graph, operator: Operator, current: Current) -> None:
 
 def _read_old_array(graph: Graph, operator: Operator, inputs: Slots, current: Current) -> None:
     """In a program an array is written in place: what was there before is read, unless nothing can be there yet."""
-    (name,), block = operator.output("Out"), operator.block
+    names, block = operator.output("Out"), operator.block
+    if len(names) != 1:
+        raise InvalidValue(located(f"operator {operator.type!r} writes one array, got {len(names)} names: {operator!r}", operator.source))
+    name = names[0]
     if name in current or (block.idx > 0 and name not in block.vars):
         inputs["Array"] = _reading(graph, block, [name], current)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from graphad.errors import InvalidGraph
 from graphad.graph.collector import paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.naming import Plan, planned
@@ -12,7 +13,7 @@ from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import OTHERWISE, carried_count, operands, outcomes, the_row
 from graphad.ops import ControlDef
-from graphad.program import BACKWARD, EMPTY, FORWARD, Block, Operator, Program, Variable
+from graphad.program import BACKWARD, EMPTY, FORWARD, Block, Operator, Program, Variable, located
 
 Names = dict[str, list[str]]
 
@@ -256,7 +257,7 @@ class _Writer:
         inside: dict[str, list[str]] = {"original_input": [], "original_output_grad": [], "original_input_grad": []}
         blocks, count = {}, len(op.inputs.get("X", ()))
         for name, graph in op.graphs.items():
-            saved = [self.schedule.kept[value] for value in graph.saved.values()]
+            saved = [self._kept(op, value) for value in graph.saved.values()]
             settle_gradient(graph, saved)
             father = self.schedule.home.get(graph.father, self.block.idx) if graph.father else self.block.idx
             block = blocks[name] = self.schedule.block_of(graph, father)
@@ -266,6 +267,12 @@ class _Writer:
             inside["original_output_grad"] += given[count:]
             inside["original_input_grad"] += [plan.end(v) for v in graph.results]
         return self._as_written(op, self._reads(op), self._writes(op), {**blocks, **inside, **op.attrs}, row, op.type)
+
+    def _kept(self, op: Op, value: Value) -> str:
+        """The name under which a forward operator keeps a value."""
+        if value not in self.schedule.kept:
+            raise InvalidGraph(located(f"{op!r} reads {value!r} of its forward graph, which no operator before it runs", op.source))
+        return self.schedule.kept[value]
 
     def _as_written(self, op: Op, inputs: Names, outputs: Names, attrs: dict[str, Any], row: ControlDef, op_type: str) -> Operator:
         """The operator with its names in the order its program had them, if they are the same."""

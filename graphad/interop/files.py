@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from pathlib import Path
+
+from graphad.interop.commit import read_committed, write_together
 
 PathLike = str | os.PathLike[str]
 STREAM = "-"
@@ -14,7 +15,8 @@ STREAM = "-"
 def read_bytes(source: PathLike) -> bytes:
     """What a file holds; ``-`` is standard input."""
     if source != STREAM:
-        return Path(source).read_bytes()
+        path = Path(source)
+        return path.read_bytes() if path.exists() and not path.is_file() else read_committed(path.parent, path.name)
     return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
 
 
@@ -25,11 +27,11 @@ def write_bytes(target: PathLike, data: bytes) -> None:
     """
     if target == STREAM:
         return _print(data)
-    path = Path(os.path.realpath(target))
+    path = Path(target)
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
-    _replace(path, data)
+    write_together(path.parent, {path.name: data})
 
 
 def _print(data: bytes) -> None:
@@ -39,18 +41,3 @@ def _print(data: bytes) -> None:
         sys.stdout.buffer.flush()
     else:
         sys.stdout.write(data.decode())
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(temporary, path.stat().st_mode & 0o7777)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -18,7 +18,7 @@ from graphad.program import Program
 class Format(NamedTuple):
     """How programs are read and written, and the ends of file names that say so."""
 
-    read: Callable[[bytes, str], Program]
+    read: Callable[[bytes, str, bool], Program]
     write: Callable[[Program], bytes]
     suffixes: tuple[str, ...]
 
@@ -30,10 +30,18 @@ def _text(data: bytes) -> str:
         raise ParseError(f"byte {error.start} is not UTF-8") from None
 
 
+def _read_text(data: bytes, file: str, allow_unknown: bool) -> Program:
+    return Program.parse(_text(data), file, allow_unknown=allow_unknown)
+
+
+def _read_json(data: bytes, _: str, allow_unknown: bool) -> Program:
+    return from_json(_text(data), allow_unknown=allow_unknown)
+
+
 FORMATS: Mapping[str, Format] = {
-    "text": Format(lambda data, file: Program.parse(_text(data), file), lambda program: str(program).encode(), (".txt",)),
-    "json": Format(lambda data, _: from_json(_text(data)), lambda program: to_json(program).encode(), (".json",)),
-    "protobuf": Format(lambda data, _: load_program(data), dump_program, (".pdmodel", ".pb", "__model__")),
+    "text": Format(_read_text, lambda program: str(program).encode(), (".txt",)),
+    "json": Format(_read_json, lambda program: to_json(program).encode(), (".json",)),
+    "protobuf": Format(lambda data, _file, _unknown: load_program(data), dump_program, (".pdmodel", ".pb", "__model__")),
 }
 _FIRST_BYTES = {  # of a protobuf: the tag of block 0
     "text": re.compile(rb"(\xef\xbb\xbf)?\s*program[\s{]"),
@@ -42,23 +50,29 @@ _FIRST_BYTES = {  # of a protobuf: the tag of block 0
 }
 
 
-def read_program(source: PathLike, format: str | None = None) -> Program:
+def read_program(source: PathLike, format: str | None = None, *, allow_unknown: bool = True) -> Program:
     """The program in a file.
 
     Args:
         source: a path, or ``-`` for standard input.
         format: "text", "json" or "protobuf"; None tells it by the end of the name, else by the first bytes.
+        allow_unknown: of text and JSON, as in ``Program.parse``; Paddle's operators that graphad does not have always stay.
 
     Raises:
         ParseError: the file is none of a program; the message names it and the place in it.
         ValueError: an unknown format.
         OSError: the file cannot be read.
     """
+    _check_format(format)
+    return program_from(read_bytes(source), source, format, allow_unknown=allow_unknown)
+
+
+def program_from(data: bytes, source: PathLike, format: str | None = None, *, allow_unknown: bool = True) -> Program:
+    """The program in the bytes of a file; raises as ``read_program`` does."""
     known = _named(source, format)
-    data = read_bytes(source)
     name = "standard input" if source == STREAM else os.fspath(source)
     try:
-        return FORMATS[known or recognised(data)].read(data, name)
+        return FORMATS[known or recognised(data)].read(data, name, allow_unknown)
     except ParseError as error:
         raise ParseError(f"{name}: {error}") from None
 
@@ -77,11 +91,16 @@ def write_program(program: Program, target: PathLike, format: str | None = None)
     """
     if not isinstance(program, Program):
         raise InvalidType(f"write_program takes a Program, not {program!r}")
+    write_bytes(target, program_bytes(program, target, format))
+
+
+def program_bytes(program: Program, target: PathLike, format: str | None = None) -> bytes:
+    """The bytes that a program's file is to hold; ValueError as ``write_program`` raises it."""
     known = _named(target, format) or ("text" if target == STREAM else None)
     if known is None:
         suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
         raise InvalidValue(f"the name {os.fspath(target)!r} does not say in which format to write: give it one of {suffixes}, or a format")
-    write_bytes(target, FORMATS[known].write(program))
+    return FORMATS[known].write(program)
 
 
 def format_of(path: PathLike) -> str | None:
@@ -91,9 +110,13 @@ def format_of(path: PathLike) -> str | None:
 
 
 def _named(path: PathLike, format: str | None) -> str | None:
+    _check_format(format)
+    return format or format_of(path)
+
+
+def _check_format(format: str | None) -> None:
     if format is not None and format not in FORMATS:
         raise InvalidValue(f"format is one of {', '.join(FORMATS)}, not {format!r}")
-    return format or format_of(path)
 
 
 def recognised(data: bytes) -> str:

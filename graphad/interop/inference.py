@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
-from graphad.interop.files import PathLike
+from graphad.interop.files import PathLike, read_bytes
 from graphad.interop.formats import read_program
 from graphad.interop.report import unknown_operators
 from graphad.interop.saving import check_values, kept_variables
@@ -78,7 +78,7 @@ def _parameters(program: Path, name: str | None, known: Mapping[str, Variable]) 
     usual = [program.with_suffix(".pdiparams"), folder / "__params__", folder / "params"]
     one = folder / name if name is not None else next((path for path in usual if path.is_file()), None)
     try:
-        found = {name: _own_file(folder, name) for name in known} if one is None else read_tensors(one.read_bytes(), sorted(known))
+        found = {name: _own_file(folder, name) for name in known} if one is None else read_tensors(read_bytes(one), sorted(known))
         check_values(known, found)
     except (InvalidValue, InvalidType) as error:
         raise ParseError(f"{one or folder}: {error}") from None

@@ -21,6 +21,7 @@ from graphad.errors import GraphadError, InvalidValue, ParseError
 from graphad.interop.declarations import DEFAULTS, declare, differing, fields_of, names_in
 from graphad.interop.structure import add_block, check_blocks
 from graphad.program import FORWARD, ROLES, Block, Operator, Program, Variable
+from graphad.program.operator import check_known
 
 FORMAT = "graphad.program"
 VERSION = 1
@@ -77,8 +78,12 @@ def _value(value: Any) -> Json:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def from_json(text: str) -> Program:
+def from_json(text: str, *, allow_unknown: bool = True) -> Program:
     """The program that a JSON text holds: ``str(from_json(to_json(p))) == str(p)``.
+
+    Args:
+        text: as ``to_json`` gives it.
+        allow_unknown: as in ``Program.parse``.
 
     Raises:
         ParseError: it is not JSON, not a program, or one of a later version; the message says where.
@@ -96,8 +101,16 @@ def from_json(text: str) -> Program:
     program = Program()
     program.random_seed = _integer("random_seed", doc.get("random_seed", 0))
     _fill(program, _list("blocks", doc.get("blocks")))
+    if not allow_unknown:
+        _check_known(program)
     program.names.skip(var.name for var in program.list_vars())
     return program
+
+
+def _check_known(program: Program) -> None:
+    for block in program.blocks:
+        for i, op in enumerate(block.ops):
+            _at(f"blocks[{block.idx}].ops[{i}]", check_known, op)
 
 
 def _without_repetition(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -103,7 +103,7 @@ def write_operator(desc: Any, op: Operator) -> None:
     """Fill a message from an operator; where it was read from one, only what has changed is written anew."""
     if op.stored is not None:
         desc.CopyFrom(message("OpDesc").FromString(op.stored))
-    if desc.type != op.type:
+    if not desc.HasField("type") or desc.type != op.type:
         desc.type = op.type
     for slots, messages in ((op.inputs, desc.inputs), (op.outputs, desc.outputs)):
         if {each.parameter: list(each.arguments) for each in messages if each.arguments} != {s: n for s, n in slots.items() if n}:

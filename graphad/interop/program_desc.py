@@ -111,7 +111,8 @@ def dump_program(program: Program) -> bytes:
     if program.stored is not None:
         desc.MergeFromString(program.stored)
     if desc.random_seed != program.random_seed:
-        desc.random_seed = program.random_seed
+        with _writing("random_seed"):
+            desc.random_seed = program.random_seed
     scalars = _has_scalars(desc)
     for block in program.blocks:
         _write_block(desc.blocks.add(), block, scalars)
@@ -125,9 +126,19 @@ def _write_block(desc: Any, block: Block, scalars: bool) -> None:
         desc.Clear()
         desc.idx, desc.parent_idx = block.idx, block.parent_idx
     for var in block.vars.values():
-        write_variable(desc.vars.add(), var, scalars)
+        with _writing(f"block {block.idx}, variable {var.name!r}"):
+            write_variable(desc.vars.add(), var, scalars)
     for i, op in enumerate(block.ops):
-        try:
+        with _writing(f"block {block.idx}, operator {i} ({op.type!r})"):
             write_operator(desc.ops.add(), op)
-        except (GraphadError, ValueError, TypeError) as error:
-            raise InvalidValue(f"block {block.idx}, operator {i} ({op.type!r}): {error}") from None
+
+
+@contextmanager
+def _writing(place: str) -> Iterator[None]:
+    """Within it, what protobuf cannot hold is an error that says where in the program it is."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"{place}: the text {error.object!r} has no form in UTF-8 (it has a lone surrogate)") from None
+    except (GraphadError, ValueError, TypeError) as error:
+        raise InvalidValue(f"{place}: {error}") from None

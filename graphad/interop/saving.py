@@ -8,14 +8,16 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
-from graphad.interop.files import PathLike, write_bytes
-from graphad.interop.formats import format_of, read_program, write_program
+from graphad.interop.commit import read_together, write_together
+from graphad.interop.files import PathLike
+from graphad.interop.formats import format_of, program_bytes, program_from
 from graphad.interop.schema import message
 from graphad.interop.tensors import read_tensors, write_tensors
 from graphad.program import Program, Variable
@@ -34,7 +36,10 @@ class Saved(NamedTuple):
 
 
 def save(program: Program, path: PathLike, scope: Any = None) -> None:
-    """Write a program and the values of its persistable variables, each file as a whole or not at all.
+    """Write a program and the values of its persistable variables, both files or none.
+
+    A process that is killed while it saves leaves the old pair or the new one, which ``load`` reads; the next ``save`` into the
+    folder removes what it left. (Other programs that read the files may see one of each in the moment between two renames.)
 
     Args:
         path: of the program; its end says the format. The values go beside it, under the same name with another end: ``.npz``
@@ -54,10 +59,10 @@ def save(program: Program, path: PathLike, scope: Any = None) -> None:
     arrays = {name: _checked(var, (given or {}).get(name)) for name, var in kept_variables(program).items()}
     values = _values_path(path)
     if values.suffix == ".npz":
-        write_bytes(values, _npz(arrays))
+        data = _npz(arrays)
     else:
-        write_bytes(values, write_tensors({name: _as_declared(program, name, array) for name, array in arrays.items()}))
-    write_program(program, path)
+        data = write_tensors({name: _as_declared(program, name, array) for name, array in arrays.items()})
+    write_together(values.parent, {values.name: data, Path(path).name: program_bytes(program, path)})
 
 
 def load(path: PathLike) -> Saved:
@@ -69,8 +74,8 @@ def load(path: PathLike) -> Saved:
         OSError: a file cannot be read.
     """
     values = _values_path(path)
-    program = read_program(path)
-    data = values.read_bytes()
+    text, data = read_together(values.parent, (Path(path).name, values.name))
+    program = program_from(text, path)
     known = kept_variables(program)
     try:
         arrays = _from_npz(data) if values.suffix == ".npz" else read_tensors(data, sorted(known))
@@ -125,24 +130,47 @@ def _as_declared(program: Program, name: str, array: Array) -> Array:
 
 # -- .npz ----------------------------------------------------------------------------------------
 
+# The comment of an archive whose names are quoted as in URLs. Names that any archive holds are written as they are, so that
+# numpy.load shows them.
+_QUOTED = b"names are percent-encoded"
+_LONGEST_NAME = 60_000  # bytes; a field of 16 bits holds it
+
 
 def _npz(arrays: Mapping[str, Array]) -> bytes:
     """The archive that ``numpy.load`` reads: the same bytes for the same arrays, under any names."""
     buffer = io.BytesIO()
+    quoted = not all(map(_is_plain, arrays))
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in arrays.items():
             content = io.BytesIO()
             npy.write_array(content, array, allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
+            archive.writestr(zipfile.ZipInfo(f"{_quote(name) if quoted else name}.npy"), content.getvalue())
+        archive.comment = _QUOTED if quoted else b""
     return buffer.getvalue()
+
+
+def _is_plain(name: str) -> bool:
+    """Whether an archive gives the name back as it is: zip files end names at NUL, and hold them as UTF-8."""
+    if len(name.encode(errors="replace")) > _LONGEST_NAME:
+        raise InvalidValue(f"the name {name[:40]!r}... has {len(name)} characters; an archive holds at most {_LONGEST_NAME} bytes")
+    return "\0" not in name and zipfile.ZipInfo(name).filename == name and not any("\ud800" <= c <= "\udfff" for c in name)
+
+
+def _quote(name: str) -> str:
+    written = quote(name, safe="", errors="surrogatepass")
+    if len(written) > _LONGEST_NAME:
+        raise InvalidValue(f"the name {name[:40]!r}... has {len(written)} bytes in an archive, which holds at most {_LONGEST_NAME}")
+    return written
 
 
 def _from_npz(data: bytes) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return {member.removesuffix(".npy"): _member(archive, member) for member in archive.namelist()}
+            members = {member.removesuffix(".npy"): _member(archive, member) for member in archive.namelist()}
+            quoted = archive.comment == _QUOTED
     except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, KeyError, OSError) as error:
         raise ParseError(f"it is not an archive of arrays: {error}") from None
+    return {unquote(name, errors="surrogatepass"): array for name, array in members.items()} if quoted else members
 
 
 def _member(archive: zipfile.ZipFile, member: str) -> Array:

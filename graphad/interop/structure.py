@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphad.errors import ParseError
+from graphad.errors import InvalidValue, ParseError
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program import Block, Operator, Program
+from graphad.program.control import check_control
 
 MAX_DEPTH = 100  # of blocks in blocks
 
@@ -32,7 +33,7 @@ def check_blocks(program: Program) -> None:
         for op in block.ops:
             row = REGISTRY.get(op.type)
             if isinstance(row, ControlDef):
-                _check_control(op, row)
+                _at_reading(op, row)
             for inner in blocks_of(op):
                 around = around or {each.idx for each in block.chain()}
                 if inner.idx in around:
@@ -49,17 +50,11 @@ def blocks_of(op: Operator) -> Iterator[Block]:
                 yield item
 
 
-def _check_control(op: Operator, row: ControlDef) -> None:
-    for name in row.blocks:
-        inner = op.attrs.get(name)
-        if not isinstance(inner, Block):
-            raise ParseError(f"operator {op.type!r} in block {op.block.idx} has no block as its attribute {name!r}")
-        if not row.is_grad and inner.parent is not op.block:
-            raise ParseError(
-                f"operator {op.type!r} is in block {op.block.idx}, but holds block {inner.idx}, which lies in {inner.parent_idx}"
-            )
-    if row.condition and not op.input(row.condition):
-        raise ParseError(f"operator {op.type!r} in block {op.block.idx} has nothing in its input slot {row.condition}")
+def _at_reading(op: Operator, row: ControlDef) -> None:
+    try:
+        check_control(op, row)
+    except InvalidValue as error:
+        raise ParseError(str(error)) from None
 
 
 def _check_acyclic(held: list[list[int]]) -> None:

@@ -116,7 +116,7 @@ class TensorArray(Aggregate):
         return self.length
 
     def __repr__(self) -> str:
-        return f"TensorArray({[None if x is None else x.tolist() for x in map(self.read, range(self.length))]})"
+        return f"TensorArray({[getattr(x, 'tolist', lambda x=x: x)() for x in map(self.read, range(self.length))]})"
 
 
 class Tape(Aggregate):

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.sample import Sample
 from graphad.ops.symbol import REGISTRY, Symbol
 from graphad.types import TensorType, dtype_name
 
@@ -38,6 +39,7 @@ Tensor = Any  # an array, or a symbol that stands for one
 Inputs = Mapping[str, Sequence[Any]]
 Outputs = dict[str, list[Any]]
 Infer = Callable[..., Any]
+Samples = Sequence[Sample] | Callable[[], Sequence[Sample]]
 
 GRAD = "@GRAD"
 GRAD_SUFFIX = "_grad"
@@ -60,6 +62,10 @@ class Attr(NamedTuple):
     kind: str
     default: Any
 
+    @property
+    def has_default(self) -> bool:
+        return self.default is not REQUIRED
+
 
 class GradRule(NamedTuple):
     """The cotangent of one input slot, and which tensors and attributes it reads."""
@@ -78,7 +84,8 @@ class OpDef:
     tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
     rules read the shape and dtype only, so that nothing else has to be kept for them; ``X:Y`` says so of slot X in the rule of
     Y. ``plain`` is a numpy function that computes what the kernel does where all attributes have their defaults. Where those have,
-    the inputs of a ``commutative`` operator may change places, or those of its one variadic slot.
+    the inputs of a ``commutative`` operator may change places, or those of its one variadic slot. ``samples`` are valid calls,
+    or a function that makes them: random programs have the operator as they show it.
     """
 
     type: str
@@ -96,6 +103,7 @@ class OpDef:
     shapes: frozenset[str] = frozenset()
     plain: Callable[..., Any] | None = None
     commutative: bool = False
+    samples: Samples = ()
 
     @property
     def grad(self) -> GradOpDef | None:
@@ -122,6 +130,12 @@ class OpDef:
             return result
         kept = tuple(v for v, slot in zip(result, self.outputs.values(), strict=True) if not slot.optional)
         return kept[0] if len(kept) == 1 else kept
+
+    @cached_property
+    def gradient_flows(self) -> Mapping[str, frozenset[str]]:
+        """For each output slot the input slots to which gradients flow from it: those whose rules read its cotangent."""
+        rules = (self.grads or {}).items()
+        return {out: frozenset(slot for slot, rule in rules if f"{out}{GRAD}" in rule.reads) for out in self.outputs}
 
     def reads_shape(self, slot: str, rule: str) -> bool:
         """Whether the gradient rule of an input reads nothing but the shape and dtype of a slot."""
@@ -220,6 +234,7 @@ def operator(
     shapes: str = "",
     plain: Callable[..., Any] | None = None,
     commutative: bool = False,
+    samples: Samples = (),
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a row to the table, and the row of its grad operator; see the module's text."""
     inputs, outputs = _slots(signature)
@@ -242,6 +257,7 @@ def operator(
             shapes=frozenset(shapes.split()),
             plain=plain,
             commutative=commutative,
+            samples=samples,
         )
         return register(row)
 

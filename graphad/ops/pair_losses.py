@@ -6,7 +6,7 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.activation import sigmoid
-from graphad.ops.basic import reshape_like, unbroadcast
+from graphad.ops.basic import fill_zeros_like, reshape_like, unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.inference import matched, same_dtypes, same_float
@@ -137,7 +137,7 @@ def _cosine_x_grad(X: Tensor, Y: Tensor, Out: Tensor, XNorm: Tensor, YNorm: Tens
     unit = X / _rows(XNorm, X)
     of_norm = None if dXNorm is None else unit * _rows(dXNorm, X)
     if dOut is None:
-        return of_norm
+        return fill_zeros_like(X) if of_norm is None else of_norm
     along = (Y / _rows(YNorm, Y) - unit * _rows(Out, X)) / _rows(XNorm, X)
     return total(along * _rows(dOut, X), of_norm)
 
@@ -146,7 +146,7 @@ def _cosine_y_grad(X: Tensor, Y: Tensor, Out: Tensor, XNorm: Tensor, YNorm: Tens
     unit = Y / _rows(YNorm, Y)
     of_norm = None if dYNorm is None else unit * _rows(dYNorm, Y)
     if dOut is None:
-        return of_norm
+        return fill_zeros_like(Y) if of_norm is None else of_norm
     along = (X / _rows(XNorm, X) - unit * _rows(Out, X)) / _rows(YNorm, Y)
     return total(unbroadcast(along * _rows(dOut, X), Y), of_norm)
 

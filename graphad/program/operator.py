@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
-from graphad.ops import ControlDef, OpDef, Slot
+from graphad.ops import ControlDef, OpDef, Slot, lookup
 from graphad.ops.definition import AS_INPUT, REQUIRED, checked_attr, did_you_mean
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, stands_for
@@ -141,6 +141,15 @@ def check(op: Operator, row: OpDef) -> None:
         raise type(error)(located(str(error), op.source)) from None
 
 
+def check_known(op: Operator) -> None:
+    """The type, the slots and the attributes of an operator that was read: ValueError or TypeError names what is known instead."""
+    row = lookup(op.type)
+    _check_slots(op.type, "input", op.inputs, row.inputs)
+    _check_slots(op.type, "output", op.outputs, row.outputs)
+    for _ in _checked_attrs(op, row):
+        pass
+
+
 def _check_distinct(op: Operator) -> None:
     seen: set[str] = {EMPTY}
     for name in op.output_names():
@@ -152,7 +161,8 @@ def _check_distinct(op: Operator) -> None:
 def _check_slots(op_type: str, side: str, given: Names, slots: Mapping[str, Slot]) -> None:
     for slot, names in given.items():
         if slot not in slots:
-            raise InvalidValue(f"operator {op_type!r} has no {side} slot {slot!r}; its {side} slots are {', '.join(slots) or 'none'}")
+            known, hint = ", ".join(slots) or "none", did_you_mean(slot, slots)
+            raise InvalidValue(f"operator {op_type!r} has no {side} slot {slot!r}; its {side} slots are {known}{hint}")
         if not slots[slot].variadic and len(names) > 1:
             raise InvalidValue(f"operator {op_type!r}: {side} slot {slot!r} takes one name, got {len(names)}: {', '.join(names)}")
     for row_slot in slots.values():

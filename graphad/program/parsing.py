@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphad.errors import GraphadError, ParseError
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program.block import Block
-from graphad.program.operator import FORWARD, ROLES, Operator
+from graphad.program.control import check_control
+from graphad.program.operator import FORWARD, ROLES, Operator, check_known
 from graphad.program.reader import Reader
 from graphad.program.regularizer import L1Decay, L2Decay
 from graphad.program.source import SourceLine
@@ -21,44 +22,34 @@ if TYPE_CHECKING:
 MAX_DEPTH = 64
 
 
-def parse_program(text: str, program: Program, file: str | None = None) -> None:
+def parse_program(text: str, program: Program, file: str | None = None, allow_unknown: bool = True) -> None:
     """Fill an empty program from its text; ``ParseError`` points at what is wrong. Operators know their lines in a file that is named."""
     reader = Reader(text, file)
     try:
-        _program(reader, program)
+        _program(reader, program, allow_unknown)
     except ParseError:
         raise
     except (GraphadError, ValueError, OverflowError) as error:
         reader.fail(str(error))
 
 
-def _program(reader: Reader, program: Program) -> None:
+def _program(reader: Reader, program: Program, allow_unknown: bool) -> None:
     reader.expect("program")
     if reader.take("seed"):
         program.random_seed = reader.integer()
     reader.expect("{")
-    seen = 0
+    seen, places = 0, list[int]()
     while not reader.take("}"):
-        _block(reader, _block_head(reader, program, seen))
+        places += _block(reader, _block_head(reader, program, seen))
         seen += 1
     reader.end()
-    for op in (op for block in program.blocks for op in block.ops):
+    for op, reader.start in zip((op for block in program.blocks for op in block.ops), places, strict=True):
         op.attrs = {name: _resolved(reader, value, program) for name, value in op.attrs.items()}
         row = REGISTRY.get(op.type)
         if isinstance(row, ControlDef):
-            _check_blocks(reader, op, row)
-
-
-def _check_blocks(reader: Reader, op: Operator, row: ControlDef) -> None:
-    """An operator with blocks holds blocks that lie in its own (of a gradient: in an earlier one), and has a condition if it needs one."""
-    for name in row.blocks:
-        block = op.attrs.get(name)
-        if not isinstance(block, Block):
-            reader.fail(f"operator {op.type!r} has no block as its attribute {name!r}")
-        elif block in op.block.chain() or (not row.is_grad and block.parent is not op.block):
-            reader.fail(f"operator {op.type!r} is in block {op.block.idx}; it cannot hold block {block.idx} in {block.parent_idx}")
-    if row.condition and not op.input(row.condition):
-        reader.fail(f"operator {op.type!r} has nothing in its input slot {row.condition}")
+            check_control(op, row)
+        if not allow_unknown:
+            check_known(op)
 
 
 def _block_head(reader: Reader, program: Program, seen: int) -> Block:
@@ -73,12 +64,14 @@ def _block_head(reader: Reader, program: Program, seen: int) -> Block:
     return program.blocks[idx]
 
 
-def _block(reader: Reader, block: Block) -> None:
+def _block(reader: Reader, block: Block) -> Iterator[int]:
+    """Read a block to its end; the places in the text of its operators."""
     while not reader.take("}"):
         word = reader.word()
         if word in ("var", "param") and not reader.at("("):
             _variable(reader, block, word)
         else:
+            yield reader.start
             _operator(reader, block, word)
 
 

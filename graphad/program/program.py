@@ -134,15 +134,23 @@ class Program:
         return f"<Program of {len(self.blocks)} blocks, {sum(len(b.ops) for b in self.blocks)} operators>"
 
     @staticmethod
-    def parse(text: str, file: str | None = None) -> Program:
-        """The program a text describes: ``str(Program.parse(str(p))) == str(p)``; ``ParseError`` points at the character.
+    def parse(text: str, file: str | None = None, *, allow_unknown: bool = True) -> Program:
+        """The program a text describes: ``str(Program.parse(str(p))) == str(p)``.
 
-        ``file`` is where the text stands, for what is said of its operators later.
+        Args:
+            text: as ``str(program)`` gives it.
+            file: where the text comes from, for messages about its operators.
+            allow_unknown: keep operators that are not registered, and slots and attributes that a registered one does not have
+                (they print and are drawn, and fail when they are run or differentiated); False refuses them, as the commands do.
+
+        Raises:
+            ParseError: it is no program, or it has something unknown; the message points at the character.
+            TypeError: ``text`` is no string.
         """
         if not isinstance(text, str):
             raise InvalidType(f"a program is parsed from text, not from {type(text).__name__}")
         program = Program()
-        parse_program(text, program, file)
+        parse_program(text, program, file, allow_unknown)
         program.names.skip(v.name for v in program.list_vars())
         return program
 

@@ -14,6 +14,7 @@ from graphad.errors import GraphadError, InvalidGraph
 from graphad.graph import Graph, lower
 from graphad.knobs import KNOBS
 from graphad.program import Program
+from graphad.program.operator import check_known
 
 if TYPE_CHECKING:
     from graphad.rewriting.passes import Pass
@@ -92,10 +93,21 @@ def _files(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: E
         return {**files, "graph.txt": str(graph)}
     asked = graph.journal.asked
     fetch = "" if asked is None else f" --fetch {shlex.quote(','.join(asked))}"
+    unknown = " --allow-unknown" if _has_unknown(graph.block.program) else ""
     files["program.txt"] = str(graph.block.program)
     files["before.txt"] = _before(graph.block.program, asked, history, run)
-    files["command.txt"] = f"graphad opt program.txt{fetch} -p {shlex.quote(pipeline)}\n"
+    files["command.txt"] = f"graphad opt program.txt{unknown}{fetch} -p {shlex.quote(pipeline)}\n"
     return files
+
+
+def _has_unknown(program: Program) -> bool:
+    """Whether the program's text has operators, slots or attributes that commands refuse unless told otherwise."""
+    try:
+        for op in (op for block in program.blocks for op in block.ops):
+            check_known(op)
+    except GraphadError:
+        return True
+    return False
 
 
 def _before(program: Program, asked: Sequence[str] | None, history: Sequence[Pass], run: Run) -> str:

@@ -38,6 +38,7 @@ class Pass(ABC):
         preserves: analyses and results that stay true although the pass changes the graph.
         idempotent: whether it says that a second run right behind the first changes nothing.
         combines: whether it only runs other passes.
+        is_analysis: whether it only computes something about the graph, and never changes it.
         tolerance: by how much, relatively, the values that the program computes may differ behind it; 0 keeps every bit.
     """
 
@@ -48,6 +49,7 @@ class Pass(ABC):
     preserves: ClassVar[tuple[type, ...]] = ()
     idempotent: ClassVar[bool] = False
     combines: ClassVar[bool] = False
+    is_analysis: ClassVar[bool] = False
     tolerance: ClassVar[float] = 0.0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -235,7 +237,8 @@ def _built(call: Call) -> Pass:
         return _combined(call)
     kind = PASSES.get(call.name)
     if kind is None:
-        call.fail(f"no pass is named {call.name!r}{did_you_mean(call.name, PASSES)}; known are {', '.join(sorted(PASSES))}")
+        near = did_you_mean(call.name, PASSES) or f"; the command graphad passes lists the {len(PASSES)} there are"
+        call.fail(f"no pass is named {call.name!r}{near}")
         raise AssertionError
     if call.inner:
         call.fail(f"pass {call.name} takes no passes in parentheses")

@@ -52,7 +52,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
 
     Raises:
         PassError: the graph has not what the pass requires.
-        InvalidGraph: the pass left a graph that breaks a rule; the message names the pass.
+        InvalidGraph: the graph breaks a rule before the first pass, or after this one; then the message names the pass.
         Exception: whatever the pass raises. The message of each names the folder where the graph before, the pipeline so far and a
             command that reproduces it were written.
     """
@@ -63,6 +63,8 @@ def run_pass(each: Pass, graph: Graph) -> bool:
     with reported(each, graph, run_pass):
         _check_required(each, graph)
         drop_outgrown(graph)
+        if _verifying[-1] and graph.father is None and not journal.history and _Verified not in graph.analyses:
+            verify(graph)  # else a pass would be blamed for the program that it was given, or fail on it
         before, author, last = dict(graph.analyses), journal.author, journal.origin
         journal.author, journal.origin = each.name, None
         start = perf_counter()

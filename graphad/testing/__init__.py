@@ -19,33 +19,39 @@ if TYPE_CHECKING:
     from graphad.testing.bisection import Culprit as Culprit
     from graphad.testing.bisection import bisect as bisect
     from graphad.testing.cases import Case as Case
+    from graphad.testing.check import Vacuous as Vacuous
     from graphad.testing.check import check_pass as check_pass
+    from graphad.testing.choices import Choices as Choices
     from graphad.testing.counterexample import Counterexample as Counterexample
     from graphad.testing.equivalence import assert_equivalent as assert_equivalent
     from graphad.testing.examine import check_case as check_case
-    from graphad.testing.nested import nested_programs as nested_programs
     from graphad.testing.operator_check import check_operator as check_operator
-    from graphad.testing.optimizable import optimizable_programs as optimizable_programs
-    from graphad.testing.planted import planted_programs as planted_programs
     from graphad.testing.reduction import reduce_program as reduce_program
-    from graphad.testing.straight_line import straight_line_programs as straight_line_programs
-    from graphad.testing.training import training_programs as training_programs
+    from graphad.testing.report import Checked as Checked
+    from graphad.testing.strategies import nested_programs as nested_programs
+    from graphad.testing.strategies import optimizable_programs as optimizable_programs
+    from graphad.testing.strategies import planted_programs as planted_programs
+    from graphad.testing.strategies import straight_line_programs as straight_line_programs
+    from graphad.testing.strategies import training_programs as training_programs
 
 _HOMES = {
     "Case": "cases",
+    "Checked": "report",
+    "Choices": "choices",
     "Counterexample": "counterexample",
     "Culprit": "bisection",
+    "Vacuous": "check",
     "assert_equivalent": "equivalence",
     "bisect": "bisection",
     "check_case": "examine",
     "check_operator": "operator_check",
     "check_pass": "check",
-    "nested_programs": "nested",
-    "optimizable_programs": "optimizable",
-    "planted_programs": "planted",
+    "nested_programs": "strategies",
+    "optimizable_programs": "strategies",
+    "planted_programs": "strategies",
     "reduce_program": "reduction",
-    "straight_line_programs": "straight_line",
-    "training_programs": "training",
+    "straight_line_programs": "strategies",
+    "training_programs": "strategies",
 }
 __all__ = [*sorted(_HOMES), "MissingHypothesis"]
 

@@ -71,7 +71,7 @@ def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | N
     """
     subject = Subject(what, prepare, tolerance)
     targets = case.targets
-    expected = observe(subject.before(case, targets), case, targets)
+    expected = observe(subject.before(case, subject.prepared(case)), case, targets)
     with _without_files():
         whole = _run(subject, case, targets, expected, None)
         if not whole.wrong:
@@ -96,7 +96,7 @@ def _without_files() -> Iterator[None]:
 
 
 def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, limit: int | None) -> _Run:
-    graph = subject.prepared(case, targets)
+    graph = subject.prepared(case)
     journal = graph.journal
     start = journal.rewrites
     journal.limit = None if limit is None else start + limit

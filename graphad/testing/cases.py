@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from graphad.drawing import draw
 from graphad.errors import InvalidValue
 from graphad.graph import lower
+from graphad.ops.definition import GRAD
 from graphad.program import Program, Variable
 from graphad.testing.names import always_written, reads
 
@@ -28,12 +30,19 @@ class Case:
         loss_name: the scalar to differentiate; empty if there is none.
         feeds: arrays by the name of the data.
         params: arrays by the name of the persistable variable.
+        requested: the names that the program is lowered for; none stands for the loss, the gradients of the sources, and all final
+            values that no operator reads.
+        forward: the case that this one was made of by appending gradients, if it was.
+        order: how often it was differentiated.
     """
 
     program: Program
     loss_name: str = ""
     feeds: dict[str, Array] = field(default_factory=dict)
     params: dict[str, Array] = field(default_factory=dict)
+    requested: tuple[str, ...] = ()
+    forward: Case | None = None
+    order: int = 0
 
     @property
     def loss(self) -> Variable:
@@ -42,13 +51,18 @@ class Case:
             raise InvalidValue("this case has no loss")
         return self.program.global_block().var(self.loss_name)
 
-    @property
+    @cached_property
     def targets(self) -> list[str]:
-        """What is asked for: the loss, and the final values that no operator reads."""
+        """The names that are requested, as far as the program declares them."""
+        variables = self.program.global_block().vars
+        if self.requested:
+            return [name for name in self.requested if name in variables]
         unread = [value.name for value in lower(self.program).targets]
-        return list(dict.fromkeys([*([self.loss_name] if self.loss_name else []), *unread]))
+        gradients = [f"{name}{GRAD}" for name in (*self.feeds, *self.params)]
+        loss = [self.loss_name] if self.loss_name else []
+        return list(dict.fromkeys([*loss, *unread, *(name for name in gradients if name in variables)]))
 
-    @property
+    @cached_property
     def sources(self) -> list[str]:
         """What one can differentiate with respect to: floating-point data and the parameters that train.
 
@@ -66,7 +80,7 @@ class Case:
 
     def clone(self) -> Case:
         """A copy whose program can be changed."""
-        return Case(self.program.clone(), self.loss_name, self.feeds, self.params)
+        return replace(self, program=self.program.clone())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(f"{self!r}\n{_picture(self.program)}\n" if len(self.program.blocks) > 1 else repr(self))

@@ -1,143 +1,251 @@
-"""``check_pass``: a pass against many random programs; the first on which it is wrong is made small and shown."""
+"""``check_pass``: a pass against many random programs; the first on which it is wrong is made small and shown.
+
+The search is guided by coverage: a program on which the pass's own code ran a new way, or made a new rewrite, is drawn again with
+a few of its choices changed (R. Padhye and others, Semantic fuzzing with Zest, ISSTA 2019).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import hypothesis
-from hypothesis import HealthCheck, Phase, Verbosity, given, settings
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
-
+from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.program import Program
-from graphad.rewriting import Pass, PatternRule, Pipeline, rules_of
+from graphad.rewriting import Pass, PatternRule, rules_of
 from graphad.testing.cases import Case
+from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.counterexample import Counterexample
-from graphad.testing.examine import Finding, behind, examine
-from graphad.testing.nested import nested_programs
-from graphad.testing.operators import Draw
-from graphad.testing.optimizable import optimizable_programs
-from graphad.testing.planted import planted_programs
+from graphad.testing.examine import ALL, after_pass, tried
+from graphad.testing.fitted import random_case
+from graphad.testing.planted import planted_program
+from graphad.testing.programs import any_program
+from graphad.testing.reach import Arc, Reach, interest_of
+from graphad.testing.report import Checked
+from graphad.testing.requests import requested_names
 from graphad.testing.smallest import smallest
-from graphad.testing.straight_line import straight_line_programs
-from graphad.testing.subject import LOSS, Subject, inner_passes
-from graphad.testing.training import training_programs
-from graphad.testing.twin import Twin
+from graphad.testing.subject import Expectation, Subject, as_pass, inner_passes, standard_preparation
+from graphad.testing.sweep import constant_sweep, gradient_sweep, twin_sweep
+from graphad.testing.trial import Finding, Trial, Unfit
+
+EXAMPLES = 100
+SWEPT = 10  # of so many programs three go through all operators in turn
+UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
+SELDOM = {
+    "changed": 2,
+    "text": 4,
+    "types": 2,
+    "idempotent": 2,
+    "deterministic": 6,
+    "compiled": 6,
+    "gradients": 2,
+}  # checks that are made on every so many programs only
+MUTATED, CHANGES = 2, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
+Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 
 
-@st.composite
-def any_programs(draw: Draw) -> Case:
-    """Programs of every kind, mostly such as give passes something to do."""
-    kinds = [optimizable_programs()] * 7 + [straight_line_programs(), nested_programs(), training_programs()]
-    case: Case = draw(kinds[draw(st.integers(0, len(kinds) - 1))])
-    return case
+class Vacuous(AssertionError):
+    """A check that checked nothing: the pass changed none of the programs.
 
+    Attributes:
+        checked: what was tried.
+    """
 
-def programs_for(what: Pass | str) -> SearchStrategy[Case]:
-    """Programs of every kind; every second one has something in it that a rule of the pass looks for, if it has rules."""
-    passes = inner_passes(what if isinstance(what, Pass) else Pipeline.parse(what.replace(LOSS, "loss")))
-    rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
-    return any_programs() | planted_programs(rules) if rules else any_programs()
-
-
-@dataclass
-class Checked:
-    """What a check that found nothing has done: programs tried, and how many of them the pass changed."""
-
-    examples: int = 0
-    changed: int = 0
-
-
-@dataclass
-class _Search:
-    subject: Subject
-    twin: Twin
-    checked: Checked = field(default_factory=Checked)
-    found: tuple[Case, Finding] | None = None
-
-    def try_one(self, drawn: Case) -> None:
-        """Remember what is wrong on a program, and fail."""
-        case = Case(Program.parse(str(drawn.program)), drawn.loss_name, drawn.feeds, drawn.params)
-        changes: list[bool] = []
-        finding = examine(self.subject, case, self.twin, changes=changes)
-        self.checked.examples += 1
-        self.checked.changed += any(changes)
-        if finding is not None:
-            self.found = case, finding
-            raise _Found(finding.kind)
-
-
-class _Found(Exception):
-    """What hypothesis stops at."""
+    def __init__(self, subject: Subject, checked: Checked) -> None:
+        self.checked = checked
+        super().__init__(f"{subject}: it changed none of {checked.examples} programs, so that nothing was checked\n{checked}")
 
 
 def check_pass(
     what: Pass | str,
-    examples: int = 100,
-    strategy: SearchStrategy[Case] | None = None,
+    examples: int | None = None,
+    *,
+    seconds: float | None = None,
+    seed: int = 0,
+    prepare: Pass | str = "",
+    reference: Pass | str | None = None,
+    programs: Programs | None = None,
     tolerance: float | None = None,
     gradients: bool = True,
-    seed: int = 0,
-    prepare: str = "",
+    expect: Expectation | None = None,
     folder: Path | None = None,
 ) -> Checked:
     """Try a pass on random programs.
 
-    On each: the verifier holds behind it; targets and persistable variables are what they were, step by step and compiled;
-    gradients are what they were; a second run changes nothing if the pass says so; it makes the same program again, also in a
-    process with other string hashes; it says truly whether it changed anything, and what it preserves.
+    On each: the verifier holds after it; targets and persistable variables are what they were, step by step and compiled; gradients
+    that it finds, or that it makes, are those of the standard backward and central differences, others are what they were; a second
+    run changes nothing if the pass says so; it makes the same program again, also where names have other hashes; it says truly
+    whether it changed anything, and what it preserves.
 
     Args:
         what: a pass, or a pipeline, or the text of one, in which ``$loss`` stands for the name of the loss.
-        examples: how many programs.
-        strategy: where they come from; None: ``programs_for(what)``.
-        tolerance: by how much values may differ, relatively; None: as the pass says, 0: not in the last bit.
-        gradients: whether to compare gradients: before 1e-9, relatively, where all is float64.
+        examples: how many programs; 100 if there is no limit in seconds either.
+        seconds: of processor time, after which no further program is tried.
         seed: the same programs for the same seed.
-        prepare: the text of a pipeline that makes what the pass requires.
+        prepare: a pipeline, or its text, that makes what the pass requires, and is not on trial; where it is left out, the passes of
+            the standard backward that the pass requires.
+        reference: a pipeline, or its text, that ``what`` has to be equivalent to; an empty one is the program as it is.
+        programs: where programs come from: a list of them (or of cases, with arrays of their own), each tried with several arrays, or
+            a function of ``Choices``; None: programs of every kind, and such as the pass looks for.
+        tolerance: by how much values may differ, relatively; None: as the pass says, 0: not in the last bit. Where values may
+            differ, they may be anything where they were nan or infinite.
+        gradients: whether to compare gradients: before 1e-9, relatively, where all is float64.
+        expect: called with the programs before and after the pass; False, or an exception, is a finding.
         folder: where to draw the counterexample; None: a temporary folder.
+
+    Returns:
+        What was tried; ``str`` of it is a report.
 
     Raises:
         Counterexample: the pass is wrong; the program it is shown on was made as small as possible.
+        Vacuous: the pass changed no program, and is no analysis.
+        KeyboardInterrupt: the check was interrupted; its ``checked`` says what was tried.
 
-    >>> check_pass("find-op-path{targets=[$loss]}", examples=3)
-    Checked(examples=3, changed=0)
+    >>> check_pass("dead-code", examples=20).examples
+    20
     """
-    with Twin() as twin:
-        search = _Search(Subject(what, prepare, tolerance, gradients), twin)
-        _look(search, programs_for(what) if strategy is None else strategy, examples, seed)
-        if search.found is None:
-            return search.checked
-        case, finding = smallest(search.subject, *search.found, twin)
-    raise Counterexample(search.subject, finding, case, behind(search.subject, case), folder, search.checked.examples)
+    subject = Subject(what, prepare or standard_preparation(what), tolerance, gradients, reference, expect)
+    search = _Search(subject, _source(subject, programs), seed)
+    case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
+    if case_and_finding is None:
+        if not search.checked.changed and not subject.is_analysis:
+            raise Vacuous(subject, search.checked)
+        return search.checked
+    case, finding = smallest(subject, *case_and_finding)
+    raise Counterexample(subject, finding, case, after_pass(subject, case), folder, search.checked.examples)
 
 
-def _look(search: _Search, strategy: SearchStrategy[Case], examples: int, seed: int) -> None:
-    """Draw programs until something is found; shrinking is done on programs, not on what they were drawn from."""
-    options: Any = {
-        "max_examples": examples,
-        "database": None,
-        "deadline": None,
-        "derandomize": False,
-        "phases": (Phase.generate,),
-        "suppress_health_check": list(HealthCheck),
-        "verbosity": Verbosity.quiet,
-        "print_blob": False,
-        "report_multiple_bugs": False,
-    }
+# -- where programs come from --------------------------------------------------------------------
 
-    @hypothesis.seed(seed)
-    @settings(**options)
-    @given(strategy)
-    def try_one(case: Case) -> None:
-        search.try_one(case)
 
-    run: Callable[[], None] = try_one
-    try:
-        run()
-    except Exception:
-        if search.found is None:
+def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], Case]:
+    if programs is None:
+        return _every_kind(subject)
+    if callable(programs):
+        return programs
+    if isinstance(programs, Program | Case) or not all(isinstance(each, Program | Case) for each in programs):
+        raise InvalidType(f"programs are a list of Programs or Cases, or a function of Choices, not {programs!r}")
+    if not programs:
+        raise InvalidValue("programs is empty: there is nothing to try the pass on")
+    known = list(programs)
+    return lambda choices: _with_arrays(known[choices.below(len(known))], choices)
+
+
+def _with_arrays(program: Program | Case, choices: Choices) -> Case:
+    if isinstance(program, Case):
+        return program
+    losses = [
+        v.name
+        for v in program.global_block().vars.values()
+        if v.shape in ((), (1,)) and any(v.name in op.output_names() for op in program.global_block().ops)
+    ]
+    return random_case(program, choices.below(1000), losses[-1] if losses else "")
+
+
+def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
+    """Programs of every kind; every second one has something in it that a rule of the pass looks for, if it has rules."""
+    passes = inner_passes(as_pass(subject.what, "loss"))
+    interest = interest_of(passes)
+    rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
+
+    sweeps = (twin_sweep, constant_sweep, gradient_sweep) if not subject.is_backward else (gradient_sweep, gradient_sweep, twin_sweep)
+    turns = [itertools.count() for _ in sweeps]
+
+    def program(choices: Choices) -> Case:
+        kind = choices.below(SWEPT)
+        if kind < len(sweeps):
+            return sweeps[kind](choices, interest, next(turns[kind]))
+        planted = bool(rules) and choices.boolean()
+        case = planted_program(choices, rules) if planted else any_program(choices, interest)
+        return replace(case, requested=requested_names(choices, case))
+
+    return program
+
+
+# -- the search ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Search:
+    """A run of ``check_pass``: what was tried so far, and the choices of the programs that showed something new."""
+
+    subject: Subject
+    source: Callable[[Choices], Case]
+    seed: int
+    checked: Checked = field(default_factory=Checked)
+    corpus: list[list[int]] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    reach: Reach = field(default_factory=Reach)
+
+    def run(self, examples: int | None, seconds: float | None) -> tuple[Case, Finding] | None:
+        """Draw programs until something is found, or as many were tried, or so much time was spent, as there should."""
+        start = time.process_time()
+        self.reach = Reach.of(inner_passes(as_pass(self.subject.what, "loss")))
+        try:
+            for choices, case in self._cases():
+                finding = self._try(choices, case)
+                self.checked.seconds = time.process_time() - start
+                if finding is not None:
+                    return case, finding
+                if self.checked.examples == examples or (seconds is not None and self.checked.seconds >= seconds):
+                    break
+        except KeyboardInterrupt as interrupt:
+            self.checked.interrupted = True
+            interrupt.checked = self.checked  # type: ignore[attr-defined]
             raise
+        finally:
+            self.checked.unreached = self.reach.unreached()
+        return None
+
+    def _cases(self) -> Iterator[tuple[RandomChoices, Case]]:
+        for number in itertools.count():
+            choices = self._choices(number)
+            try:
+                yield choices, self.source(choices)
+            except GraphadError:
+                self._unfit()
+
+    def _choices(self, number: int) -> RandomChoices:
+        """New choices; or those of a program that showed something new, some of them changed or the last ones forgotten."""
+        rng = random.Random(f"{self.seed} {number} mutation")
+        text = f"{self.seed} {number}"
+        if not self.corpus or rng.randrange(MUTATED):
+            return RandomChoices(text)
+        numbers = list(self.corpus[rng.randrange(len(self.corpus))])
+        for _ in range(rng.choice(CHANGES)):
+            numbers[rng.randrange(len(numbers))] = rng.randrange(1 << 16)
+        return RandomChoices(text, numbers if rng.randrange(3) else numbers[: rng.randrange(len(numbers)) + 1])
+
+    def _try(self, choices: RandomChoices, case: Case) -> Finding | None:
+        arcs: set[Arc] = set()
+        try:
+            trial, finding = tried(self.subject, case, self._checks(), self.reach, arcs)
+        except Unfit:
+            self._unfit()
+            return None
+        self.checked.count(trial)
+        if finding is None and (self._is_new(trial) or arcs) and choices.numbers:
+            self.corpus.append(choices.numbers)
+        return finding
+
+    def _checks(self) -> set[str]:
+        """The checks to make on the next program: the dear ones seldom."""
+        tried = self.checked.examples
+        return {kind for kind in ALL if tried % SELDOM.get(kind, 1) == 0 or (kind == "gradients" and self.subject.is_backward)}
+
+    def _is_new(self, trial: Trial) -> bool:
+        known = len(self.seen)
+        if trial.changed:
+            ops = (op for graph in trial.graph.tree() for op in graph.ops if op.made_by is not None)
+            self.seen |= {f"{op.made_by} {op.origin.rule if op.origin is not None else ''} {op.type}" for op in ops}
+        return len(self.seen) > known
+
+    def _unfit(self) -> None:
+        self.checked.unfit += 1
+        if self.checked.unfit > UNFIT * (self.checked.examples + UNFIT):
+            raise InvalidValue(
+                f"{self.subject} cannot be tried: {self.checked.unfit} programs are unfit for it, and {self.checked.examples} are not"
+            )

@@ -16,7 +16,9 @@ from graphad.graph.verify import verify
 from graphad.ops import REGISTRY, ControlDef
 from graphad.ops.definition import REQUIRED
 from graphad.program import EMPTY, Block, Operator, Program
+from graphad.testing.fitted import completed
 from graphad.testing.names import always_written, outside_reads, outside_writes, reads
+from graphad.types import TENSOR
 
 Place = tuple[int, int]  # a block's index, and an operator's in it
 Edit = Callable[[Program], None]
@@ -28,16 +30,29 @@ def places(program: Program) -> list[Place]:
 
 
 def edited(program: Program, edit: Edit) -> Program | None:
-    """What an edit makes of a copy, mended where operators or variables are gone; None if that is no program."""
+    """What an edit makes of a copy, mended where operators or variables are gone; None if that is no valid program.
+
+    What operators write is declared anew, as it is inferred from what is given from outside: after an edit it may have another shape.
+    """
     twin = program.clone()
     try:
         edit(twin)
         _mend(twin)
-        twin = Program.parse(str(twin))
+        _undeclare_written(twin)
+        twin = Program.parse(str(completed(twin)))
         verify(lower(twin))
     except (GraphadError, KeyError, IndexError):
         return None
     return twin
+
+
+def _undeclare_written(program: Program) -> None:
+    """Forget the shapes and dtypes of tensors that are not given from outside, nor kept."""
+    outside = {value.name for value in lower(program).inputs}
+    for block in program.blocks:
+        for var in block.vars.values():
+            if var.type == TENSOR and not var.persistable and not (block.idx == 0 and var.name in outside):
+                var.declare(None, None)
 
 
 # -- mending -------------------------------------------------------------------------------------

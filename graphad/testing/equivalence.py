@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphad.errors import NoValue
 from graphad.execution import Executor, Scope, prepared
 from graphad.program import Program
+from graphad.testing.array_text import number, short_text
 from graphad.testing.bounds import bounded
 from graphad.testing.cases import Array, Case
 
+SEED = 1  # of programs that have none: what they draw is then the same in each run
 LEAST = 1e-3  # what is smaller than this may differ by as much as this may
 
 
@@ -37,6 +40,17 @@ def _warm_after(runs: int) -> Iterator[None]:
         prepared.WARM = before
 
 
+@contextmanager
+def _seeded(program: Program) -> Iterator[None]:
+    """Within it, a program has a seed."""
+    seed = program.random_seed
+    program.random_seed = seed or SEED
+    try:
+        yield
+    finally:
+        program.random_seed = seed
+
+
 def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False) -> Observed:
     """Run a program on the arrays of a case: step by step, or as functions over numpy.
 
@@ -47,7 +61,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     """
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
-    with _warm_after(1 if compiled else 0):
+    with _warm_after(1 if compiled else 0), _seeded(program):
         try:
             return _run(bounded(program), feeds, case, names)
         except NoValue:
@@ -60,7 +74,8 @@ def _run(program: Program, feeds: dict[str, Array], case: Case, names: Sequence[
     for name, array in case.params.items():
         scope.set(name, array)
     results = Executor().run(program, feed=feeds, fetch_list=list(names), scope=scope)
-    return Observed(dict(zip(names, results, strict=True)), dict(scope.arrays))
+    values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
+    return Observed(values, dict(scope.arrays))
 
 
 def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:
@@ -71,48 +86,74 @@ def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str)
     return True
 
 
-def difference(one: Any, other: Any, tolerance: float = 0.0) -> str:
+def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after")) -> str:
     """How two results differ, empty if they do not; nan equals nan, 0.0 equals -0.0.
 
+    The first line names the first element that differs, both of its values and how far apart they are. Where there are several
+    elements, two more lines show both arrays, or the ends of them if they are large.
+
     Args:
+        one: what is right, an array or a list of arrays; where that is nan or infinite, and a tolerance is allowed, anything is.
+        other: what is held against it.
         tolerance: how far elements may lie apart, relative to themselves or to the largest one; 0: not at all.
+        labels: what the two are called in the text.
+
+    >>> print(difference(np.array([1.0, 2.0]), np.array([1.0, -2.0])))
+    at [1]: 2.0 before, -2.0 after, 4 apart; 1 of 2 elements differs
+        before: [1.0, 2.0]
+        after:  [1.0, -2.0]
     """
     if isinstance(one, list) or isinstance(other, list):
-        return _list_difference(one, other, tolerance)
+        return _list_difference(one, other, tolerance, labels)
     if one.dtype != other.dtype or one.shape != other.shape:
-        return f"{one.dtype}{list(one.shape)} before, {other.dtype}{list(other.shape)} after"
-    if _same(one, other, tolerance):
-        return ""
-    apart = "" if one.dtype.kind != "f" else f"; at most {_farthest(one, other):.3g} apart, tolerance {tolerance:g}"
-    return f"{one.tolist()} before, {other.tolist()} after{apart}"
+        return f"{one.dtype}{list(one.shape)} {labels[0]}, {other.dtype}{list(other.shape)} {labels[1]}"
+    same = _same(one, other, tolerance)
+    return "" if same.all() else _located(one, other, ~same, tolerance, labels)
 
 
-def _list_difference(one: Any, other: Any, tolerance: float) -> str:
+def _list_difference(one: Any, other: Any, tolerance: float, labels: tuple[str, str]) -> str:
     if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
-        return f"{one} before, {other} after"
-    found = (difference(a, b, tolerance) for a, b in zip(one, other, strict=True))
-    return next((f"element {i}: {text}" for i, text in enumerate(found) if text), "")
+        return f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
+    texts = (difference(a, b, tolerance, labels) for a, b in zip(one, other, strict=True))
+    return next((f"array {i} of the list: {text}" for i, text in enumerate(texts) if text), "")
 
 
-def _same(one: Array, other: Array, tolerance: float) -> bool:
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return short_text(value) if isinstance(value, np.ndarray) else str(value)
+
+
+def _same(one: Array, other: Array, tolerance: float) -> NDArray[np.bool_]:
+    """Which elements are the same, as an array of their shape."""
     if one.dtype.kind not in "fc":
-        return np.array_equal(one, other)
+        return np.asarray(one == other)
     if not tolerance:
-        return np.array_equal(one, other, equal_nan=True)
-    largest = float(np.abs(one[np.isfinite(one)]).max(initial=LEAST))
-    return np.allclose(other, one, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+        return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
+    finite = np.isfinite(one)
+    largest = float(np.abs(one[finite]).max(initial=LEAST))
+    return np.asarray(~finite | np.isclose(other, one, rtol=tolerance, atol=tolerance * largest))
 
 
-def _farthest(one: Array, other: Array) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.nanmax(np.abs(one - other), initial=0.0))
+def _located(one: Array, other: Array, differs: NDArray[np.bool_], tolerance: float, labels: tuple[str, str]) -> str:
+    first = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(differs)))[: one.ndim]
+    text = f"{number(one[first])} {labels[0]}, {number(other[first])} {labels[1]}"
+    if one.dtype.kind in "fc":
+        with np.errstate(all="ignore"):
+            text += f", {float(abs(other[first] - one[first])):.3g} apart"
+    text += f", tolerance {tolerance:g}" if tolerance else ""
+    if one.size == 1:
+        return text
+    count, width = int(differs.sum()), max(map(len, labels)) + 1
+    lines = [f"    {label + ':':{width}} {short_text(array)}" for label, array in zip(labels, (one, other), strict=True)]
+    return "\n".join([f"at {list(first)}: {text}; {count} of {one.size} elements differ{'s' * (count == 1)}", *lines])
 
 
 def observed_difference(before: Observed, after: Observed, tolerance: float = 0.0) -> str:
     """What differs between two runs, by name; empty if nothing does. What had no value before may have any."""
     for what, one, other in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
         for name, value in one.items():
-            text = difference(value, other[name], tolerance) if name in other else f"{value} before, no value after"
+            text = difference(value, other[name], tolerance) if name in other else f"{_shown(value)} before, no value after"
             if text:
                 return f"{what}{name}: {text}"
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def random_case(program: Program, seed: int = 0, loss_name: str = "") -> Case:
     (2, 3)
     """
     program = completed(program)
-    return fitted(Case(program, loss_name), program, seed)
+    return fitted(Case(program, loss_name), program, seed=seed)
 
 
 def completed(program: Program) -> Program:
@@ -47,16 +48,19 @@ def _infer(block: Block) -> None:
         check(op, lookup(op.type))
 
 
-def fitted(case: Case, program: Program, seed: int = 0) -> Case:
-    """The case of another program: with the arrays of this case as far as they fit, and the loss if an operator still writes it."""
+def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingProxyType({}), seed: int = 0) -> Case:
+    """The case of another program: with the arrays of this case as far as they fit, and the loss if an operator still writes it.
+
+    ``values`` are arrays for names that nothing writes any more; what neither has is drawn.
+    """
     feeds: dict[str, Array] = {}
     params: dict[str, Array] = {}
     for value in lower(program).inputs:
         if value.kind == TENSOR and value.shape is not None:
             chosen, known = (params, case.params) if value.persistable else (feeds, case.feeds)
-            chosen[value.name] = _array(value, {**known}, seed)
+            chosen[value.name] = _array(value, {**values, **known}, seed)
     written = {name for op in program.global_block().ops for name in op.output_names()}
-    return Case(program, case.loss_name if case.loss_name in written else "", feeds, params)
+    return Case(program, case.loss_name if case.loss_name in written else "", feeds, params, case.requested)
 
 
 def _array(value: Value, known: Mapping[str, Array], seed: int) -> Array:

@@ -6,28 +6,25 @@ from data, from counters and from feeds.
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-
 from graphad.execution.layout import blocks_of
 from graphad.testing.cases import Case
+from graphad.testing.choices import Choices
 from graphad.testing.nested_blocks import PLAIN, NestedWriter, block_statements, statements
 from graphad.testing.nested_operators import SHAPES
-from graphad.testing.operators import Draw
 
 
-@st.composite
-def nested_programs(
-    draw: Draw, max_depth: int = 3, max_statements: int = 3, max_nested: int = 5, stops: bool = True, arrays: bool = True
+def nested_program(
+    choices: Choices, max_depth: int = 3, max_statements: int = 3, max_nested: int = 5, stops: bool = True, arrays: bool = True
 ) -> Case:
     """Programs of at most ``max_nested`` operators with blocks, one in the other up to ``max_depth``, and a scalar loss.
 
     A block has one to ``max_statements`` drawn statements. With ``stops`` some variables stop gradients; with ``arrays``
     some are arrays of tensors.
     """
-    w = NestedWriter(draw, stops, max_nested, draw(st.integers(1, max_depth)), max_statements, arrays)
-    for _ in range(draw(st.integers(1, 2))):
+    w = NestedWriter(choices, stops, max_nested, choices.integer(1, max_depth), max_statements, arrays)
+    for _ in range(choices.integer(1, 2)):
         w.data()
-    for _ in range(draw(st.integers(0, 1))):
+    for _ in range(choices.integer(0, 1)):
         w.parameter(w.one_of(*SHAPES))
     statements(w, 0, PLAIN)
     w.one_of(*block_statements(w))(w)
@@ -47,6 +44,6 @@ def _loss(w: NestedWriter) -> str:
         return name
     written = [n for op in w.scope.block.ops if blocks_of(op) for n in op.output("Out") if n in w.tensors()]
     names = [w.recent(written)] if written and not w.rarely(5) else []
-    names += w.draw(st.lists(st.sampled_from([*w.tensors()][::-1]), min_size=not names, max_size=2))
+    names += w.choices.several([*w.tensors()][::-1], not names, 2)
     parts = [w.append("mean", {"X": name}, w.unique("part")) for name in names]
     return w.append("sum", {"X": parts}, "loss")

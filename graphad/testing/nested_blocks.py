@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import strategies as st
-
 from graphad.program import Block
+from graphad.testing.choices import Choices
 from graphad.testing.names import outside_reads, outside_writes
 from graphad.testing.nested_operators import SHAPES, THRESHOLDS, Shape, Writer, write_tensor
-from graphad.testing.operators import Draw
 
 
 class NestedWriter(Writer):
     """A writer of blocks; ``also`` and ``conditions`` are more statements and conditions to draw from."""
 
-    def __init__(self, draw: Draw, stops: bool, nested: int, max_depth: int, max_statements: int, arrays: bool) -> None:
-        super().__init__(draw, stops, nested)
+    def __init__(self, choices: Choices, stops: bool, nested: int, max_depth: int, max_statements: int, arrays: bool) -> None:
+        super().__init__(choices, stops, nested)
         self.max_depth, self.max_statements, self.with_arrays = max_depth, max_statements, arrays
         self.also: tuple[Statement, ...] = ()
         self.conditions: tuple[Callable[[NestedWriter], str], ...] = ()
@@ -31,7 +29,7 @@ Statement = Callable[[NestedWriter], None]
 
 
 def statements(w: NestedWriter, least: int, kinds: tuple[Statement, ...] | None = None, most: int | None = None) -> None:
-    for _ in range(w.draw(st.integers(least, w.max_statements if most is None else most))):
+    for _ in range(w.choices.integer(least, w.max_statements if most is None else most)):
         deeper = block_statements(w) if w.depth < w.max_depth and w.left > 0 else ()
         w.one_of(*(kinds or (*w.also, *PLAIN * 2, *deeper, *((_array,) if w.arrays() else ()))))(w)
 
@@ -73,7 +71,7 @@ def _condition(w: NestedWriter) -> str:
     """A boolean: fed, about a counter, about data, or two of them joined."""
     if w.conditions and w.rarely(2):
         return str(w.one_of(*w.conditions)(w))
-    kind = w.draw(st.integers(0, 5))
+    kind = w.choices.integer(0, 5)
     if kind == 1 and w.counters():
         return _counter_condition(w)
     if kind == 2:
@@ -83,14 +81,14 @@ def _condition(w: NestedWriter) -> str:
         return w.compare(w.one_of("logical_and", "logical_or", "logical_xor"), x, y)
     if kind == 4 and w.booleans():
         return w.recent(w.booleans())
-    return w.fed("f", [w.draw(st.booleans())], "bool")
+    return w.fed("f", [w.choices.boolean()], "bool")
 
 
 def _counter_condition(w: NestedWriter) -> str:
     counter = w.recent(w.counters())
     if w.one_of(True, False):
         counter = w.append("elementwise_mod", {"X": counter, "Y": w.constant(2)}, w.unique("n"))
-    return w.compare(w.one_of("equal", "less_than", "greater_than"), counter, w.constant(w.draw(st.integers(0, 2))))
+    return w.compare(w.one_of("equal", "less_than", "greater_than"), counter, w.constant(w.choices.integer(0, 2)))
 
 
 def _data_condition(w: NestedWriter, x: str) -> str:
@@ -102,7 +100,7 @@ def _data_condition(w: NestedWriter, x: str) -> str:
 
 
 def _while(w: NestedWriter, first: Statement | None = None) -> None:
-    """A loop of 0 to 3 iterations; it counts in an integer, or in a floating-point number that is a value like any other."""
+    """A loop of 0 to 3 iterations (outside of blocks also 7); it counts in an integer, or in a number that is a value like others."""
     w.left -= 1
     scratch = w.promise((3,)) if w.rarely(8) else None
     step, test, counter, early_exit = _counting(w)
@@ -139,13 +137,13 @@ def _test_again(w: NestedWriter, test: Callable[[str], object], condition: str, 
 
 def _counting(w: NestedWriter) -> tuple[Callable[[], object], Callable[[str], object], str | None, bool]:
     """How a loop counts: what an iteration does, what tests it, the integer counter, and whether data may end the loop early."""
-    trips = w.one_of(1, 2, 0, 3, 2)
+    trips = w.one_of(1, 2, 0, 3, 2 if w.depth else 7)
     early_exit = w.rarely(6)
     if w.rarely(5):
         return *_float_counter(w, trips), None, early_exit
     counter = w.constant(0, name=w.unique("i"))
     w.scope.counters.append(counter)
-    bound = w.draw(st.integers(0, 2))
+    bound = w.choices.integer(0, 2)
     limit = w.fed("l", [trips], "int64") if bound == 1 else w.constant(trips)
 
     def test(name: str) -> str:
@@ -174,7 +172,7 @@ def _if_else(w: NestedWriter) -> None:
     """Two blocks that write one or two new variables, and what is around them."""
     w.left -= 1
     condition = _condition(w)
-    promised = {w.promise(shape): shape for shape in w.draw(st.lists(st.sampled_from(SHAPES), max_size=2))}
+    promised = {w.promise(shape): shape for shape in w.choices.several(SHAPES, 0, 2)}
     blocks = []
     for _ in range(2):
         with w.inside() as block:
@@ -191,7 +189,7 @@ def _conditional_block(w: NestedWriter) -> None:
     w.left -= 1
     tested: tuple[dict[str, Any], bool]
     if w.rarely(5):
-        rows = [[0.5] * w.draw(st.integers(0, 1)) for _ in range(w.draw(st.integers(1, 2)))]
+        rows = [[0.5] * w.choices.integer(0, 1) for _ in range(w.choices.integer(1, 2))]
         tested = {"Cond": [w.fed("r", row, "float64") for row in rows]}, False
     else:
         tested = {"Cond": _condition(w)}, True
@@ -222,7 +220,7 @@ def _select_input(w: NestedWriter) -> None:
 def _net(w: NestedWriter) -> None:
     """A block that runs once."""
     w.left -= 1
-    promised = {w.promise(shape): shape for shape in w.draw(st.lists(st.sampled_from(SHAPES), max_size=1))}
+    promised = {w.promise(shape): shape for shape in w.choices.several(SHAPES, 0, 1)}
     with w.inside() as block:
         _body(w)
         for name, shape in promised.items():

@@ -11,15 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
-from graphad.program import Block, Program
-from graphad.testing.operators import Array, Draw
+from graphad.program import Block, Operator, Program, Variable
+from graphad.testing.choices import Choices
+from graphad.testing.operators import Array, uniform_array
+from graphad.types import TENSOR
 
 Shape = tuple[int, ...]
 SHAPES: tuple[Shape, ...] = ((3,), (1,), (2, 3), (3, 3))
 LETTERS = "tuvw"  # what fresh names begin with, by depth; blocks beside each other use the same ones
 THRESHOLDS = (0.1371, -0.3719, 0.4523)  # far from the values that programs like to have
+
+
+# What is written by operators that were checked once, by type, types of inputs and attributes: those are not checked again.
+_INFERRED: dict[tuple[Any, ...], tuple[Shape | None, str | None]] = {}
 
 
 @dataclass
@@ -38,8 +43,8 @@ class Scope:
 class Writer:
     """A program being drawn: its blocks from the outermost to the current one, feeds and parameters."""
 
-    def __init__(self, draw: Draw, stops: bool, nested: int) -> None:
-        self.draw = draw
+    def __init__(self, choices: Choices, stops: bool, nested: int) -> None:
+        self.choices = choices
         self.stops = stops
         self.left = nested
         self.program = Program()
@@ -52,18 +57,17 @@ class Writer:
     # -- drawing ---------------------------------------------------------------------------------
 
     def one_of(self, *choices: Any) -> Any:
-        return self.draw(st.sampled_from(choices))
+        return self.choices.one_of(choices)
 
     def rarely(self, one_in: int = 4) -> bool:
-        return bool(self.draw(st.integers(1, one_in)) == one_in)
+        return bool(self.choices.integer(1, one_in) == one_in)
 
     def recent(self, names: Sequence[str]) -> str:
         """One of the names, the last one first."""
-        return str(self.draw(st.sampled_from(names[::-1])))
+        return str(self.choices.one_of(names[::-1]))
 
     def array(self, shape: Shape, largest: float) -> Array:
-        seed = self.draw(st.integers(0, 99))
-        return np.round(np.random.default_rng(seed).uniform(-largest, largest, shape), 3)
+        return uniform_array(self.choices.integer(0, 99), largest, shape).copy()
 
     # -- scopes ----------------------------------------------------------------------------------
 
@@ -125,7 +129,7 @@ class Writer:
         """What to write: in a block mostly a variable of a block around it, in block 0 mostly a new one."""
         free = {name: shape for name, shape in self.tensors().items() if name not in self.fixed}
         outside = [name for name in free if self.outer(name)]
-        choice = self.draw(st.integers(0, 3))
+        choice = self.choices.integer(0, 3)
         if outside and choice < 2:
             name = self.recent(outside)
             return name, free[name]
@@ -171,7 +175,21 @@ class Writer:
 
     def append(self, op_type: str, inputs: dict[str, Any], out: str, **attrs: Any) -> str:
         """Append an operator that writes a name; return it."""
-        self.scope.block.append_op(type=op_type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
+        block = self.scope.block
+        names = {slot: list(value) if isinstance(value, list) else [value] for slot, value in inputs.items()}
+        types = tuple((slot, *(block.var_recursive(name).tensor_type for name in listed)) for slot, listed in names.items())
+        key = (op_type, types, repr(attrs))
+        written = block.var_recursive(out) if block.has_var_recursive(out) else None
+        known = _INFERRED.get(key)
+        if known is None or (written is not None and written.declared != known):
+            block.append_op(type=op_type, inputs=names, outputs={"Out": out}, attrs=attrs)
+            declared = block.var_recursive(out)
+            if declared.type == TENSOR and written is None and None not in declared.declared:
+                _INFERRED[key] = declared.declared
+            return out
+        if written is None:
+            block.vars[out] = Variable.trusted(block, out, *known)
+        block.ops.append(Operator(block, op_type, names, {"Out": [out]}, dict(attrs)))
         return out
 
     def constant(self, value: float, dtype: str = "int64", name: str | None = None) -> str:
@@ -223,7 +241,7 @@ def settled(w: Writer, out: str) -> None:
 
 
 def total(w: Writer, out: str, shape: Shape) -> None:
-    w.append("sum", {"X": [w.operand(shape) for _ in range(w.draw(st.integers(1, 3)))]}, out)
+    w.append("sum", {"X": [w.operand(shape) for _ in range(w.choices.integer(1, 3))]}, out)
     w.append("tanh", {"X": out}, out)
 
 

@@ -7,25 +7,30 @@ large) and differences can be compared with gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from graphad.errors import ShapeError
 from graphad.ops import lookup
 from graphad.program import Program
+from graphad.testing.choices import Choices
 from graphad.types import TensorType
 
 Array = NDArray[Any]
-Draw = Callable[..., Any]
 
 SHAPES = ((), (2,), (3,), (2, 3), (3, 2), (1, 3), (2, 1), (3, 3), (2, 3, 2), (2, 1, 3), (1,))
 BATCH_NORM_SLOTS = ("Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance")
 LARGEST, MOST_ELEMENTS, NEAREST = 4.0, 24, 0.05
+
+
+@lru_cache(maxsize=4096)
+def uniform_array(seed: int, largest: float, shape: tuple[int, ...]) -> Array:
+    """Repeatable numbers of three digits up to ``largest``, for copying."""
+    return np.round(np.random.default_rng(seed).uniform(-largest, largest, shape), 3)
 
 
 class Call(NamedTuple):
@@ -41,8 +46,8 @@ class Call(NamedTuple):
 class Writer:
     """A program being drawn, and the value each name has so far."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
         self.program = Program()
         self.block = self.program.global_block()
         self.values: dict[str, Array] = {}
@@ -54,18 +59,18 @@ class Writer:
     # -- drawing ---------------------------------------------------------------------------------
 
     def one_of(self, *choices: Any) -> Any:
-        return self.draw(st.sampled_from(choices))
+        return self.choices.one_of(choices)
 
     def rarely(self) -> bool:
-        return bool(self.draw(st.integers(0, 4)) == 4)
+        return bool(self.choices.integer(0, 4) == 4)
 
     def name(self, fits: Callable[[Array], bool] = lambda _: True) -> str | None:
         """A name whose value fits, None if there is none."""
         names = [name for name, value in self.values.items() if fits(value)]
-        return self.draw(st.sampled_from(names[::-1])) if names else None
+        return self.choices.one_of(names[::-1]) if names else None
 
     def axis(self, array: Array) -> int:
-        return int(self.draw(st.integers(-array.ndim, array.ndim - 1)))
+        return int(self.choices.integer(-array.ndim, array.ndim - 1))
 
     def partner(self, op_type: str, x: str, attrs: Mapping[str, Any]) -> str | None:
         """A name that an operator takes as Y beside x, a new parameter where there is none."""
@@ -79,8 +84,7 @@ class Writer:
     # -- inputs ----------------------------------------------------------------------------------
 
     def array(self, shape: Sequence[int]) -> Array:
-        seed = self.draw(st.integers(0, 99))
-        return np.round(np.random.default_rng(seed).uniform(-1.5, 1.5, shape), 3)
+        return uniform_array(self.choices.integer(0, 99), 1.5, tuple(shape)).copy()
 
     def data(self, stop_gradient: bool) -> None:
         name, shape = f"x{len(self.feeds)}", self.one_of(*SHAPES)
@@ -97,7 +101,7 @@ class Writer:
     def index(self, extent: int, count: int) -> str:
         name = f"i{len(self.indices)}"
         self.block.create_var(name=name, shape=[count], dtype="int64", stop_gradient=True)
-        chosen = self.draw(st.lists(st.integers(0, extent - 1), min_size=count, max_size=count))
+        chosen = [self.choices.below(extent) for _ in range(count)]
         self.feeds[name] = self.indices[name] = np.array(chosen, "int64")
         return name
 
@@ -125,7 +129,7 @@ class Writer:
         """A name to write: mostly a fresh one, else one that has been written or read before; it is added to ``taken``."""
         shapes = {n: self.block.var(n).declared[0] for n in self.values if n not in taken}
         known = [n for n, shape in shapes.items() if shape == array.shape == self.values[n].shape]
-        name = str(self.one_of(*known)) if known and self.draw(st.integers(0, 2)) == 2 else self.fresh()
+        name = str(self.one_of(*known)) if known and self.choices.integer(0, 2) == 2 else self.fresh()
         taken.add(name)
         return name
 
@@ -164,12 +168,12 @@ def computed(writer: Writer, call: Call) -> dict[str, list[Array]]:
 Recipe = Callable[[Writer], Call | None]
 
 
-def unary(op_type: str, largest: float = LARGEST, **attrs: st.SearchStrategy[Any]) -> Recipe:
+def unary(op_type: str, largest: float = LARGEST, **attrs: Sequence[Any]) -> Recipe:
     """An operator X -> Out on values up to ``largest``."""
 
     def recipe(w: Writer) -> Call | None:
         x = w.name(lambda v: v.size > 0 and float(np.abs(v).max()) <= largest)
-        return None if x is None else Call(op_type, {"X": [x]}, {name: w.draw(each) for name, each in attrs.items()})
+        return None if x is None else Call(op_type, {"X": [x]}, {name: w.choices.one_of(values) for name, values in attrs.items()})
 
     return recipe
 
@@ -181,7 +185,7 @@ def elementwise(op_type: str) -> Recipe:
         x = w.name()
         if x is None:
             return None
-        attrs = {"axis": w.draw(st.integers(0, w.values[x].ndim))} if w.rarely() else {}
+        attrs = {"axis": w.choices.integer(0, w.values[x].ndim)} if w.rarely() else {}
         y = w.partner(op_type, x, attrs)
         if y is None or (attrs and not within(w.values[y], w.values[x], attrs["axis"])):
             return None
@@ -199,15 +203,15 @@ def reduction(op_type: str) -> Recipe:
         x = w.name()
         if x is None:
             return None
-        dims = w.draw(st.lists(st.integers(-w.values[x].ndim, w.values[x].ndim - 1), max_size=2)) if w.values[x].ndim else []
-        return Call(op_type, {"X": [x]}, {"dim": dims, "keep_dim": w.draw(st.booleans()), "reduce_all": w.rarely()})
+        dims = w.choices.several(range(-w.values[x].ndim, w.values[x].ndim), 0, 2) if w.values[x].ndim else []
+        return Call(op_type, {"X": [x]}, {"dim": dims, "keep_dim": w.choices.boolean(), "reduce_all": w.rarely()})
 
     return recipe
 
 
-def product(op_type: str, **attrs: st.SearchStrategy[Any]) -> Recipe:
+def product(op_type: str, **attrs: Sequence[Any]) -> Recipe:
     def recipe(w: Writer) -> Call | None:
-        chosen = {name: w.draw(each) for name, each in attrs.items()}
+        chosen = {name: w.choices.one_of(values) for name, values in attrs.items()}
         x = w.name(lambda v: v.ndim > 0)
         y = w.partner(op_type, x, chosen) if x else None
         return None if x is None or y is None else Call(op_type, {"X": [x], "Y": [y]}, chosen)
@@ -224,7 +228,7 @@ def joined(op_type: str, slot: str = "Out") -> Recipe:
             return None
         attrs = {} if op_type == "sum" else {"axis": w.axis(w.values[x]) if w.values[x].ndim else 0}
         names = [x]
-        for _ in range(w.draw(st.integers(0, 2))):
+        for _ in range(w.choices.integer(0, 2)):
             more = w.name(partial(_joins, op_type, [w.values[n] for n in names], attrs))
             names += [] if more is None else [more]
         return Call(op_type, {"X": names}, attrs, (slot,))
@@ -240,7 +244,7 @@ def split(w: Writer) -> Call | None:
     x = w.name(lambda v: v.ndim > 0 and max(v.shape) > 1)
     if x is None:
         return None
-    axis = int(np.argmax(w.values[x].shape)) - w.draw(st.sampled_from([0, w.values[x].ndim]))
+    axis = int(np.argmax(w.values[x].shape)) - w.choices.one_of([0, w.values[x].ndim])
     extent = w.values[x].shape[axis]
     return Call("split", {"X": [x]}, w.one_of({"num": extent, "axis": axis}, {"sections": [1, -1], "axis": axis}))
 
@@ -256,7 +260,7 @@ def reshape(w: Writer) -> Call | None:
 
 def transpose(w: Writer) -> Call | None:
     x = w.name()
-    return None if x is None else Call("transpose2", {"X": [x]}, {"axis": list(w.draw(st.permutations(range(w.values[x].ndim))))})
+    return None if x is None else Call("transpose2", {"X": [x]}, {"axis": list(w.choices.permutation(range(w.values[x].ndim)))})
 
 
 def slice_(w: Writer) -> Call | None:
@@ -264,8 +268,8 @@ def slice_(w: Writer) -> Call | None:
     if x is None:
         return None
     axis = w.axis(w.values[x]) % w.values[x].ndim
-    start = w.draw(st.integers(0, w.values[x].shape[axis] - 1))
-    single = w.draw(st.booleans())
+    start = w.choices.integer(0, w.values[x].shape[axis] - 1)
+    single = w.choices.boolean()
     attrs = {"axes": [axis], "starts": [start], "ends": [start + 1 if single else 2**31 - 1], "decrease_axis": [axis] if single else []}
     return Call("slice", {"Input": [x]}, attrs)
 
@@ -274,7 +278,7 @@ def gather(w: Writer) -> Call | None:
     x = w.name(lambda v: v.ndim > 0 and v.size > 0)
     if x is None:
         return None
-    index = w.one_of(*w.indices) if w.indices and w.rarely() else w.index(w.values[x].shape[0], w.draw(st.integers(1, 3)))
+    index = w.one_of(*w.indices) if w.indices and w.rarely() else w.index(w.values[x].shape[0], w.choices.integer(1, 3))
     return Call("gather", {"X": [x], "Index": [index]}, {}) if w.indices[index].max() < w.values[x].shape[0] else None
 
 
@@ -301,18 +305,19 @@ def fill_constant(w: Writer) -> Call:
     return Call("fill_constant", {}, {"shape": list(w.one_of(*SHAPES)), "value": w.one_of(0.5, 0.0, -1.0), "dtype": "float64"})
 
 
-HALF = st.sampled_from([0.5, -0.5, 1.0, 0.0])
+HALF = (0.5, -0.5, 1.0, 0.0)
+EITHER = (False, True)
 RECIPES: dict[str, Recipe] = {
     **{t: unary(t) for t in ("tanh", "sigmoid", "sin", "mean", "assign")},
     "square": unary("square", largest=2.0),
     "exp": unary("exp", largest=1.3),
-    "scale": unary("scale", scale=HALF, bias=HALF, bias_after_scale=st.booleans()),
+    "scale": unary("scale", scale=HALF, bias=HALF, bias_after_scale=EITHER),
     "increment": unary("increment", step=HALF),
-    "cast": unary("cast", out_dtype=st.just("float64")),
+    "cast": unary("cast", out_dtype=("float64",)),
     **{t: elementwise(t) for t in ("elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max", "elementwise_min")},
     **{t: reduction(t) for t in ("reduce_sum", "reduce_mean")},
-    "matmul_v2": product("matmul_v2", trans_x=st.booleans(), trans_y=st.booleans()),
-    "mul": product("mul", x_num_col_dims=st.integers(1, 2), y_num_col_dims=st.integers(1, 2)),
+    "matmul_v2": product("matmul_v2", trans_x=EITHER, trans_y=EITHER),
+    "mul": product("mul", x_num_col_dims=(1, 2), y_num_col_dims=(1, 2)),
     "sum": joined("sum"),
     "concat": joined("concat"),
     "stack": joined("stack", slot="Y"),

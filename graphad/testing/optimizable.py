@@ -10,46 +10,44 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-
 from graphad.execution.layout import blocks_of
 from graphad.ops import REGISTRY
+from graphad.program import Block
 from graphad.testing.cases import Case
+from graphad.testing.choices import Choices
 from graphad.testing.nested_blocks import PLAIN, NestedWriter, Statement, statements
 from graphad.testing.nested_operators import Shape
-from graphad.testing.operators import Draw
 
 DEEPEST = 2  # blocks of these statements' own lie in at most so many others
 
 
-@st.composite
-def optimizable_programs(draw: Draw, blocks: bool = True, specials: bool = True, max_statements: int = 5) -> Case:
+def optimizable_program(choices: Choices, blocks: bool = True, specials: bool = True, max_statements: int = 5) -> Case:
     """Programs of up to ``max_statements`` drawn statements a block, and a scalar loss.
 
     Args:
         blocks: whether there are loops, branches and nets.
         specials: whether there are nan, infinities, integers and float32, which do not reach the loss.
     """
-    depth = draw(st.integers(0, 2)) if blocks else 0
-    w = NestedWriter(draw, True, depth, max(depth, 1), max_statements, False)
-    w.also = _themes(draw, blocks, specials)
+    depth = choices.integer(0, 2) if blocks else 0
+    w = NestedWriter(choices, True, depth, max(depth, 1), max_statements, False)
+    w.also = _themes(choices, blocks, specials)
     w.conditions = (_known,)
-    for _ in range(draw(st.integers(1, 2))):
+    for _ in range(choices.integer(1, 2)):
         w.data()
-    statements(w, 2)
-    statements(w, 1)
+    statements(w, min(2, max_statements))
+    statements(w, min(1, max_statements - 1))
     loss = _loss(w)
-    statements(w, 0, (*PLAIN, *w.also), most=2)
+    statements(w, 0, (*PLAIN, *w.also), most=min(2, max_statements))
     return Case(w.program, loss, w.feeds, w.params)
 
 
-def _themes(draw: Draw, blocks: bool, specials: bool) -> tuple[Statement, ...]:
+def _themes(choices: Choices, blocks: bool, specials: bool) -> tuple[Statement, ...]:
     """What a program mostly consists of: one or two kinds of statement, perhaps one with special numbers, perhaps one with blocks."""
-    chosen: list[Statement] = draw(st.lists(st.sampled_from(ALSO), min_size=1, max_size=2))
-    if specials and draw(st.booleans()):
-        chosen.append(draw(st.sampled_from(SPECIALS)))
-    if blocks and draw(st.booleans()):
-        chosen.append(draw(st.sampled_from((_idle_loop, _branch, _idle_loop))))
+    chosen: list[Statement] = choices.several(ALSO, 1, 2)
+    if specials and choices.boolean():
+        chosen.append(choices.one_of(SPECIALS))
+    if blocks and choices.boolean():
+        chosen.append(choices.one_of((_idle_loop, _branch, _idle_loop)))
     return tuple(chosen) * 6
 
 
@@ -85,14 +83,15 @@ def _again(w: NestedWriter) -> None:
         PLAIN[0](w)
         return
     op = w.one_of(*ops[::-1])
-    inputs, attrs, shape = {slot: list(names) for slot, names in op.inputs.items()}, dict(op.attrs), w.tensors()[op.output("Out")[0]]
-    how = w.draw(st.integers(0, 3))
+    inputs, attrs = {slot: list(names) for slot, names in op.inputs.items()}, dict(op.attrs)
+    shape = op.block.var_recursive(op.output("Out")[0]).shape
+    how = w.choices.integer(0, 3)
     if how == 2 and isinstance(attrs.get("scale"), float):
         attrs["scale"] = attrs["scale"] * 0.5
     if how == 3 and "Y" in inputs and _exchangeable(w, inputs):
         inputs = {"X": inputs["Y"], "Y": inputs["X"]}
     try_known = all(name in w.tensors() for names in inputs.values() for name in names) or not inputs
-    if try_known and _fits(w, op.output("Out")[0], inputs, shape):
+    if try_known and _same_types(w, op.block, inputs):
         name = _new(w, op.type, inputs, shape, **attrs)
         _bounded(w, name)
     else:
@@ -110,9 +109,10 @@ def _exchangeable(w: NestedWriter, inputs: dict[str, list[str]]) -> bool:
     return len({w.tensors().get(names[0]) for names in inputs.values()}) == 1
 
 
-def _fits(w: NestedWriter, out: str, inputs: dict[str, list[str]], shape: Shape) -> bool:
-    """Whether what the operator reads is still of the shapes it was; a name hidden by another one need not be."""
-    return all(w.scope.block.var_recursive(n).declared[0] == w.tensors()[n] for names in inputs.values() for n in names)
+def _same_types(w: NestedWriter, block: Block, inputs: dict[str, list[str]]) -> bool:
+    """Whether names have the types here that they have in a block around: one may be hidden by another variable of its name."""
+    names = [name for listed in inputs.values() for name in listed]
+    return all(w.scope.block.var_recursive(name).declared == block.var_recursive(name).declared for name in names)
 
 
 def _bounded(w: NestedWriter, name: str) -> None:
@@ -133,7 +133,7 @@ def _difference(w: NestedWriter) -> None:
 
 def _identity(w: NestedWriter) -> None:
     x, shape = _any(w)
-    kind = w.draw(st.integers(0, 6))
+    kind = w.choices.integer(0, 6)
     if kind < 2:
         one = _constant(w, shape, 1.0 - kind)
         _new(w, "elementwise_add" if kind else "elementwise_mul", {"X": [x], "Y": [one]}, shape)
@@ -211,14 +211,14 @@ def _known(w: NestedWriter) -> str:
 
 
 def _idle_loop(w: NestedWriter) -> None:
-    """A loop of 0 to 3 iterations that does something over again, writes something nobody reads, and adds up."""
+    """A loop of 0 to 3 iterations (outside of blocks also 7) that does something over again, writes something unused, and adds up."""
     if w.depth >= DEEPEST:
         PLAIN[0](w)
         return
     x, shape = _any(w)
     others = [name for name, each in w.tensors().items() if each == shape and name != x]
     y = w.recent(others) if others else w.parameter(shape)
-    trips, total = w.one_of(2, 0, 1, 3, 0), _constant(w, shape, 0.0)
+    trips, total = w.one_of(2, 0, 1, 3, 0 if w.depth else 7), _constant(w, shape, 0.0)
     seen, i, limit = _constant(w, shape, 0.5), w.constant(0, name=w.unique("i")), w.constant(trips)
     condition = w.compare("less_than", i, limit, w.unique("c"))
     with w.inside() as block:
@@ -246,7 +246,7 @@ def _branch(w: NestedWriter) -> None:
         PLAIN[0](w)
         return
     _, shape = _any(w)
-    condition = _known(w) if w.rarely(2) else w.fed("f", [w.draw(st.booleans())], "bool")
+    condition = _known(w) if w.rarely(2) else w.fed("f", [w.choices.boolean()], "bool")
     out = w.promise(shape)
     blocks = []
     for op_type in ("tanh", w.one_of("sin", "square", "tanh")):

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 from graphad.ops import OpDef
 from graphad.program import Block, Program, Variable
@@ -19,28 +18,27 @@ from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.proof import Drawn, applicable
 from graphad.rewriting.terms import Constant, Scalar, Several, Term
 from graphad.testing.cases import Array, Case
-from graphad.testing.operators import Draw
+from graphad.testing.choices import Choices
 from graphad.types import FLOATS, TensorType
 
 SEEDS = 10_000
 
 
-@st.composite
-def planted_programs(draw: Draw, rules: Sequence[Rule]) -> Case:
+def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
     """Programs with what one of the rules looks for, once or twice, and a scalar loss if it is about floating-point numbers.
 
     Args:
         rules: of those made with ``@rewrite``, at least one.
     """
     patterns = [rule for rule in rules if isinstance(rule, PatternRule)]
-    rule: PatternRule = draw(st.sampled_from(patterns))
-    drawn = applicable(rule, np.random.default_rng(draw(st.integers(0, SEEDS))), rule.example)
+    rule: PatternRule = choices.one_of(patterns)
+    drawn = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example)
     planting = _Planting(drawn or Drawn())
     if drawn is not None:
-        for _ in range(draw(st.integers(1, 2))):
+        for _ in range(choices.integer(1, 2)):
             results = planting.plant(rule.before)
-        planting.read_some([name for names in planting.inside for name in names if draw(st.booleans())])
-        planting.read_some([name for name in results if draw(st.booleans())])
+        planting.read_some([name for names in planting.inside for name in names if choices.boolean()])
+        planting.read_some([name for name in results if choices.boolean()])
     return planting.case()
 
 

@@ -5,24 +5,22 @@ Names are written again and again, inputs among them; some values have stop_grad
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-
 from graphad.testing.cases import Case
-from graphad.testing.operators import RECIPES, SHAPES, Call, Draw, Writer, computed, harmless
+from graphad.testing.choices import Choices
+from graphad.testing.operators import RECIPES, SHAPES, Call, Writer, computed, harmless
 
 
-@st.composite
-def straight_line_programs(draw: Draw, max_ops: int = 12) -> Case:
+def straight_line_program(choices: Choices, max_ops: int = 12) -> Case:
     """Programs of 1 to ``max_ops`` drawn operators, a loss over one to three of their values, and up to two operators behind it."""
-    w = Writer(draw)
-    for _ in range(draw(st.integers(1, 2))):
+    w = Writer(choices)
+    for _ in range(choices.integer(1, 2)):
         w.data(stop_gradient=w.rarely())
-    for _ in range(draw(st.integers(0, 2))):
+    for _ in range(choices.integer(0, 2)):
         w.parameter(w.one_of(*filter(None, SHAPES)), trainable=not w.rarely())
-    for _ in range(draw(st.integers(1, max_ops))):
+    for _ in range(choices.integer(1, max_ops)):
         _statement(w)
     loss = _loss(w)
-    for _ in range(draw(st.integers(0, 2))):
+    for _ in range(choices.integer(0, 2)):
         _statement(w)
     return Case(w.program, loss, w.feeds, w.params)
 
@@ -38,7 +36,7 @@ def _statement(w: Writer) -> None:
 def _loss(w: Writer) -> str:
     """The mean of a value, or a sum of several; of shape [] or [1], perhaps changed in place. No later operator writes it."""
     parts: list[str] = []
-    for name in w.draw(st.lists(st.sampled_from([*w.values][::-1]), min_size=1, max_size=3)):
+    for name in w.choices.several([*w.values][::-1], 1, 3):
         parts.append(f"part{len(parts)}")
         w.block.append_op(type="mean", inputs={"X": name}, outputs={"Out": parts[-1]})
     w.block.append_op(type="sum", inputs={"X": parts}, outputs={"Out": "loss"})

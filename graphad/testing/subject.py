@@ -1,16 +1,27 @@
-"""What is tried out: a pass or a pipeline, what runs before it, and how exact it has to be."""
+"""What is tried out: a pass or a pipeline, what runs before it, what it is compared with, and how exact it has to be."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
+from graphad.errors import InvalidValue, PassError
 from graphad.graph import SINGLE_WRITER, Graph, lower, schedule
+from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
+from graphad.passes.backward import GradOps
 from graphad.program import Program
 from graphad.rewriting import Pass, Pipeline
+from graphad.rewriting.running import check_order
 from graphad.testing.cases import Case
+from graphad.testing.derivatives import gradients_in
 
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
+BACKWARD = (f"find-op-path{{targets=[{LOSS}]}}", "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
+_FINISHING: tuple[Pass, ...] = (PruneNoGrad(), AccumulateGrads(), CreateGradVars())
+Expectation = Callable[[Program, Program], Any]
 
 
 @dataclass(frozen=True)
@@ -22,47 +33,93 @@ class Subject:
         prepare: a pipeline, or its text, that runs before it and is not on trial.
         tolerance: by how much values may differ, relatively; None: as the pass says.
         gradients: whether gradients of what it makes are compared.
+        reference: a pipeline, or its text, that makes of the same graph what ``what`` should be equivalent to; None: nothing runs.
+        expect: what has to hold of the programs before and after besides; False, or an exception, says that it does not.
     """
 
     what: Pass | str
     prepare: Pass | str = ""
     tolerance: float | None = None
     gradients: bool = True
+    reference: Pass | str | None = None
+    expect: Expectation | None = None
 
     def passes(self, case: Case) -> Pass:
         """The pass on trial, for a case."""
-        return _pass(self.what, case)
+        return as_pass(self.what, case.loss_name)
 
-    def prepared(self, case: Case, targets: list[str]) -> Graph:
-        """The graph of a case that the pass gets."""
-        graph = lower(case.program, targets)
+    def prepared(self, case: Case) -> Graph:
+        """The graph of a case that the pass gets; gradients that the preparation makes are among its targets."""
+        graph = lower(case.program, case.targets)
         if self.prepare:
-            _pass(self.prepare, case).run(graph)
+            as_pass(self.prepare, case.loss_name).run(graph)
+            request_gradients(graph, case)
         return graph
 
     def resolved(self, case: Case) -> Subject:
-        """The same for one case, with passes in the place of texts."""
-        return replace(self, what=self.passes(case), prepare=_pass(self.prepare, case) if self.prepare else "")
+        """The same for one case, with passes in the place of texts, and nothing that runs only here."""
+        prepare = as_pass(self.prepare, case.loss_name) if self.prepare else ""
+        return replace(self, what=self.passes(case), prepare=prepare, expect=None, reference=None)
 
-    def before(self, case: Case, targets: list[str]) -> Program:
-        """The program that the pass gets, or if that cannot be run yet, the case's own."""
-        if not self.prepare:
+    def before(self, case: Case, prepared: Graph) -> Program:
+        """The program that the pass gets, or the reference makes; if that cannot be run yet, the case's own."""
+        if not self.prepare and self.reference is None:
             return case.program
-        graph = self.prepared(case, targets)
+        graph = prepared
+        if self.reference is not None:
+            graph = self.prepared(case)
+            run_requesting_gradients(as_pass(self.reference, case.loss_name), graph, case)
+            return schedule(graph) if finished(graph) else case.program
         return schedule(graph) if SINGLE_WRITER in graph.properties else case.program
+
+    def names_variables(self, case: Case) -> bool:
+        """Whether options of the passes, beside ``$loss``, name variables of a case."""
+        options = f"{self.what} {self.prepare}"
+        words = set(re.findall(r"[^\s,{}()=\[\]'\"]+", options.replace(LOSS, "")))
+        return any(name in words for block in case.program.blocks for name in block.vars)
+
+    def check_fits(self, case: Case) -> None:
+        """Raise ValueError if the text of a pipeline names the loss, and a case has none."""
+        if not case.loss_name and any(isinstance(text, str) and LOSS in text for text in (self.what, self.prepare, self.reference)):
+            raise InvalidValue(f"{self} needs a loss")
 
     def allowed(self, case: Case) -> float:
         """The tolerance: the largest one that the passes ask for, if none is given."""
-        return claimed_tolerance(self.passes(case)) if self.tolerance is None else self.tolerance
+        if self.tolerance is not None:
+            return self.tolerance
+        reference = () if self.reference is None else (as_pass(self.reference, case.loss_name),)
+        return max(claimed_tolerance(each) for each in (self.passes(case), *reference))
+
+    @property
+    def is_analysis(self) -> bool:
+        """Whether no pass on trial is meant to change graphs."""
+        return all(each.is_analysis for each in inner_passes(as_pass(self.what, "loss")))
+
+    @cached_property
+    def is_backward(self) -> bool:
+        """Whether a backward is built, by the passes on trial or before them."""
+        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, "loss"))]
+        return any(isinstance(each, FindOpPath) for each in passes)
+
+    def differentiates(self, case: Case) -> bool:
+        """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
+        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]
+        paths = [(each.targets, each.inputs, each.no_grad) for each in passes if isinstance(each, FindOpPath)]
+        return paths == [((case.loss_name,), (), ())] and any(isinstance(each, CreateGradOps) for each in passes)
 
     def __str__(self) -> str:
-        return str(self.what) + (f" behind {self.prepare}" if self.prepare else "")
+        against = "" if self.reference is None else f", compared with {self.reference or 'nothing'}"
+        return str(self.what) + (f" after {self.prepare}" if self.prepare else "") + against
 
 
-def _pass(given: Pass | str, case: Case) -> Pass:
-    if isinstance(given, Pass):
-        return given
-    pipeline = Pipeline.parse(given.replace(LOSS, case.loss_name))
+def as_pass(what: Pass | str, loss: str) -> Pass:
+    """A pass, or what a text says, with the loss's name put in."""
+    return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss))
+
+
+@lru_cache
+def _parsed(text: str) -> Pass:
+    pipeline = Pipeline.parse(text)
     return pipeline.passes[0] if len(pipeline.passes) == 1 else pipeline
 
 
@@ -75,3 +132,69 @@ def inner_passes(each: Any) -> list[Pass]:
 def claimed_tolerance(each: Pass) -> float:
     """The largest tolerance that a pass, or one that it runs, asks for."""
     return max(found.tolerance for found in inner_passes(each))
+
+
+# -- passes of the backward ----------------------------------------------------------------------
+
+
+def standard_preparation(what: Pass | str) -> str:
+    """The passes of the standard backward that have to run before a pass, as text; empty if it works on a program as it is.
+
+    >>> standard_preparation("create-grad-ops")
+    'find-op-path{targets=[$loss]}'
+    """
+    passes = as_pass(what, "loss").parts()
+    names = [text.partition("{")[0] for text in BACKWARD]
+    first = passes[0].name
+    shortest = names.index(first) if first in names else 0
+    for count in range(shortest, len(BACKWARD) + 1):
+        before = Pipeline.parse(", ".join(BACKWARD[:count])).parts() if count else ()
+        try:
+            check_order((*before, *passes), Graph())
+        except PassError:
+            continue
+        return ", ".join(BACKWARD[:count])
+    return ""
+
+
+class HiddenChange(AssertionError):
+    """A pass changed a graph and said that it did not."""
+
+
+def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bool = False) -> bool:
+    """Run passes; gradients that they make are among the graph's targets as soon as they are complete.
+
+    Raises:
+        HiddenChange: a pass said that it changed nothing, and did, where that is ``watched``.
+    """
+    parts = passes.passes if type(passes) is Pipeline else (passes,)
+    if len(parts) > 1:
+        check_order(parts, graph)
+    changed = False
+    for part in parts:
+        before = str(graph) if watched else ""
+        if part.run(graph):
+            changed = True
+        elif before and str(graph) != before:
+            raise HiddenChange(str(part))
+        request_gradients(graph, case)
+    return changed
+
+
+def request_gradients(graph: Graph, case: Case) -> dict[str, str]:
+    """Make the gradients that a graph has of the case's sources targets of it, and return their names by the sources'."""
+    if SINGLE_WRITER not in graph.properties or not case.loss_name:
+        return {}
+    gradients = gradients_in(graph, case.sources)
+    graph.targets.update(dict.fromkeys(gradients.values()))
+    return {source: value.name for source, value in gradients.items()}
+
+
+def finished(graph: Graph) -> bool:
+    """Whether a graph is one that can be scheduled; where the standard passes can complete its backward, they do it here."""
+    if SINGLE_WRITER not in graph.properties and GradOps in graph.analyses:
+        ran = {type(each) for each in graph.journal.history}
+        for each in _FINISHING:
+            if type(each) not in ran:
+                each.run(graph)
+    return SINGLE_WRITER in graph.properties

@@ -1,64 +1,254 @@
-"""Random training programs for hypothesis: ``training_programs()`` draws a small net with its backward and its updates."""
+"""Random training programs: a small network with its backward and its updates, drawn by ``training_program``.
+
+Parameters are read once or often, share a name, or are frozen; layers are of all kinds; and each optimizer occurs with each way of
+clipping, of decay and of a learning rate.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 from graphad import layers
-from graphad.execution import Executor, Scope
-from graphad.optimizer import SGD, Adam, ClipByGlobalNorm, ClipByValue, L2Decay, Momentum, RMSProp
-from graphad.program import Program, Variable, program_guard
+from graphad.layers.helper import ParamAttr
+from graphad.optimizer import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    ClipByGlobalNorm,
+    ClipByNorm,
+    ClipByValue,
+    DecayedAdagrad,
+    Ftrl,
+    L1Decay,
+    L2Decay,
+    Lamb,
+    Momentum,
+    Optimizer,
+    ProximalAdagrad,
+    ProximalGD,
+    RMSProp,
+)
+from graphad.program import Parameter, Program, Variable, program_guard
 from graphad.testing.cases import Array, Case
-from graphad.testing.operators import Draw
+from graphad.testing.choices import Choices
+from graphad.testing.number_pools import array_of
 
-OPTIMIZERS: tuple[type[Any], ...] = (SGD, Momentum, Adam, RMSProp)
-ROWS, FEATURES = 4, 3
+# With options that differ from the defaults; without is the other half.
+OPTIMIZERS: dict[type[Optimizer], dict[str, Any]] = {
+    SGD: {},
+    Momentum: {"momentum": 0.7, "use_nesterov": True},
+    Adam: {"beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3},
+    RMSProp: {"rho": 0.9, "momentum": 0.3, "centered": True},
+    Adagrad: {"epsilon": 1e-3},
+    DecayedAdagrad: {"decay": 0.7},
+    Adadelta: {"rho": 0.7, "epsilon": 1e-3},
+    Adamax: {"beta1": 0.8, "epsilon": 1e-3},
+    AdamW: {"weight_decay": 0.3, "apply_decay_param_fun": lambda name: name.endswith("0")},
+    Lamb: {},
+    Ftrl: {"l1": 0.3, "l2": 0.2, "lr_power": -0.7},
+    ProximalGD: {"l1": 0.3, "l2": 0.2},
+    ProximalAdagrad: {"l1": 0.3, "l2": 0.2},
+}
+CLIPS = (None, None, ClipByValue(0.1), ClipByValue(0.3, -0.05), ClipByNorm(0.3), ClipByGlobalNorm(0.3))
+DECAYS = (None, None, L2Decay(0.03), L1Decay(0.03))
+ATTRS = (ParamAttr(trainable=False), ParamAttr(learning_rate=0.3), ParamAttr(regularizer=L2Decay(0.2)), ParamAttr(need_clip=False))
+FEATURES = 3
+BATCHES = (2, 1, 5)
+SIGNED = ("velocity", "moment1", "momentum", "linear")  # accumulators that may be negative
 
 
-@st.composite
-def training_programs(draw: Draw, max_layers: int = 2) -> Case:
-    """Nets of one to ``max_layers`` hidden layers in float64, with backward and an optimizer; some clip, some decay weights.
+def training_program(choices: Choices, max_layers: int = 2, smooth: bool = False) -> Case:
+    """A network of up to ``max_layers`` hidden layers with its backward and an optimizer.
 
-    The parameters and what the optimizer keeps are in ``params``, as after a startup program.
+    Args:
+        choices: where the decisions come from.
+        max_layers: how many layers there are before the last one.
+        smooth: only layers that are the mean over a batch of 4 of smooth functions of single rows, in float64.
+
+    Returns:
+        A case with the first loss. The parameters and what the optimizer keeps are in ``params``, as after some steps.
     """
     main, startup = Program(), Program()
+    dtype = "float64" if smooth else choices.one_of(("float32", "float64"))
+    net = _Network(choices, dtype, 4 if smooth else choices.one_of(BATCHES))
     with program_guard(main, startup):
-        x = layers.data("x", shape=[FEATURES], dtype="float64")
-        y = layers.data("y", shape=[1], dtype="float64")
-        hidden = x
-        for _ in range(draw(st.integers(0, max_layers))):
-            hidden = layers.fc(hidden, size=draw(st.integers(2, 3)), act=draw(st.sampled_from(["tanh", "sigmoid", None])))
-            hidden = _twice(hidden) if draw(st.integers(0, 3)) == 3 else hidden
-        cost = layers.mse(layers.fc(hidden, size=1), y)
-        _optimizer(draw).minimize(cost)
-    rng = np.random.default_rng(draw(st.integers(0, 99)))
-    feeds = {"x": _numbers(rng, (ROWS, FEATURES)), "y": _numbers(rng, (ROWS, 1))}
-    return Case(main, cost.name, feeds, _params(main, startup, rng))
+        hidden = net.start(smooth)
+        for _ in range(choices.integer(0, max_layers)):
+            hidden = choices.one_of(SMOOTH if smooth else LAYERS)(net, hidden)
+        cost = _cost(net, hidden, smooth)
+        optimizer = _optimizer(choices, dtype)
+        optimizer.minimize(cost)
+        if not smooth and choices.chance(8):
+            _second_loss(hidden)
+    return Case(main, cost.name, net.feeds, _params(choices, main))
 
 
-def _twice(hidden: Variable) -> Variable:
+# -- the network ---------------------------------------------------------------------------------
+
+
+class _Network:
+    """What layers are drawn with: feeds of one batch, a dtype, and the parameters that may be shared."""
+
+    def __init__(self, choices: Choices, dtype: str, batch: int) -> None:
+        self.choices, self.dtype, self.batch = choices, dtype, batch
+        self.feeds: dict[str, Array] = {}
+
+    def start(self, smooth: bool) -> Variable:
+        """Data, or rows of a table that ids choose."""
+        if smooth or not self.choices.chance(6):
+            return self.data("x", FEATURES)
+        ids: Variable = layers.data("ids", shape=[], dtype="int64")
+        self.feeds["ids"] = np.array([self.choices.below(4) for _ in range(self.batch)], "int64")
+        rows: Variable = layers.embedding(ids, size=[4, FEATURES], dtype=self.dtype, padding_idx=self.choices.one_of((-1, 1)))
+        return rows
+
+    def data(self, name: str, width: int) -> Variable:
+        self.feeds[name] = array_of(self.choices, (self.batch, width), self.dtype, self.choices.one_of(("ordinary", "ordinary", "ties")))
+        variable: Variable = layers.data(name, shape=[width], dtype=self.dtype)
+        return variable
+
+    def attr(self) -> ParamAttr | None:
+        """How a parameter is trained: mostly as all others, sometimes frozen, faster, or with a decay of its own."""
+        own: tuple[dict[str, Any], ...] = (
+            {"trainable": False},
+            {"learning_rate": 0.3},
+            {"regularizer": L2Decay(0.2)},
+            {"need_clip": False},
+        )
+        return ParamAttr(**self.choices.one_of(own)) if self.choices.chance(5) else None
+
+    def matrix(self, hidden: Variable) -> Parameter:
+        """A square parameter of the width of a layer."""
+        block, width = hidden.block.program.global_block(), hidden.shape[-1]
+        return block.create_parameter(shape=[width, width], dtype=self.dtype)
+
+
+def _dense(net: _Network, hidden: Variable) -> Variable:
+    act = net.choices.one_of(("tanh", "sigmoid", None))
+    output: Variable = layers.fc(hidden, size=net.choices.integer(2, 3), act=act, param_attr=net.attr())
+    return output
+
+
+def _rectified(net: _Network, hidden: Variable) -> Variable:
+    output: Variable = layers.fc(hidden, size=net.choices.integer(1, 3), act="relu", bias_attr=net.choices.one_of((None, False)))
+    return output
+
+
+def _twice(net: _Network, hidden: Variable) -> Variable:
     """A layer's output times a function of itself, which is computed twice."""
     twice: Variable = layers.elementwise_mul(layers.tanh(hidden), layers.elementwise_add(hidden, layers.tanh(hidden)))
     return twice
 
 
-def _optimizer(draw: Draw) -> Any:
-    kind = draw(st.sampled_from(OPTIMIZERS))
-    options: dict[str, Any] = {"momentum": 0.9} if kind is Momentum else {}
-    clip = draw(st.sampled_from([None, ClipByValue(0.1), ClipByGlobalNorm(0.5)]))
-    return kind(learning_rate=0.1, regularization=draw(st.sampled_from([None, L2Decay(0.01)])), grad_clip=clip, **options)
+def _shared(net: _Network, hidden: Variable) -> Variable:
+    """A square matrix that is read two to four times, so that its gradient has as many terms."""
+    matrix = net.matrix(hidden)
+    parts = [hidden]
+    for _ in range(net.choices.integer(2, 4)):
+        source = net.choices.one_of((parts[-1], hidden))
+        product: Variable = layers.matmul(source, matrix)
+        parts.append(layers.tanh(product))
+    total: Variable = layers.sums(parts[1:])
+    return total
 
 
-def _params(main: Program, startup: Program, rng: np.random.Generator) -> dict[str, Array]:
-    """What the startup program leaves, with random numbers of our own for the parameters."""
-    scope = Scope()
-    Executor().run(startup, scope=scope)
-    drawn = {p.name: _numbers(rng, p.shape) for p in main.all_parameters()}
-    return {name: drawn.get(name, array) for name, array in scope.arrays.items()}
+def _normalized(net: _Network, hidden: Variable) -> Variable:
+    output: Variable = layers.batch_norm(hidden, is_test=net.choices.chance(3), momentum=0.7, epsilon=1e-2)
+    return output
 
 
-def _numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.round(rng.uniform(-1.0, 1.0, shape), 3)
+def _dropped(net: _Network, hidden: Variable) -> Variable:
+    output: Variable = layers.dropout(hidden, 0.3, seed=net.choices.one_of((0, 3)))
+    return output
+
+
+def _convolved(net: _Network, hidden: Variable) -> Variable:
+    image = layers.reshape(hidden, shape=[-1, 1, 1, hidden.shape[-1]])
+    output: Variable = layers.reshape(layers.conv2d(image, 2, [1, 1], bias_attr=False), shape=[-1, 2 * hidden.shape[-1]])
+    return output
+
+
+def _recurrent(net: _Network, hidden: Variable) -> Variable:
+    """A loop of 0 to 3 steps h = tanh(h w + x), whose matrix is read in every step."""
+    matrix = net.matrix(hidden)
+    count = layers.fill_constant([1], "int64", 0)
+    limit = layers.fill_constant([1], "int64", net.choices.one_of((2, 1, 0, 3)))
+
+    def step(index: Variable, state: Variable) -> list[Variable]:
+        return [layers.increment(index, in_place=False), layers.tanh(layers.elementwise_add(layers.matmul(state, matrix), hidden))]
+
+    output: Variable = layers.while_loop(lambda index, _: layers.less_than(index, limit), step, [count, layers.tanh(hidden)])[1]
+    return output
+
+
+Layer = Callable[[_Network, Variable], Variable]
+SMOOTH: tuple[Layer, ...] = (_dense, _dense, _dense, _twice)
+LAYERS: tuple[Layer, ...] = (_dense, _dense, _twice, _shared, _shared, _rectified, _normalized, _dropped, _convolved, _recurrent)
+
+
+# -- losses and updates --------------------------------------------------------------------------
+
+
+def _cost(net: _Network, hidden: Variable, smooth: bool) -> Variable:
+    last = layers.fc(hidden, size=1, param_attr=None if smooth else net.attr())
+    if not any(param.trainable for param in last.block.program.all_parameters()):
+        last = layers.fc(last, size=1)
+    cost: Variable = layers.mse(last, net.data("y", 1))
+    return cost
+
+
+def _second_loss(hidden: Variable) -> None:
+    """Another loss with updates of its own, after the first ones."""
+    second = layers.fc(hidden, size=1, bias_attr=False)
+    SGD(0.05).minimize(layers.mean(layers.square(second)))
+
+
+def _optimizer(choices: Choices, dtype: str) -> Optimizer:
+    kind = choices.one_of(tuple(OPTIMIZERS))
+    options = {"momentum": 0.9} if kind is Momentum else {}
+    if choices.boolean():
+        options = OPTIMIZERS[kind]
+    return kind(_learning_rate(choices, dtype), regularization=choices.one_of(DECAYS), grad_clip=choices.one_of(CLIPS), **options)
+
+
+def _learning_rate(choices: Choices, dtype: str) -> Any:
+    """A number, seldom a schedule."""
+    schedules: tuple[Callable[[], Any], ...] = (
+        lambda: layers.exponential_decay(0.1, decay_steps=2, decay_rate=0.7, dtype=dtype),
+        lambda: layers.piecewise_decay([2, 5], [0.1, 0.03, 0.01], dtype=dtype),
+        lambda: layers.polynomial_decay(0.1, decay_steps=5, dtype=dtype),
+        lambda: layers.cosine_decay(0.1, step_each_epoch=2, epochs=3, dtype=dtype),
+    )
+    return choices.one_of(schedules)() if choices.chance(8) else 0.1
+
+
+def _params(choices: Choices, main: Program) -> dict[str, Array]:
+    """Numbers for all that persists: as after some steps, so that no accumulator is zero."""
+    variables = [var for var in main.global_block().vars.values() if var.persistable]
+    return {var.name: _state(choices, var) for var in variables}
+
+
+def _state(choices: Choices, var: Variable) -> Array:
+    numbers = array_of(choices, var.shape, var.dtype)
+    if isinstance(var, Parameter):
+        return numbers
+    if var.dtype.startswith("int"):
+        return np.full(var.shape, 3, var.dtype)
+    if "learning_rate" in var.name:
+        return np.full(var.shape, 0.1, var.dtype)
+    if "_pow_acc" in var.name:
+        return np.full(var.shape, 0.9**3, var.dtype)
+    if "mean_grad" in var.name:
+        return np.asarray(numbers * _number(var)(0.05))
+    return numbers if any(word in var.name for word in SIGNED) else np.asarray(np.abs(numbers) + _number(var)(0.25))
+
+
+def _number(var: Variable) -> Any:
+    """The numpy type of a variable's numbers."""
+    return np.dtype(var.dtype).type

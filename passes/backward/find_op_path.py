@@ -11,7 +11,7 @@ varied and useful around them, a loop's until nothing new is found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from graphad.errors import NoGradient
@@ -56,6 +56,7 @@ class FindOpPath(Pass):
 
     name = "find-op-path"
     establishes = (OpPath,)
+    is_analysis = True
     targets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     no_grad: tuple[str, ...] = ()
@@ -98,7 +99,7 @@ class _Search:
             if op.graphs and not the_row(op).is_grad:
                 outputs: Iterable[tuple[Value, ...]] = self._through(op)
             else:
-                outputs = op.outputs.values() if _carries(op, varied) else ()
+                outputs = _varied_outputs(op, varied) if _carries(op, varied) else ()
             if outputs:
                 carrying.append(op)
                 for values in outputs:
@@ -136,7 +137,7 @@ class _Search:
             if op.graphs and not the_row(op).is_grad:
                 carried[op] = self._back_through(op, useful, inner)
                 continue
-            slots = _differentiable_slots(op)
+            slots = _reached_slots(op, useful)
             for slot, values in op.inputs.items():
                 if slots is None or slot in slots:
                     for value in values:
@@ -178,6 +179,24 @@ def _carries(op: Op, varied: set[Value]) -> bool:
                 if value in varied:
                     return True
     return False
+
+
+def _varied_outputs(op: Op, varied: set[Value]) -> Collection[tuple[Value, ...]]:
+    """The outputs from which a gradient flows to a varied input; of an operator without rules, or with one output, all."""
+    definition = REGISTRY.get(op.type)
+    if len(op.outputs) == 1 or definition is None or isinstance(definition, GradOpDef | ControlDef) or not definition.grads:
+        return op.outputs.values()
+    inputs = {slot for slot, values in op.inputs.items() if not varied.isdisjoint(values)}
+    return [values for slot, values in op.outputs.items() if not inputs.isdisjoint(definition.gradient_flows[slot])]
+
+
+def _reached_slots(op: Op, useful: set[Value]) -> Collection[str] | None:
+    """The input slots to which gradients flow from useful outputs; None stands for all."""
+    slots = _differentiable_slots(op)
+    if slots is None or len(op.outputs) == 1:
+        return slots
+    flows = REGISTRY[op.type].gradient_flows
+    return {slot for out, values in op.outputs.items() if not useful.isdisjoint(values) for slot in flows[out]}
 
 
 def _writes_any(op: Op, useful: set[Value]) -> bool:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from graphad.graph import Graph, Op, Value
 from graphad.ops import REGISTRY
-from graphad.passes.cleanup.constant_arrays import SOURCES
+from graphad.passes.cleanup.constant_arrays import is_source
 from graphad.passes.cleanup.operator_keys import frozen_attrs
 from graphad.rewriting import Follower, Pass
 
@@ -95,5 +95,5 @@ class _Order:
             return False, -1, self.given.get(value, 0)
         writer = value.writers[0]
         if len(writer.outputs) == 1 and len(next(iter(writer.outputs.values()))) == 1:
-            return writer.type in SOURCES, writer.order, 0
+            return is_source(writer), writer.order, 0
         return False, writer.order, next(i for i, v in enumerate(writer.writes()) if v is value)

@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.graph import Value
+from graphad.graph import Op, Value
 from graphad.ops import lookup
 from graphad.types import Shape
 
 Array = NDArray[Any]
-SOURCES = ("fill_constant", "assign_value", "eye")  # constants as they are written down
+_SOURCES = ("fill_constant", "assign_value", "eye")  # constants as they are written down, where they read nothing
 _LISTS = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
+
+
+def is_source(op: Op) -> bool:
+    """Whether an operator is a constant as it is written down; one that reads its value or its shape is not."""
+    return op.type in _SOURCES and not op.inputs
 
 
 def known_array(value: Value, small: bool = False) -> Array | None:

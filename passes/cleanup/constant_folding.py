@@ -21,7 +21,7 @@ import numpy as np
 
 from graphad.graph import Graph, Op, Value
 from graphad.ops import ControlDef, OpDef
-from graphad.passes.cleanup.constant_arrays import SOURCES, Array, constant_for, element_count, known_array
+from graphad.passes.cleanup.constant_arrays import Array, constant_for, element_count, is_source, known_array
 from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
 from graphad.types import TENSOR
 
@@ -70,11 +70,11 @@ class Fold(Rule):
         self.limit = limit
 
     def rewrite(self, op: Op) -> bool:
-        if op.type in SOURCES:
+        if is_source(op):
             return op.type == "assign_value" and self._made_uniform(op)
         for values in op.inputs.values():
             for value in values:
-                if not (value.writers and value.writers[0].type in SOURCES):
+                if not (value.writers and is_source(value.writers[0])):
                     return op.type in ("shape", "size", "fill_zeros_like", "fill_any_like") and self._folded_by_shape(op)
         row = op.row
         if row is None or row.random or row.side_effect or isinstance(row, ControlDef) or not op.inputs:

@@ -39,6 +39,7 @@ class AnnotateCost(Pass):
     name = "annotate-cost"
     preserves = (Cost,)
     idempotent = True
+    is_analysis = True
     batch: int = 1
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from graphad.errors import PassError
+from graphad.errors import Refused
 from graphad.graph import Graph, Op, Value
 from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, batch_dependence
 from graphad.program import BACKWARD, FORWARD, located
@@ -24,7 +24,7 @@ class Training:
         inside: the operators that depend on the batch, and the backward part, in order.
 
     Raises:
-        PassError: the graph cannot be run in parts; the message says why.
+        Refused: the graph cannot be run in parts; the message says why.
     """
 
     def __init__(self, graph: Graph, data: Sequence[Value]) -> None:
@@ -34,9 +34,9 @@ class Training:
         self.kinds = batch_dependence(ordered, data)
         self.inside = [op for op in ordered if self._is_inside(op)]
         if not data:
-            raise PassError("nothing is given that could be cut into parts: every input is persistable")
+            raise Refused("nothing is given that could be cut into parts: every input is persistable")
         if not any(op.role == BACKWARD for op in self.inside):
-            raise PassError("the graph has no backward part, so there are no gradients to accumulate")
+            raise Refused("the graph has no backward part, so there are no gradients to accumulate")
         for op in self.inside:
             _check_repeatable(op)
             self._check_shape(op)
@@ -51,7 +51,7 @@ class Training:
         inside, behind = set(self.inside), set[Value]()
         for op in ordered:
             if op in inside and any(value in behind for value in op.reads()):
-                raise PassError(located(f"{op!r} needs what is computed from gradients: the parts cannot run one by one", op.source))
+                raise Refused(located(f"{op!r} needs what is computed from gradients: the parts cannot run one by one", op.source))
             if op not in inside and any(value in behind or inside.intersection(value.writers) for value in op.reads()):
                 behind.update(op.writes())
 
@@ -60,7 +60,7 @@ class Training:
         shape, rows = op.attrs.get("shape"), self.data[0].shape and self.data[0].shape[0]
         if not op.inputs and shape and len(shape) > 1 and shape[0] == rows:
             why = f"has the {rows} rows of the batch: run this pass before the one that made it"
-            raise PassError(located(f"{op!r}, of shape {list(shape)}, {why}", op.source))
+            raise Refused(located(f"{op!r}, of shape {list(shape)}, {why}", op.source))
 
     # -- the loss --------------------------------------------------------------------------------
 
@@ -69,12 +69,12 @@ class Training:
         losses = list(dict.fromkeys(self._losses()))
         kinds = {self.kinds.get(loss, WHOLE) for loss in losses} - {WHOLE}
         if not losses:
-            raise PassError("no loss is found: its gradient is a constant that the backward part starts from")
+            raise Refused("no loss is found: its gradient is a constant that the backward part starts from")
         for loss in losses:
             if self.kinds.get(loss) not in (MEAN, TOTAL, WHOLE):
-                raise PassError(f"the loss {loss.name!r} is neither a mean nor a sum over the batch: {self._why(loss)}")
+                raise Refused(f"the loss {loss.name!r} is neither a mean nor a sum over the batch: {self._why(loss)}")
         if len(kinds) > 1:
-            raise PassError(f"of the losses {', '.join(map(repr, losses))} some are means over the batch and others are sums")
+            raise Refused(f"of the losses {', '.join(map(repr, losses))} some are means over the batch and others are sums")
         return kinds.pop() if kinds else MEAN
 
     def _losses(self) -> Iterator[Value]:
@@ -109,12 +109,12 @@ class Training:
         if writer.role == FORWARD:
             kind = self.kinds[value]
             if kind not in (MEAN, TOTAL):
-                raise PassError(f"{value.name!r} is asked for, which is neither a mean nor a sum over the batch: {self._why(value)}")
+                raise Refused(f"{value.name!r} is asked for, which is neither a mean nor a sum over the batch: {self._why(value)}")
             return kind
         name = _GRADIENT.match(value.name)
         of = value.grad_of or (self.graph.versions(name[1])[0] if name and self.graph.versions(name[1]) else None)
         if of is None or of.writers or self.kinds.get(of, WHOLE) != WHOLE:
-            raise PassError(f"{value.name!r} is asked for, which is not the gradient of a parameter")
+            raise Refused(f"{value.name!r} is asked for, which is not the gradient of a parameter")
         return self.loss
 
 
@@ -122,17 +122,17 @@ def _check_repeatable(op: Op) -> None:
     row = op.row
     if row is None or row.side_effect or op.graphs:
         why = "is not known" if row is None else "holds blocks" if op.graphs else "has effects"
-        raise PassError(located(f"operator {op.type!r} {why}, so it cannot run once for each part of the batch", op.source))
+        raise Refused(located(f"operator {op.type!r} {why}, so it cannot run once for each part of the batch", op.source))
     if row.random:
-        raise PassError(located(f"operator {op.type!r} draws random numbers, which for parts of a batch are others", op.source))
+        raise Refused(located(f"operator {op.type!r} draws random numbers, which for parts of a batch are others", op.source))
 
 
 def check_cut(data: Sequence[Value], count: int) -> None:
-    """PassError unless the data can be cut into so many parts along axis 0."""
+    """Refused unless the data can be cut into so many parts along axis 0."""
     for value in data:
         if not value.shape or -1 in value.shape[1:]:
-            raise PassError(f"{value.name!r} cannot be cut along axis 0: its shape is {value.shape}")
+            raise Refused(f"{value.name!r} cannot be cut along axis 0: its shape is {value.shape}")
         if value.shape[0] % count and value.shape[0] != -1:
-            raise PassError(f"{value.name!r} has {value.shape[0]} rows, which do not make {count} parts of one size")
+            raise Refused(f"{value.name!r} has {value.shape[0]} rows, which do not make {count} parts of one size")
         if value.shape[0] != data[0].shape[0]:  # type: ignore[index]
-            raise PassError(f"{data[0].name!r} has shape {data[0].shape} and {value.name!r} {value.shape}: they are not rows of one batch")
+            raise Refused(f"{data[0].name!r} has shape {data[0].shape} and {value.name!r} {value.shape}: they are not rows of one batch")

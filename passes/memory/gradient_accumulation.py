@@ -35,7 +35,7 @@ class GradientAccumulation(Pass):
         inputs: names of the data; empty: all that is given and not persistable.
 
     Raises:
-        PassError: the graph has no backward part; the loss is neither a mean nor a sum over the batch; something is asked for that
+        Refused: the graph has no backward part; the loss is neither a mean nor a sum over the batch; something is asked for that
             is no gradient of a parameter, mean or sum; an operator draws random numbers; the batch is not divisible.
         ValueError: ``micro_batches`` is below 1.
     """

@@ -17,7 +17,7 @@ from math import prod
 
 import numpy as np
 
-from graphad.errors import InvalidValue, PassError
+from graphad.errors import InvalidValue, Refused
 from graphad.graph import Graph, Op, Value
 from graphad.passes.analyses.cost import estimated
 from graphad.passes.analyses.formulas import flops_of
@@ -51,7 +51,7 @@ class Recompute(Pass):
         batch: what unknown extents are taken to be.
 
     Raises:
-        PassError: the budget cannot be kept.
+        Refused: the budget cannot be kept.
         ValueError: the budget is negative.
     """
 
@@ -89,7 +89,7 @@ class Recompute(Pass):
         if not self.budget:
             return None
         least = min(found.after for _, found in tried)
-        raise PassError(f"the graph needs {before} bytes at once, with recompute {least} at least: not the {self.budget} of the budget")
+        raise Refused(f"the graph needs {before} bytes at once, with recompute {least} at least: not the {self.budget} of the budget")
 
     def _segments(self, graph: Graph) -> Iterator[int]:
         yield 0

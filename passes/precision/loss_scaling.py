@@ -7,7 +7,7 @@ fill_constant{value=1} ─▶ loss@GRAD ─▶ ... ─▶ w@GRAD ─▶ sgd
 
 from __future__ import annotations
 
-from graphad.errors import PassError
+from graphad.errors import Refused
 from graphad.graph import Graph, Op, Value
 from graphad.program import BACKWARD, EMPTY
 
@@ -18,15 +18,15 @@ def scale_loss(graph: Graph, factor: float) -> bool:
     """Do so in a whole graph; return whether anything changed: a loss that is scaled already stays.
 
     Raises:
-        PassError: there is no backward part that starts from constants of 1.
+        Refused: there is no backward part that starts from constants of 1.
     """
     starts = [op for op in graph.ops if _is_start(op)]
     if not starts:
-        raise PassError("the loss cannot be scaled: the graph has no backward part that starts from the gradient of a loss")
+        raise Refused("the loss cannot be scaled: the graph has no backward part that starts from the gradient of a loss")
     if any(op.attrs["value"] == factor for op in starts):
         return False
     if any(op.attrs["value"] != 1.0 for op in starts):
-        raise PassError(f"the loss cannot be scaled by {factor}: its gradient starts from {starts[0].attrs['value']}, not from 1")
+        raise Refused(f"the loss cannot be scaled by {factor}: its gradient starts from {starts[0].attrs['value']}, not from 1")
     leaving = [value for op in graph.ops if op.role == BACKWARD and op not in starts for value in op.writes() if _leaves(graph, value)]
     if not graph.allows("scale-loss", *starts):
         return False

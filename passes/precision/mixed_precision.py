@@ -48,7 +48,7 @@ class MixedPrecision(Pass):
             it where they leave the backward part, which has to be there. A power of two changes nothing else.
 
     Raises:
-        PassError: there is a loss scale, and no backward part with a loss.
+        Refused: there is a loss scale, and no backward part with a loss.
         ValueError: ``dtype`` is no narrow type, or the scale is not above 0.
     """
 

@@ -76,6 +76,36 @@ def test_every_dtype_and_odd_names(suffix: str, dtype: str, tmp_path: Path) -> N
 
 
 @SUFFIXES
+@pytest.mark.parametrize("odd", ["a\0b", "a%00b\0", "\0", "/", "..", "w" * 60_000, "W\0", "a\\b", "\n", "\U0001f600" * 10_000])
+def test_any_name_comes_back(suffix: str, odd: str, tmp_path: Path) -> None:
+    arrays = {"w": np.zeros(2), "a%00b": np.ones(2), odd: np.full(2, 2.0)}
+    save(holding(arrays), tmp_path / f"m{suffix}", arrays)
+    program, found = load(tmp_path / f"m{suffix}")
+    assert {name: array.tolist() for name, array in found.items()} == {name: array.tolist() for name, array in arrays.items()}
+    assert str(program) == str(holding(arrays))
+
+
+@SUFFIXES
+@pytest.mark.parametrize("odd", ["a\ud800b", "\udc80"])
+def test_names_that_are_no_unicode(suffix: str, odd: str, tmp_path: Path) -> None:
+    arrays = {"w": np.zeros(2), odd: np.ones(2)}
+    if suffix != ".pdmodel":
+        save(holding(arrays), tmp_path / f"m{suffix}", arrays)
+        assert load(tmp_path / f"m{suffix}").arrays[odd].tolist() == [1.0, 1.0]
+        return
+    with pytest.raises(InvalidValue, match=r"variable .*: .* has no form in UTF-8"):
+        save(holding(arrays), tmp_path / f"m{suffix}", arrays)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["w" * 60_001, "\0" * 30_000])
+def test_a_name_that_no_archive_holds_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"the name .* at most 60000"):
+        save(holding({name: np.zeros(2)}), tmp_path / "m.txt", {name: np.zeros(2)})
+    assert os.listdir(tmp_path) == []
+
+
+@SUFFIXES
 def test_the_same_bytes_each_time(suffix: str, tmp_path: Path) -> None:
     main, scope, _ = trained()
     for folder in "ab":

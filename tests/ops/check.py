@@ -10,9 +10,9 @@ import numpy as np
 from graphad.ops import GRAD, OpDef, lookup
 from graphad.ops.aggregates import Tape
 from graphad.ops.definition import AS_INPUT
+from graphad.ops.sample import Array, Sample, Value
+from graphad.testing.values import arrays, filled, is_float, kind_of, random_like, remade, type_of
 from graphad.types import TENSOR, TensorType, joined_shape
-from tests.ops.sample import Array, Sample, Value
-from tests.ops.values import arrays, filled, is_float, kind_of, random_like, remade, type_of
 
 Slots = dict[str, list[Value]]
 

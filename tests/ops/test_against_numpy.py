@@ -11,7 +11,7 @@ import pytest
 from graphad import ops
 from graphad.errors import InvalidValue
 from graphad.ops import lookup
-from tests.ops.sample import uniform
+from graphad.ops.sample import uniform
 
 LABELS = "abcd"
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from graphad.ops import GRAD, lookup
+from graphad.ops.sample import Array, Sample, away_from_zero, uniform
 from tests.ops.check import differentiated, run
-from tests.ops.sample import Array, Sample, away_from_zero, uniform
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

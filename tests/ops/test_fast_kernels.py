@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from graphad.ops import GRAD, REGISTRY, GradOpDef
+from graphad.ops.sample import Sample
 from graphad.types import FLOATS
 from tests.ops.check import Slots, run
-from tests.ops.sample import Sample
 from tests.ops.test_operators import SAMPLES
 
 FAST = sorted(op for op, row in REGISTRY.items() if isinstance(row.grad, GradOpDef) and row.grad.fast is not None)

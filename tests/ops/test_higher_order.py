@@ -10,11 +10,11 @@ import pytest
 import graphad as ga
 from graphad.ops import GRAD, lookup
 from graphad.ops.aggregates import Tape, TensorArray
+from graphad.ops.sample import Array, Sample, Value
+from graphad.testing.values import type_of
 from graphad.types import FLOATS
 from tests.ops.check import differentiated, run
-from tests.ops.sample import Array, Sample, Value
 from tests.ops.test_operators import SAMPLES
-from tests.ops.values import type_of
 
 STEP = 2e-3
 CASES = [

@@ -9,8 +9,8 @@ import pytest
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops import convolution, lookup
+from graphad.ops.sample import Array, uniform
 from graphad.types import TensorType
-from tests.ops.sample import Array, uniform
 
 Shape = tuple[int, ...]
 

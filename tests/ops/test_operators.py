@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 import pytest
 
-import tests.ops as here
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
+from graphad.ops.sample import Sample
+from graphad.testing.samples import SAMPLES
 from tests.ops.check import check_float32, check_gradient, check_inference
-from tests.ops.sample import Sample
 
-
-def collect() -> dict[str, list[Sample]]:
-    modules = [importlib.import_module(f"tests.ops.{m.name}") for m in pkgutil.iter_modules(here.__path__) if m.name.startswith("samples_")]
-    found: dict[str, list[Sample]] = {}
-    for module in modules:
-        for op, samples in module.SAMPLES.items():
-            found[op] = found.get(op, []) + samples
-    return found
-
-
-SAMPLES = collect()
 CASES = [pytest.param(op, sample, id=f"{op}-{i}") for op, samples in sorted(SAMPLES.items()) for i, sample in enumerate(samples)]
 
 

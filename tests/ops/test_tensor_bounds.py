@@ -10,12 +10,12 @@ import pytest
 import graphad as ga
 from graphad.errors import ShapeError
 from graphad.ops import lookup
+from graphad.ops.sample import Sample
+from graphad.testing.samples import algebra, order, places
 from graphad.types import TensorType, joined_shape
-from tests.ops import samples_algebra, samples_order, samples_places
 from tests.ops.check import run, typed
-from tests.ops.sample import Sample
 
-MODULES = (samples_algebra, samples_order, samples_places)
+MODULES = (algebra, order, places)
 CASES = [
     pytest.param(op, sample, id=f"{op}-{i}")
     for module in MODULES

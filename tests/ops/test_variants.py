@@ -12,9 +12,9 @@ import pytest
 from graphad.errors import GraphadError, ShapeError
 from graphad.ops import REGISTRY, OpDef, lookup, operator
 from graphad.ops.inference import same
+from graphad.ops.sample import Sample, uniform
 from graphad.types import TensorType
 from tests.ops.check import Slots, check_type, run, typed
-from tests.ops.sample import Sample, uniform
 from tests.ops.test_operators import CASES, SAMPLES
 from tests.ops.variants import DTYPES, Place, Types, emptied, in_dtype, numbers_dtype, single, unknown
 

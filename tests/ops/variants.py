@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from graphad.ops.sample import Array, Sample, Value
+from graphad.testing.values import arrays, remade
 from graphad.types import FLOATS, TensorType
 from tests.ops.check import Slots, typed
-from tests.ops.sample import Array, Sample, Value
-from tests.ops.values import arrays, remade
 
 Types = dict[str, list[TensorType]]
 Place = tuple[str, int, int]  # an axis: the slot, the place in it, the axis

@@ -90,6 +90,12 @@ def test_what_was_asked_for_is_in_the_command(folder: Path) -> None:
     assert left(folder)["command.txt"] == "graphad opt program.txt --fetch a,y -p fail\n"
 
 
+def test_the_command_keeps_what_is_not_registered(folder: Path) -> None:
+    program = ga.Program.parse("program { block 0 { var x: float32[2] zork(X=x) -> (Out=y) cos(X=y) -> (Out=z) } }")
+    failed(ga.Pipeline(Fail()), ga.lower(program))
+    assert left(folder)["command.txt"] == "graphad opt program.txt --allow-unknown -p fail\n"
+
+
 def test_nothing_that_was_asked_for_is_said_too(folder: Path) -> None:
     failed(ga.Pipeline(Fail()), lowered(("cos", "x", "y"), targets=[]))
     assert left(folder)["command.txt"] == "graphad opt program.txt --fetch '' -p fail\n"

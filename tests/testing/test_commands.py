@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import io
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import graphad as ga
+from graphad import testing
 from graphad.cli import bisect, check, reduce
+from graphad.testing.report import Checked
+from graphad.testing.trial import Trial
 from tests.scratch import passes
 from tests.testing.wrong_passes import RewritesOneByOne, SwapsSubtraction
 
@@ -55,20 +60,64 @@ def run(*words: str) -> int:
 
 
 def test_check_finds_nothing_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("check", "find-op-path{targets=[$loss]}", "--examples", "5") == 0
-    said = "nothing wrong on 5 programs, of which it changed 0; since it changed none of them, that says little"
-    assert said in capsys.readouterr().out
+    assert run("check", "dead-code", "--examples", "5") == 0
+    assert capsys.readouterr().out.startswith("dead-code: nothing wrong on 5 programs, of which it changed ")
 
 
 def test_check_prepares(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("check", "prune-no-grad", "--prepare", "find-op-path{targets=[$loss]}, create-grad-ops", "--examples", "5") == 0
-    assert "nothing wrong on 5 programs" in capsys.readouterr().out
+    assert run("check", "prune-no-grad", "--prepare", "find-op-path{targets=[$loss]}, create-grad-ops", "--examples", "20") == 0
+    assert "nothing wrong on 20 programs" in capsys.readouterr().out
+
+
+def test_check_of_a_pass_that_changes_nothing_is_3(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "fold-branches", "--program", program, "--examples", "3") == 3
+    assert "fold-branches: it changed none of 3 programs" in capsys.readouterr().out
+
+
+def test_check_takes_programs_and_a_reference(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["--program", program, program]
+    assert run("check", "wrong-swaps-subtraction", *files, "--seconds", "5", "-o", str(tmp_path / "out")) == 1
+    assert "elementwise_sub(X=b, Y=a) -> (Out=y)" in capsys.readouterr().out
+    same = ["--reference", "wrong-swaps-subtraction", "--examples", "3"]
+    assert run("check", "wrong-swaps-subtraction", *files, *same) == 0
+
+
+def test_check_passes_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+
+    def check_pass(what: str, **options: Any) -> Checked:
+        told.update(options, what=what)
+        return Checked()
+
+    monkeypatch.setattr(testing, "check_pass", check_pass)
+    assert run("check", RIGHT, "--seconds", "1.5", "--seed", "7", "--tolerance", "0.5", "--no-gradients", "--prepare", "cse") == 0
+    expected = {"what": RIGHT, "examples": None, "seconds": 1.5, "seed": 7, "tolerance": 0.5, "gradients": False, "prepare": "cse"}
+    assert told == expected | {"reference": None, "programs": None, "folder": None}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_check_that_is_interrupted_says_what_it_has(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = Checked.count
+
+    def count(checked: Checked, trial: Trial) -> None:
+        tried(checked, trial)
+        if checked.examples == 3:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(Checked, "count", count)
+    assert run("check", "dead-code") == 130
+    said = capsys.readouterr().out
+    assert said.startswith("dead-code: nothing wrong on 3 programs")
+    assert "interrupted" in said
 
 
 def test_check_shows_a_counterexample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run("check", "wrong-swaps-subtraction", "--examples", "200", "--seed", "1", "-o", str(tmp_path / "out")) == 1
     assert "wrong-swaps-subtraction: the results differ" in capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["after.svg", "before.svg"]
+    files = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert files == ["after.png", "after.svg", "before.png", "before.svg", "snippet.py"]
 
 
 # -- bisect --------------------------------------------------------------------------------------
@@ -102,7 +151,7 @@ def test_reduce_prints_the_smaller_program(program: str, capsys: pytest.CaptureF
     said = capsys.readouterr()
     (op,) = ga.Program.parse(said.out).global_block().ops
     assert (op.type, op.output_names()) == ("elementwise_sub", ["y"])
-    assert "the results differ: y: [" in said.err
+    assert "the results differ: y: " in said.err
 
 
 def test_reduce_reads_standard_input_and_writes_a_file(
@@ -122,9 +171,9 @@ def test_reduce_finds_nothing_wrong(program: str, capsys: pytest.CaptureFixture[
 # -- wrong command lines -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [["check", "no-such-pass"], ["check", RIGHT, "--prepare", "no-such-pass"]])
+@pytest.mark.parametrize("words", [["no-such-pass"], [RIGHT, "--prepare", "no-such-pass"], [RIGHT, "--reference", "no-such-pass"]])
 def test_pipelines_that_are_none(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*words) == 2
+    assert run("check", *words) == 2
     assert "no-such-pass" in capsys.readouterr().err
 
 
@@ -143,7 +192,17 @@ def test_a_program_that_is_not_there(command: str, capsys: pytest.CaptureFixture
     assert "no-such-file.txt" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["check"], ["check", RIGHT, "--examples", "0"], ["bisect", "p.txt"], ["reduce", "-p", RIGHT]])
+def test_check_of_programs_that_are_not_there_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "none.txt").write_text("program", encoding="utf-8")
+    for file in ("no-such-file.txt", str(tmp_path / "none.txt")):
+        assert run("check", RIGHT, "--program", file) == 2
+    assert "no-such-file.txt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["check"], ["check", RIGHT, "--examples", "0"], ["check", RIGHT, "--seconds", "0"], ["bisect", "p.txt"], ["reduce", "-p", RIGHT]],
+)
 def test_missing_words(words: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         run(*words)

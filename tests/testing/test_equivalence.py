@@ -40,8 +40,24 @@ def test_what_is_the_same(one: Any, other: Any, tolerance: float, same: bool) ->
 
 def test_a_difference_shows_both_sides() -> None:
     assert difference(np.zeros(2, "float32"), np.zeros(2)) == "float32[2] before, float64[2] after"
-    assert "[1.0] before, [2.0] after; at most 1 apart" in difference(np.ones(1), np.full(1, 2.0))
-    assert difference([np.ones(1)], [np.ones(1), np.ones(1)]).endswith("after")
+    assert difference(np.ones(1), np.full(1, 2.0)) == "1.0 before, 2.0 after, 1 apart"
+    assert difference([np.ones(1)], [np.ones(1), np.ones(1)]) == "a list of 1 before, a list of 2 after"
+    assert difference([np.ones(1)] * 2, [np.ones(1), np.zeros(1)]).startswith("array 1 of the list: 1.0 before, 0.0 after")
+
+
+def test_a_difference_names_the_first_element_and_shows_large_arrays_in_part() -> None:
+    one = np.zeros((10, 10))
+    other = one.copy()
+    other[2, 3] = other[4, 4] = 0.25
+    first, before, after = difference(one, other, 1e-3).splitlines()
+    assert first == "at [2, 3]: 0.0 before, 0.25 after, 0.25 apart, tolerance 0.001; 2 of 100 elements differ"
+    assert before == "    before: [0.0, 0.0, 0.0, 0.0, 0.0, ... 90 more ..., 0.0, 0.0, 0.0, 0.0, 0.0]"
+    assert len(after) < 120
+    assert difference(np.array(1), np.array(2)) == "1 before, 2 after"
+    assert difference(np.array([NAN, 1.0]), np.array([1.0, 1.0])).startswith(
+        "at [0]: nan before, 1.0 after, nan apart; 1 of 2 elements differs"
+    )
+    assert difference(np.zeros((0, 2)), np.zeros((0, 2))) == ""
 
 
 def program() -> ga.Program:

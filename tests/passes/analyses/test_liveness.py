@@ -7,9 +7,9 @@ import pytest
 
 import graphad as ga
 from graphad.ops import REGISTRY
+from graphad.ops.sample import Sample
 from graphad.passes.analyses import VIEWS, Liveness
 from graphad.passes.memory.buffers import makes_own
-from tests.ops.sample import Sample
 from tests.ops.test_operators import SAMPLES
 
 

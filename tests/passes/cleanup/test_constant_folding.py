@@ -132,3 +132,11 @@ def test_zeros_of_both_signs_are_not_uniform() -> None:
 
 def test_on_random_programs() -> None:
     assert check_pass("constant-folding", examples=60).changed > 10
+
+
+def test_a_constant_that_reads_its_value_is_none_of_its_own() -> None:
+    filled = "fill_constant(ValueTensor=x) -> (Out=a) {shape=[3], value=2.0}\nscale(X=a) -> (Out=b) {bias=1.0}"
+    graph = graph_of(filled, "x: float32[1]; a b: float32[3]")
+    ConstantFolding().run(graph)
+    (result,) = ga.Executor().run(ga.schedule(graph), feed={"x": np.array([5.0], "float32")}, fetch_list=["b"])
+    np.testing.assert_array_equal(result, np.full(3, 6.0, "float32"))

@@ -9,7 +9,8 @@ from graphad.errors import InvalidValue
 from graphad.graph.regions import operands, outcomes
 from graphad.passes.cleanup import DeadCode
 from graphad.rewriting import verification
-from graphad.testing import check_pass, nested_programs
+from graphad.testing import check_pass
+from graphad.testing.nested import nested_program
 from tests.passes.cleanup.programs import graph_of, loop_graph, operators, types
 
 
@@ -152,4 +153,4 @@ def test_a_long_dead_chain_goes_in_one_walk() -> None:
 
 def test_on_random_programs() -> None:
     assert check_pass("dead-code", examples=40).changed > 10
-    assert check_pass("dead-code", examples=25, strategy=nested_programs()).changed > 10
+    assert check_pass("dead-code", examples=25, programs=nested_program).changed > 10

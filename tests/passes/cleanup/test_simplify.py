@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 import graphad as ga
 from graphad.passes.cleanup import Simplify
-from graphad.testing import check_pass, optimizable_programs, training_programs
+from graphad.testing import check_pass
+from graphad.testing.optimizable import optimizable_program
+from graphad.testing.training import training_program
 from tests.passes.cleanup.programs import graph_of, loop_graph, operators, types
 
 ABC = "x y a b c d: float32[2, 3]"
@@ -120,9 +124,9 @@ def test_simplify_on_random_programs() -> None:
 
 
 def test_fast_on_random_programs() -> None:
-    assert check_pass("simplify{fast=true}", examples=25, strategy=optimizable_programs(specials=False)).changed > 12
+    assert check_pass("simplify{fast=true}", examples=25, programs=partial(optimizable_program, specials=False)).changed > 12
 
 
 def test_the_pipeline_on_random_programs() -> None:
     assert check_pass(CLEANUP, examples=25).changed > 12
-    assert check_pass(CLEANUP, examples=10, strategy=training_programs()).changed > 2
+    assert check_pass(CLEANUP, examples=20, programs=training_program).changed > 2

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import assume
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 import graphad as ga
 import graphad.passes.control_flow
-from graphad.errors import GraphadError
 from graphad.graph import Op
 from graphad.graph.verify import verify
-from graphad.testing import Case, nested_programs, optimizable_programs
+from graphad.testing import Case, Choices
 from graphad.testing.fitted import completed
+from graphad.testing.nested import nested_program
+from graphad.testing.optimizable import optimizable_program
 
 Array = Any
 
@@ -83,17 +81,10 @@ def with_gradients(names: list[str], program: ga.Program, loss: str = "loss") ->
     return [var.name for var in found if var is not None]
 
 
-def _differentiated(case: Case) -> Case:
-    program = case.clone().program
-    block = program.global_block()
-    try:
-        ga.gradients([block.var(case.loss_name)], [block.var(name) for name in case.sources])
-        completed(program)
-    except GraphadError:
-        assume(False)
-    return Case(program, case.loss_name, case.feeds, case.params)
-
-
-def differentiated_programs() -> SearchStrategy[Case]:
-    """Random programs to which their gradients have been appended."""
-    return st.one_of(nested_programs(), optimizable_programs()).map(_differentiated)
+def differentiated_program(choices: Choices) -> Case:
+    """A random program to which its gradients have been appended."""
+    case = choices.one_of((nested_program, optimizable_program))(choices)
+    block = case.program.global_block()
+    ga.gradients([block.var(case.loss_name)], [block.var(name) for name in case.sources])
+    completed(case.program)
+    return case

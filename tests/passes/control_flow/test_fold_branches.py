@@ -9,7 +9,7 @@ import graphad as ga
 from graphad.passes.control_flow import FoldBranches
 from graphad.testing import check_pass
 from tests.graphs import types
-from tests.passes.control_flow.programs import behind, differentiated_programs, ops_of, same, values, with_gradients
+from tests.passes.control_flow.programs import behind, differentiated_program, ops_of, same, values, with_gradients
 
 FOLD = "fold-branches"
 X = np.array([0.5, -0.75])
@@ -237,4 +237,4 @@ def test_random_programs() -> None:
 
 
 def test_random_programs_with_gradients() -> None:
-    assert check_pass(FoldBranches(), examples=20, strategy=differentiated_programs(), seed=3).changed
+    assert check_pass(FoldBranches(), examples=20, programs=differentiated_program, seed=3).changed

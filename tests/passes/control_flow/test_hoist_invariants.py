@@ -9,7 +9,7 @@ import graphad as ga
 from graphad.passes.control_flow import HoistInvariants
 from graphad.testing import check_pass
 from tests.graphs import types
-from tests.passes.control_flow.programs import behind, counted, differentiated_programs, ops_of, same, values, with_gradients
+from tests.passes.control_flow.programs import behind, counted, differentiated_program, ops_of, same, values, with_gradients
 
 HOIST = "hoist-invariants"
 TANH_W = "tanh(X=w) -> (Out=t)\n elementwise_mul(X=h, Y=t) -> (Out=h)"
@@ -180,4 +180,4 @@ def test_random_programs() -> None:
 
 
 def test_random_programs_with_gradients() -> None:
-    assert check_pass(HoistInvariants(), examples=12, strategy=differentiated_programs(), seed=2).changed
+    assert check_pass(HoistInvariants(), examples=12, programs=differentiated_program, seed=2).changed

@@ -15,7 +15,7 @@ from graphad.passes.control_flow.repeats import Repeats, period
 from graphad.passes.control_flow.same_graphs import same_graphs
 from graphad.testing import check_pass
 from tests.graphs import types
-from tests.passes.control_flow.programs import behind, counted, differentiated_programs, ops_of, same, values, with_gradients
+from tests.passes.control_flow.programs import behind, counted, differentiated_program, ops_of, same, values, with_gradients
 
 X = np.array([[0.5, -0.75], [0.1, 0.2]])
 
@@ -246,5 +246,5 @@ def test_random_programs_there_and_back() -> None:
 
 
 def test_random_programs_with_gradients() -> None:
-    assert check_pass(OutlineRepeated(min_ops=1), examples=10, strategy=differentiated_programs(), seed=2).changed
-    assert check_pass(InlineNet(), examples=10, strategy=differentiated_programs(), seed=2).changed
+    assert check_pass(OutlineRepeated(min_ops=1), examples=30, programs=differentiated_program, seed=2).changed
+    assert check_pass(InlineNet(), examples=30, programs=differentiated_program, seed=2).changed

@@ -11,7 +11,7 @@ from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow import UnrollWhile
 from graphad.testing import check_pass
 from tests.graphs import types
-from tests.passes.control_flow.programs import behind, counted, differentiated_programs, ops_of, same, values, with_gradients
+from tests.passes.control_flow.programs import behind, counted, differentiated_program, ops_of, same, values, with_gradients
 
 BODY = "elementwise_mul(X=h, Y=w) -> (Out=h)\n tanh(X=h) -> (Out=h)"
 LIMIT = 'fill_constant() -> (Out=n) {shape=[1], value=%s, dtype="int64"}'
@@ -179,4 +179,4 @@ def test_random_programs_some_iterations_in_one() -> None:
 
 
 def test_random_programs_with_gradients() -> None:
-    check_pass(UnrollWhile(), examples=8, strategy=differentiated_programs(), seed=2)
+    check_pass(UnrollWhile(), examples=8, programs=differentiated_program, seed=2)

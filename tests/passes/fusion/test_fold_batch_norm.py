@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import graphad as ga
 from graphad.execution import Scope
 from graphad.passes.fusion import FoldBatchNorm
-from graphad.testing import Case, check_pass
+from graphad.testing import Case, Choices, check_pass
 
 Array = NDArray[Any]
 NORM = "batch_norm(X=%s, Scale=s, Bias=b, Mean=mean, Variance=variance) -> "
@@ -106,8 +105,11 @@ def test_a_filter_of_one_feature_a_channel() -> None:
 def test_everything_that_holds_of_passes() -> None:
     texts = [*FOLDED.values(), *LEFT.values()]
     loss = " var loss: float64[] mean(X=y) -> (Out=loss)"
-    cases = st.builds(lambda text, seed: _with_loss(case_of(text + loss, seed)), st.sampled_from(texts), st.integers(0, 9))
-    assert check_pass(FoldBatchNorm(), examples=40, strategy=cases).changed > 10
+
+    def program(choices: Choices) -> Case:
+        return _with_loss(case_of(choices.one_of(texts) + loss, choices.below(10)))
+
+    assert check_pass(FoldBatchNorm(), examples=40, programs=program).changed > 10
 
 
 def _with_loss(case: Case) -> Case:

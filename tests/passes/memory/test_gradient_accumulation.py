@@ -13,7 +13,8 @@ import graphad as ga
 from graphad.errors import PassError
 from graphad.passes.memory.gradient_accumulation import GradientAccumulation
 from graphad.passes.memory.recompute import Recompute
-from graphad.testing import check_pass, training_programs
+from graphad.testing import check_pass
+from graphad.testing.training import training_program
 
 layers: Any = ga.layers
 ROWS = 12
@@ -195,5 +196,5 @@ def test_it_needs_the_memory_of_one_part() -> None:
 
 
 def test_random_training_programs() -> None:
-    checked = check_pass(GradientAccumulation(2), examples=12, strategy=training_programs(), tolerance=1e-7)
+    checked = check_pass(GradientAccumulation(2), examples=12, programs=training_program, tolerance=1e-7)
     assert checked.changed == checked.examples

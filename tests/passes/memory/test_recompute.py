@@ -13,7 +13,10 @@ import graphad as ga
 from graphad.graph import Graph
 from graphad.passes.memory.recompute import Recompute, Recomputed
 from graphad.program import BACKWARD
-from graphad.testing import check_pass, nested_programs, straight_line_programs, training_programs
+from graphad.testing import check_pass
+from graphad.testing.nested import nested_program
+from graphad.testing.straight_line import straight_line_program
+from graphad.testing.training import training_program
 
 layers: Any = ga.layers
 WIDTH, BATCH = 32, 256
@@ -165,8 +168,8 @@ def test_what_draws_random_numbers_does_not_run_again() -> None:
 def test_random_programs(segments: int, kind: str) -> None:
     each = AlwaysRecompute(segments=segments)
     if kind == "training":
-        checked = check_pass(each, examples=6, strategy=training_programs())
+        checked = check_pass(each, examples=6, programs=training_program)
     else:
-        strategy = nested_programs() if kind == "nested" else straight_line_programs()
-        checked = check_pass(each, examples=6, strategy=strategy, prepare=BACKWARD_OF_LOSS)
+        programs = nested_program if kind == "nested" else straight_line_program
+        checked = check_pass(each, examples=6, programs=programs, prepare=BACKWARD_OF_LOSS)
     assert checked.changed

@@ -1,0 +1,281 @@
+"""Calls of operators: samples with other attributes, dtypes, extents and numbers, as far as the operator takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphad.ops import OpDef
+from graphad.ops.sample import Array, Value
+from graphad.testing.attribute_values import canonical, other_value
+from graphad.testing.choices import Choices
+from graphad.testing.number_pools import array_of
+from graphad.testing.samples import samples_of
+from graphad.testing.samples.valid import outputs_of
+from graphad.testing.values import arrays, name_of, remade, type_of
+from graphad.types import FLOATS
+
+Slots = dict[str, list[Value]]
+Written = tuple[Slots, dict[str, Any]]
+EXTENTS = (0, 1, 3, 5, 7, 2)
+MOST_ELEMENTS = 600
+MOST_RESULTS = 3000
+
+
+@dataclass(frozen=True)
+class Interest:
+    """What random programs should have more often than the rest.
+
+    Args:
+        types: types of operators; half of a program's operators are of these.
+        attrs: names of attributes; these are varied first.
+    """
+
+    types: tuple[str, ...] = ()
+    attrs: tuple[str, ...] = ()
+
+
+class Draft(NamedTuple):
+    """What an operator is to be called with, where inference accepts the types.
+
+    ``fixed`` is False if the extents of its outputs depend on numbers in its inputs, which then have to stay as they are.
+    """
+
+    op: OpDef
+    inputs: Slots
+    attrs: dict[str, Any]
+    number: int = 0
+    fixed: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """An operator with values for its inputs, its attributes, and the outputs that it has on them."""
+
+    op: OpDef
+    inputs: Slots
+    attrs: dict[str, Any]
+    outputs: Slots
+    number: int = 0
+
+    @property
+    def finite(self) -> bool:
+        """Whether no output is nan or infinite."""
+        return all(finite(value) for values in self.outputs.values() for value in values)
+
+    def with_inputs(self, inputs: Slots) -> Call | None:
+        """The call on other inputs; None if the operator does not take them."""
+        return checked(self.op, inputs, self.attrs, self.number)
+
+    def with_attrs(self, attrs: dict[str, Any]) -> Call | None:
+        """The call with other attributes; None if the operator does not take them."""
+        return checked(self.op, self.inputs, attrs, self.number)
+
+
+def checked(op: OpDef, inputs: Slots, attrs: dict[str, Any], number: int = 0) -> Call | None:
+    """The call, None if the operator does not take it or makes something large of it."""
+    outputs = outputs_of(op, inputs, attrs)
+    if outputs is None or any(np.size(value) > MOST_RESULTS for values in outputs.values() for value in values):
+        return None
+    return Call(op, inputs, attrs, outputs, number)
+
+
+def inferred(draft: Draft) -> Draft | None:
+    """The draft, if inference accepts the types, with what it knows of the outputs' extents; else None."""
+    types = {slot: [type_of(value) for value in values] for slot, values in draft.inputs.items()}
+    try:
+        outputs = draft.op.infer_types(types, draft.attrs)
+    except Exception:  # whatever it raises: the operator does not take this
+        return None
+    fixed = not any(type is not None and -1 in type.shape for listed in outputs.values() for type in listed)
+    return draft if fixed else draft._replace(fixed=False)
+
+
+def finite(value: Value) -> bool:
+    """Whether no number in a value is nan or infinite."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind != "f" or bool(np.isfinite(value).all())
+    return all(array.dtype.kind != "f" or bool(np.isfinite(array).all()) for array in arrays(value))
+
+
+@cache
+def _sample(op: OpDef, number: int) -> tuple[Slots, dict[str, Any]]:
+    sample = samples_of(op.type)[number]
+    return sample.slots(), canonical(op, sample.attrs)
+
+
+def draw_call(choices: Choices, op: OpDef, dtype: str, interest: Interest) -> Draft | None:
+    """What to call an operator with: a sample with other attributes, in a dtype and of extents, as far as inference accepts it.
+
+    Args:
+        choices: where the decisions come from.
+        op: the operator.
+        dtype: that of its floating-point numbers; another one if it does not take this one.
+        interest: which attributes to change first.
+
+    Returns:
+        The draft of a call; None if the operator has no samples.
+    """
+    samples = samples_of(op.type)
+    if not samples:
+        return None
+    number = choices.below(len(samples))
+    inputs, own = _sample(op, number)
+    attrs = own
+    for _ in range(choices.one_of((0, 1, 1, 2)) if op.attrs else 0):
+        attrs = _other_attr(choices, op, number, attrs, interest)
+    for name in dict.fromkeys((dtype, choices.one_of(("float32", "float64")))):
+        for draft in (Draft(op, *written, number) for written in _in_dtype(choices, op, inputs, attrs, name)):
+            resized = _resized(choices, draft.inputs, draft.attrs) if choices.chance(3) else ()
+            for other in (*(Draft(op, *written, number) for written in resized), draft):
+                accepted = inferred(other)
+                if accepted is not None:
+                    return accepted
+    return inferred(Draft(op, inputs, attrs, number)) or inferred(Draft(op, inputs, own, number))
+
+
+def sampled(draft: Draft) -> Call | None:
+    """The sample that a draft was made from, as a call."""
+    return checked(draft.op, *_sample(draft.op, draft.number), draft.number)
+
+
+# -- attributes ----------------------------------------------------------------------------------
+
+
+def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, Any], interest: Interest) -> dict[str, Any]:
+    """The attributes with one changed, mostly one of interest; as they are if there is none to change."""
+    names = [name for name in interest.attrs if name in op.attrs]
+    if not names or choices.chance(4):
+        names = list(op.attrs)
+    for _ in range(min(3, len(names))):
+        name = choices.one_of(names)
+        for value in other_value(choices, op, number, name):
+            return {**attrs, name: value}
+    return attrs
+
+
+def other_attr(choices: Choices, call: Call, interest: Interest) -> Call | None:
+    """The call with one attribute changed; None if there is none to change."""
+    for _ in range(2):
+        attrs = _other_attr(choices, call.op, call.number, call.attrs, interest)
+        changed = None if attrs == call.attrs else call.with_attrs(attrs)
+        if changed is not None:
+            return changed
+    return None
+
+
+# -- dtypes --------------------------------------------------------------------------------------
+
+
+def _in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, Any], dtype: str) -> Iterator[Written]:
+    """The call with its numbers, but not its indices, in another dtype; or with another attribute ``dtype``."""
+    main = _numbers_dtype(inputs)
+    typed = [a.name for a in op.attrs.values() if a.kind == "DType" and attrs.get(a.name, a.default) == (main or "float64")]
+    if typed and op.type != "cast":
+        attrs = {**attrs, **dict.fromkeys(typed, dtype)}
+    if main == dtype or (not main and typed):
+        yield inputs, attrs
+    elif main in FLOATS:
+        convert = _cast if dtype in FLOATS else choices.one_of((_rounded, _above_zero))
+        wide, narrow = np.dtype(main), np.dtype(dtype)
+        yield (
+            {
+                slot: [remade(v, (convert(a, narrow) if a.dtype == wide else a for a in arrays(v))) for v in values]
+                for slot, values in inputs.items()
+            },
+            attrs,
+        )
+
+
+def _numbers_dtype(inputs: Slots) -> str:
+    """The dtype of the numbers, not that of indices beside them; empty if there are no inputs."""
+    names = [name_of(array.dtype) for values in inputs.values() for value in values for array in arrays(value)]
+    return next((name for name in names if name in FLOATS), names[0] if names else "")
+
+
+def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
+    return array.astype(dtype)
+
+
+def _rounded(array: Array, dtype: np.dtype[Any]) -> Array:
+    return np.asarray(np.round(np.nan_to_num(array) * 3), dtype)
+
+
+def _above_zero(array: Array, dtype: np.dtype[Any]) -> Array:
+    return np.asarray(np.ceil(np.abs(np.nan_to_num(array)) + 0.1), dtype)
+
+
+# -- extents -------------------------------------------------------------------------------------
+
+
+def _resized(choices: Choices, inputs: Slots, attrs: dict[str, Any]) -> Iterator[Written]:
+    """The call with one extent replaced wherever it occurs, or along the first axis, or in one place; or with no axes at all."""
+    places = [(s, i, axis) for s, values in inputs.items() for i, v in enumerate(values) for axis in range(rank_of(v))]
+    listed = [e for v in attrs.values() if isinstance(v, list) for e in v if type(e) is int and e > 0]
+    if not places and not listed:
+        return
+    kind = choices.below(5)
+    if kind == 4 and places:
+        yield {s: [_first(v) for v in values] for s, values in inputs.items()}, attrs
+        return
+    slot, i, axis = choices.one_of(places) if places else ("", 0, 0)
+    old = inputs[slot][i].shape[axis] if places else choices.one_of(listed)
+    new = choices.one_of(EXTENTS)
+    if kind < 2:
+        chosen = [(s, n, a) for s, n, a in places if inputs[s][n].shape[a] == old]
+    else:
+        chosen = [(s, n, a) for s, n, a in places if a == axis] if kind == 2 else [(slot, i, axis)][: len(places)]
+    recut = cut_to(inputs, chosen, new)
+    if any(np.size(v) > MOST_ELEMENTS for values in recut.values() for v in values):
+        return
+    if any(_has(value, old) for value in attrs.values()):
+        yield recut, {n: [new if e == old else e for e in v] if _has(v, old) else v for n, v in attrs.items()}
+    yield recut, attrs
+
+
+def rank_of(value: Value) -> int:
+    return value.ndim if isinstance(value, np.ndarray) else 0
+
+
+def _has(value: Any, extent: int) -> bool:
+    return isinstance(value, list) and any(type(e) is int and e == extent for e in value)
+
+
+def _first(value: Value) -> Value:
+    return value.reshape(-1)[:1].reshape(()) if isinstance(value, np.ndarray) and value.size else value
+
+
+def cut_to(inputs: Slots, places: Sequence[tuple[str, int, int]], extent: int) -> Slots:
+    """The inputs with the axes at some places repeated or cut to an extent."""
+    result = {slot: list(values) for slot, values in inputs.items()}
+    for slot, i, axis in places:
+        value = result[slot][i]
+        if value.shape[axis]:
+            result[slot][i] = np.take(value, np.arange(extent) % value.shape[axis], axis)
+        else:
+            result[slot][i] = np.ones((*value.shape[:axis], extent, *value.shape[axis + 1 :]), value.dtype)
+    return result
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def with_numbers(choices: Choices, draft: Draft, kind: str) -> Draft:
+    """The draft with other floating-point numbers, and the same indices in another order.
+
+    Args:
+        kind: one of ``graphad.testing.number_pools``.
+    """
+
+    def other(value: Value) -> Value:
+        if not isinstance(value, np.ndarray) or not value.size:
+            return value
+        if value.dtype.kind != "f":
+            return np.roll(value, choices.below(value.size)) if choices.boolean() else value
+        return array_of(choices, value.shape, name_of(value.dtype), kind)
+
+    return draft._replace(inputs={slot: list(map(other, values)) for slot, values in draft.inputs.items()})

@@ -1,0 +1,203 @@
+"""What has to hold of a pass on a case, one check each; ``CHECKS`` lists them in the order in which they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.graph import SINGLE_WRITER, schedule
+from graphad.program import Program
+from graphad.testing.cases import Array
+from graphad.testing.derivatives import can_difference, gradient_values, is_double, is_forward, slope
+from graphad.testing.equivalence import difference, observe, observed_difference
+from graphad.testing.fitted import completed
+from graphad.testing.naming import renamed_case
+from graphad.testing.subject import run_requesting_gradients
+from graphad.testing.trial import Finding, Trial
+
+EXACT, ROUNDED = 1e-9, 1e-4  # tolerances of gradients: all of it float64, or something narrower in it
+DIFFERENCED = 1e-4  # and of gradients held against central differences
+
+Check = Callable[[Trial], Finding | None]
+
+
+def _readable(trial: Trial) -> Finding | None:
+    """The program's text reads back as the same program."""
+    text = str(trial.after)
+    try:
+        again = str(Program.parse(text))
+    except Exception as error:
+        return Finding("text", f"{type(error).__name__}: {error}")
+    return None if again == text else Finding("text", f"written\n{text}read\n{again}")
+
+
+def _typed(trial: Trial) -> Finding | None:
+    """What is declared is what the operators give."""
+    assert trial.after is not None
+    try:
+        completed(trial.after)
+    except GraphadError as error:
+        return Finding("types", str(error))
+    return None
+
+
+def _values(trial: Trial, compiled: bool = False) -> Finding | None:
+    assert trial.after is not None
+    kind = "compiled" if compiled else "values"
+    try:
+        got = observe(trial.after, trial.case, list(trial.expected.values), compiled)
+    except Exception as error:
+        return Finding(kind, f"the program after the pass does not run: {type(error).__name__}: {error}", type(error).__name__)
+    text = observed_difference(trial.expected, got, trial.subject.allowed(trial.case))
+    return Finding(kind, text, "differ") if text else None
+
+
+def _compiled(trial: Trial) -> Finding | None:
+    """Blocks as functions; skipped where the program before does not give the same bits that way."""
+    plain = observe(trial.before, trial.case, list(trial.expected.values), compiled=True)
+    return None if observed_difference(trial.expected, plain) else _values(trial, compiled=True)
+
+
+def _expected(trial: Trial) -> Finding | None:
+    """The user's own condition."""
+    if trial.subject.expect is None or trial.after is None:
+        return None
+    try:
+        holds = trial.subject.expect(trial.before, trial.after)
+    except Exception as error:
+        return Finding("expect", f"{type(error).__name__}: {error}", type(error).__name__)
+    return Finding("expect", "it is False") if holds is False else None
+
+
+# -- the same again ------------------------------------------------------------------------------
+
+
+def _deterministic(trial: Trial) -> Finding | None:
+    """Once more, where everything lies elsewhere in memory; and with other names in the same order, which have other hashes."""
+    text = str(trial.after)
+    for case, back in ((trial.case, str), *([] if trial.subject.names_variables(trial.case) else [renamed_case(trial.case)])):
+        graph = trial.subject.prepared(case)
+        try:
+            run_requesting_gradients(trial.subject.passes(case), graph, case)
+            other = back(str(schedule(graph))) if SINGLE_WRITER in graph.properties else text
+        except Exception as error:
+            other = f"{type(error).__name__}: {error}\n"
+        if other != text:
+            return Finding("deterministic", f"first\n{text}then\n{other}")
+    return None
+
+
+def _idempotent(trial: Trial) -> Finding | None:
+    if not getattr(trial.passes, "idempotent", False):
+        return None
+    text = str(trial.graph)
+    changed = trial.passes.run(trial.graph)
+    if not changed and str(trial.graph) == text:
+        return None
+    return Finding("idempotent", "it says so itself" if str(trial.graph) == text else f"it is now\n{trial.graph}")
+
+
+# -- gradients -----------------------------------------------------------------------------------
+
+
+def _gradients(trial: Trial) -> Finding | None:
+    """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made."""
+    if not trial.subject.gradients or trial.after is None or not trial.case.loss_name:
+        return None
+    if trial.made:
+        return _made_gradients(trial) or _against_differences(trial)
+    if trial.subject.differentiates(trial.case) and is_forward(trial.before):
+        return _made_gradients(trial)
+    return _gradients_after(trial)
+
+
+def _made_gradients(trial: Trial) -> Finding | None:
+    """Every gradient that passes made; and one is missing where the standard backward has one that is not zero."""
+    case = trial.case
+    whole = trial.subject.differentiates(case)
+    variables = case.program.global_block()
+    wanted = [name for name in case.sources if name in trial.made or (whole and not variables.var(name).stop_gradient)]
+    standard = _finite(lambda: gradient_values(case.program, case, wanted))
+    if standard is None:
+        return None
+    assert trial.after is not None
+    try:
+        values = observe(trial.after, case, list(trial.made.values())).values
+    except Exception as error:
+        return Finding("gradients", f"the program with them does not run: {type(error).__name__}: {error}", type(error).__name__)
+    missing = {name: np.zeros_like(standard[name]) for name in wanted if trial.made.get(name) not in values}
+    got = {name: missing[name] if name in missing else values[trial.made[name]] for name in wanted}
+    return _compared(trial, standard, got, "of the standard backward", "made here", _tolerance(trial))
+
+
+def _against_differences(trial: Trial) -> Finding | None:
+    """The gradients along a random direction are the slope of the loss, where that is smooth."""
+    case = trial.case
+    if not trial.subject.differentiates(case) or not can_difference(case):
+        return None
+    variables = case.program.global_block()
+    open_sources = [name for name in trial.made if not variables.var(name).stop_gradient]
+    arrays = {**case.feeds, **case.params}
+    direction = {name: np.round(trial.random.uniform(-1, 1, arrays[name].shape), 3) for name in open_sources}
+    if not direction or (expected := slope(case, direction)) is None:
+        return None
+    assert trial.after is not None
+    values = observe(trial.after, case, [trial.made[name] for name in open_sources]).values
+    terms = [values[trial.made[name]] * direction[name] for name in open_sources if trial.made[name] in values]
+    got, scale = sum(float(np.sum(term)) for term in terms), sum(float(np.sum(np.abs(term))) for term in terms)
+    if abs(got - expected) <= DIFFERENCED * max(1.0, abs(expected), scale):
+        return None
+    along = ", ".join(f"{name} {array.tolist()}" for name, array in direction.items())
+    return Finding("gradients", f"along {along} the loss changes by {expected:.6g}, and the gradients say {got:.6g}", "slope")
+
+
+def _gradients_after(trial: Trial) -> Finding | None:
+    """The standard backward of the program after the pass gives what it gives before."""
+    case, after = trial.case, trial.after
+    assert after is not None
+    wanted = case.sources
+    if not wanted or not (is_forward(trial.before) and is_forward(after)):
+        return None
+    expected = _finite(lambda: gradient_values(trial.before, case, wanted))
+    if expected is None:
+        return None
+    try:
+        got = gradient_values(after, case, wanted)
+    except Exception as error:
+        return Finding("gradients", f"after the pass there is none: {type(error).__name__}: {error}", type(error).__name__)
+    return _compared(trial, expected, got, "before", "after", _tolerance(trial))
+
+
+def _finite(values: Callable[[], dict[str, Array]]) -> dict[str, Array] | None:
+    """Gradients, None where there are none or one is not finite."""
+    try:
+        arrays = values()
+    except GraphadError:
+        return None
+    return arrays if all(np.isfinite(array).all() for array in arrays.values()) else None
+
+
+def _tolerance(trial: Trial) -> float:
+    return max(EXACT if is_double(trial.before) else ROUNDED, trial.subject.allowed(trial.case))
+
+
+def _compared(trial: Trial, expected: dict[str, Array], got: dict[str, Array], one: str, other: str, tolerance: float) -> Finding | None:
+    for name, array in expected.items():
+        if text := difference(array, got[name], tolerance, (one, other)):
+            return Finding("gradients", f"of {name}: {text}", "differ")
+    return None
+
+
+CHECKS: dict[str, Check] = {
+    "expect": _expected,
+    "text": _readable,
+    "types": _typed,
+    "values": _values,
+    "idempotent": _idempotent,
+    "deterministic": _deterministic,
+    "gradients": _gradients,
+    "compiled": _compiled,
+}
+OF_RESULTS = ("text", "types", "values", "compiled")  # these hold where the pass left the program as it was

@@ -1,0 +1,49 @@
+"""Samples of the convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphad.ops.sample import Sample, uniform
+
+GROUPED: dict[str, Any] = {"strides": [2, 1], "paddings": [1, 2], "dilations": [1, 2], "groups": 2}
+UNEVEN: dict[str, Any] = {"strides": [2, 2], "paddings": [0, 1, 2, 0]}
+SAME: dict[str, Any] = {"strides": [2, 3], "padding_algorithm": "SAME"}
+
+CONV2D = [
+    Sample({"Input": uniform(2, 3, 5, 4), "Filter": uniform(2, 3, 3, 2)}),
+    Sample({"Input": uniform(2, 4, 5, 4), "Filter": uniform(6, 2, 3, 2), "Bias": uniform(6)}, GROUPED),
+    Sample({"Input": uniform(1, 2, 6, 5), "Filter": uniform(3, 2, 3, 3)}, UNEVEN),
+    Sample({"Input": uniform(1, 2, 6, 5), "Filter": uniform(3, 2, 3, 3)}, SAME),
+    Sample({"Input": uniform(1, 2, 6, 5), "Filter": uniform(3, 2, 1, 1)}, {"padding_algorithm": "VALID", "paddings": [3, 3]}),
+    Sample({"Input": uniform(0, 2, 4, 4), "Filter": uniform(3, 2, 3, 3)}),
+]
+DEPTHWISE = [
+    Sample({"Input": uniform(2, 3, 5, 4), "Filter": uniform(3, 1, 3, 2), "Bias": uniform(3)}, {"groups": 3}),
+    Sample({"Input": uniform(1, 2, 5, 4), "Filter": uniform(4, 1, 2, 2)}, {"groups": 2, "strides": [2, 2], "paddings": [1, 1]}),
+]
+
+SAMPLES: dict[str, list[Sample]] = {
+    "conv2d": CONV2D,
+    "depthwise_conv2d": DEPTHWISE,
+    "conv2d_backprop_input": [
+        Sample({"Filter": uniform(2, 3, 3, 2), "X": uniform(2, 2, 3, 3), "Like": uniform(2, 3, 5, 4)}),
+        Sample({"Filter": uniform(6, 2, 3, 2), "X": uniform(2, 6, 3, 6), "Like": uniform(2, 4, 5, 4)}, GROUPED),
+        Sample({"Filter": uniform(3, 2, 3, 3), "X": uniform(1, 3, 3, 3), "Like": uniform(1, 2, 6, 5)}, UNEVEN),
+        Sample({"Filter": uniform(3, 2, 3, 3), "X": uniform(1, 3, 3, 2), "Like": uniform(1, 2, 6, 5)}, SAME),
+    ],
+    "conv2d_backprop_filter": [
+        Sample({"Input": uniform(2, 3, 5, 4), "X": uniform(2, 2, 3, 3), "Like": uniform(2, 3, 3, 2)}),
+        Sample({"Input": uniform(2, 4, 5, 4), "X": uniform(2, 6, 3, 6), "Like": uniform(6, 2, 3, 2)}, GROUPED),
+        Sample({"Input": uniform(1, 2, 6, 5), "X": uniform(1, 3, 3, 3), "Like": uniform(3, 2, 3, 3)}, UNEVEN),
+    ],
+    "conv2d_transpose": [
+        Sample({"Input": uniform(2, 2, 3, 3), "Filter": uniform(2, 3, 3, 2)}),
+        Sample(
+            {"Input": uniform(2, 4, 3, 2), "Filter": uniform(4, 2, 3, 3), "Bias": uniform(4)},
+            {"groups": 2, "strides": [2, 2], "paddings": [1, 0]},
+        ),
+        Sample({"Input": uniform(1, 2, 3, 3), "Filter": uniform(2, 1, 3, 3)}, {"strides": [2, 3], "output_padding": [1, 2]}),
+        Sample({"Input": uniform(1, 2, 3, 3), "Filter": uniform(2, 1, 3, 3)}, {"strides": [2, 2], "output_size": [8, 7]}),
+    ],
+}

@@ -1,0 +1,56 @@
+"""Whether an operator takes a call: inference accepts the types, the kernel runs, and its outputs have the inferred types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphad.ops import OpDef
+from graphad.ops.aggregates import Aggregate
+from graphad.ops.sample import Sample
+from graphad.testing.values import name_of, type_of
+from graphad.types import TensorType, joined_shape
+
+Slots = Mapping[str, Sequence[Any]]
+Outputs = dict[str, list[Any]]
+
+
+def runs(op: OpDef, sample: Sample) -> bool:
+    """Whether the operator takes a call."""
+    return outputs_of(op, sample.slots(), sample.attrs) is not None
+
+
+def computed(op: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Outputs | None:
+    """The outputs of a call by slot, whatever inference says; None if the kernel does not take it."""
+    extra = {"rng": np.random.default_rng(3)} if op.random else {}
+    try:
+        with np.errstate(all="ignore"):
+            return op.run(inputs, {**attrs, **extra}, list(op.outputs))
+    except Exception:  # whatever a kernel raises, of graphad's own or of other packages: it does not take this call
+        return None
+
+
+def outputs_of(op: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Outputs | None:
+    """The outputs of a call by slot; None if the operator does not take it, or they are not of the types that are inferred."""
+    try:
+        inferred = op.infer_types({slot: [type_of(value) for value in values] for slot, values in inputs.items()}, attrs)
+    except Exception:  # as above
+        return None
+    outputs = computed(op, inputs, attrs)
+    if outputs is None or not all(_as_inferred(outputs[slot], types) for slot, types in inferred.items()):
+        return None
+    return outputs
+
+
+def _as_inferred(values: Sequence[Any], types: Sequence[TensorType | None]) -> bool:
+    return len(values) == len(types) and all(_has_type(value, type) for value, type in zip(values, types, strict=True))
+
+
+def _has_type(value: Any, type: TensorType | None) -> bool:
+    if value is None or type is None or isinstance(value, Aggregate):
+        return True
+    if not isinstance(value, np.ndarray) or name_of(value.dtype) != type.dtype:
+        return False
+    return value.shape == type.shape or joined_shape(value.shape, type.shape) == value.shape

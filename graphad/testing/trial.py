@@ -1,0 +1,109 @@
+"""A pass being tried on one case: what went in, what came out, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.graph import Graph
+from graphad.knobs import KNOBS
+from graphad.program import Program
+from graphad.rewriting import Pass, claims_checked, verification
+from graphad.testing.cases import Case
+from graphad.testing.equivalence import Observed, observe
+from graphad.testing.subject import Subject
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong with a pass.
+
+    Args:
+        kind: one word for it: ``values``, ``verifier``, ...
+        text: the details.
+        mark: what stays the same while the program is made smaller, so that another mistake is not taken for this one.
+    """
+
+    kind: str
+    text: str
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{HEADLINES[self.kind]}: {self.text}"
+
+
+HEADLINES = {
+    "raises": "the pass raises",
+    "verifier": "the graph after the pass breaks a rule",
+    "claims": "what the pass claims is not true",
+    "refused": "the pass refuses the graph, and has changed it",
+    "changed": "the pass says it changed nothing, and did",
+    "schedule": "the graph after the pass cannot be written as a program",
+    "text": "the text of the program after the pass does not read back",
+    "types": "the program after the pass declares what its operators do not give",
+    "values": "the results differ",
+    "compiled": "the results differ when the program runs as functions over numpy",
+    "deterministic": "the pass makes another program of the same one",
+    "idempotent": "the pass says it is idempotent, but a second run changes the graph",
+    "gradients": "the gradients differ",
+    "expect": "what was expected after the pass does not hold",
+}
+
+
+class Unfit(GraphadError, ValueError):
+    """A case that a pass cannot be tried on: it does not run, or what prepares it refuses it."""
+
+
+@dataclass
+class Trial:
+    """A case on trial.
+
+    Attributes:
+        before: the program that the pass gets, or where that cannot be one yet, the case's own.
+        graph: the graph after the pass.
+        after: the program after the pass, None if the graph cannot be one yet.
+        made: the gradients that passes made, by the source's name: the names they have in ``after``.
+        changed: whether the pass says that it changed the graph.
+        random: what random directions are drawn from.
+    """
+
+    subject: Subject
+    case: Case
+    before: Program = field(default_factory=Program)
+    graph: Graph = field(default_factory=Graph)
+    after: Program | None = None
+    made: dict[str, str] = field(default_factory=dict)
+    changed: bool = False
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    @cached_property
+    def expected(self) -> Observed:
+        """What ``before`` gives.
+
+        Raises:
+            Unfit: it does not run.
+        """
+        try:
+            return observe(self.before, self.case, self.case.targets)
+        except Exception as error:  # a kernel may raise anything
+            raise Unfit(f"{type(error).__name__}: {error}") from error
+
+    @property
+    def passes(self) -> Pass:
+        return self.subject.passes(self.case)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Within it, everything a pass claims is checked, and a pass that fails leaves no files."""
+    folder, KNOBS.reproducers = KNOBS.reproducers, ""
+    try:
+        with verification(True), claims_checked():
+            yield
+    finally:
+        KNOBS.reproducers = folder

@@ -1,0 +1,89 @@
+"""Values that are arrays or made of arrays: what is in them, the same with other arrays in it, and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from graphad.ops.aggregates import Aggregate, Tape, TensorArray, zeros_like
+from graphad.ops.sample import Array, Value
+from graphad.types import FLOATS, STEP_SCOPES, TENSOR, TENSOR_ARRAY, TensorType
+
+STANDS_IN = TensorType((), "float32")  # the type of what has no shape: a tape, an array without elements
+
+
+def arrays(value: Value) -> list[Array]:
+    """The arrays in a value, in order; none if there is no value."""
+    if isinstance(value, Aggregate):
+        return [array for part in value.parts() for array in arrays(part)]
+    return [] if value is None else [value]
+
+
+def remade(value: Value, others: Iterable[Array]) -> Any:
+    """The value with other arrays in it, given in the order of ``arrays``."""
+    return _remade(value, iter(others))
+
+
+def _remade(value: Value, others: Iterator[Array]) -> Any:
+    if isinstance(value, TensorArray):
+        array = value.zeros_like()
+        for index, item in value.items():
+            array = array.write(index, _remade(item, others))
+        return array
+    if isinstance(value, Tape):
+        tape = Tape()
+        for entry in value.entries():
+            tape = tape.push([_remade(item, others) for item in entry])
+        return tape
+    return next(others)
+
+
+def filled(gradient: Value, like: Value) -> list[Array]:
+    """The arrays of a gradient with respect to ``like``, in the order of its arrays: zeros where an array of tensors has nothing."""
+    gradient = zeros_like(like) if gradient is None else gradient
+    if isinstance(like, TensorArray):
+        found = dict(gradient.items())
+        return [array for index, item in like.items() for array in filled(found.get(index), item)]
+    if isinstance(like, Tape):
+        pairs = zip(gradient.parts(), like.parts(), strict=True)
+        return [array for part, item in pairs for array in filled(part, item)]
+    return [gradient]
+
+
+def is_float(value: Value) -> bool:
+    """Whether there is a value, and all its arrays are of floating point."""
+    return value is not None and all(array.dtype.name in FLOATS for array in arrays(value))
+
+
+_NAMES: dict[np.dtype[Any], str] = {}
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype; numpy takes long to make it."""
+    name = _NAMES.get(dtype)
+    if name is None:
+        name = _NAMES[dtype] = dtype.name
+    return name
+
+
+def type_of(value: Value) -> TensorType:
+    """The type of a tensor; for an array of tensors what holds for all of them."""
+    if not isinstance(value, Aggregate):
+        return TensorType(value.shape, name_of(value.dtype))
+    found = arrays(value)
+    if isinstance(value, Tape) or not found:
+        return STANDS_IN
+    extents = zip(*(array.shape for array in found), strict=True)
+    return TensorType(tuple(e[0] if len(set(e)) == 1 else -1 for e in extents), found[0].dtype.name)
+
+
+def kind_of(value: Value) -> str:
+    """The kind of variable that holds the value."""
+    return TENSOR_ARRAY if isinstance(value, TensorArray) else STEP_SCOPES if isinstance(value, Aggregate) else TENSOR
+
+
+def random_like(value: Value, rng: np.random.Generator) -> Any:
+    """A value made like this one of random arrays."""
+    return remade(value, [np.asarray(rng.uniform(-1, 1, array.shape)) for array in arrays(value)])

@@ -1,0 +1,183 @@
+"""``operator_program``: every operator, every attribute, dtype, extent and kind of number occurs, and every program runs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+
+from graphad.execution import Executor, Scope
+from graphad.execution.layout import blocks_of
+from graphad.graph import lower
+from graphad.graph.verify import verify
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, operator
+from graphad.ops.inference import same
+from graphad.program import Operator, Program
+from graphad.testing.cases import Case
+from graphad.testing.choices import RandomChoices
+from graphad.testing.differentiated import differentiated
+from graphad.testing.fitted import completed
+from graphad.testing.operator_programs import Interest, operator_program
+
+COUNT = 2000
+WITHOUT_VALUE = {"undefined"}  # what a branch leaves that does not write a variable
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn
+
+
+@cache
+def cases() -> list[Case]:
+    return [operator_program(RandomChoices(f"program {i}")) for i in range(COUNT)]
+
+
+def operators(case: Case) -> Iterator[Operator]:
+    return (op for block in case.program.blocks for op in block.ops)
+
+
+def run(case: Case) -> list[np.ndarray]:  # type: ignore[type-arg]
+    scope = Scope()
+    for name, array in case.params.items():
+        scope.set(name, array)
+    return Executor().run(case.program, case.feeds, case.targets, scope=scope)
+
+
+def test_programs_run_verify_and_read_back() -> None:
+    for case in cases():
+        text = str(case.program)
+        assert str(Program.parse(text)) == text
+        assert completed(case.program)
+        graph = lower(case.program)
+        verify(graph)
+        run(case)
+
+
+def test_losses_are_finite_scalars() -> None:
+    with_loss = [case for case in cases() if case.loss_name]
+    assert len(with_loss) > 0.75 * COUNT
+    for case in with_loss[:300]:
+        scope = Scope()
+        for name, array in case.params.items():
+            scope.set(name, array)
+        (loss,) = Executor().run(case.program, case.feeds, [case.loss_name], scope=scope)
+        assert loss.size == 1
+        assert loss.dtype in ("float32", "float64")
+        assert np.isfinite(loss).all(), case
+
+
+def test_every_operator_occurs() -> None:
+    seen = Counter(op.type for case in cases() for op in operators(case))
+    drawn = [op_type for op_type, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef)]
+    missing = [op_type for op_type in drawn if not seen[op_type] and op_type not in WITHOUT_VALUE]
+    assert not missing
+
+
+def test_every_attribute_occurs_with_two_values() -> None:
+    seen: dict[tuple[str, str], set[str]] = {}
+    rows = {op_type: row for op_type, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef)}
+    more = (operator_program(RandomChoices(f"of {op_type} {i}"), Interest((op_type,))) for op_type in rows for i in range(5))
+    for case in (*cases(), *more):
+        for op in operators(case):
+            for name, attr in rows[op.type].attrs.items() if op.type in rows else ():
+                seen.setdefault((op.type, name), set()).add(repr(op.attrs.get(name, attr.default)))
+    missing = [f"{op_type}.{name}" for op_type, row in rows.items() for name in row.attrs if len(seen.get((op_type, name), ())) < 2]
+    total = sum(len(row.attrs) for row in rows.values())
+    assert len(missing) < 0.1 * total, f"{len(missing)} of {total}: {missing}"
+
+
+def test_small() -> None:
+    sizes = sorted(len(list(operators(case))) for case in cases())
+    assert sizes[COUNT // 2] <= 8
+    assert sizes[-1] < 80
+
+
+def test_dtypes() -> None:
+    seen = Counter(array.dtype.name for case in cases() for array in {**case.feeds, **case.params}.values())
+    assert 0.8 < seen["float32"] / seen["float64"] < 1.25
+    assert all(seen[dtype] > 100 for dtype in ("int32", "int64", "bool", "float16")), seen
+
+
+def test_extents() -> None:
+    seen = Counter(extent for case in cases() for array in {**case.feeds, **case.params}.values() for extent in array.shape)
+    assert all(seen[extent] > 100 for extent in (0, 1, 2, 3, 5, 7)), seen
+    assert sum(array.ndim == 0 for case in cases() for array in case.feeds.values()) > 100
+    declared = [case.program.global_block().var(name).shape for case in cases() for name in case.feeds]
+    assert sum(-1 in shape for shape in declared) > 50
+
+
+def test_numbers() -> None:
+    floats = [array for case in cases() for array in {**case.feeds, **case.params}.values() if array.dtype.kind == "f" and array.size]
+    seen = {
+        "ties": sum(array.size > len(np.unique(array)) for array in floats),
+        "negative zeros": sum(bool((np.signbit(array) & (array == 0)).any()) for array in floats),
+        "kinks": sum(bool(np.isin(array, (0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0)).any()) for array in floats),
+        "large": sum(bool((np.abs(array) >= 100).any()) for array in floats),
+        "tiny": sum(bool(((np.abs(array) < 1e-7) & (array != 0)).any()) for array in floats),
+        "nan": sum(bool(np.isnan(array).any()) for array in floats),
+        "infinity": sum(bool(np.isinf(array).any()) for array in floats),
+    }
+    assert min(seen.values()) > 30, seen
+
+
+def test_blocks() -> None:
+    seen = Counter(op.type for case in cases() for op in operators(case) if blocks_of(op))
+    assert all(seen[op_type] > 60 for op_type in ("while", "conditional_block", "if_else", "net")), seen
+    assert sum(len(case.program.blocks) > 1 for case in cases()) > 0.25 * COUNT
+
+
+def test_trip_counts() -> None:
+    seen: Counter[float] = Counter()
+    for case in cases():
+        for block in case.program.blocks:
+            limits = {op.output("Out")[0]: op.attrs.get("value", 0.0) for op in block.ops if op.type == "fill_constant"}
+            seen.update(limits[n] for n in limits if n.startswith("n"))
+    assert all(seen[trips] > 15 for trips in (0.0, 1.0, 2.0, 3.0, 7.0)), seen
+
+
+def test_state_is_overwritten() -> None:
+    seen: Counter[str] = Counter()
+    for case in cases():
+        written = {name for op in operators(case) for name in op.output_names()}
+        seen.update(name[0] for name in case.params if name in written)
+        seen.update("x" for name in case.feeds if name in written)
+    assert all(seen[kind] > 50 for kind in "wsx"), seen
+
+
+def test_interest_is_followed() -> None:
+    interest = Interest(types=("pool2d", "while", "tanh_grad"), attrs=("exclusive",))
+    drawn = [operator_program(RandomChoices(f"interest {i}"), interest) for i in range(60)]
+    assert sum(any(op.type == "pool2d" for op in operators(case)) for case in drawn) > 15
+    assert sum(any(op.type == "tanh" for op in operators(case)) for case in drawn) > 15
+    assert all(any(op.type == "while" for op in operators(case)) for case in drawn)
+    assert sum("exclusive" in op.attrs for case in drawn for op in operators(case)) > 5
+
+
+def test_an_operator_of_another_package_occurs() -> None:
+    operator("X -> Out", name="of_another_package", infer=same, grad={})(np.sinh)
+    try:
+        interest = Interest(types=("of_another_package",))
+        drawn = [operator_program(RandomChoices(f"other {i}"), interest) for i in range(10)]
+        assert any(op.type == "of_another_package" for case in drawn for op in operators(case))
+    finally:
+        del REGISTRY["of_another_package"]
+
+
+def test_the_same_choices_give_the_same_program() -> None:
+    choices = RandomChoices("one")
+    case = operator_program(choices)
+    again = operator_program(RandomChoices("another", prefix=choices.numbers))
+    assert repr(again) == repr(case)
+
+
+def test_differentiated_programs_run() -> None:
+    orders: Counter[int] = Counter()
+    for i, case in enumerate(cases()[:400]):
+        twin = differentiated(RandomChoices(f"differentiated {i}"), case)
+        if twin is not None:
+            names = twin.program.global_block().vars
+            orders[2 if any(name.count("@GRAD") > 1 and "TEMP" not in name for name in names) else 1] += 1
+            assert math.isfinite(len(run(twin)))
+    assert orders[1] > 100
+    assert orders[2] > 25

@@ -1,0 +1,103 @@
+"""``any_program`` and its kinds: each program runs, reads back, verifies, and its types hold; and what has to occur does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+
+from graphad.errors import ExecutionError
+from graphad.execution import Executor, Scope
+from graphad.graph import lower
+from graphad.graph.verify import verify
+from graphad.program import Program
+from graphad.testing.calls import Interest
+from graphad.testing.cases import Case
+from graphad.testing.choices import RandomChoices
+from graphad.testing.fitted import completed
+from graphad.testing.optimizable import optimizable_program
+from graphad.testing.programs import KINDS, any_program
+from graphad.testing.training import OPTIMIZERS, training_program
+
+COUNT = 150
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn
+
+
+@cache
+def cases(kind: str) -> list[Case]:
+    generators = {generator.__name__: generator for _, generator in KINDS}
+    return [generators[kind](RandomChoices(f"{kind} {i}"), Interest()) for i in range(COUNT)]
+
+
+SMALL = ["small_optimizable", "small_nested", "small_straight_line", "small_training"]
+
+
+def check_runs(case: Case) -> None:
+    text = str(case.program)
+    assert str(Program.parse(text)) == text
+    assert completed(case.program)
+    verify(lower(case.program))
+    scope = Scope()
+    for name, array in case.params.items():
+        scope.set(name, array)
+    targets = [case.loss_name] if case.loss_name else case.targets  # a block that does not run may leave others without a value
+    Executor().run(case.program, case.feeds, targets, scope=scope)
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_programs_run_verify_and_read_back(kind: str) -> None:
+    for case in cases(kind):
+        check_runs(case)
+
+
+def test_any_program_runs_and_a_quarter_is_differentiated() -> None:
+    drawn = [any_program(RandomChoices(f"any {i}"), Interest()) for i in range(COUNT)]
+    for case in drawn:
+        check_runs(case)
+    roles = [{op.role for op in case.program.global_block().ops} for case in drawn]
+    assert 0.15 * COUNT < sum("backward" in each and "optimize" not in each for each in roles) < 0.35 * COUNT
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_float32_occurs_as_often_as_float64(kind: str) -> None:
+    seen = Counter(array.dtype.name for case in cases(kind) for array in {**case.feeds, **case.params}.values())
+    assert 0.5 < seen["float32"] / seen["float64"] < 2.0
+
+
+@pytest.mark.parametrize("kind", ["small_optimizable", "small_nested"])
+def test_extents_ties_and_trips(kind: str) -> None:
+    arrays = [array for case in cases(kind) for array in case.feeds.values() if array.dtype.kind == "f"]
+    extents = Counter(extent for array in arrays for extent in array.shape)
+    assert all(extents[extent] > 15 for extent in (1, 2, 3, 5)), extents
+    assert sum(array.size > len(np.unique(array)) for array in arrays) > 15
+    values = Counter(op.attrs["value"] for case in cases(kind) for op in case.program.global_block().ops if op.type == "fill_constant")
+    assert all(values[float(trips)] > 1 for trips in (0, 1, 2, 7)), values
+
+
+def test_an_operator_repeated_where_a_name_is_hidden_has_the_types_it_had() -> None:
+    """The program of this seed repeats, in a block that hides ``x0``, an operator that writes the outer ``x0``."""
+    for seed in (154, *range(20)):
+        assert completed(optimizable_program(RandomChoices(str(seed)), max_statements=2).program)
+
+
+def test_training_programs_have_all_optimizers_and_options() -> None:
+    drawn = [training_program(RandomChoices(f"training {i}"), max_layers=2) for i in range(250)]
+    types = Counter(op.type for case in drawn for block in case.program.blocks for op in block.ops)
+    missing = [kind.type for kind in OPTIMIZERS if not types[kind.type]]
+    assert not missing
+    layers = ("lookup_table_v2", "batch_norm", "dropout", "conv2d", "while", "relu", "clip", "clip_by_norm", "sqrt", "sign")
+    assert not [op_type for op_type in layers if not types[op_type]]
+    assert {case.feeds["y"].shape[0] for case in drawn} == {1, 2, 5}
+    terms = Counter(len(op.input("X")) for case in drawn for op in case.program.global_block().ops if op.type == "sum")
+    assert all(terms[count] for count in (2, 3, 4)), terms
+    state = [array for case in drawn for name, array in case.params.items() if "velocity" in name or "moment" in name]
+    assert state
+    assert all(array.any() for array in state)
+
+
+def test_a_program_that_cannot_run_is_found() -> None:
+    program = Program.parse("program { block 0 { var x: float64[2] tanh(X=x) -> (Out=y) } }")
+    with pytest.raises((ExecutionError, ValueError)):
+        check_runs(Case(program, "", {}, {}))

@@ -1,0 +1,75 @@
+"""``samples_of``: the valid calls of operators, graphad's own and others'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from graphad.errors import InvalidValue, ShapeError
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, Sample, lookup, operator
+from graphad.ops.inference import same
+from graphad.testing.cases import Array
+from graphad.testing.samples import SAMPLES, samples_of
+from graphad.testing.samples.valid import runs
+from graphad.types import TensorType
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    before = dict(REGISTRY)
+    yield
+    for name in REGISTRY.keys() - before.keys():
+        del REGISTRY[name]
+
+
+def test_every_operator_of_the_library_has_samples_that_run() -> None:
+    own = [op_type for op_type, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef)]
+    without = [op_type for op_type in own if not samples_of(op_type)]
+    assert not without
+    failing = [op_type for op_type in own for sample in samples_of(op_type) if not runs(lookup(op_type), sample)]
+    assert not failing
+
+
+def test_samples_are_those_of_the_folder() -> None:
+    assert samples_of("tanh") == tuple(SAMPLES["tanh"])
+
+
+def test_an_operator_brings_its_own() -> None:
+    sample = Sample({"X": np.array([4.0])})
+    operator("X -> Out", name="with_samples", infer=same, grad={}, samples=[sample])(np.sqrt)
+    assert samples_of("with_samples") == (sample,)
+
+
+def test_an_operator_makes_its_own_when_they_are_needed() -> None:
+    calls: list[int] = []
+
+    def samples() -> list[Sample]:
+        calls.append(1)
+        return [Sample({"X": np.array([4.0])})]
+
+    operator("X -> Out", name="with_late_samples", infer=same, grad={}, samples=samples)(np.sqrt)
+    assert not calls
+    assert len(samples_of("with_late_samples")) == len(samples_of("with_late_samples")) == len(calls) == 1
+
+
+def test_without_samples_those_calls_of_the_signature_that_run_are_used() -> None:
+    def infer(X: TensorType, Y: TensorType | None, *, power: int) -> TensorType:
+        if len(X.shape) != 1:
+            raise ShapeError("X has one axis")
+        return X
+
+    def kernel(X: Array, Y: Array | None, *, power: int) -> Array:
+        return X**power if Y is None else X**power * Y
+
+    operator("X Y? -> Out", name="without_samples", infer=infer, grad={})(kernel)
+    samples = samples_of("without_samples")
+    assert {sample.inputs["X"].shape for sample in samples} == {(3,), (1,)}
+    assert {"Y" in sample.inputs for sample in samples} == {True, False}
+    assert {sample.attrs["power"] for sample in samples} == {1}
+
+
+def test_there_are_none_of_an_unknown_operator() -> None:
+    with pytest.raises(InvalidValue, match="tanhh"):
+        samples_of("tanhh")
