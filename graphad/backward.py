@@ -13,7 +13,7 @@ from graphad.graph.regions import is_grad_op
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
-from graphad.program import Parameter, Program, Variable, located
+from graphad.program import Parameter, Program, Variable, located, name_in
 from graphad.rewriting import Pipeline, diagnoses_only
 from graphad.types import element_count, joined_shape
 
@@ -73,7 +73,7 @@ def build_backward(graph: Graph, loss: Variable, parameter_list: Any = None, no_
     program = _checked_loss(loss)
     _check_made(graph, loss)
     parameters = _parameters(program, parameter_list)
-    no_grad = _names("no_grad_set", no_grad_set)
+    no_grad = _names("no_grad_set", program, no_grad_set)
     with diagnoses_only():
         backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph)).run(graph)
     made: GradOps = graph.analyses[GradOps]
@@ -114,7 +114,7 @@ def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_s
         graph.given(var.name)
     names = tuple(v.name for v in wanted), tuple(v.name for v in sources)
     with diagnoses_only():
-        backward_pipeline(*names, _names("no_grad_set", no_grad_set), starts, _has_grad_ops(graph)).run(graph)
+        backward_pipeline(*names, _names("no_grad_set", program, no_grad_set), starts, _has_grad_ops(graph)).run(graph)
     made: GradOps = graph.analyses[GradOps]
     found = {v.name: _gradient_of(graph, made, v.name) for v in sources}
     write_back(graph)
@@ -207,10 +207,10 @@ def _parameters(program: Program, parameter_list: Any) -> list[Parameter]:
     if parameter_list is None:
         return [p for p in program.all_parameters() if p.trainable]
     block = program.global_block()
-    return [block.var(name) for name in _names("parameter_list", parameter_list)]  # type: ignore[misc]
+    return [block.var(name) for name in _names("parameter_list", program, parameter_list)]  # type: ignore[misc]
 
 
-def _names(what: str, given: Any) -> Names:
+def _names(what: str, program: Program, given: Any) -> Names:
     if given is None:
         return ()
     if not isinstance(given, list | tuple | set | frozenset):
@@ -218,7 +218,7 @@ def _names(what: str, given: Any) -> Names:
     for item in given:
         if not isinstance(item, str | Variable):
             raise InvalidType(f"{what} holds variables or their names, not {item!r}")
-    names = [item if isinstance(item, str) else item.name for item in given]
+    names = [item if isinstance(item, str) else name_in(what, program.global_block(), item) for item in given]
     return tuple(sorted(names) if isinstance(given, set | frozenset) else names)
 
 
@@ -234,7 +234,10 @@ def _one_program(variables: Sequence[Variable]) -> Program:
     programs = {id(v.block.program): v for v in variables}
     if len(programs) > 1:
         first, second, *_ = programs.values()
-        raise InvalidValue(f"{first.name!r} and {second.name!r} are variables of different programs")
+        raise InvalidValue(
+            f"{first.name!r} and {second.name!r} are variables of different programs: "
+            f"{first.block.program.identity} and {second.block.program.identity}"
+        )
     return variables[0].block.program
 
 
@@ -256,4 +259,4 @@ def _start(target: Variable, start: Any) -> str:
         raise InvalidValue(f"target {target.name!r} is {target.dtype}, its gradient {start.name!r} is {start.dtype}")
     if joined_shape(target.shape, start.shape) is None:
         raise InvalidValue(f"target {target.name!r} has shape {list(target.shape)}, its gradient {start.name!r} has {list(start.shape)}")
-    return start.name
+    return name_in("target_gradients", target.block, start)

@@ -51,5 +51,9 @@ class ExecutionError(GraphadError, RuntimeError):
     """An operator failed while a program ran; the message shows its inputs and the user's line."""
 
 
+class TooManyIterations(ExecutionError):
+    """The loops of a run took more iterations than ``Executor(max_iterations=...)`` allows; the message names the loop's line."""
+
+
 class RenderError(GraphadError, RuntimeError):
     """A drawing could not be made; the message says what is missing or went wrong."""

@@ -120,14 +120,14 @@ class NumpyArray(Initializer):
 
 
 def fans(var: Variable) -> tuple[int, int]:
-    """Inputs and outputs of a weight: [in, out] of a matrix, [out, in, height, width] of a filter.
+    """Inputs and outputs of a weight: [in, out] of a matrix, [out, in, height, width] of a filter; at least 1 of each.
 
     >>> import graphad as ga
     >>> block = ga.Program().global_block()
     >>> fans(block.create_parameter("w", [6, 5])), fans(block.create_parameter("f", [8, 3, 5, 5]))
     ((6, 5), (75, 200))
     """
-    shape = var.shape
+    shape = tuple(max(extent, 1) for extent in var.shape)
     if len(shape) < 2:
         return (shape[0], shape[0]) if shape else (1, 1)
     if len(shape) == 2:

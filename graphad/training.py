@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution import Executor, Scope
-from graphad.program import Program, Variable, default_startup_program
+from graphad.program import Program, Variable, default_startup_program, name_in
 from graphad.types import element_count
 
 Batch = Mapping[str, Any] | Sequence[Any]
@@ -56,7 +56,7 @@ def train(
         progress: whether to show a progress bar.
 
     Raises:
-        ValueError: a minibatch has another number of arrays than ``feed_list``; the reader gives nothing.
+        ValueError: no operator updates a parameter (``optimize`` was not called); a minibatch has another number of arrays than ``feed_list``; the reader gives nothing.
         TypeError: the cost is no Variable, the reader neither callable nor iterable.
     """
     if not isinstance(cost, Variable):
@@ -68,7 +68,8 @@ def train(
     if not isinstance(metrics, Mapping | None):
         raise InvalidType(f"metrics is a dict from label to variable, not {metrics!r}")
     program, run = cost.block.program, executor or Executor()
-    names = [v.name if isinstance(v, Variable) else str(v) for v in feed_list or data_variables(program)]
+    _check_optimized(program, cost)
+    names = _feed_names(program, feed_list)
     shown = dict(metrics or {})
     run.run(program.startup or default_startup_program(), scope=scope)
     history = History(metrics={label: [] for label in shown})
@@ -86,6 +87,20 @@ def train(
                 raise InvalidValue(f"the reader gave no minibatch in epoch {epoch + 1}: a function that returns them can be read again")
     history.seconds = perf_counter() - start
     return history
+
+
+def _check_optimized(program: Program, cost: Variable) -> None:
+    parameters = {param.name for param in program.all_parameters()}
+    if not any(name in parameters for block in program.blocks for op in block.ops for name in op.output_names()):
+        raise InvalidValue(
+            f"nothing would be trained: no operator of {program.identity} updates a parameter; "
+            f"call graphad.optimize({cost.name}), or minimize of an optimizer, before train"
+        )
+
+
+def _feed_names(program: Program, feed_list: Sequence[Any] | None) -> list[str]:
+    block = program.global_block()
+    return [name_in("feed_list", block, v) if isinstance(v, Variable) else str(v) for v in feed_list or data_variables(program)]
 
 
 def data_variables(program: Program) -> list[Variable]:

@@ -12,9 +12,9 @@ from typing import Any
 from graphad.ops import REGISTRY, ROWS, ControlDef, GradOpDef, OpDef, Slot
 from graphad.ops.definition import REQUIRED, Attr
 from graphad.ops.sample import Sample
+from graphad.testing.samples import SAMPLES
 from graphad.types import FLOATS
 from tests.ops.check import check_inference, differentiated
-from tests.ops.test_operators import SAMPLES
 from tests.ops.variants import DTYPES, in_dtype, numbers_dtype
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/operators.md"

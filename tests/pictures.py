@@ -55,7 +55,7 @@ HEAD = """\
 
 `simplify` applies the rules marked *exact*: they keep every bit, nan and infinities included (zeros of both signs are equal), and
 gradients. With `simplify{fast=true}` it applies the others as well, after which results may differ by rounding, or where something is not
-finite or out of range. The tests prove each rule on random inputs. This page is made by `make pictures`; `graphad passes simplify` lists
+finite or out of range. Each rule is tested on hard inputs: `rule.evidence` says which. This page is made by `make pictures`; `graphad passes simplify` lists
 the rules, too.
 """
 

@@ -165,3 +165,64 @@ def test_the_pass_marks_gradients_of_loops_once() -> None:
 def test_distances_that_make_no_sense_are_refused(every: int) -> None:
     with pytest.raises(ValueError, match="checkpoint-while keeps every so manieth state, from 1 on"):
         ga.passes.CheckpointWhile(every=every)
+
+
+def test_a_name_around_the_loop_that_its_body_writes_first_is_there_again() -> None:
+    """Nothing has written ``o`` before the loop, so the first checkpoint has no value of it."""
+    program = ga.Program.parse("""program { block 0 {
+      var h: float64[3] var i: int64[1] var n: int64[1] var more: bool[1] var o: float64[3] var x: float64[3] var loss: float64[]
+      assign(X=x) -> (Out=h)
+      fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
+      less_than(X=i, Y=n) -> (Out=more)
+      while(X=[h, i, n], Condition=more) -> (Out=[h, i, o, more]) {sub_block=block(1)}
+      mean(X=h) -> (Out=loss)
+    } block 1 in 0 {
+      square(X=h) -> (Out=o) elementwise_add(X=o, Y=h) -> (Out=h) tanh(X=h) -> (Out=h)
+      increment(X=i) -> (Out=i) less_than(X=i, Y=n) -> (Out=more)
+    } }""")
+    (gradient,) = ga.gradients(program.global_block().var("loss"), [program.global_block().var("x")])
+    assert gradient is not None
+    feed = {"x": np.array([0.1, 0.2, 0.3]), "n": np.array([5])}
+    (expected,) = ga.Executor().run(program, feed, [gradient])
+    for pipeline in STRATEGIES:
+        np.testing.assert_array_equal(ga.Executor().run(rewritten(program, pipeline), feed, [gradient.name])[0], expected)
+
+
+def nested_loops(step: Any) -> Any:
+    """A loop of three iterations of a loop of two, whose body is ``step``."""
+
+    def inner(x: Any, w: Any) -> Any:
+        return layers.while_loop(lambda j, k: j < 2, lambda j, k: [j + 1, step(k, w)], [0, x])[1]
+
+    return lambda x, w: layers.while_loop(lambda i, h: i < 3, lambda i, h: [i + 1, inner(h, w)], [0, x])[1]
+
+
+def single_loop(step: Any) -> Any:
+    return lambda x, w: layers.while_loop(lambda i, h: i < 3, lambda i, h: [i + 1, step(h, w)], [0, x])[1]
+
+
+def branch(h: Any, w: Any) -> Any:
+    return layers.cond(layers.reduce_sum(h) > 0.0, lambda: h + layers.tanh(w), lambda: layers.sin(w))
+
+
+HOISTED = {
+    "only what is hoisted": lambda h, w: layers.tanh(w),
+    "what is hoisted and carried": lambda h, w: h * layers.tanh(w),
+    "a branch": branch,
+}
+
+
+@pytest.mark.parametrize("around", [single_loop, nested_loops])
+@pytest.mark.parametrize("step", HOISTED.values(), ids=list(HOISTED))
+@pytest.mark.parametrize("strategy", [STRATEGIES[1], STRATEGIES[3]])
+def test_what_was_hoisted_is_there_when_an_iteration_runs_again(around: Any, step: Any, strategy: str) -> None:
+    """A gradient reads what is computed before the loop, although no operator of the loop's body does any more."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x, w = (layers.data(name, [2], "float64", append_batch_size=False, stop_gradient=False) for name in "xw")
+        names = [g.name for g in ga.gradients(layers.reduce_sum(around(step)(x, w)), [x, w]) if g is not None]
+    feed = {"x": np.array([0.1, 0.2]), "w": np.array([0.5, 0.7])}
+    expected = ga.Executor().run(program, feed, names)
+    for pipeline in (f"hoist-invariants, {strategy}", f"{strategy}, hoist-invariants"):
+        for got, value in zip(ga.Executor().run(rewritten(program, pipeline), feed, names), expected, strict=True):
+            np.testing.assert_array_equal(got, value)

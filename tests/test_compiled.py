@@ -77,13 +77,13 @@ def test_a_program_is_prepared_once_and_again_when_it_changes() -> None:
     program, s = counting()
     executor = ga.Executor()
     assert run(executor, program, s) == [15.0, 15.0]
-    (first,) = executor._programs.values()
+    ((first,),) = executor._idle.values()
     assert run(executor, program, s, n=1) == [3.0, 3.0]
-    assert list(executor._programs.values()) == [first]
+    assert list(executor._idle.values()) == [[first]]
     (scale,) = [op for op in program.block(1).ops if op.type == "scale" and op.attrs.get("scale") == 2.0]
     scale.attrs["scale"] = 3.0
     assert run(executor, program, s, n=1) == [4.0, 4.0]
-    assert list(executor._programs.values()) != [first]
+    assert list(executor._idle.values()) != [[first]]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_every_change_that_matters_is_seen(change: Any) -> None:
     program, s = counting()
     executor = ga.Executor()
     before = run(executor, program, s)
-    (first,) = executor._programs.values()
+    ((first,),) = executor._idle.values()
     change(program)
     program._current = 0
     assert not first.is_up_to_date()
@@ -112,14 +112,14 @@ def test_an_executor_keeps_the_last_few_programs() -> None:
     for _ in range(12):
         program, s = counting()
         run(executor, program, s)
-    assert len(executor._programs) == 8
+    assert len(executor._idle) == 8
 
 
 def test_what_is_fed_and_made_is_let_go() -> None:
     program, s = counting()
     executor = ga.Executor()
     run(executor, program, s)
-    (first,) = executor._programs.values()
+    ((first,),) = executor._idle.values()
     assert not first.env
     assert not first.given
     assert not first.fed

@@ -111,12 +111,72 @@ def test_an_operator_in_place_leaves_the_fed_array_alone() -> None:
         ({"x": "abc"}, TypeError, r"feed 'x' cannot become an array of float32"),
         ({"x": [[1.0], [2.0, 3.0]]}, TypeError, r"feed 'x' cannot become an array of float32"),
         ([np.ones((1, 3))], TypeError, r"feed is a dict from name to array"),
+        ({"x": [["1", "2", "3"]]}, TypeError, r"feed 'x' cannot become an array of float32: it holds <U1, like '1'"),
+        ({"x": [[1.0, None, 2.0]]}, TypeError, r"feed 'x' cannot become an array of float32: it holds None"),
+        ({"x": [[1j, 0, 0]]}, TypeError, r"feed 'x' cannot become an array of float32: it holds complex128"),
+        ({"x": [[1e39, 0, 0]]}, ValueError, r"feed 'x' holds 1e\+39, but the variable is declared float32"),
+        ({"x": [[10**400, 0, 0]]}, ValueError, r"feed 'x' holds 10+, but the variable is declared float32"),
+        ({"x": np.ma.masked_equal(np.ones((1, 3), "float32"), 1)}, ValueError, r"feed 'x' has masked elements.*\.filled"),
     ],
 )
 def test_a_wrong_feed_is_refused(feed: Any, error: type[Exception], message: str) -> None:
     program, y = doubled()
     with pytest.raises(error, match=message):
         run(program, feed, [y])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "error", "message"),
+    [
+        ("int64", [2**70], ValueError, rf"feed 'x' holds {2**70}, but the variable is declared int64, which has no such number"),
+        ("int64", [2**63], ValueError, rf"feed 'x' holds {2**63}, but the variable is declared int64"),
+        ("int64", [1, -(2**64)], ValueError, rf"holds -{2**64}, but the variable is declared int64"),
+        ("int64", [1.7], ValueError, r"feed 'x' holds 1.7, but the variable is declared int64"),
+        ("int64", [np.nan], ValueError, r"feed 'x' holds nan, but the variable is declared int64"),
+        ("int64", [np.inf], ValueError, r"feed 'x' holds inf, but the variable is declared int64"),
+        ("int64", ["1"], TypeError, r"feed 'x' cannot become an array of int64: it holds <U1, like '1'"),
+        ("int8", [300], ValueError, r"feed 'x' holds 300, but the variable is declared int8"),
+        ("uint8", [-1], ValueError, r"feed 'x' holds -1, but the variable is declared uint8"),
+        ("bool", [2], ValueError, r"feed 'x' holds 2, but the variable is declared bool"),
+        ("bool", [0.5], ValueError, r"feed 'x' holds 0.5, but the variable is declared bool"),
+        ("bool", ["True"], TypeError, r"feed 'x' cannot become an array of bool"),
+        ("float16", [7e4], ValueError, r"feed 'x' holds 70000.0, but the variable is declared float16"),
+    ],
+)
+def test_a_number_that_the_dtype_does_not_hold_is_refused(dtype: str, value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        fed(dtype, value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [
+        ("int64", [1.0, -2.0], [1, -2]),
+        ("int64", [2**63 - 1], [2**63 - 1]),
+        ("int64", [True, False], [1, 0]),
+        ("int64", [], []),
+        ("float32", [1, 2**70], [1.0, 2.0**70]),
+        ("float32", [True], [1.0]),
+        ("float32", [np.inf, -np.inf], [np.inf, -np.inf]),
+        ("float64", [0.1], [0.1]),
+        ("bool", [1, 0.0], [True, False]),
+        ("bool", [], []),
+        ("float32", np.ma.array([1.0, 2.0], "float32", mask=False), [1.0, 2.0]),
+    ],
+)
+def test_numbers_that_the_dtype_holds_are_converted(dtype: str, value: Any, expected: list[Any]) -> None:
+    got = fed(dtype, value)
+    assert got.dtype == dtype
+    assert type(got) is np.ndarray
+    np.testing.assert_array_equal(got, expected)
+
+
+def fed(dtype: str, value: Any) -> Any:
+    """What a program sees that is fed a value for a vector."""
+    program = ga.Program()
+    program.global_block().create_var("x", [-1], dtype)
+    program.global_block().append_op("assign", {"X": "x"}, {"Out": "y"})
+    return run(program, {"x": value}, ["y"])[0]
 
 
 def test_a_missing_feed_is_named_with_its_reader() -> None:
@@ -131,7 +191,7 @@ def test_a_missing_feed_is_named_with_its_reader() -> None:
         (["nope"], ValueError, r"cannot fetch 'nope': the program has no such variable"),
         (["scale_0.tmp_1"], ValueError, r"did you mean 'scale_0.tmp_0'\?"),
         ([3], TypeError, r"fetch_list holds variables or their names, not 3"),
-        ([ga.Program().global_block().create_var("z")], ValueError, r"cannot fetch 'z'"),
+        ([ga.Program().global_block().create_var("z")], ValueError, r"cannot fetch: Variable z: float32\[\?\] is of another program"),
     ],
 )
 def test_a_wrong_fetch_is_refused(fetch: Any, error: type[Exception], message: str) -> None:
@@ -147,12 +207,12 @@ def test_one_fetch_needs_no_list(as_name: bool) -> None:
     np.testing.assert_array_equal(got, [[2, 2, 2]])
 
 
-def test_a_fetch_of_another_program_stands_for_the_variable_declared_like_it() -> None:
+def test_a_fetch_of_a_copy_stands_for_the_variable_declared_like_it() -> None:
     program, y = doubled()
     (got,) = run(program.clone(), {"x": np.ones((1, 3), "float32")}, [y])
     np.testing.assert_array_equal(got, [[2, 2, 2]])
     other = ga.Program().global_block().create_var("x", [9], "float32")
-    with pytest.raises(ValueError, match=r"cannot fetch Variable x: float32\[9\]: it is of another program"):
+    with pytest.raises(ValueError, match=r"cannot fetch: Variable x: float32\[9\] is of another program"):
         run(program, {"x": np.ones((1, 3), "float32")}, [other])
 
 

@@ -25,6 +25,14 @@ def test_what_no_row_knows_is_refused_when_it_runs(operator: str, message: str) 
         ga.Executor().run(program, {"x": np.ones(2), "z": np.ones(2)}, ["y"])
 
 
+def test_an_operator_that_writes_one_name_twice_is_refused() -> None:
+    program = ga.Program.parse(PROGRAM.format("top_k_v2(X=x) -> (Out=y, Indices=z) {k=2}"))
+    (op,) = program.global_block().ops
+    op.outputs["Indices"] = ["y"]
+    with pytest.raises(ExecutionError, match="operator 'top_k_v2' writes 'y' twice"):
+        ga.Executor().run(program, {"x": np.ones(2)}, ["y"])
+
+
 def test_what_means_nothing_here_is_not_in_the_way() -> None:
     program = ga.Program.parse(PROGRAM.format("tanh(X=x) -> (Out=y) {use_mkldnn=true, op_device='cpu'}".replace("'", '"')))
     (y,) = ga.Executor().run(program, {"x": np.ones(2)}, ["y"])

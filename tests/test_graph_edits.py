@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import graphad as ga
 from graphad.graph import Op, Value
+from graphad.graph.verify import verify
 from tests.graphs import diamond, sound
 
 Choose = Callable[[Any], Any]
@@ -53,3 +54,21 @@ def test_any_edits_keep_readers_and_writers_right(data: st.DataObject, kinds: li
         assert sound(graph), f"{kind}\n{graph}"
     assert sound(graph.clone())
     assert str(graph.clone()) == str(graph)
+
+
+def test_a_gradient_reads_what_became_one_value_through_one_input() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2], "float64", append_batch_size=False, stop_gradient=False)
+        c = ga.layers.data("c", [1], "bool", append_batch_size=False)
+        y = ga.layers.cond(c, lambda: ga.layers.sin(x) * ga.layers.cos(x), lambda: x)
+        ga.gradients(y, x)
+    graph = ga.lower(program)
+    forward, gradient = (next(each for each in graph.ops if each.type == kind).graphs["true_block"] for kind in ("if_else", "if_else_grad"))
+    sine, cosine = forward.value("sin_0.tmp_0"), forward.value("cos_0.tmp_0")
+    assert [*gradient.saved.values()] == [sine, cosine]
+    forward.replace(cosine, sine)
+    assert [*gradient.saved.values()] == [sine]
+    assert gradient.inputs[-1:] == [*gradient.saved]
+    assert sound(gradient)
+    verify(graph)

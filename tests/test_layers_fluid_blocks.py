@@ -92,17 +92,41 @@ def test_if_else_splits_runs_blocks_with_rows_and_merges() -> None:
         (out,) = rows()
     assert ops(program.block(0)) == [
         "split_lod_tensor(X=x, Mask=m) -> (OutTrue=ifelse_0.true_0, OutFalse=ifelse_0.false_0)",
-        "conditional_block(Cond=ifelse_0.true_0, Input=ifelse_0.true_0) -> (Out=ifelse_0.out_0, Scope=_generated_var_0)",
+        "reduce_any(X=m) -> (Out=ifelse_0.tmp_0)",
+        "reduce_all(X=m) -> (Out=ifelse_0.tmp_1)",
+        "logical_or(X=ifelse_0.tmp_0, Y=ifelse_0.tmp_1) -> (Out=ifelse_0.tmp_2)",
+        "conditional_block(Cond=ifelse_0.tmp_2, Input=ifelse_0.true_0) -> (Out=ifelse_0.out_0, Scope=_generated_var_0)",
         "conditional_block(Cond=ifelse_0.false_0, Input=ifelse_0.false_0) -> (Out=ifelse_0.out_1, Scope=_generated_var_1)",
-        "merge_lod_tensor(Mask=m, InTrue=ifelse_0.out_0, InFalse=ifelse_0.out_1) -> (Out=ifelse_0.tmp_0)",
+        "merge_lod_tensor(Mask=m, InTrue=ifelse_0.out_0, InFalse=ifelse_0.out_1) -> (Out=ifelse_0.tmp_3)",
     ]
     assert ops(program.block(1)) == [
         "scale(X=ifelse_0.true_0) -> (Out=scale_0.tmp_0)",
         "assign(X=scale_0.tmp_0) -> (Out=ifelse_0.out_0)",
     ]
-    assert program.block(0).ops[1].attrs == {"sub_block": program.block(1), "is_scalar_condition": False}
+    held, others = (op for op in program.block(0).ops if op.type == "conditional_block")
+    assert held.attrs == {"sub_block": program.block(1), "is_scalar_condition": True}
+    assert others.attrs == {"sub_block": program.block(2), "is_scalar_condition": False}
     assert (out.shape, out.dtype, out.stop_gradient) == ((-1, 2), "float32", False)
     assert str(ga.Program.parse(str(program))) == str(program)
+
+
+def test_a_batch_without_rows() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x, m = layers.data("x", [2], "float64"), layers.data("m", [1], "bool")
+        x.stop_gradient = False
+        rows = layers.IfElse(m)
+        with rows.true_block():
+            rows.output(rows.input(x) * 2.0)
+        with rows.false_block():
+            rows.output(layers.tanh(rows.input(x)))
+        (out,) = rows()
+        (gradient,) = ga.gradients(out, x)
+    for n in (0, 3):
+        feed = {"x": np.ones((n, 2)), "m": np.zeros((n, 1), "bool")}
+        y, dx = ga.Executor().run(program, feed, [out, gradient], ga.Scope())
+        np.testing.assert_array_equal(y, np.tanh(np.ones((n, 2))))
+        np.testing.assert_allclose(dx, 1 - np.tanh(np.ones((n, 2))) ** 2)
 
 
 def test_a_block_without_inputs_runs_if_there_is_a_row_for_it() -> None:

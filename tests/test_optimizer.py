@@ -281,10 +281,33 @@ def test_minimize_twice_takes_both_gradients_at_the_old_values() -> None:
     np.testing.assert_allclose(line.scope.get("w"), W0 - (0.125 + 0.25 * 3) * raw_gradients()[0])
 
 
+def test_the_same_loss_is_not_minimized_twice() -> None:
+    line = Line()
+    SGD(0.5).minimize(line.cost, parameter_list=["b"])
+    Adam(0.5).minimize(line.cost, parameter_list=["w"])
+    before = str(line.main), str(line.startup)
+    message = r"minimize was called for '.*' before, and 'adam' updates w, b already: every step would update twice(.|\n)*test_optimizer.py"
+    with pytest.raises(ValueError, match=message):
+        SGD(0.25).minimize(line.cost)
+    assert (str(line.main), str(line.startup)) == before
+
+
+def test_a_loss_on_the_way_of_another_one_can_be_minimized_as_well() -> None:
+    line = Line()
+    with ga.program_guard(line.main, line.startup):
+        other = line.cost * 3.0
+    SGD(0.25).minimize(other)
+    SGD(0.125).minimize(line.cost)
+    line.step()
+    np.testing.assert_allclose(line.scope.get("w"), W0 - (0.125 + 0.25 * 3) * raw_gradients()[0])
+
+
 def test_two_optimizers_have_a_state_each() -> None:
     line = Line()
     optimizers = Adam(0.1, beta1=0.5), Adam(0.1, beta1=0.75)
-    states = [{name for op in o.minimize(line.cost)[0] for name in op.input("Beta1Pow")} for o in optimizers]
+    with ga.program_guard(line.main, line.startup):
+        costs = line.cost, line.cost * 3.0
+    states = [{name for op in o.minimize(cost)[0] for name in op.input("Beta1Pow")} for o, cost in zip(optimizers, costs, strict=True)]
     assert not states[0] & states[1]
 
 

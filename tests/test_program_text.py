@@ -45,7 +45,13 @@ def add_variable(draw: st.DrawFn, block: ga.Block) -> None:
 def add_operator(draw: st.DrawFn, block: ga.Block) -> None:
     blocks = st.sampled_from(block.program.blocks)
     attrs = draw(st.dictionaries(words, values | blocks, max_size=4))
-    block.ops.append(ga.Operator(block, draw(words), draw(slots), draw(slots), attrs, draw(st.sampled_from(ROLES))))
+    block.ops.append(ga.Operator(block, draw(words), draw(slots), _distinct(draw(slots)), attrs, draw(st.sampled_from(ROLES))))
+
+
+def _distinct(outputs: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The slots with each name where it is first: an operator writes a name once."""
+    seen: set[str] = set()
+    return {slot: [name for name in names if name not in seen and not seen.add(name)] for slot, names in outputs.items()}  # type: ignore[func-returns-value]
 
 
 @st.composite

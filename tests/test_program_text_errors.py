@@ -29,6 +29,7 @@ BROKEN = [
     ("program { block 0 {\n  tanh(X=x) -> (Out=y) {a=1 b=2} } }", 2, 29, "expected ',', found 'b'"),
     ("program { block 0 {\n  tanh(X=x) -> (Out=y) {a=0x10} } }", 2, 27, "expected a number, found '0x10'"),
     ("program { block 0 {\n  tanh(X=x) -> (Out=y) {a=nope} } }", 2, 27, "expected a number, found 'nope'"),
+    ("program { block 0 {\n  f(X=x) -> (Out=y, Z=[z, y]) } }", 2, 29, "operator 'f' writes 'y' twice"),
     ('program { block 0 {\n  tanh(X="x) -> (Out=y) } }', 2, 10, "unexpected character '\"'"),
     ("program { block 0 { } }\nx", 2, 1, "unexpected 'x' behind the program"),
     ("\ufeffprogram { block 0 { } }", 1, 1, "unexpected character"),

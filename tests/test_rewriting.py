@@ -33,6 +33,13 @@ def test_pipelines_are_flat() -> None:
     assert a | b != b | a
 
 
+@pytest.mark.parametrize("each", [Swap(), Swap() | Swap(), ga.Pipeline(), ga.fixpoint(Swap()), ga.nested(Swap())])
+def test_a_pass_runs_on_a_graph_and_not_on_its_program(each: ga.Pass) -> None:
+    program: Any = ga.Program()
+    with pytest.raises(InvalidType, match=r"runs on a Graph, not <Program.*; graphad.lower\(program\) makes one"):
+        each.run(program)
+
+
 @pytest.mark.parametrize("other", [3, "swap", None, ga.Pipeline])
 def test_a_pipeline_is_made_of_passes(other: Any) -> None:
     with pytest.raises(InvalidType, match="a pipeline is made of passes"):

@@ -43,6 +43,35 @@ def test_building_and_differentiating_are_linear_in_the_layers() -> None:
         assert large < 4.4 * small, f"shared={shared}: {small} calls for 100 layers, {large} for 400"
 
 
+def fail_inside(depth: int) -> ga.Program:
+    """A program in whose layers, nested so deep, a user's function fails."""
+    program = ga.Program()
+
+    def branch(left: int, x: ga.Variable) -> ga.Variable:
+        if not left:
+            raise ValueError("the user's error")
+        return ga.layers.cond(ga.layers.mean(x) < 2.0, lambda: branch(left - 1, x * 2.0), lambda: x)
+
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [1], "float64", append_batch_size=False)
+        with pytest.raises(ValueError, match="the user's error"):
+            branch(depth, x)
+    return program
+
+
+def test_an_error_in_nested_layers_is_linear_in_the_depth() -> None:
+    small, large = (calls(lambda depth=depth: fail_inside(depth)) for depth in (5, 20))  # type: ignore[misc]
+    assert large < 7 * small, f"{small} calls at depth 5, {large} at depth 20"
+
+
+def test_an_error_in_nested_layers_takes_everything_back() -> None:
+    program = fail_inside(12)
+    assert str(program) == str(fail_inside(1))
+    assert program.declarations is None
+    with ga.program_guard(program):
+        assert (program.global_block().var("x") * 2.0).name == "scale_0.tmp_0"
+
+
 def test_graphs_that_are_done_with_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "_book", collector._Book())
     block = ga.Program().global_block()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphad as ga
-from graphad.errors import InvalidGraph
+from graphad.errors import InvalidGraph, InvalidType
 from graphad.graph import Op, Value, write_back
 from tests.graphs import diamond, op, types, written_over
 
@@ -233,3 +233,20 @@ def test_every_reader_sees_the_value_it_should(data: st.DataObject, writes: int,
         fed = {v.name: GIVEN[v.name] for v in graph.inputs}
         got = ga.Executor().run(each, feed=fed, fetch_list=list(expected))
         assert dict(zip(expected, map(float, got), strict=True)) == expected, f"\n{graph}{each}"
+
+
+def test_two_values_of_one_name_that_one_operator_writes_get_two_names() -> None:
+    text = "program { block 0 { var x: float32[4] top_k_v2(X=x) -> (Out=y, Indices=i) {k=2} } }"
+    graph = ga.lower(ga.Program.parse(text))
+    (op,) = graph.ops
+    again = graph.add_version("y", (2,), "int64")
+    graph.set_outputs(op, "Indices", [again])
+    (written,) = ga.schedule(graph).global_block().ops
+    assert written.outputs == {"Out": ["y@SAVED@0"], "Indices": ["y"]}
+
+
+@pytest.mark.parametrize("other", [ga.Program(), None, "graph {}"])
+def test_what_is_no_graph_is_refused(other: Any) -> None:
+    with pytest.raises(InvalidType, match="schedule takes a Graph, not") as raised:
+        ga.schedule(other)
+    assert ("graphad.lower(program) makes one" in str(raised.value)) == isinstance(other, ga.Program)

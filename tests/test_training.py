@@ -189,12 +189,12 @@ def test_the_cost_is_a_variable() -> None:
         train("cost", reader)  # type: ignore[arg-type]
 
 
-def test_a_cost_that_was_not_optimized_is_run_and_nothing_is_trained() -> None:
+def test_a_cost_that_was_not_optimized_is_refused() -> None:
     model = Model(optimized=False)
-    assert len(model.train(reader).cost) == 5
-    trained = model.scope.get("fc_0.w_0").copy()
-    assert len(model.train(reader).cost) == 5
-    np.testing.assert_array_equal(model.scope.get("fc_0.w_0"), trained)
+    with pytest.raises(ValueError, match=r"nothing would be trained: no operator of program \d+ .*call graphad.optimize\(mean") as caught:
+        model.train(reader)
+    assert isinstance(caught.value, ga.errors.GraphadError)
+    assert not model.scope.names()
 
 
 def test_a_cost_that_is_no_scalar_is_refused() -> None:

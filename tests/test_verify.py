@@ -49,6 +49,22 @@ def body(graph: ga.Graph) -> ga.Graph:
     return op(graph, "while").graphs["sub_block"]
 
 
+def branch() -> ga.Graph:
+    """y = sin(tanh(x)) if c, else x; its gradient."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2, 3], "float64", append_batch_size=False, stop_gradient=False)
+        c = ga.layers.data("c", [1], "bool", append_batch_size=False)
+        y = ga.layers.cond(c, lambda: ga.layers.sin(ga.layers.tanh(x)), lambda: x)
+        ga.gradients(y, x)
+    return ga.lower(program)
+
+
+def branch_gradient(graph: ga.Graph) -> ga.Graph:
+    """The graph of the gradient of the branch that is taken; it reads tanh(x) of the forward graph."""
+    return op(graph, "if_else_grad").graphs["true_block"]
+
+
 def op(graph: ga.Graph, type: str) -> Op:
     (found,) = [each for each in graph.ops if each.type == type]
     return found
@@ -90,6 +106,17 @@ def write_what_is_given(graph: ga.Graph) -> None:
 
 def write_twice(graph: ga.Graph) -> None:
     graph.add_op("sigmoid", {"X": [graph.value("x")]}, {"Out": [graph.value("h")]}, before=op(graph, "elementwise_add"))
+
+
+def write_one_name_twice(graph: ga.Graph) -> None:
+    values, places = graph.add_version("both", (2, 1), "float64"), graph.add_version("both", (2, 1), "int64")
+    graph.add_op("top_k_v2", {"X": [graph.value("h")]}, {"Out": [values], "Indices": [places]})
+
+
+def draw_the_same_twice(graph: ga.Graph) -> None:
+    for name in ("a", "b"):
+        drawn = graph.add_value(name, (2,), "float32")
+        graph.add_op("uniform_random", {}, {"Out": [drawn]}, {"shape": [2]}).stream = "a"
 
 
 def wait_for_itself(graph: ga.Graph) -> None:
@@ -137,6 +164,18 @@ def save_a_value_of_no_forward_graph(graph: ga.Graph) -> None:
     body(graph).saved[kept] = kept
 
 
+def save_a_value_twice(graph: ga.Graph) -> None:
+    inner = branch_gradient(graph)
+    (kept,) = inner.saved.values()
+    again = inner.add_input("again", (2, 3), "float64")
+    inner.saved[again] = kept
+
+
+def save_out_of_place(graph: ga.Graph) -> None:
+    inner = branch_gradient(graph)
+    inner.inputs.reverse()
+
+
 def misshape_a_gradient(graph: ga.Graph) -> None:
     gradient = graph.add_value("h@GRAD", (3, 2), "float64")
     gradient.grad_of = graph.value("h")
@@ -152,6 +191,11 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     read_what_nobody_writes: ("written", "value ghost: mean(X=ghost) -> (Out=loss) reads it, but nothing writes it"),
     write_what_is_given: ("written", "value x: it is given from outside and written inside"),
     write_twice: ("one_writer", "value h: it is written 2 times: by tanh(X=x) -> (Out=h) and by sigmoid(X=x) -> (Out=h)"),
+    write_one_name_twice: ("distinct_names", "operator top_k_v2: it writes both twice, as both#0 and as both#1"),
+    draw_the_same_twice: (
+        "distinct_streams",
+        "operator uniform_random: it draws from the random stream 'a', as uniform_random() -> (Out=a) does",
+    ),
     wait_for_itself: ("acyclic", "operators wait for one another in a cycle"),
     leave_a_slot_empty: ("slots_filled", "operator elementwise_add: input slot Y is empty"),
     fill_an_unknown_slot: ("slots_filled", "operator elementwise_add: it has an input slot Z; its row has X, Y"),
@@ -162,13 +206,20 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     take_a_value_of_another_graph: ("nested", "operator while: sub_block takes or hands out x, which is not in it"),
     hand_out_a_value_of_another_graph: ("nested", "operator while: sub_block takes or hands out x, which is not in it"),
     save_a_value_of_no_forward_graph: ("nested", "operator while: sub_block reads kept, which is not in the forward graph"),
+    save_a_value_twice: ("nested", "true_block reads tanh_0.tmp_0 of the forward graph twice, as tanh_0.tmp_0 and as again"),
+    save_out_of_place: ("nested", "true_block takes [cond_0.tmp_0@GRAD] last, but what is saved for it is [tanh_0.tmp_0]"),
     make_a_value_without_type: ("typed", "value copy: it has no type"),
     misshape_a_gradient: ("gradients_fit", "value h@GRAD: it is float64[3, 2], but what it is the gradient of, h, is float64[2, 3]"),
 }
 
 
+WITHOUT_LINE = ("typed", "gradients_fit", "distinct_names", "distinct_streams")  # what a pass made for no operator in particular
+
+
 def start(edit: Edit) -> ga.Graph:
     """What an edit breaks: a graph with a graph in it, or one without."""
+    if edit in (save_a_value_twice, save_out_of_place):
+        return branch()
     return loop() if BREAKS[edit][0] == "nested" else tower()
 
 
@@ -178,6 +229,7 @@ CASES = pytest.mark.parametrize("edit", BREAKS, ids=lambda edit: edit.__name__)
 def test_a_lowered_program_keeps_all_rules() -> None:
     verify(tower())
     verify(loop())
+    verify(branch())
 
 
 def test_every_rule_has_a_case() -> None:
@@ -198,7 +250,12 @@ def test_the_message_names_rule_node_and_line(edit: Edit) -> None:
     rule, complaint = BREAKS[edit]
     with pytest.raises(InvalidGraph, match=f"(?s)^{rule}: .*{re.escape(complaint)}.*") as raised:
         verify(graph)
-    if rule not in ("typed", "gradients_fit"):  # what a pass made for no operator in particular has no line
+    if rule not in (
+        "typed",
+        "gradients_fit",
+        "distinct_names",
+        "distinct_streams",
+    ):  # what a pass made for no operator in particular has no line
         assert re.search(rf"written at {HERE}:\d+", str(raised.value))
 
 

@@ -65,10 +65,10 @@ def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
 def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
     body, condition = _Block(run, op.attrs["sub_block"], layout), op.input("Condition")[0]
     endless = not any(condition in written(inner) for inner in op.attrs["sub_block"].ops)
-    test = (depth(layout, condition), condition)
+    test, bounded = (depth(layout, condition), condition), run.max_iterations is not None
     scopes = [(depth(layout, name), name) for name in op.output("StepScopes")]
     every = run.checkpointed.get(op.attrs["sub_block"].idx)
-    around = [(depth(layout, name), name) for name in names_around(op.attrs["sub_block"])]
+    around = [(depth(layout, name), name) for name in names_around(op.attrs["sub_block"], run.saved)]
     carried = [(depth(layout, name), name) for name in op.output("Out")]
 
     def step(frames: Frames) -> None:
@@ -79,6 +79,8 @@ def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
             if endless:
                 message = f"operator 'while': its block never writes the condition {condition!r}, so it would not end"
                 raise ExecutionError(located(message, op.source))
+            if bounded:
+                run.count_iteration(op)
             inner: Frames = ({}, *frames)
             if every is not None and run.iterations[-1] % (every or sys.maxsize) == 0:
                 kept.append({name: frames[at][name] for at, name in carried if name in frames[at]})

@@ -16,6 +16,7 @@ from graphad.errors import GraphadError
 from graphad.ops import GRAD, GradOpDef, OpDef, Slot, Symbol
 from graphad.ops.definition import REQUIRED
 from graphad.ops.inference import aligned
+from graphad.ops.summation import summed
 from graphad.types import Shape, TensorType
 
 Function = Callable[..., Any]
@@ -162,7 +163,7 @@ def _sum_like(types: Types, attrs: Mapping[str, Any]) -> Function | None:
     padded = (1,) * (len(x) - len(wide)) + wide
     axes = tuple(i for i, (a, b) in enumerate(zip(x, padded, strict=True)) if a != b)
     rest = tuple(e for i, e in enumerate(x) if i not in axes)
-    return (lambda x, like: np.add.reduce(x, axis=axes)) if axes and rest == like else None
+    return (lambda x, like: summed(x, axes)) if axes and rest == like else None
 
 
 _SPECIAL: dict[str, Callable[[Types, Mapping[str, Any]], Function | None]] = {

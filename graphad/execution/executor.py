@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.execution.feeding import fed_array
 from graphad.execution.prepared import Prepared
 from graphad.execution.scope import Scope, global_scope
 from graphad.ops.aggregates import TensorArray
 from graphad.ops.definition import did_you_mean
-from graphad.program import Block, Program, Variable, default_main_program, stands_for
+from graphad.program import Block, Program, Variable, default_main_program, name_in
 
 Array = NDArray[Any]
 Env = dict[str, Any]
@@ -27,6 +29,15 @@ class Executor:
 
     Args:
         check_finite: raise at the first operator that makes a nan or an infinity; everything is then run step by step.
+        max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
+            ``checkpoint-while`` runs again for a gradient is not counted a second time.
+
+    Raises:
+        TypeError: max_iterations is no integer.
+        ValueError: it is negative.
+
+    Several threads may run programs on one executor: no two runs share a prepared program. Runs that share a scope read its values
+    when they begin and write theirs when they end.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -37,9 +48,15 @@ class Executor:
     [array([[2., 4.]])]
     """
 
-    def __init__(self, check_finite: bool = False) -> None:
+    def __init__(self, check_finite: bool = False, max_iterations: int | None = None) -> None:
+        if max_iterations is not None and (not isinstance(max_iterations, int) or isinstance(max_iterations, bool)):
+            raise InvalidType(f"max_iterations is an integer or None, not {max_iterations!r}")
+        if max_iterations is not None and max_iterations < 0:
+            raise InvalidValue(f"max_iterations is 0 or more, not {max_iterations}")
         self.check_finite = check_finite
-        self._programs: dict[tuple[Any, ...], Prepared] = {}
+        self.max_iterations = max_iterations
+        self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
+        self._lock = Lock()
 
     def run(
         self,
@@ -62,9 +79,11 @@ class Executor:
             The fetched arrays, each the caller's own.
 
         Raises:
-            ValueError: a feed is missing, unknown, or of another shape or dtype than declared; a fetched name is unknown.
+            ValueError: a feed is missing, unknown, of another shape or dtype than declared, or holds what that has no number for, or
+                masked elements; a fetched name is unknown.
             ExecutionError: an operator failed; the message has its inputs' shapes and dtypes, and the user's line. The scope
                 is then as it was before the run.
+            TooManyIterations: the loops took more than ``max_iterations``.
         """
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
@@ -73,7 +92,8 @@ class Executor:
         block = program.global_block()
         fetched = [_fetch_name(block, item) for item in _fetch_items(fetch_list)]
         env = _fed(block, feed or {})
-        run = self._prepared(program, frozenset(fetched), reinitialize)
+        key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
+        run = self._taken(key) or Prepared(program, key[1], self.check_finite, reinitialize, self.max_iterations)
         run.begin(env, scope)
         try:
             with np.errstate(all="ignore"):
@@ -82,18 +102,27 @@ class Executor:
             run.commit()
         finally:
             run.release()
+            self._give_back(key, run)
         return results
 
-    def _prepared(self, program: Program, fetched: frozenset[str], reinitialize: bool) -> Prepared:
-        """The program prepared to run: once for all runs, as long as it stays as it is. The last few are kept."""
-        key = (id(program), fetched, reinitialize, self.check_finite)
-        found = self._programs.pop(key, None)
-        if found is None or found.running or not found.is_up_to_date():
-            found = Prepared(program, fetched, self.check_finite, reinitialize)
-        self._programs[key] = found
-        if len(self._programs) > KEPT:
-            del self._programs[next(iter(self._programs))]
-        return found
+    def _taken(self, key: tuple[Any, ...]) -> Prepared | None:
+        """A prepared program that no run uses and that is still up to date, which then belongs to the caller; None if there is none."""
+        with self._lock:
+            idle = self._idle.get(key, [])
+            prepared = idle.pop() if idle else None
+        if prepared is None or prepared.is_up_to_date():
+            return prepared
+        with self._lock:
+            self._idle.pop(key, None)
+        return None
+
+    def _give_back(self, key: tuple[Any, ...], prepared: Prepared) -> None:
+        """Keep a prepared program for later runs, and forget the program that was not run for longest."""
+        with self._lock:
+            idle = self._idle.pop(key, [])
+            self._idle[key] = [*idle, prepared]
+            if len(self._idle) > KEPT:
+                del self._idle[next(iter(self._idle))]
 
 
 # -- feeding and fetching ------------------------------------------------------------------------
@@ -108,17 +137,7 @@ def _fed(block: Block, feed: Mapping[str, Any]) -> Env:
 def _fed_array(block: Block, name: str, value: Any) -> Array:
     if name not in block.vars:
         raise InvalidValue(f"feed has {name!r}, which the program does not declare{did_you_mean(str(name), block.vars)}")
-    shape, dtype = block.vars[name].declared
-    given = isinstance(value, np.ndarray | np.generic)
-    try:
-        array = np.asarray(value) if given or dtype is None else np.asarray(value, dtype)
-    except (TypeError, ValueError) as error:
-        raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: {error}") from None
-    if dtype is not None and array.dtype != dtype:
-        raise InvalidValue(f"feed {name!r} is {array.dtype}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")
-    if shape is not None and (len(shape) != array.ndim or any(e not in (-1, a) for e, a in zip(shape, array.shape, strict=True))):
-        raise InvalidValue(f"feed {name!r} has shape {list(array.shape)}, but the variable is declared {list(shape)}")
-    return array
+    return fed_array(name, value, *block.vars[name].declared)
 
 
 def _own(value: Any) -> Any:
@@ -135,9 +154,7 @@ def _fetch_items(fetch_list: Any) -> Sequence[Any]:
 
 
 def _fetch_name(block: Block, item: Any) -> str:
-    name = item.name if isinstance(item, Variable) else item
-    if isinstance(item, Variable) and not stands_for(block, item):
-        raise InvalidValue(f"cannot fetch {item!r}: it is of another program; here the name is {block.var_recursive(item.name)!r}")
+    name = name_in("cannot fetch", block, item) if isinstance(item, Variable) else item
     if not isinstance(name, str):
         raise InvalidType(f"fetch_list holds variables or their names, not {item!r}")
     if not block.has_var_recursive(name):

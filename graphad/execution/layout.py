@@ -6,7 +6,7 @@ two: its own, and what an iteration of the forward block kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from graphad.errors import InvalidValue
 from graphad.ops import REGISTRY, ControlDef
@@ -86,9 +86,16 @@ def checkpointed(program: Program) -> dict[int, int]:
     return {home: apart for home, apart in every.items() if home not in plain}
 
 
-def names_around(block: Block) -> list[str]:
-    """The names of blocks around that a block, or one in it, touches."""
-    return sorted({name for op in block.ops for name in touched(op)}.difference(block.vars) - {EMPTY})
+def names_around(block: Block, saved: Mapping[int, frozenset[str]]) -> list[str]:
+    """The names of blocks around that a block, or one in it, touches, or that is ``saved`` of it for a gradient although it does not."""
+    return sorted(_names_in(block, saved).difference(block.vars) - {EMPTY})
+
+
+def _names_in(block: Block, saved: Mapping[int, frozenset[str]]) -> set[str]:
+    names = set(saved.get(block.idx, ()))
+    for op in block.ops:
+        names.update(op.input_names(), op.output_names(), *(_names_in(inner, saved) for inner in blocks_of(op)))
+    return names
 
 
 def handed_in(op: Operator, which: int) -> list[str]:

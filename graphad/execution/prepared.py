@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.errors import ExecutionError, InvalidValue, NoValue
+from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue, TooManyIterations
 from graphad.execution.compiled import compiled
 from graphad.execution.control import control_step
 from graphad.execution.in_place import in_place
@@ -20,7 +20,8 @@ from graphad.execution.scope import Scope
 from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
-from graphad.program import Block, Operator, Program, located
+from graphad.ops.definition import checked_attr
+from graphad.program import Block, Operator, Program, check_distinct, located, random_streams
 from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS
@@ -37,19 +38,22 @@ class Prepared:
     Steps refer to it for what only a run knows: the scope, the iterations that loops are in.
     """
 
-    def __init__(self, program: Program, fetched: Collection[str], check_finite: bool, reinitialize: bool) -> None:
+    def __init__(
+        self, program: Program, fetched: Collection[str], check_finite: bool, reinitialize: bool, max_iterations: int | None = None
+    ) -> None:
         self.block = program.global_block()
         self.check_finite = check_finite
         self.reinitialize = reinitialize
-        self.persistable = {name for name, var in self.block.vars.items() if var.persistable}
+        self.max_iterations = max_iterations
+        self.persistable = {name: None for name, var in self.block.vars.items() if var.persistable}
         self.keep = {*fetched, *self.persistable}
         self.saved = saved_names(program)
         self.checkpointed = checkpointed(program)
-        self.same_name: dict[str, list[Operator]] | None = None
+        self.streams: dict[Operator, str] | None = None
         self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
         self.facts = facts(program)
         used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
-        self.read_from_scope = sorted(self.persistable & used)
+        self.read_from_scope = sorted(used.intersection(self.persistable))
         self.release()
 
     def is_up_to_date(self) -> bool:
@@ -59,16 +63,17 @@ class Prepared:
     def begin(self, env: Env, scope: Scope) -> None:
         """Start a run on what is fed."""
         self._hold(env, scope)
-        self.running = True
 
     def release(self) -> None:
         """Let go of every value of a run."""
         self._hold({}, Scope())
-        self.running = False
 
     def _hold(self, env: Env, scope: Scope) -> None:
         self.env = env
         self.scope = scope
+        self.stored = scope.arrays.copy()  # one step: another thread may be changing the scope
+        self.number = scope.runs
+        self.iterations_left = self.max_iterations
         self.given = dict(env)
         self.given_ids: dict[str, tuple[int, int]] = {}
         self.not_ours: set[int] = set()
@@ -107,6 +112,12 @@ class Prepared:
             return control_step(self, op, row, layout, freed)
         if misfit := _misfit(op, row):
             return _raising(located(f"operator {op.type!r} {misfit}, so it cannot run: {op!r}", op.source))
+        if unfit := _unfit(op, row):
+            return _raising(located(f"operator {op.type!r} cannot run: {unfit}", op.source))
+        try:
+            check_distinct(op)
+        except InvalidValue as error:
+            return _raising(located(str(error), op.source))
         step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
@@ -114,10 +125,19 @@ class Prepared:
         """An initialisation operator: it runs unless what it writes has values already."""
 
         def once(frames: Frames) -> None:
-            if not all(name in frames[0] or self.scope.has(name) for name in op.output_names()):
+            if not all(name in frames[0] or name in self.stored for name in op.output_names()):
                 step(frames)
 
         return once
+
+    def count_iteration(self, op: Operator) -> None:
+        """Count one iteration of a loop; TooManyIterations if there have been as many as there may be."""
+        if self.iterations_left is None:
+            return
+        if not self.iterations_left:
+            message = f"operator {op.type!r}: the loops of this run take more than max_iterations={self.max_iterations} iterations"
+            raise TooManyIterations(located(f"{message}, of which this one has run {self.iterations[-1]}", op.source))
+        self.iterations_left -= 1
 
     def is_given(self, array: Array) -> bool:
         """Whether an array, or the one it is a view of, was fed or is the scope's: nobody may write to it."""
@@ -128,38 +148,28 @@ class Prepared:
 
     def generator(self, op: Operator) -> np.random.Generator:
         """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
-        name = op.output_names()[0]
-        stream = [zlib.crc32(name.encode()), *self.iterations, *self._before(op, name)]
+        if self.streams is None:
+            self.streams = random_streams(self.block.program)
+        stream = [zlib.crc32(self.streams[op].encode(errors="surrogatepass")), *self.iterations]
         seed = self.block.program.random_seed
         if seed:
-            return np.random.default_rng([seed, self.scope.runs, *stream])
+            return np.random.default_rng([seed, self.number, *stream])
         if self.entropy is None:
             self.entropy = int(np.random.default_rng().integers(1 << 62))
         return np.random.default_rng([self.entropy, *stream])
-
-    def _before(self, op: Operator, name: str) -> list[int]:
-        """The place of a random operator among those that write the same name, if it is not the first."""
-        if self.same_name is None:
-            writers: dict[str, list[Operator]] = {}
-            for other in (each for block in self.block.program.blocks for each in block.ops):
-                if other.type in REGISTRY and REGISTRY[other.type].random:
-                    writers.setdefault(other.output_names()[0], []).append(other)
-            self.same_name = writers
-        place = next(i for i, other in enumerate(self.same_name[name]) if other is op)
-        return [place] if place else []
 
     def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Any:
         """The value of a name: of this run, else of the scope."""
         at, name = place
         if name in frames[at]:
             return frames[at][name]
-        if frames[at] is self.env and name in self.scope.arrays:
+        if frames[at] is self.env and name in self.stored:
             return self._from_scope(name, op)
         self._refuse_missing(name, op)
 
     def _from_scope(self, name: str, op: Operator | None) -> Array:
         """The scope's value, in the declared dtype; ValueError if it is not what the program declares."""
-        array = self.scope.arrays[name]
+        array = self.stored[name]
         if isinstance(array, Aggregate):
             self.env[name] = self.given[name] = array
             return array
@@ -188,11 +198,13 @@ class Prepared:
 
     def commit(self) -> None:
         """Keep the persistable values in the scope; nothing there shares memory with what was fed."""
+        new = {}
         for name in self.persistable:
             array = self.env.get(name)
             if array is not None and array is not self.given.get(name):
                 shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, fed) for fed in self.fed)
-                self.scope.arrays[name] = array.copy() if shared else array
+                new[name] = array.copy() if shared else array
+        self.scope.arrays.update(new)  # one step, as above
         self.scope.runs += 1
 
 
@@ -237,6 +249,17 @@ def _handed_out(block: Block) -> frozenset[str]:
     """The results of the block of a gradient, which the operator that runs it hands out."""
     ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
     return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
+
+
+def _unfit(op: Operator, row: OpDef) -> str:
+    """What is wrong with an attribute that a file gave and the operator does not take; empty if nothing is."""
+    for name, value in op.attrs.items():
+        if name in row.attrs:
+            try:
+                checked_attr(row.attrs[name], value)
+            except GraphadError as error:
+                return str(error)
+    return ""
 
 
 def _misfit(op: Operator, row: OpDef) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from math import comb, log2
 from typing import Protocol
 
-from graphad.execution.layout import Layout
+from graphad.execution.layout import Layout, names_around
 from graphad.execution.steps import Frame, Frames, Reader
 from graphad.ops.aggregates import Checkpoints
-from graphad.program import Block
+from graphad.program import Block, Operator
 
 Body = Callable[[Frames], None]
 
@@ -20,6 +20,11 @@ class Runner(Reader, Protocol):
     saved: dict[int, frozenset[str]]
     checkpointed: dict[int, int]
     iterations: list[int]
+    max_iterations: int | None
+    iterations_left: int | None
+
+    def count_iteration(self, op: Operator) -> None:
+        """Count one iteration of a loop; an error if there may be no more."""
 
     def body(self, block: Block, layout: Layout) -> Body:
         """How a block is run."""
@@ -38,12 +43,10 @@ class Replay:
         self.run = run
         self.block = block
         self.saved = run.saved.get(block.idx, frozenset())
-        self.names: frozenset[str] = frozenset()
+        self.names = frozenset(names_around(block, run.saved))
 
     def backwards(self, scopes: Checkpoints) -> Iterator[Frame]:
         """What the gradient reads of each iteration, the last one first."""
-        names = frozenset(scopes.context).union(*scopes.steps[:1])
-        self.names = names if self.names != names else self.names
         body, outer = self.run.body(self.block, (self.block.vars, self.names)), self.run.iterations
         try:
             yield from _Backwards(self, scopes, body).all()
@@ -90,8 +93,11 @@ class _Backwards:
     def _iteration(self, frame: Frame, at: int) -> Frame:
         """Run one iteration; ``frame`` then holds what it carries on."""
         local: Frame = {}
-        self.replay.run.iterations = [*self.scopes.path, at]
+        run = self.replay.run
+        run.iterations, left = [*self.scopes.path, at], run.iterations_left
+        run.iterations_left = None  # the loops in it were counted when they ran first
         self.body((local, frame))
+        run.iterations_left = left
         return {name: found[name] for name in self.replay.saved if name in (found := local if name in local else frame)}
 
 

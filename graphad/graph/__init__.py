@@ -6,7 +6,7 @@ from graphad.graph.graph import Graph
 from graphad.graph.journal import SINGLE_WRITER, TYPED
 from graphad.graph.lower import lower
 from graphad.graph.nodes import Node, Op, Value
-from graphad.graph.schedule import schedule, write_back
+from graphad.graph.schedule import check_graph, schedule, write_back
 from graphad.graph.text import print_graph
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Node",
     "Op",
     "Value",
+    "check_graph",
     "lower",
     "paused_collector",
     "print_graph",

@@ -53,7 +53,7 @@ def cloned(graph: Graph, twin: Graph, twins: Twins | None = None) -> Graph:
 def _clone_op(op: Op, twin: Graph, twins: Twins) -> None:
     copied = Op(twin, op.type, twins.slots(op.inputs), twins.slots(op.outputs), dict(op.attrs))
     copied.role, copied.made_by, copied.source, copied.operator = op.role, op.made_by, op.source, op.operator
-    copied.origin = op.origin
+    copied.origin, copied.stream = op.origin, op.stream
     copied.forward = None if op.forward is None else twins.ops.get(op.forward)
     twins.ops[op] = copied
     copied.graphs = clone_regions(op.graphs, twin, twins) if op.graphs else op.graphs

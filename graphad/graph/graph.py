@@ -13,16 +13,18 @@ from typing import Any, NoReturn
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue
 from graphad.graph.clone import cloned
+from graphad.graph.collector import paused_collector
 from graphad.graph.journal import Journal
 from graphad.graph.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.graph.order import ordered
 from graphad.graph.plain import PlainResults
 from graphad.graph.provenance import chain
-from graphad.graph.regions import has_effects_inside
-from graphad.graph.substitution import hand_over
+from graphad.graph.regions import has_effects
+from graphad.graph.substitution import hand_over, replace_saved, stopped
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
+from graphad.graph.wide import WideSlots
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Variable
 from graphad.types import Shape
@@ -66,7 +68,7 @@ class Graph(PlainResults):
         self.targets: dict[Value, None] = {}
         self.saved: dict[Value, Value] = {}
         self.gradients: list[Graph] = []
-        self._node = NodeTable(self)
+        self._node, self.wide = NodeTable(self), WideSlots()
         self._adj = Adjacency(self._node, successors)
         self._pred = Adjacency(self._node, predecessors)
 
@@ -103,9 +105,9 @@ class Graph(PlainResults):
         """The final value of a name; ``x#0`` is its first. ValueError if there is none."""
         if not isinstance(name, str):
             raise InvalidType(f"a value is asked for by its name, not by {name!r}")
-        versions = self.versions(name)
-        if versions:
-            return versions[-1]
+        final = self.values.last(name)
+        if final is not None:
+            return final
         stem, _, number = name.rpartition("#")
         if stem and number.isdigit() and int(number) < len(self.versions(stem)):
             return self.versions(stem)[int(number)]
@@ -113,7 +115,7 @@ class Graph(PlainResults):
 
     def given(self, name: str) -> Value:
         """The value of a name, made an input of the graph if its block declares it and no operator touches it yet."""
-        if self.versions(name) or self.block is None or not self.block.has_var_recursive(name):
+        if name in self.values.by_name or self.block is None or not self.block.has_var_recursive(name):
             return self.value(name)
         var = self.block.var_recursive(name)
         return self.add_input(name, *var.declared, var)
@@ -121,15 +123,12 @@ class Graph(PlainResults):
     def is_observed(self, value: Value) -> bool:
         """Whether something other than an operator of this graph reads the value: the user, the operator around it, or a gradient."""
         if self.father is None:
-            return value in self.targets or (value.persistable and bool(value.writers) and self.versions(value.name)[-1] is value)
+            return value in self.targets or (value.persistable and bool(value.writers) and self.values.last(value.name) is value)
         return value in self.results or any(value in graph.saved.values() for graph in self.gradients)
 
     def is_dead(self, op: Op) -> bool:
-        """Whether nobody would miss the operator: it has no effect but its outputs, and nobody reads those."""
-        row = op.row
-        if row is None or row.side_effect or (op.graphs and has_effects_inside(op)):
-            return False
-        return not any(value.readers or self.is_observed(value) for values in op.outputs.values() for value in values)
+        """Whether the operator can be removed: it has no effect but its outputs, and those are unused."""
+        return not any(v.readers or self.is_observed(v) for values in op.outputs.values() for v in values) and not has_effects(op)
 
     def why(self, node: Node | str) -> str:
         """Where an operator or a value (or its name) comes from: passes, rules and operators, down to the user's line."""
@@ -247,7 +246,7 @@ class Graph(PlainResults):
         """
         self._require(op)
         if not isinstance(op, Op):
-            raise InvalidType(f"remove_op takes an operator, not the value {op!r}; a value goes with its last writer and reader")
+            raise InvalidType(f"remove_op takes an operator, not the value {op!r}; it goes with its last writer and reader")
         self.ops.unlink(op)
         touched = self.journal.touched
         for values in op.inputs.values():
@@ -314,33 +313,33 @@ class Graph(PlainResults):
         if new is old:
             return
         for op in old.readers:
-            for slot, values in op.inputs.items():
-                if old in values:
-                    op.inputs[slot] = tuple([new if v is old else v for v in values])
+            self.wide.replace(op, old, new)
         new.readers |= old.readers
         self.journal.touch(*old.readers, *old.writers)
         old.readers = {}
         self.results = [new if v is old else v for v in self.results]
-        for graph in self.gradients:
-            graph.saved = {inner: new if v is old else v for inner, v in graph.saved.items()}
+        replace_saved(self, old, new)
         self._drop_if_unused(old)
 
     def substitute(self, old: Value, new: Value) -> None:
-        """Make ``new`` stand for ``old`` wherever that is read or asked for, so that what writes ``old`` may become dead.
+        """Make ``new`` stand for ``old`` wherever that is read or requested, so that what writes ``old`` may become dead.
 
-        A value that is asked for by its name gives it to ``new``; where ``new`` cannot have it, since it is given from outside or
-        asked for itself, an ``assign`` writes ``old``.
+        A value that is requested by its name gives it to ``new``; where ``new`` cannot have it, since it is given from outside or
+        requested itself, an ``assign`` writes ``old``. Gradients that stop at ``old`` stop at what stands for it.
         """
-        by_name = self.father is None and self.is_observed(old)
-        self.replace(old, new)
-        if by_name:
-            hand_over(self, old, new)
+        self._require(old, new)
+        if new is not old:
+            by_name = self.father is None and self.is_observed(old) and old.writer is not None
+            new = stopped(self, old, new)
+            self.replace(old, new)
+            if by_name:
+                hand_over(self, old, new)
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value another name; ValueError if a value has it already."""
         if not isinstance(name, str):
             raise InvalidType(f"a value's name is a string, not {name!r}")
-        if self.versions(name):
+        if name in self.values.by_name:
             raise InvalidValue(f"cannot rename {value!r} to {name!r}: the graph has a value of that name")
         self._require(value)
         self.values.discard(value)
@@ -383,7 +382,8 @@ class Graph(PlainResults):
 
     def clone(self) -> Graph:
         """A graph of its own with the same operators and values (``copy`` is networkx's: a plain MultiDiGraph to edit)."""
-        return cloned(self, Graph(self.block))
+        with paused_collector():
+            return cloned(self, Graph(self.block))
 
     def __deepcopy__(self, memo: object) -> Graph:
         return self.clone()

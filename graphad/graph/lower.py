@@ -10,7 +10,7 @@ while(h, w) { h = h * w }   ⇒   while(X=[h#0, w]) -> (Out=h#1) { graph (h#0, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.graph.collector import collect_if_due, paused_collector
@@ -18,7 +18,7 @@ from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
 from graphad.ops import REGISTRY, ControlDef
-from graphad.program import EMPTY, Block, Operator, Program, Variable, located
+from graphad.program import EMPTY, RANDOM_STREAM, Block, Operator, Program, Variable, located, name_in, random_streams
 from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
@@ -40,7 +40,8 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
             operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
 
     Raises:
-        ValueError: the program has no variable of a target's name.
+        ValueError: the program has no variable of a target's name, a target is a variable of another program, or two operators
+            draw from one random stream.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -59,9 +60,18 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
     with paused_collector():
         block = program.global_block()
         graph = _Lowering().fill(Graph(block), block)
-        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, targets))
+        _give_streams(graph, random_streams(program))
+        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, block, targets))
         graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
         return graph
+
+
+def _give_streams(graph: Graph, streams: Mapping[Operator, str]) -> None:
+    """Let the random operators of a graph, and of those nested in it, draw from the streams of the program's."""
+    for op in (op for each in graph.tree() for op in each.ops) if streams else ():
+        op.stream = streams.get(op.operator) if op.operator is not None else None
+        if op.stream is not None and RANDOM_STREAM in op.attrs:
+            op.attrs = {name: value for name, value in op.attrs.items() if name != RANDOM_STREAM}
 
 
 def _unread(graph: Graph) -> Iterator[Value]:
@@ -72,15 +82,14 @@ def _unread(graph: Graph) -> Iterator[Value]:
 
 
 def _is_final(value: Value) -> bool:
-    found = value.graph.values.by_name[value.name]
-    return found is value or (isinstance(found, tuple) and found[-1] is value)
+    return value.graph.values.last(value.name) is value
 
 
-def _asked_for(graph: Graph, targets: Sequence[str | Variable]) -> Iterator[Value]:
+def _asked_for(graph: Graph, block: Block, targets: Sequence[str | Variable]) -> Iterator[Value]:
     if isinstance(targets, str | Variable):
         raise InvalidType(f"targets are a list of variables or their names, not {targets!r}")
     for target in targets:
-        yield graph.given(target.name if isinstance(target, Variable) else target)
+        yield graph.given(name_in("targets", block, target) if isinstance(target, Variable) else target)
 
 
 class _Lowering:

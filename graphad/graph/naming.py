@@ -76,7 +76,7 @@ class _Naming:
         final = versions[-1]
         holder: Value | None = None
         for value in sorted(versions, key=_written_at):
-            if holder is not None and (holder is final or self._last_read(holder) > _written_at(value)):
+            if holder is not None and (holder is final or self._overlaps(holder, value)):
                 holder = self._evict(holder, value, final)
             else:
                 holder = value
@@ -85,6 +85,10 @@ class _Naming:
         if value in self.lasting:
             return math.inf
         return max((op.order + (0.5 if op.graphs and _captures(op, value) else 0) for op in value.readers), default=-1)
+
+    def _overlaps(self, holder: Value, value: Value) -> bool:
+        """Whether a value still needs its name where a later one is written; what one operator writes is there at once."""
+        return self._last_read(holder) > _written_at(value) or (bool(holder.writers) and _written_at(holder) == _written_at(value))
 
     def _evict(self, holder: Value, value: Value, final: Value) -> Value:
         """Both live at once: one of them gets another name; return who has the name from here on."""

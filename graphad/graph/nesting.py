@@ -24,7 +24,7 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str], rol
     for i, (value, name) in enumerate(zip(list(graph.results), results, strict=True)):
         if name in untouched:
             continue
-        if value.name != name or graph.versions(name)[-1] is not value or graph.results.count(value) > 1:
+        if value.name != name or graph.values.last(name) is not value or graph.results.count(value) > 1:
             graph.results[i] = _copied_to(graph, value, name, role)
     return {*inputs, *results} - untouched
 
@@ -74,7 +74,7 @@ def _merge_repeated(graph: Graph, inputs: Sequence[str]) -> None:
 
 def _name_first(graph: Graph, value: Value, name: str) -> None:
     """Make a value the first one of a name."""
-    if graph.versions(name)[:1] != (value,):
+    if graph.values.first(name) is not value:
         graph.values.discard(value)
         value.name = name
         graph.values.add_first(value)

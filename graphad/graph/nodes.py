@@ -54,7 +54,7 @@ class Value:
     @property
     def version(self) -> int:
         """Which of the values of its name this is, counted from 0."""
-        return self.graph.versions(self.name).index(self)
+        return self.graph.values.number(self) or 0
 
     @property
     def persistable(self) -> bool:
@@ -67,8 +67,8 @@ class Value:
         return self.var is not None and self.var.stop_gradient
 
     def __repr__(self) -> str:
-        versions = self.graph.versions(self.name)
-        return self.name if len(versions) < 2 else f"{self.name}#{versions.index(self)}"
+        number = self.graph.values.number(self)
+        return self.name if number is None else f"{self.name}#{number}"
 
 
 class Op:
@@ -77,7 +77,8 @@ class Op:
     ``made_by`` names the pass that made it (None: it was lowered from a program), ``origin`` the rule, and what it was made from;
     ``forward`` is the operator it is the gradient of, ``source`` the user's line, ``operator`` the program's operator it was lowered from.
     ``attrs`` may be shared with other operators: ``graph.set_attr`` changes one. ``graphs`` are the nested graphs of an operator
-    with blocks, by the attribute that holds the block in a program.
+    with blocks, by the attribute that holds the block in a program. ``stream`` is what a random operator draws from; None for one
+    that a pass made, which gets a stream of its own.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class Op:
         "previous",
         "role",
         "source",
+        "stream",
         "type",
     )
 
@@ -111,6 +113,7 @@ class Op:
         self.origin: Origin | None = None
         self.forward: Op | None = None
         self.operator: Operator | None = None
+        self.stream: str | None = None
         self.previous: Op | None = None
         self.next: Op | None = None
         self.order = 0

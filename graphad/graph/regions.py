@@ -74,6 +74,9 @@ def is_grad_op(op: Op) -> bool:
     return row.is_grad if isinstance(row, ControlDef) else isinstance(row, GradOpDef)
 
 
-def has_effects_inside(op: Op) -> bool:
-    """Whether an operator nested in it does something besides computing; one that is not known might."""
+def has_effects(op: Op) -> bool:
+    """Whether an operator does something besides computing its outputs, itself or in a nested graph; one of an unknown type might."""
+    row = op.row
+    if row is None or row.side_effect:
+        return True
     return any(inner.row is None or inner.row.side_effect for graph in op.graphs.values() for each in graph.tree() for inner in each.ops)

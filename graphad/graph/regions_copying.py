@@ -52,7 +52,8 @@ def copy_into(
 def copy_op(op: Op, around: Graph, twins: Twins) -> Op:
     """A copy of an operator over the twins of its values, not yet linked into the graph ``around``."""
     copied = Op(around, op.type, twins.slots(op.inputs), twins.slots(op.outputs), op.attrs)
-    copied.role, copied.made_by, copied.source, copied.origin = op.role, op.made_by, op.source, op.origin
+    copied.role, copied.made_by, copied.source = op.role, op.made_by, op.source
+    copied.origin, copied.stream = op.origin, op.stream
     copied.forward = None if op.forward is None else twins.ops.get(op.forward, op.forward)
     copied.graphs = clone_regions(op.graphs, around, twins) if op.graphs else op.graphs
     twins.ops[op] = copied

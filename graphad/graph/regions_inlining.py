@@ -73,7 +73,7 @@ def _copied_out(op: Op, nested: Graph, given: Sequence[Value], twins: Twins) -> 
     for out, result in zip(outcomes(op), nested.results, strict=True):
         found = twins.values[result]
         if found is not out and out.name != EMPTY:
-            stand_in(op, out, found)
+            op.graph.substitute(out, found)
 
 
 def inline_with_gradients(op: Op, name: str) -> list[Op]:
@@ -128,14 +128,6 @@ def _read_in(around: Graph, graph: Graph, value: Value) -> Value:
         around.inputs.append(found)
         around.saved[found] = value
     return found
-
-
-def stand_in(op: Op, out: Value, value: Value) -> None:
-    """Make a value stand for what an operator writes, which is about to be removed; a gradient that stopped there does so still."""
-    if out.stop_gradient and not value.stop_gradient and _may_have_gradient(out):
-        op.graph.add_op("assign", {"X": [value]}, {"Out": [out]}, before=op, role=op.role)
-    else:
-        op.graph.substitute(out, value)
 
 
 def _onto(op: Op, nested: Graph) -> dict[Value, Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from graphad.errors import InvalidGraph
+from graphad.errors import InvalidGraph, InvalidType
 from graphad.graph.collector import paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.naming import Plan, planned
@@ -13,7 +13,7 @@ from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import OTHERWISE, carried_count, operands, outcomes, the_row
 from graphad.ops import ControlDef
-from graphad.program import BACKWARD, EMPTY, FORWARD, Block, Operator, Program, Variable, located
+from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
 
 Names = dict[str, list[str]]
 
@@ -23,7 +23,9 @@ def schedule(graph: Graph) -> Program:
 
     Raises:
         InvalidGraph: operators wait for one another in a cycle.
+        TypeError: it is no graph.
     """
+    check_graph("schedule takes", graph)
     with paused_collector():
         program = Program()
         block = program.global_block()
@@ -32,6 +34,13 @@ def schedule(graph: Graph) -> Program:
             block = program.block(graph.block.idx)
         _Schedule(program, reuse=False).root(block, graph)
         return program
+
+
+def check_graph(what: str, graph: object) -> None:
+    """Refuse what is no graph; ``what`` begins the message: "schedule takes"."""
+    if not isinstance(graph, Graph):
+        hint = "; graphad.lower(program) makes one" if isinstance(graph, Program) else ""
+        raise InvalidType(f"{what} a Graph, not {graph!r}{hint}")
 
 
 def write_back(graph: Graph) -> None:
@@ -50,6 +59,7 @@ class _Schedule:
         self.used: set[int] = set()
         self.home: dict[Graph, int] = {}
         self.kept: dict[Value, str] = {}
+        self.streams: dict[Operator, str | None] = {}
 
     def root(self, block: Block, graph: Graph) -> None:
         """Write a whole graph; where graphs are nested a copy of it, since copies between names are added to those."""
@@ -59,6 +69,8 @@ class _Schedule:
         self.fill(block, graph.clone() if graph.controls else graph, ())
         if unused := before - self.used:
             self.program.drop_blocks(unused)
+        if self.streams:
+            settle_streams(self.program, self.streams)
 
     def fill(self, block: Block, graph: Graph, around: Collection[str], works_on_names: bool = False) -> Plan:
         """Write a graph into a block; ``around`` are the names that belong to blocks around it.
@@ -126,6 +138,7 @@ class _Writer:
         self.block = block
         self.plan = plan
         self.around = around
+        self.copied_forward = {v for reader, copies in plan.from_copy.items() if reader.role == FORWARD for v in copies}
 
     def plain_operators(self, ops: list[Op]) -> list[Operator]:
         """The operators where every value keeps its own name, which is nearly always."""
@@ -165,6 +178,18 @@ class _Writer:
         old, op_type = op.operator, op_type or op.type
         if old is not None and op.type == "write_to_array" and inputs.get("Array") == outputs["Out"] and "Array" not in old.inputs:
             inputs = {slot: names for slot, names in inputs.items() if slot != "Array"}
+        row = op.row
+        if row is None or not row.random:
+            return self._made_or_kept(op, old, inputs, outputs, attrs, op_type)
+        if old is not None and RANDOM_STREAM in old.attrs:
+            attrs = {**{name: attrs.get(name) for name in old.attrs if name in attrs or name == RANDOM_STREAM}, **attrs}
+            attrs[RANDOM_STREAM] = op.stream
+        operator = self._made_or_kept(op, old, inputs, outputs, attrs, op_type)
+        self.schedule.streams[operator] = op.stream
+        return operator
+
+    def _made_or_kept(self, op: Op, old: Operator | None, inputs: Names, outputs: Names, attrs: Any, op_type: str) -> Operator:
+        """The operator of the program that the graph was lowered from, where that is written back and it is the same; else a new one."""
         if old is not None and self.schedule.reuse:
             same = (old.type, old.block, old.inputs, old.outputs, old.attrs) == (op_type, self.block, inputs, outputs, attrs)
             if same:
@@ -174,8 +199,9 @@ class _Writer:
 
     def _role_of_copy(self, op: Op, value: Value) -> str:
         """The role of a copy made before an operator overwrites a value: backward if only gradients read it."""
-        forward = any(value in copies and reader.role == FORWARD for reader, copies in self.plan.from_copy.items())
-        return FORWARD if forward or value in self.plan.captured.get(op, {}) or value in value.graph.results else BACKWARD
+        return (
+            FORWARD if value in self.copied_forward or value in self.plan.captured.get(op, {}) or value in value.graph.results else BACKWARD
+        )
 
     def _copy(self, source: str, name: str, value: Value, role: str) -> Operator:
         if name not in self.block.vars and name not in self.around:

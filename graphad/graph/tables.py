@@ -59,19 +59,24 @@ class OpList:
         self.count -= 1
 
 
+Versions = dict[Value, None]
+
+
 class ValueTable:
     """The values of a graph, by name; a name may have several, its versions, the last of which is its final value.
 
     ``contested`` holds the names that have, or had, several. ``reserved`` holds names that are taken although no value has them:
-    those that the graph's block declares.
+    those that the graph's block declares. Adding, removing and looking up the first or last version take constant time, so that a
+    name may be written any number of times.
     """
 
     def __init__(self, reserved: Mapping[str, object]) -> None:
         self.reserved = reserved
-        self.by_name: dict[str, Value | tuple[Value, ...]] = {}
+        self.by_name: dict[str, Value | Versions] = {}
         self.count = 0
         self.contested: dict[str, None] = {}
         self.suffixes: dict[str, int] = {}
+        self._numbers: dict[str, dict[Value, int]] = {}
 
     def __len__(self) -> int:
         return self.count
@@ -86,43 +91,76 @@ class ValueTable:
     def versions(self, name: str) -> tuple[Value, ...]:
         """All values of a name, oldest first."""
         found = self.by_name.get(name, ())
-        return (found,) if isinstance(found, Value) else found
+        return (found,) if isinstance(found, Value) else tuple(found)
+
+    def first(self, name: str) -> Value | None:
+        """The oldest value of a name, None if it has none."""
+        found = self.by_name.get(name)
+        return next(iter(found)) if isinstance(found, dict) else found
+
+    def last(self, name: str) -> Value | None:
+        """The final value of a name, None if it has none."""
+        found = self.by_name.get(name)
+        return next(reversed(found)) if isinstance(found, dict) else found
+
+    def number(self, value: Value) -> int | None:
+        """Which of the values of its name a value is, counted from 0; None if it is the only one, or none of them."""
+        found = self.by_name.get(value.name)
+        if not isinstance(found, dict):
+            return None
+        if value.name not in self._numbers:
+            self._numbers[value.name] = {version: i for i, version in enumerate(found)}
+        return self._numbers[value.name].get(value)
 
     def add(self, value: Value) -> None:
         """Make the value the last version of its name."""
         name = value.name
         if name in self.by_name:
-            self.by_name[name] = (*self.versions(name), value)
-            self.contested[name] = None
+            self._several(name)[value] = None
         else:
             self.by_name[name] = value
         self.count += 1
 
     def add_first(self, value: Value) -> None:
         """Make the value the first version of its name."""
-        later = self.versions(value.name)
-        if not later:
+        if value.name not in self.by_name:
             return self.add(value)
-        self.by_name[value.name] = (value, *later)
-        self.contested[value.name] = None
+        self.by_name[value.name] = {value: None, **self._several(value.name)}
         self.count += 1
+
+    def _several(self, name: str) -> Versions:
+        """The versions of a name that is to have several, to be changed."""
+        found = self.by_name[name]
+        if isinstance(found, Value):
+            found = self.by_name[name] = {found: None}
+        self.contested[name] = None
+        self._numbers.pop(name, None)
+        return found
 
     def exchange(self, old: Value, new: Value) -> None:
         """Put a value that has no name in the place of another one."""
-        found = tuple(new if v is old else v for v in self.versions(old.name))
-        self.by_name[old.name] = found[0] if len(found) == 1 else found
+        found = self.by_name[old.name]
+        if isinstance(found, Value):
+            self.by_name[old.name] = new
+        elif self.last(old.name) is old:
+            versions = self._several(old.name)
+            del versions[old]
+            versions[new] = None
+        else:
+            self.by_name[old.name] = {new if v is old else v: None for v in self._several(old.name)}
 
     def discard(self, value: Value) -> None:
         """Forget a value."""
         self.count -= 1
-        if self.by_name[value.name] is value:
-            del self.by_name[value.name]
+        found = self.by_name[value.name]
+        if isinstance(found, Value):
+            if found is value:
+                del self.by_name[value.name]
             return
-        left = tuple(v for v in self.versions(value.name) if v is not value)
-        if left:
-            self.by_name[value.name] = left[0] if len(left) == 1 else left
-        else:
-            del self.by_name[value.name]
+        found.pop(value, None)
+        self._numbers.pop(value.name, None)
+        if len(found) == 1:
+            self.by_name[value.name] = next(iter(found))
 
     def taken(self, name: str) -> bool:
         """Whether a value has the name, or the block declares it."""

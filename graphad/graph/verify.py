@@ -36,6 +36,7 @@ def in_graph(graph: Graph) -> Iterator[Complaint]:
 def linked(graph: Graph) -> Iterator[Complaint]:
     """Operators and values agree on who reads and writes what."""
     edges = 0
+    shared = {value: set(value.writers) for value in graph.values if len(value.writers) > 1}
     for op in graph.ops:
         for values in op.inputs.values():
             for value in values:
@@ -45,7 +46,7 @@ def linked(graph: Graph) -> Iterator[Complaint]:
         for values in op.outputs.values():
             edges += len(values)
             for value in values:
-                if op not in value.writers:
+                if op not in shared.get(value, value.writers):
                     yield op, f"it writes {value!r}, which does not know it as a writer"
     if edges != sum(len(v.readers) + len(v.writers) for v in graph.values):
         for value in graph.values:
@@ -80,6 +81,27 @@ def one_writer(graph: Graph) -> Iterator[Complaint]:
     for value in graph.values:
         if len(value.writers) > 1:
             yield value, f"it is written {len(value.writers)} times: by " + " and by ".join(map(repr, value.writers))
+
+
+def distinct_names(graph: Graph) -> Iterator[Complaint]:
+    """An operator writes a name once: of two values neither would be the final one."""
+    for op in graph.ops:
+        if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
+            continue
+        first: dict[str, Value] = {}
+        for value in op.writes():
+            if value.name != EMPTY and first.setdefault(value.name, value) is not value:
+                yield op, f"it writes {value.name} twice, as {first[value.name]!r} and as {value!r}"
+
+
+def distinct_streams(graph: Graph) -> Iterator[Complaint]:
+    """Every random operator of a whole graph draws from a stream of its own: a copy of one would draw the same numbers."""
+    if graph.father is not None:
+        return
+    owners: dict[str, Op] = {}
+    for op in (op for each in graph.tree() for op in each.ops):
+        if op.stream is not None and owners.setdefault(op.stream, op) is not op:
+            yield op, f"it draws from the random stream {op.stream!r}, as {owners[op.stream]!r} does"
 
 
 def acyclic(graph: Graph) -> Iterator[Complaint]:
@@ -144,12 +166,34 @@ def nested(graph: Graph) -> Iterator[Complaint]:
             for value in (*inner.inputs, *inner.saved, *inner.results):
                 if value.graph is not inner:
                     yield op, f"{name} takes or hands out {value.name}, which is not in it"
-            for value in inner.saved.values():
-                if value.graph is not inner.father:
-                    yield op, f"{name} reads {value.name}, which is not in the forward graph"
+            yield from ((op, f"{name} {complaint}") for complaint in _wrongly_saved(inner))
 
 
-RULES: tuple[Rule, ...] = (in_graph, linked, written, one_writer, acyclic, slots_filled, nested, typed, gradients_fit)
+def _wrongly_saved(inner: Graph) -> Iterator[str]:
+    """The last inputs of a gradient's graph are those that ``saved`` lists, each of which stands for another value of the forward graph."""
+    if inner.saved and inner.inputs[-len(inner.saved) :] != list(inner.saved):
+        yield f"takes {inner.inputs[-len(inner.saved) :]} last, but what is saved for it is {list(inner.saved)}"
+    first: dict[Value, Value] = {}
+    for value, kept in inner.saved.items():
+        if kept.graph is not inner.father:
+            yield f"reads {kept.name}, which is not in the forward graph"
+        if first.setdefault(kept, value) is not value:
+            yield f"reads {kept!r} of the forward graph twice, as {first[kept]!r} and as {value!r}"
+
+
+RULES: tuple[Rule, ...] = (
+    in_graph,
+    linked,
+    written,
+    one_writer,
+    distinct_names,
+    distinct_streams,
+    acyclic,
+    slots_filled,
+    nested,
+    typed,
+    gradients_fit,
+)
 CLAIM_RULES: tuple[Rule, ...] = (written, one_writer, typed)  # what depends on the properties a graph claims
 TYPE_RULES: tuple[Rule, ...] = (typed, gradients_fit)  # what depends on the types of its values
 

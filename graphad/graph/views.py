@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphad.graph.nodes import Node, Op, Slots, Value
+from graphad.graph.wide import WIDE
 
 if TYPE_CHECKING:
     from graphad.graph.graph import Graph
@@ -24,6 +25,8 @@ class NodeTable(Mapping[Node, dict[str, Any]]):
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.attributes: dict[Node, dict[str, Any]] = {}
+        self._edits = -1
+        self._neighbours: dict[tuple[Op, str], Neighbours] = {}
 
     def __getitem__(self, node: Node) -> dict[str, Any]:
         if node not in self:
@@ -39,6 +42,14 @@ class NodeTable(Mapping[Node, dict[str, Any]]):
 
     def __len__(self) -> int:
         return len(self.graph.values) + len(self.graph.ops)
+
+    def neighbours(self, op: Op, side: str) -> Neighbours:
+        """The values on one side of a wide operator with the keys of their edges; looked up once until the graph is edited."""
+        if self._edits != self.graph.journal.edits:
+            self._neighbours, self._edits = {}, self.graph.journal.edits
+        if (op, side) not in self._neighbours:
+            self._neighbours[op, side] = _values(getattr(op, side))
+        return self._neighbours[op, side]
 
 
 class Adjacency(Mapping[Node, Neighbours]):
@@ -67,14 +78,14 @@ def successors(node: Node) -> Neighbours:
     """The values an operator writes, or the operators that read a value."""
     if isinstance(node, Op):
         return _values(node.outputs)
-    return {op: _keys(op.inputs, node) for op in node.readers}
+    return {op: _keys(op, "inputs", node) for op in node.readers}
 
 
 def predecessors(node: Node) -> Neighbours:
     """The values an operator reads, or the operators that write a value."""
     if isinstance(node, Op):
         return _values(node.inputs)
-    return {op: _keys(op.outputs, node) for op in node.writers}
+    return {op: _keys(op, "outputs", node) for op in node.writers}
 
 
 def _values(slots: Slots) -> Neighbours:
@@ -84,7 +95,10 @@ def _values(slots: Slots) -> Neighbours:
     return result
 
 
-def _keys(slots: Slots, wanted: Value) -> dict[Key, dict[str, Any]]:
+def _keys(op: Op, side: str, wanted: Value) -> dict[Key, dict[str, Any]]:
+    slots: Slots = getattr(op, side)
+    if sum(map(len, slots.values())) > WIDE:
+        return op.graph._node.neighbours(op, side)[wanted].copy()
     return {(slot, index): {"slot": slot, "index": index} for slot, index, value in edges(slots) if value is wanted}
 
 

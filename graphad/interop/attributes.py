@@ -15,7 +15,7 @@ from graphad.errors import GraphadError, InvalidValue, ParseError
 from graphad.ops import OpDef
 from graphad.ops.definition import checked_attr
 from graphad.program import Block, Program
-from graphad.program.operator import COMMON_ATTRS
+from graphad.program.operator import COMMON_ATTRS, RANDOM_STREAM
 from graphad.types import DTYPE_OF_NUMBER
 
 NUMBER_OF_DTYPE = {name: number for number, name in DTYPE_OF_NUMBER.items()}
@@ -57,7 +57,7 @@ _SCALAR_FIELDS = {1: "b", 2: "i", 3: "r"}
 # -- what is left out ----------------------------------------------------------------------------
 
 # On any operator: where it was written, on which device and by which library it runs, what a quantizer noted.
-_UNIVERSAL = COMMON_ATTRS - {"run_once"}
+_UNIVERSAL = COMMON_ATTRS - {"run_once", RANDOM_STREAM}
 # On an operator whose row does not have it: the values that change nothing (None: any value).
 _NEUTRAL: Mapping[str, tuple[Any, ...] | None] = {
     **dict.fromkeys(

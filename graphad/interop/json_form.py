@@ -20,7 +20,7 @@ from typing import Any
 from graphad.errors import GraphadError, InvalidValue, ParseError
 from graphad.interop.declarations import DEFAULTS, declare, differing, fields_of, names_in
 from graphad.interop.structure import add_block, check_blocks
-from graphad.program import FORWARD, ROLES, Block, Operator, Program, Variable
+from graphad.program import FORWARD, ROLES, Block, Operator, Program, Variable, check_distinct
 from graphad.program.operator import check_known
 
 FORMAT = "graphad.program"
@@ -56,6 +56,7 @@ def _variable(var: Variable) -> Json:
 
 def _operator(op: Operator) -> Json:
     try:
+        check_distinct(op)
         attrs = {name: _value(value) for name, value in op.attrs.items()}
     except InvalidValue as error:
         raise InvalidValue(f"block {op.block.idx}, operator {op.type!r}: {error}") from None
@@ -162,7 +163,9 @@ def _read_operator(block: Block, doc: Json) -> None:
         raise ParseError(f"type is a string and role one of {', '.join(ROLES)}, not {op_type!r} and {role!r}")
     attrs = {name: _read_value(value, block.program) for name, value in _object("attrs", fields.get("attrs", {})).items()}
     inputs, outputs = (names_in(side, fields.get(side, {})) for side in ("inputs", "outputs"))
-    block.ops.append(Operator(block, op_type, inputs, outputs, attrs, role))
+    op = Operator(block, op_type, inputs, outputs, attrs, role)
+    check_distinct(op)
+    block.ops.append(op)
 
 
 def _read_value(value: Json, program: Program, depth: int = 0) -> Any:

@@ -10,7 +10,7 @@ from graphad.errors import ParseError
 from graphad.interop.attributes import canonical, is_single, shown, single, value_of, write_value
 from graphad.interop.schema import message, text
 from graphad.ops import REGISTRY
-from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Block, Operator, Program, SourceLine
+from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Block, Operator, Program, SourceLine, check_distinct
 from graphad.program.text import print_value
 
 Attrs = dict[str, Any]
@@ -25,7 +25,9 @@ def read_operator(block: Block, desc: Any) -> Operator:
     attrs = _values(desc, block.program)
     inputs, outputs = _slots("input", desc.inputs), _slots("output", desc.outputs)
     op_type, source = text(desc.type), _source(attrs.get("op_callstack"))
-    return Operator(block, op_type, inputs, outputs, _shown(op_type, attrs), _role(attrs), source, stored=desc.SerializeToString())
+    op = Operator(block, op_type, inputs, outputs, _shown(op_type, attrs), _role(attrs), source, stored=desc.SerializeToString())
+    check_distinct(op)
+    return op
 
 
 def _values(desc: Any, program: Program) -> Attrs:
@@ -101,6 +103,7 @@ def _source(callstack: Any) -> SourceLine | None:
 
 def write_operator(desc: Any, op: Operator) -> None:
     """Fill a message from an operator; where it was read from one, only what has changed is written anew."""
+    check_distinct(op)
     if op.stored is not None:
         desc.CopyFrom(message("OpDesc").FromString(op.stored))
     if not desc.HasField("type") or desc.type != op.type:

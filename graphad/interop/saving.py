@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -78,7 +80,7 @@ def load(path: PathLike) -> Saved:
     program = program_from(text, path)
     known = kept_variables(program)
     try:
-        arrays = _from_npz(data) if values.suffix == ".npz" else read_tensors(data, sorted(known))
+        arrays = _from_npz(data, known) if values.suffix == ".npz" else read_tensors(data, sorted(known))
         check_values(known, arrays)
     except (InvalidValue, InvalidType) as error:
         raise ParseError(f"{os.fspath(values)}: {error}") from None
@@ -92,11 +94,15 @@ def kept_variables(program: Program) -> dict[str, Variable]:
 
 def check_values(known: Mapping[str, Variable], arrays: Mapping[str, Array]) -> None:
     """Refuse values that lack a variable, have one too many, or one of another shape or kind than declared."""
-    missing, unknown = sorted(known.keys() - arrays.keys()), sorted(arrays.keys() - known.keys())
-    if missing or unknown:
-        raise ParseError(f"the program keeps other variables than there are values for: it lacks {missing}, and has {unknown} too many")
+    _check_names(known, arrays)
     for name in sorted(known):
         _checked(known[name], arrays[name])
+
+
+def _check_names(known: Mapping[str, Variable], names: Collection[str]) -> None:
+    missing, unknown = sorted(known.keys() - set(names)), sorted(set(names) - known.keys())
+    if missing or unknown:
+        raise ParseError(f"the program keeps other variables than there are values for: it lacks {missing}, and has {unknown} too many")
 
 
 def _holds_tensor(var: Variable) -> bool:
@@ -116,11 +122,15 @@ def _checked(var: Variable, value: Any) -> Array:
     array = np.asarray(value) if isinstance(value, np.ndarray | np.generic | list | int | float) else None
     if array is None or array.dtype.name not in DTYPES:
         raise InvalidType(f"the value of {var.name!r} is no array of numbers but {type(value).__name__}")
-    shape, dtype = var.declared
-    fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
-    if not fits or (dtype is not None and dtype != array.dtype and not (dtype in FLOATS and array.dtype.kind == "f")):
-        raise InvalidValue(f"the value of {var.name!r} is {array.dtype}{list(array.shape)}, but it is declared {var!r}")
+    _check_type(var, array.shape, array.dtype)
     return array
+
+
+def _check_type(var: Variable, extents: Sequence[int], kind: np.dtype[Any]) -> None:
+    shape, dtype = var.declared
+    fits = shape is None or (len(shape) == len(extents) and all(e in (-1, a) for e, a in zip(shape, extents, strict=True)))
+    if not fits or (dtype is not None and dtype != kind and not (dtype in FLOATS and kind.kind == "f")):
+        raise InvalidValue(f"the value of {var.name!r} is {kind}{list(extents)}, but it is declared {var!r}")
 
 
 def _as_declared(program: Program, name: str, array: Array) -> Array:
@@ -163,16 +173,39 @@ def _quote(name: str) -> str:
     return written
 
 
-def _from_npz(data: bytes) -> dict[str, Array]:
+def _name_of(archive: zipfile.ZipFile, member: str) -> str:
+    """The name of a variable that a member of an archive stands for."""
+    return unquote(member, errors="surrogatepass") if archive.comment == _QUOTED else member
+
+
+def _from_npz(data: bytes, known: Mapping[str, Variable]) -> dict[str, Array]:
+    """The arrays of an archive. What does not fit the variables is refused before it is unpacked: it may unpack to any size."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = {member.removesuffix(".npy"): _member(archive, member) for member in archive.namelist()}
-            quoted = archive.comment == _QUOTED
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, KeyError, OSError) as error:
+            members = {_name_of(archive, info.filename.removesuffix(".npy")): info for info in archive.infolist()}
+            _check_names(known, members)
+            return {name: _member(archive, info, known[name]) for name, info in members.items()}
+    except (InvalidValue, InvalidType):
+        raise
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, KeyError, OSError, zlib.error) as error:
         raise ParseError(f"it is not an archive of arrays: {error}") from None
-    return {unquote(name, errors="surrogatepass"): array for name, array in members.items()} if quoted else members
 
 
-def _member(archive: zipfile.ZipFile, member: str) -> Array:
-    with archive.open(member) as file:
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, var: Variable) -> Array:
+    with archive.open(info) as file:
+        version = npy.read_magic(file)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        if not dtype.hasobject:  # numpy refuses objects below
+            _check_member(var, shape, dtype, info.file_size - file.tell())
+    with archive.open(info) as file:
         return npy.read_array(file, allow_pickle=False)
+
+
+def _check_member(var: Variable, shape: Sequence[int], dtype: np.dtype[Any], stored: int) -> None:
+    size = math.prod(shape) * dtype.itemsize
+    if stored != size:
+        raise ValueError(f"the value of {var.name!r} takes {size} bytes as {dtype}{list(shape)}, not {stored}")
+    if dtype.name not in DTYPES:
+        raise InvalidType(f"the value of {var.name!r} is no array of numbers but of {dtype}")
+    _check_type(var, shape, dtype)

@@ -67,7 +67,7 @@ class While:
 class IfElse:
     """Two blocks, each for some of the rows of a batch: ``true_block`` for those where ``cond`` holds, ``false_block`` for the others.
 
-    A block that gets no rows is not run.
+    A block that gets no rows is not run, but for the first one where the batch has none.
 
     Args:
         cond: a boolean Variable of shape [N, 1], one element a row.
@@ -141,10 +141,26 @@ class IfElse:
                 raise InvalidValue("Must set output inside block: call output(...) in true_block and in false_block")
         read = touched_outside([block]).reads
         taken = [parts[side] for _, parts in self._parts.values() if parts[side].name in read]
-        rows = taken[0] if taken else self._split(self.cond)[side]
+        if side:
+            condition, is_scalar = taken[0] if taken else self._split(self.cond)[side], False
+        else:
+            condition, is_scalar = self._has_rows_or_batch_is_empty(), True
         names = [out.name for out in self._outputs[side]]
-        attrs = {"is_scalar_condition": False}
-        append_holder(self._around, "conditional_block", [rows], {"sub_block": block}, names, fresh=names, attrs=attrs)
+        attrs = {"is_scalar_condition": is_scalar}
+        append_holder(self._around, "conditional_block", [condition], {"sub_block": block}, names, fresh=names, attrs=attrs)
+
+    def _has_rows_or_batch_is_empty(self) -> Variable:
+        """Whether the condition holds for a row, or there are none: a block has to run for its outputs to have a shape.
+
+        Of no booleans "all" is true and "any" false; of some, "all" implies "any".
+        """
+        names = [self._generate("tmp") for _ in range(3)]
+        for op_type, name in zip(("reduce_any", "reduce_all"), names[:2], strict=True):
+            self._around.append_op(op_type, {"X": self.cond}, {"Out": name}, {"reduce_all": True})
+        self._around.append_op("logical_or", {"X": names[0], "Y": names[1]}, {"Out": names[2]})
+        for name in names:
+            self._around.var(name).stop_gradient = True
+        return self._around.var(names[2])
 
     def input(self, x: Variable) -> Variable:
         """The rows of x that the block is for: of shape ``[-1, *x.shape[1:]]``."""

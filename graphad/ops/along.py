@@ -12,6 +12,7 @@ from graphad.ops.basic import assign, fill_any_like, fill_zeros_like
 from graphad.ops.creation import tril_triu
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask, equal
+from graphad.ops.indices import from_either_end
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.reduce import reduce_prod
 from graphad.ops.shapes import inverse_order, transpose, unsqueeze
@@ -84,7 +85,7 @@ def _others(Index: Tensor, Value: Tensor, Axis: int) -> Tensor:
 
 
 def at(index: Array, axis: int) -> tuple[Array, ...]:
-    """The index arrays that pick ``index`` along the axis, line by line."""
+    """The index arrays that pick ``index``, which is checked already, along the axis, line by line."""
     grid: list[Array] = list(np.indices(index.shape, sparse=True))
     grid[axis] = index
     return tuple(grid)
@@ -93,7 +94,7 @@ def at(index: Array, axis: int) -> tuple[Array, ...]:
 @operator("Input Index -> Result", infer=_taken, grad={"Input": _take_grad}, shapes="Input")
 def take_along_axis(Input: Array, Index: Array, *, Axis: int) -> Array:
     """``Result[i, j] = Input[i, Index[i, j]]``, for Axis 1 of a matrix."""
-    return np.asarray(Input[at(Index, Axis)])
+    return np.asarray(Input[at(from_either_end("Index", Index, Input.shape[Axis]), Axis)])
 
 
 @operator("Input Index Value -> Result", infer=_put, grad={"Input": _put_into_grad, "Value": _value_grad})
@@ -102,15 +103,15 @@ def put_along_axis(Input: Array, Index: Array, Value: Array, *, Axis: int, Reduc
 
     Assigning, the last value counts where an index is given twice.
     """
-    out = Input.copy()
+    out, places = Input.copy(), at(from_either_end("Index", Index, Input.shape[Axis]), Axis)
     if Reduce == "assign":
-        out[at(Index, Axis)] = Value
+        out[places] = Value
     elif Reduce != "add":
-        np.multiply.at(out, at(Index, Axis), Value)
+        np.multiply.at(out, places, Value)
     elif Index.shape[Axis] == 1:
-        out[at(Index, Axis)] += Value
+        out[places] += Value
     else:
-        np.add.at(out, at(Index, Axis), Value)
+        np.add.at(out, places, Value)
     return out
 
 

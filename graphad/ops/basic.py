@@ -6,11 +6,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from graphad.errors import ShapeError
+from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, numbers
 from graphad.ops.inference import aligned, matched, same, same_dtypes
+from graphad.ops.summation import summed
 from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
 
 DType = str
@@ -55,6 +56,8 @@ def fill_constant(
 ) -> Array:
     """A tensor of one value: ``value``, or that in ValueTensor. Tensors may say the extents in place of ``shape``."""
     extents = numbers(shape, ShapeTensor, ShapeTensorList)
+    if any(e < 0 for e in extents):
+        raise InvalidValue(f"a tensor of the shape {list(extents)} cannot be filled: an extent is negative")
     return np.full(tuple(extents), value if ValueTensor is None else ValueTensor.reshape(()), dtype)
 
 
@@ -183,7 +186,7 @@ def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     wide = aligned(X.shape, Like.shape, axis)
     padded = (1,) * (X.ndim - len(wide)) + wide
     axes = tuple(i for i, (a, b) in enumerate(zip(X.shape, padded, strict=True)) if a != b)
-    return np.add.reduce(X, axis=axes, dtype=X.dtype, keepdims=True).reshape(Like.shape) if axes else X.reshape(Like.shape)
+    return np.asarray(summed(X, axes), X.dtype).reshape(Like.shape) if axes else X.reshape(Like.shape)
 
 
 def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorType:

@@ -18,6 +18,7 @@ from graphad.ops.basic import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.definition import GRAD, Array, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
 from graphad.ops.elementwise import elementwise_mul, elementwise_sub
 from graphad.ops.moments import affine, check_vectors, fast_through_moments, moments, through_moments, times, total
+from graphad.ops.summation import summed
 from graphad.ops.unary import rsqrt
 from graphad.types import TensorType
 
@@ -214,7 +215,7 @@ def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) 
 
 def _fast_cotangent(slot: str, hat: Array, inverse: Array, dY: Array, inputs: Inputs, dim: tuple[int, ...]) -> Array:
     if slot == "Bias" + GRAD:
-        return np.asarray(np.add.reduce(dY, axis=dim))
+        return summed(dY, dim)
     if slot == "Scale" + GRAD:
-        return np.asarray(np.add.reduce(dY * hat, axis=dim))
+        return summed(dY * hat, dim)
     return fast_through_moments(dY * inputs["Scale"][0].reshape(inverse.shape), hat, inverse, dim)

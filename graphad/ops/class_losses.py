@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import InvalidValue, ShapeError
+from graphad.errors import ShapeError
 from graphad.ops.activation import logsigmoid, sigmoid
 from graphad.ops.along import one_of, put_along_axis, take_along_axis
 from graphad.ops.basic import cast, expand_like, fill_any_like, fill_zeros_like, reshape_like
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask, elementwise_max
 from graphad.ops.index import gather, index_add
+from graphad.ops.indices import from_front
 from graphad.ops.inference import check_index, matched, same_dtypes, same_float
 from graphad.ops.moments import total
 from graphad.ops.reduce import reduce_sum
@@ -30,10 +31,7 @@ def _counted(Label: Tensor, ignore_index: int, like: Tensor) -> tuple[Tensor, Te
 
 def _known(label: Array, classes: int, ignore_index: int | None = None) -> Array:
     """The labels with the ignored ones set to zero; InvalidValue for one that is no class."""
-    found = label if ignore_index is None else np.where(label == ignore_index, 0, label)
-    if found.size and not (0 <= found.min() and found.max() < classes):
-        raise InvalidValue(f"Label has a class outside [0, {classes}) that is not ignore_index={ignore_index}")
-    return found
+    return from_front("Label", label, classes, but=ignore_index)
 
 
 def _check_column(X: TensorType, Label: TensorType) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.indices import from_front
 from graphad.ops.inference import check_index, matched, same_dtypes
 from graphad.types import TensorType, checked_shape, element_count
 
@@ -25,8 +26,8 @@ def _hot_type(X: TensorType, *, depth: int, dtype: DType = "float32", allow_out_
 @operator("X -> Out", infer=_hot_type, grad={})
 def one_hot_v2(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_range: bool = False) -> Array:
     """One at each id along a new last axis; InvalidValue for an id outside ``depth`` unless that is allowed (then zeros)."""
-    if not allow_out_of_range and np.any((X < 0) | (X >= depth)):
-        raise InvalidValue(f"X has an id outside [0, {depth}), the depth of the one-hot code")
+    if not allow_out_of_range:
+        from_front("X", X, depth)
     return np.asarray(X[..., None] == np.arange(depth), dtype)
 
 

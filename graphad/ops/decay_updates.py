@@ -11,6 +11,7 @@ import numpy as np
 
 from graphad.ops.definition import Array
 from graphad.ops.optimize import adam, number, update
+from graphad.ops.summation import power_norm
 
 _TINY = 1e-10
 
@@ -75,7 +76,7 @@ def lamb(
 
 
 def _trust(param: Array, step: Array) -> Any:
-    lengths = [np.sqrt(np.add.reduce(np.square(each), axis=None)) for each in (param, step)]
+    lengths = [power_norm(each, tuple(range(each.ndim))) for each in (param, step)]
     return lengths[0] / lengths[1] if all(lengths) else param.dtype.type(1)
 
 

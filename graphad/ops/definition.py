@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.literals import fits_64_bits, shortened
 from graphad.ops.sample import Sample
 from graphad.ops.symbol import REGISTRY, Symbol
 from graphad.types import TensorType, dtype_name
@@ -377,7 +378,7 @@ _SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
 def checked_attr(attr: Attr, value: Any) -> Any:
     """The value in its canonical form; TypeError if it is not of the attribute's kind."""
     if attr.kind == "DType":
-        return "" if value in (-1, "") else dtype_name(value)
+        return "" if isinstance(value, int | str) and value in (-1, "") else dtype_name(value)
     if attr.kind in _SCALARS:
         return _scalar(attr, value, _SCALARS[attr.kind])
     if attr.kind in _LISTS:
@@ -389,8 +390,13 @@ def checked_attr(attr: Attr, value: Any) -> Any:
 
 def _scalar(attr: Attr, value: Any, kind: type) -> Any:
     if kind is float and isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise InvalidValue(f"attribute {attr.name!r} is {attr.kind}, which has no number as large as {shortened(value)}") from None
     if kind is int and isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if not fits_64_bits(int(value)):
+            raise InvalidValue(f"attribute {attr.name!r} is {attr.kind}, of 64 bits at most, got {shortened(value)}")
         return int(value)
     if kind is bool and isinstance(value, bool | np.bool_):
         return bool(value)
@@ -400,4 +406,4 @@ def _scalar(attr: Attr, value: Any, kind: type) -> Any:
 
 
 def _wrong_kind(attr: Attr, value: Any) -> str:
-    return f"attribute {attr.name!r} is {attr.kind}, got {type(value).__name__} {value!r}"
+    return f"attribute {attr.name!r} is {attr.kind}, got {type(value).__name__} {shortened(value)}"

@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import InvalidValue, ShapeError
+from graphad.errors import ShapeError
 from graphad.ops.activation import log_softmax
 from graphad.ops.along import at, one_of, put_along_axis, take_along_axis
 from graphad.ops.basic import cast, fill_zeros_like
 from graphad.ops.definition import GRAD, Array, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
 from graphad.ops.elementwise import as_mask
+from graphad.ops.indices import from_front
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
+from graphad.ops.summation import summed
 from graphad.ops.unary import log
 from graphad.types import INTS, TensorType, dtype_name
 
@@ -100,16 +102,13 @@ def _soft_label_grad(Logits: Tensor, Label: Tensor, dLoss: Tensor, *, soft_label
 
 def _checked(label: Array, classes: int, ignore_index: int) -> Array:
     """Hard labels with the ignored ones set to zero; InvalidValue for one that is no class."""
-    label = np.where(label == ignore_index, 0, label)
-    if label.size and not (0 <= label.min() and label.max() < classes):
-        raise InvalidValue(f"Label has a class outside [0, {classes}) that is not ignore_index={ignore_index}")
-    return label
+    return from_front("Label", label, classes, but=ignore_index)
 
 
 def _chosen(logarithms: Array, label: Array, soft_label: bool, ignore_index: int, axis: int) -> Array:
     """What is to be lost: the logarithm of the label's probability, with its sign changed."""
     if soft_label:
-        return np.asarray(-np.sum(label * logarithms, axis=axis, keepdims=True))
+        return -summed(label * logarithms, axis, True)
     chosen = logarithms[at(_checked(label, logarithms.shape[axis], ignore_index), axis)]
     return np.where(label == ignore_index, logarithms.dtype.type(0), -chosen)
 
@@ -154,7 +153,7 @@ def softmax_with_cross_entropy(
             return Logits, _chosen(np.log(Logits), Label, soft_label, ignore_index, axis)
     shifted = Logits - np.max(Logits, axis=axis, keepdims=True, initial=-np.inf) if Logits.size else Logits
     softmax = np.exp(shifted)
-    total = np.sum(softmax, axis=axis, keepdims=True)
+    total = summed(softmax, axis, True)
     softmax /= total
     if soft_label:
         return softmax, _chosen(shifted - np.log(total), Label, True, ignore_index, axis)

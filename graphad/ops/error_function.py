@@ -1,4 +1,7 @@
-"""The error function on arrays, by the rational Chebyshev approximations of W. J. Cody (Math. Comp. 23, 1969)."""
+"""The error function on arrays: in float64 by the rational Chebyshev approximations of W. J. Cody (Math. Comp. 23, 1969).
+
+In float32 one rational function, evaluated in float64, is right to 0.55 units in the last place.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,18 @@ FAR = (
 )
 
 
+# erf(x) / x in x * x for |x| <= 3.95: a minimax fit whose relative error is below 2.4e-9. Beyond, erf(x) is 1 in float32.
+SINGLE = (
+    (
+        *(6.658840974433087e-06, 0.0004076583908886138, 0.004205979625210214),
+        *(0.055641442206631496, 0.19261468102099752, 1.1283791697167658),
+    ),
+    (
+        *(2.5299411089922656e-07, 7.161300177546925e-05, 0.0014123414636375313, 0.016242328925038196),
+        *(0.11732159281872376, 0.5040337420572206, 1.0),
+    ),
+)
+
 CHUNK = 4096  # elements at a time, so that the intermediate arrays stay in the cache
 
 
@@ -40,8 +55,9 @@ def error_function(x: Array) -> Array:
     """erf(x) elementwise, to the precision of x's dtype."""
     flat = x.astype("float64" if x.dtype.itemsize > 4 else "float32", copy=False).reshape(-1)
     out = np.empty_like(flat)
+    reach = _chunk if flat.dtype == "float64" else _single
     for start in range(0, flat.size, CHUNK):
-        out[start : start + CHUNK] = _chunk(flat[start : start + CHUNK])
+        out[start : start + CHUNK] = reach(flat[start : start + CHUNK])
     return out.reshape(x.shape).astype(x.dtype, copy=False)
 
 
@@ -56,6 +72,11 @@ def _chunk(x: Array) -> Array:
             at = np.flatnonzero((size > low) & (size <= high))
             out[at] = np.copysign(1.0 - reach(size[at]), x[at])
     return out
+
+
+def _single(x: Array) -> Array:
+    wide = np.clip(x, -3.95, 3.95).astype("float64")
+    return np.asarray(wide * _ratio(SINGLE, wide * wide))
 
 
 def _near(x: Array) -> Array:

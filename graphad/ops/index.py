@@ -8,6 +8,7 @@ from graphad.errors import ShapeError
 from graphad.ops.basic import fill_zeros_like, reshape_like, unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import how_many, one_number
+from graphad.ops.indices import from_either_end, from_front, refuse
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count
 
@@ -74,8 +75,15 @@ def _gather_grad(X: Tensor, Index: Tensor, dOut: Tensor, Axis: Tensor, *, axis: 
 @operator("X Index Axis? -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X")
 def gather(X: Array, Index: Array, Axis: Array | None = None, *, axis: int = 0, overwrite: bool = True) -> Array:
     """The slices of X at Index ([N], [N, 1] or []) along ``axis``, or along the axis that is in Axis."""
-    along = axis if Axis is None else one_number(Axis)
-    return np.asarray(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=along))
+    return _taken(X, Index, axis if Axis is None else normal_axis(one_number(Axis), X.ndim, "Axis"))
+
+
+def _taken(X: Array, Index: Array, axis: int) -> Array:
+    """The slices at indices that may count from the end; numpy finds those out of range, the message is ours."""
+    try:
+        return np.asarray(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=axis))
+    except IndexError:
+        refuse("Index", Index, -X.shape[axis], X.shape[axis])
 
 
 def _ungathered(X: TensorType, Index: TensorType, Like: TensorType, Axis: TensorType | None = None, *, axis: int = 0) -> TensorType:
@@ -92,7 +100,7 @@ def _ungathered(X: TensorType, Index: TensorType, Like: TensorType, Axis: Tensor
 )
 def ungather(X: Array, Index: Array, Like: Array, Axis: Array | None = None, *, axis: int = 0) -> Array:
     """Zeros in the shape of Like with the slices of X added at Index: the transpose of ``gather``."""
-    along = axis if Axis is None else one_number(Axis)
+    along = axis if Axis is None else normal_axis(one_number(Axis), Like.ndim, "Axis")
     added: Array = index_add.kernel(np.zeros(Like.shape, X.dtype), Index, X, axis=along)
     return added
 
@@ -108,7 +116,7 @@ def _select_grad(X: Tensor, Index: Tensor, dOut: Tensor, *, dim: int) -> Tensor:
 @operator("X Index -> Out", infer=_selected, grad={"X": _select_grad}, shapes="X")
 def index_select(X: Array, Index: Array, *, dim: int = 0) -> Array:
     """The slices of X at Index along ``dim``."""
-    return np.asarray(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=dim))
+    return _taken(X, Index, dim)
 
 
 def _index_added(X: TensorType, Index: TensorType, AddValue: TensorType, *, axis: int = 0) -> TensorType:
@@ -130,13 +138,8 @@ def _index_added(X: TensorType, Index: TensorType, AddValue: TensorType, *, axis
 def index_add(X: Array, Index: Array, AddValue: Array, *, axis: int = 0) -> Array:
     """X with the slices of AddValue added at Index along ``axis``: with X zero, the transpose of ``gather``."""
     value = np.expand_dims(AddValue, axis % X.ndim) if Index.ndim == 0 else AddValue
-    rows = _added_rows(np.moveaxis(value, axis, 0), _from_front(Index, X.shape[axis]), X.shape[axis])
+    rows = _added_rows(np.moveaxis(value, axis, 0), from_either_end("Index", Index, X.shape[axis]).reshape(-1), X.shape[axis])
     return X + np.moveaxis(rows, 0, axis)
-
-
-def _from_front(index: Array, extent: int) -> Array:
-    flat = index.reshape(-1)
-    return np.where(flat < 0, flat + extent, flat)
 
 
 # -- by coordinates ------------------------------------------------------------------------------
@@ -158,7 +161,12 @@ def gather_nd(X: Array, Index: Array) -> Array:
     """The parts of X at the coordinates in the last axis of Index."""
     if not Index.shape[-1]:
         return np.broadcast_to(X, Index.shape[:-1] + X.shape).copy()
-    return np.asarray(X[tuple(np.moveaxis(Index, -1, 0))])
+    return np.asarray(X[_coordinates(X, Index)])
+
+
+def _coordinates(X: Array, Index: Array) -> tuple[Array, ...]:
+    """The coordinates in the last axis of Index, one array for each axis of X they name."""
+    return tuple(from_either_end(f"Index[..., {axis}]", part, X.shape[axis]) for axis, part in enumerate(np.moveaxis(Index, -1, 0)))
 
 
 def _nd_added(X: TensorType, Index: TensorType, Updates: TensorType) -> TensorType:
@@ -179,7 +187,7 @@ def scatter_nd_add(X: Array, Index: Array, Updates: Array) -> Array:
     out = X.copy()
     if not Index.shape[-1]:
         return np.asarray(out + Updates.sum(tuple(range(Index.ndim - 1))))
-    np.add.at(out, tuple(np.moveaxis(Index, -1, 0)), Updates)
+    np.add.at(out, _coordinates(X, Index), Updates)
     return out
 
 
@@ -205,10 +213,11 @@ def _table_grad(W: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Te
 def lookup_table_v2(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
-    """The rows of W at Ids; zeros where the id is ``padding_idx`` (-1: no id is padding)."""
-    rows = np.take(W, Ids, axis=0)
-    if padding_idx != -1:
-        rows[Ids == padding_idx] = 0
+    """The rows of W at Ids; zeros where the id is ``padding_idx`` (-1: no id is padding). InvalidValue for another id that is no row."""
+    if padding_idx == -1:
+        return np.asarray(np.take(W, from_front("Ids", Ids, len(W)), axis=0))
+    rows = np.take(W, from_front("Ids", Ids, len(W), but=padding_idx), axis=0)
+    rows[Ids == padding_idx] = 0
     return rows
 
 
@@ -243,8 +252,8 @@ def _rows_back(X: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Ten
 @operator("X Ids Like -> Out", infer=_embedding_scattered, grad={"X": _rows_back}, shapes="X")
 def embedding_scatter(X: Array, Ids: Array, Like: Array, *, padding_idx: int = -1) -> Array:
     """Zeros in the shape of Like with the rows of X added at Ids: the transpose of ``lookup_table_v2``."""
-    ids, rows = _from_front(Ids, Like.shape[0]), X.reshape(Ids.size, Like.shape[1])
-    if padding_idx == -1:
-        return _added_rows(rows, ids, Like.shape[0])
-    kept = ids != padding_idx
-    return _added_rows(rows[kept], ids[kept], Like.shape[0])
+    ids, rows = Ids.reshape(-1), X.reshape(Ids.size, Like.shape[1])
+    if padding_idx != -1:
+        counted = ids != padding_idx
+        ids, rows = ids[counted], rows[counted]
+    return _added_rows(rows, from_front("Ids", ids, Like.shape[0]), Like.shape[0])

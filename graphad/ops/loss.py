@@ -13,7 +13,7 @@ from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.shapes import shape_
 from graphad.ops.slicing import slice_
-from graphad.ops.unary import clip, log
+from graphad.ops.unary import clip, log, log1p
 from graphad.types import TensorType, dtype_name
 
 
@@ -161,7 +161,7 @@ def kldiv_loss(X: Array, Target: Array, *, reduction: str = "mean") -> Array:
 
 
 def _bce_label_grad(X: Tensor, dOut: Tensor) -> Tensor:
-    return dOut * (clip(log(1.0 - X), min=-100.0, max=0.0) - clip(log(X), min=-100.0, max=0.0))
+    return dOut * (clip(log1p(-X), min=-100.0, max=0.0) - clip(log(X), min=-100.0, max=0.0))
 
 
 @operator(
@@ -175,22 +175,22 @@ def _bce_label_grad(X: Tensor, dOut: Tensor) -> Tensor:
 def bce_loss(X: Array, Label: Array) -> Array:
     """``-Label log X - (1 - Label) log(1 - X)`` for X in [0, 1]; the logarithms are kept from falling below -100."""
     with np.errstate(divide="ignore"):
-        yes, no = np.maximum(np.log(X), X.dtype.type(-100)), np.maximum(np.log(1 - X), X.dtype.type(-100))
+        yes, no = np.maximum(np.log(X), X.dtype.type(-100)), np.maximum(np.log1p(-X), X.dtype.type(-100))
     return np.asarray(-Label * yes - (1 - Label) * no)
 
 
 def _log_loss_grad(Predicted: Tensor, Labels: Tensor, dLoss: Tensor, *, epsilon: float) -> Tensor:
-    return dLoss * ((1.0 - Labels) / (1.0 + epsilon - Predicted) - Labels / (Predicted + epsilon))
+    return dLoss * ((1.0 - Labels) / (1.0 - Predicted + epsilon) - Labels / (Predicted + epsilon))
 
 
 def _log_loss_label_grad(Predicted: Tensor, dLoss: Tensor, *, epsilon: float) -> Tensor:
-    return dLoss * (log(1.0 + epsilon - Predicted) - log(Predicted + epsilon))
+    return dLoss * (log1p(epsilon - Predicted) - log(Predicted + epsilon))
 
 
 @operator("Predicted Labels -> Loss", infer=_alike, grad={"Predicted": _log_loss_grad, "Labels": _log_loss_label_grad})
 def log_loss(Predicted: Array, Labels: Array, *, epsilon: float = 1e-4) -> Array:
     """``-Labels log(Predicted + epsilon) - (1 - Labels) log(1 - Predicted + epsilon)``."""
-    return np.asarray(-Labels * np.log(Predicted + epsilon) - (1 - Labels) * np.log(1 - Predicted + epsilon))
+    return np.asarray(-Labels * np.log(Predicted + epsilon) - (1 - Labels) * np.log1p(epsilon - Predicted))
 
 
 # -- of logits -----------------------------------------------------------------------------------

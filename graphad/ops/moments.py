@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from graphad.errors import ShapeError
 from graphad.ops.basic import cast, reshape_like, size
 from graphad.ops.definition import Array, Tensor
 from graphad.ops.elementwise import elementwise_add, elementwise_mul
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.reduce import reduce_mean
+from graphad.ops.summation import summed
 from graphad.ops.unary import rsqrt
 from graphad.types import TensorType, dtype_name
 
@@ -58,9 +57,9 @@ def _share(m: Moments) -> Tensor:
 def fast_through_moments(d: Array, hat: Array, inverse: Array, axes: tuple[int, ...]) -> Array:
     """``through_moments`` in as few passes as numpy allows; ``hat`` is ``centered * inverse``."""
     count = max(hat.size // max(inverse.size, 1), 1)
-    out = hat * (np.add.reduce(d * hat, axis=axes, keepdims=True) / -count)
+    out = hat * (summed(d * hat, axes, True) / -count)
     out += d
-    out -= np.add.reduce(d, axis=axes, keepdims=True) / count
+    out -= summed(d, axes, True) / count
     out *= inverse
     return out
 

@@ -16,6 +16,7 @@ from graphad.ops.basic import reshape_like, sum_like
 from graphad.ops.definition import GRAD, Array, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
 from graphad.ops.moments import Moments, affine, check_vectors, fast_through_moments, moments, through_moments
 from graphad.ops.shapes import reshape
+from graphad.ops.summation import summed
 from graphad.types import TensorType, element_count
 
 # -- layer_norm ----------------------------------------------------------------------------------
@@ -98,9 +99,9 @@ def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[
 def _fast_layer_cotangent(slot: str, hat: Array, inverse: Array, inputs: Inputs, begin: int) -> Array:
     dY, first = inputs["Y" + GRAD][0], tuple(range(begin))
     if slot == "Bias" + GRAD:
-        return np.asarray(np.add.reduce(dY, axis=first)).reshape(-1)
+        return summed(dY, first).reshape(-1)
     if slot == "Scale" + GRAD:
-        return np.asarray(np.add.reduce(dY * hat, axis=first)).reshape(-1)
+        return summed(dY * hat, first).reshape(-1)
     scale = inputs.get("Scale")
     d = dY * scale[0].reshape(hat.shape[begin:]) if scale else dY
     return fast_through_moments(d, hat, inverse, tuple(range(begin, hat.ndim)))

@@ -16,8 +16,8 @@ from graphad.ops.basic import fill_any_like
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask, elementwise_max
 from graphad.ops.inference import matched, same_float
-from graphad.ops.reduce import reduce_sum
-from graphad.ops.unary import sqrt
+from graphad.ops.reduce import frobenius_norm, reduce_sum
+from graphad.ops.summation import power_norm
 from graphad.types import TensorType, element_count
 
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow")
@@ -203,15 +203,16 @@ def rmsprop(
 
 
 def _clipped_grad(X: Tensor, dOut: Tensor, *, max_norm: float) -> Tensor:
-    norm = sqrt(reduce_sum(X * X, reduce_all=True))
+    norm = frobenius_norm(X, reduce_all=True)
     limit = fill_any_like(norm, value=max_norm)
     larger = elementwise_max(norm, limit)
-    radial = X * (as_mask(norm > limit, X) * reduce_sum(X * dOut, reduce_all=True) / (larger * larger))
+    unit = X / larger
+    radial = unit * (as_mask(norm > limit, X) * reduce_sum(unit * dOut, reduce_all=True))
     return (dOut - radial) * (limit / larger)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _clipped_grad})
 def clip_by_norm(X: Array, *, max_norm: float) -> Array:
     """X, made shorter if its norm (over all elements) is above ``max_norm``."""
-    norm = np.sqrt(np.add.reduce(np.square(X), axis=None))
+    norm = power_norm(X, tuple(range(X.ndim)))
     return X if norm <= max_norm else np.asarray(X * X.dtype.type(max_norm / norm))

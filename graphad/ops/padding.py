@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import ShapeError
+from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import how_many, numbers
 from graphad.ops.inference import matched
@@ -102,6 +102,9 @@ class _Kind:
     def unpad(self, X: Array, Like: Array, Paddings: Array | None, paddings: list[int], mode: str, data_format: str) -> Array:
         """Each element of X added to the one of Like that it is a copy of; those of a constant are left out."""
         amounts = self.checked(Like.shape, numbers(paddings, Paddings, None), mode, data_format)
+        whole = tuple(e + before + after for e, (before, after) in zip(Like.shape, amounts, strict=True))
+        if whole != X.shape:
+            raise InvalidValue(f"X has the shape {list(X.shape)}, but Like with its paddings has {list(whole)}")
         for axis, (before, after) in enumerate(amounts):
             if before or after:
                 X = _folded(X, axis, Like.shape[axis], (before, after), mode)

@@ -12,6 +12,7 @@ from graphad.ops.elementwise import as_mask
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.moments import total
 from graphad.ops.reduce import reduce_sum
+from graphad.ops.summation import power_norm, summed
 from graphad.types import TensorType
 
 
@@ -155,5 +156,6 @@ def _cosine_y_grad(X: Tensor, Y: Tensor, Out: Tensor, XNorm: Tensor, YNorm: Tens
 def cos_sim(X: Array, Y: Array) -> tuple[Array, Array, Array]:
     """The cosine of the angle between the rows of X and Y ``[N, 1]``, and the rows' norms; Y may have one row for all of X."""
     axes = tuple(range(1, X.ndim))
-    x, y = (np.sqrt(np.sum(np.square(a), axis=axes)).reshape(-1, 1) for a in (X, Y))
-    return np.sum(X * Y, axis=axes).reshape(-1, 1) / (x * y), x, y
+    x, y = (power_norm(a, axes, True) for a in (X, Y))
+    cosine = summed((X / x) * (Y / y), axes).reshape(-1, 1)
+    return cosine, x.reshape(-1, 1), y.reshape(-1, 1)

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import InvalidValue, ShapeError
+from graphad.errors import ShapeError
 from graphad.ops.along import at, last_of_each, put_along_axis
 from graphad.ops.basic import expand_like, fill_any_like, fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask, equal
 from graphad.ops.index import gather, scatter_nd_add, where
+from graphad.ops.indices import from_front
 from graphad.ops.inference import check_index, matched, same_dtypes
 from graphad.ops.shapes import unsqueeze
 from graphad.types import TensorType, broadcast_shapes
@@ -72,9 +73,7 @@ def _multiplex_grad(Ids: Tensor, X: list[Tensor], dOut: Tensor) -> list[Tensor]:
 @operator("Ids X* -> Out", infer=_multiplexed, grad={"X": _multiplex_grad}, shapes="X")
 def multiplex(Ids: Array, X: list[Array]) -> Array:
     """Row i of ``X[Ids[i]]``, for every i; InvalidValue for an id that is not the number of an input."""
-    ids = Ids.reshape(-1)
-    if np.any((ids < 0) | (ids >= len(X))):
-        raise InvalidValue(f"Ids has an id outside [0, {len(X)}), the number of inputs")
+    ids = from_front("Ids", Ids, len(X)).reshape(-1)
     out = np.empty_like(X[0])
     for k, x in enumerate(X):
         out[ids == k] = x[ids == k]
@@ -98,7 +97,7 @@ def _sample_grad(X: Tensor, Index: Tensor, dOut: Tensor) -> Tensor:
 @operator("X Index -> Out", infer=_sampled_type, grad={"X": _sample_grad}, shapes="X")
 def index_sample(X: Array, Index: Array) -> Array:
     """From each row of X the elements at that row's indices."""
-    return np.asarray(X[at(Index, 1)])
+    return np.asarray(X[at(from_front("Index", Index, X.shape[1]), 1)])
 
 
 def _scattered_type(X: TensorType, Ids: TensorType, Updates: TensorType, **_: Any) -> TensorType:
@@ -128,7 +127,7 @@ def scatter(X: Array, Ids: Array, Updates: Array, *, overwrite: bool = True) -> 
     """X with the rows at Ids replaced: by the rows of Updates, of which the last counts where an id is given twice; or, without
     ``overwrite``, by the sum of all those of Updates with that id."""
     out = X.copy()
-    ids = Ids.reshape(-1)
+    ids = from_front("Ids", Ids, len(X)).reshape(-1)
     out[ids] = Updates if overwrite else X.dtype.type(0)
     if not overwrite:
         np.add.at(out, ids, Updates)

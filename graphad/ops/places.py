@@ -144,6 +144,7 @@ def uncrop(
 ) -> Array:
     """Zeros in the shape of Like with X at ``offsets``: the transpose of ``crop_tensor``. Only Like's shape is read."""
     start = numbers(offsets, Offsets, OffsetsTensor) or [0] * X.ndim
+    _cropped(Like.shape, start, list(X.shape))
     out = np.zeros(Like.shape, X.dtype)
     out[tuple(builtins.slice(o, o + e) for o, e in zip(start, X.shape, strict=True))] = X
     return out

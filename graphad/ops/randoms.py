@@ -19,8 +19,8 @@ DType = str
 
 
 def generator(seed: int, rng: np.random.Generator) -> np.random.Generator:
-    """The generator to draw from: the given one where no seed is set."""
-    return np.random.default_rng(seed) if seed else rng
+    """The generator to draw from: the given one where no seed is set. A negative seed is one as well, as 64 bits without a sign."""
+    return np.random.default_rng(seed % (1 << 64)) if seed else rng
 
 
 def _floats(*, shape: list[int], dtype: DType = "float32", **_: Any) -> TensorType:

@@ -16,6 +16,7 @@ from graphad.ops.index import where
 from graphad.ops.inference import reduced, reduced_axes, same_float
 from graphad.ops.scan import cumprod
 from graphad.ops.shapes import unsqueeze
+from graphad.ops.summation import power_norm, summed
 from graphad.ops.unary import abs_, exp, pow_, sign
 from graphad.types import TensorType, dtype_name
 
@@ -84,19 +85,23 @@ def _mean_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduc
     return expand_like(kept(_share(_in_dtype_of(dOut, X), X), X, dim, keep_dim, reduce_all), X)
 
 
+def _sum(X: Array, axis: Axes, keepdims: bool) -> Array:
+    return summed(X, axis, keepdims)
+
+
 def _mean(X: Array, axis: Axes, keepdims: bool) -> Any:
-    total, count = np.sum(X, axis=axis, keepdims=keepdims), math.prod(X.shape[a] for a in axis)
+    total, count = summed(X, axis, keepdims), math.prod(X.shape[a] for a in axis)
     return total / count if count else np.full_like(total, np.nan, X.dtype)
 
 
-reduce_sum = _row("reduce_sum", np.add.reduce, _sum_grad, shapes="X")
+reduce_sum = _row("reduce_sum", _sum, _sum_grad, shapes="X")
 reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X")
 
 
 @operator("X -> Out", infer=lambda X: TensorType((), X.dtype), grad={"X": lambda X, dOut: expand_like(_share(dOut, X), X)}, shapes="X")
 def mean(X: Array) -> Array:
     """The mean of all elements, of shape []."""
-    return np.asarray(np.add.reduce(X, axis=None) / X.size if X.size else np.nan, X.dtype)
+    return np.asarray(summed(X, tuple(range(X.ndim))) / X.size if X.size else np.nan, X.dtype)
 
 
 @grad_kernel("mean")
@@ -177,7 +182,7 @@ def logsumexp(X: Array, *, axis: list[int] = ALL, keepdim: bool = False, reduce_
     axes = reduced_axes(X.ndim, axis, reduce_all)
     top = np.max(X, axis=axes, keepdims=True)
     top = np.where(np.isfinite(top), top, X.dtype.type(0))
-    value = np.log(np.add.reduce(np.exp(X - top), axis=axes, keepdims=True)) + top
+    value = np.log(summed(np.exp(X - top), axes, True)) + top
     return np.asarray(value if keepdim else np.squeeze(value, axes), X.dtype)
 
 
@@ -207,20 +212,19 @@ def p_norm(
 ) -> Array:
     """The p-norm along ``axis``, or of all elements (``asvector``); ``porder`` may be 0 or infinite."""
     axes = reduced_axes(X.ndim, [axis], asvector)
-    size_ = np.abs(X)
     if math.isinf(porder):
-        return np.asarray((np.max if porder > 0 else np.min)(size_, axis=axes, keepdims=keepdim))
-    powers = (size_ != 0).astype(X.dtype) if porder == 0 else size_**porder
-    total = np.sum(powers, axis=axes, keepdims=keepdim)
-    return np.asarray(total if porder == 0 else total ** (1.0 / porder), X.dtype)
+        return np.asarray((np.max if porder > 0 else np.min)(np.abs(X), axis=axes, keepdims=keepdim))
+    if porder == 0:
+        return np.asarray(np.count_nonzero(X, axis=axes, keepdims=keepdim), X.dtype)
+    return power_norm(X, axes, keepdim, porder)
 
 
 def _frobenius_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
     return X * kept(dOut / _or_one(Out), X, dim, keep_dim, reduce_all)
 
 
-def _frobenius(X: Array, axis: Axes, keepdims: bool) -> Any:
-    return np.sqrt(np.sum(X * X, axis=axis, keepdims=keepdims))
+def _frobenius(X: Array, axis: Axes, keepdims: bool) -> Array:
+    return power_norm(X, axis, keepdims)
 
 
 frobenius_norm = _row("frobenius_norm", _frobenius, _frobenius_grad)

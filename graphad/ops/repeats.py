@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.errors import ShapeError
+from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, is_given, numbers
 from graphad.ops.inference import matched
+from graphad.ops.summation import summed
 from graphad.types import Shape, TensorType
 
 NO_INTS: list[int] = []
@@ -44,7 +45,13 @@ def tile(
     X: Array, RepeatTimes: Array | None = None, repeat_times_tensor: list[Array] | None = None, *, repeat_times: list[int] = NO_INTS
 ) -> Array:
     """X repeated along each axis: as often as the tensors say if there are any, else ``repeat_times``."""
-    return np.tile(X, numbers(repeat_times, RepeatTimes, repeat_times_tensor))
+    return np.tile(X, _times(numbers(repeat_times, RepeatTimes, repeat_times_tensor)))
+
+
+def _times(repeats: list[int]) -> list[int]:
+    if any(r < 0 for r in repeats):
+        raise InvalidValue(f"a tensor cannot be repeated {repeats} times along its axes: none may be negative")
+    return repeats
 
 
 def _untiled(
@@ -75,9 +82,12 @@ def untile(
     repeat_times: list[int] = NO_INTS,
 ) -> Array:
     """The sum of the tiles X is made of: the transpose of ``tile``. Only Like's shape is read."""
-    repeats, extents = _tiling(Like.shape, numbers(repeat_times, RepeatTimes, repeat_times_tensor))
+    repeats, extents = _tiling(Like.shape, _times(numbers(repeat_times, RepeatTimes, repeat_times_tensor)))
+    tiled = tuple(r * e for r, e in zip(repeats, extents, strict=True))
+    if tiled != X.shape:
+        raise InvalidValue(f"X has the shape {list(X.shape)}, but {list(repeats)} times Like has {list(tiled)}")
     split = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
-    return np.asarray(np.add.reduce(split, axis=tuple(range(0, split.ndim, 2)), dtype=X.dtype)).reshape(Like.shape)
+    return np.asarray(summed(split, tuple(range(0, split.ndim, 2))), X.dtype).reshape(Like.shape)
 
 
 def _expand_type(
@@ -98,4 +108,4 @@ def expand(
     X: Array, ExpandTimes: Array | None = None, expand_times_tensor: list[Array] | None = None, *, expand_times: list[int] = NO_INTS
 ) -> Array:
     """X repeated ``expand_times`` along its axes, one number for each."""
-    return np.tile(X, numbers(expand_times, ExpandTimes, expand_times_tensor))
+    return np.tile(X, _times(numbers(expand_times, ExpandTimes, expand_times_tensor)))

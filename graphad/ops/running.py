@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.inference import normal_axis, same_float
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.scan import linear_recurrence
+from graphad.ops.summation import power_norm
 from graphad.ops.unary import exp
 from graphad.types import TensorType, element_count
 
@@ -40,7 +42,8 @@ def logcumsumexp(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: 
     """The logarithm of the running sum of exponentials along ``axis``, or over all elements in a row (``flatten``)."""
     x = X.reshape(-1) if flatten or not X.ndim else np.moveaxis(X, axis, 0)
     step = -1 if reverse else 1
-    out: Array = np.moveaxis(np.logaddexp.accumulate(x[::step], axis=0)[::step], 0, axis if x.ndim > 1 else 0)
+    running = np.logaddexp.accumulate(x[::step], axis=0, dtype="float64").astype(X.dtype, copy=False)
+    out: Array = np.moveaxis(running[::step], 0, axis if x.ndim > 1 else 0)
     return np.ascontiguousarray(out) if flatten or X.ndim else out.reshape(())
 
 
@@ -59,5 +62,5 @@ def _unit_grad(Out: Tensor, Norm: Tensor, dOut: Tensor, dNorm: Tensor = None, *,
 @operator("X -> Out Norm?", infer=_unit_types, grad={"X": _unit_grad})
 def norm(X: Array, *, axis: int, epsilon: float = 1e-10, is_test: bool = False) -> tuple[Array, Array]:
     """X divided by Norm, the root of the sum of its squares along ``axis`` and ``epsilon``."""
-    length = np.asarray(np.sqrt(np.add.reduce(X * X, axis=axis, keepdims=True) + X.dtype.type(epsilon)))
+    length = np.hypot(power_norm(X, (axis % X.ndim,), True), X.dtype.type(math.sqrt(epsilon)))
     return np.asarray(X / length), length

@@ -15,9 +15,13 @@ from graphad.types import TensorType, element_count
 
 
 def _accumulated(accumulate: Callable[..., Any], X: Array, axis: int, exclusive: bool, reverse: bool, start: float) -> Array:
-    """Everything up to each element along an axis; ``exclusive`` leaves out the element, ``reverse`` runs from the end."""
+    """Everything up to each element along an axis; ``exclusive`` leaves out the element, ``reverse`` runs from the end.
+
+    Floats are accumulated in float64: the error does not grow with the place, and an intermediate result may be large.
+    """
     x = np.moveaxis(X, axis, 0)[:: -1 if reverse else 1]
-    out = np.asarray(accumulate(x, axis=0, dtype=X.dtype))
+    wide = "float64" if X.dtype.kind == "f" else X.dtype
+    out = np.asarray(accumulate(x, axis=0, dtype=wide)).astype(X.dtype, copy=False)
     if exclusive and len(x):
         out = np.concatenate((np.full_like(out[:1], start), out[:-1]))
     return np.moveaxis(out[:: -1 if reverse else 1], 0, axis)

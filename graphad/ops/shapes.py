@@ -220,7 +220,7 @@ def _expanded(old: Shape, *, shape: list[int]) -> Shape:
     if lead < 0 or any(e == -1 for e in shape[:lead]):
         raise ShapeError(f"X has the shape {list(old)}: it cannot be expanded to shape={shape}")
     wanted = (*shape[:lead], *(o if e == -1 else e for o, e in zip(old, shape[lead:], strict=True)))
-    if any(o not in (1, -1, w) for o, w in zip(old, wanted[lead:], strict=True)):
+    if min(wanted, default=0) < -1 or any(o not in (1, -1, w) for o, w in zip(old, wanted[lead:], strict=True)):
         raise ShapeError(f"X has the shape {list(old)}: it cannot be expanded to shape={shape}")
     return wanted
 

@@ -212,5 +212,7 @@ def unslice(X: Array, Like: Array, *tensors: Any, **attrs: Any) -> Array:
     """Zeros in the shape of Like with X where the slice was taken: the transpose of ``strided_slice``."""
     out = np.zeros(Like.shape, X.dtype)
     place = out[index_of(Like.ndim, _resolved(tensors, attrs))]
+    if X.size != place.size:
+        raise InvalidValue(f"X has the shape {list(X.shape)}, but the slice of Like has {list(place.shape)}")
     place[...] = X.reshape(place.shape)
     return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from graphad.backward import build_backward
@@ -10,14 +10,28 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.graph import lower, write_back
 from graphad.initializer import Constant
 from graphad.layers.helper import declare_in
+from graphad.ops import GRAD
 from graphad.optimizer.checks import is_number, number
 from graphad.optimizer.clipping import Clip, ClipByValue
 from graphad.passes.optimization import ACCUMULATORS, ClipGradients, DecayWeights, OptimizeParameters, Updates, accumulator_name
-from graphad.program import OPTIMIZE, Block, Operator, Parameter, Program, Regularizer, Variable, default_startup_program
+from graphad.program import (
+    BACKWARD,
+    OPTIMIZE,
+    Block,
+    Operator,
+    Parameter,
+    Program,
+    Regularizer,
+    Variable,
+    default_startup_program,
+    located,
+    name_in,
+)
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
 from graphad.types import element_count
 
 Pairs = list[tuple[Parameter, Variable]]
+_SEEDS = ("fill_constant", "fill_any_like")  # what a backward starts with
 
 
 class Optimizer:
@@ -77,7 +91,8 @@ class Optimizer:
             before clipping and decay.
 
         Raises:
-            ValueError: as ``append_backward``; and if no parameter reaches the loss.
+            ValueError: as ``append_backward``; if no parameter reaches the loss; and if one of the parameters is updated for this
+                loss already.
         """
         if not isinstance(loss, Variable):
             raise InvalidType(f"loss is a Variable, not {loss!r}")
@@ -93,6 +108,7 @@ class Optimizer:
         self, program: Program, startup: Program, loss: Variable, parameter_list: Any, no_grad_set: Any
     ) -> tuple[list[Operator], Pairs]:
         graph, block = lower(program), program.global_block()
+        known = _updates_for(block, loss)
         found = build_backward(graph, loss, parameter_list, no_grad_set)
         pairs = list({param.name: (param, gradient) for param, gradient in found}.values())
         parameters = [param for param, _ in pairs]
@@ -101,6 +117,7 @@ class Optimizer:
         for param in parameters:
             if not isinstance(param, Parameter):
                 raise InvalidValue(f"{param!r} is no parameter: only those can be optimized")
+        _check_updated_once(known, loss, parameters)
         program.startup = startup
         instance = self._free_instance(block, parameters)
         rate = self._declare_state(block, startup.global_block(), parameters, loss.dtype, instance)
@@ -148,10 +165,24 @@ class Optimizer:
             for slot, accumulator in ACCUMULATORS[self.type].items():
                 shape = [1] if slot.endswith("Pow") else list(param.shape)
                 _state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, self._start(slot))
-        return rate.name
+        return name_in("learning_rate", block, rate)
 
     def _start(self, slot: str) -> float:
         return float(getattr(self, self.starts[slot])) if slot in self.starts else 0.0
+
+
+def _updates_for(block: Block, loss: Variable) -> dict[str, Operator]:
+    """The operators that update parameters, by the parameter; none if nothing starts a backward at the loss."""
+    seed = [op for op in block.ops if op.type in _SEEDS and op.role == BACKWARD and op.output("Out") == [loss.name + GRAD]]
+    return {name: op for op in block.ops if op.role == OPTIMIZE for name in op.input("Param")} if seed else {}
+
+
+def _check_updated_once(known: Mapping[str, Operator], loss: Variable, parameters: Sequence[Parameter]) -> None:
+    twice = [param.name for param in parameters if param.name in known]
+    if twice:
+        update = known[twice[0]]
+        message = f"minimize was called for {loss.name!r} before, and {update.type!r} updates {', '.join(twice)} already"
+        raise InvalidValue(located(f"{message}: every step would update twice; minimize once, or other parameters", update.source))
 
 
 def _state(block: Block, startup: Block, name: str, shape: list[int], dtype: str, start: float) -> Variable:

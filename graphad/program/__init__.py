@@ -2,11 +2,12 @@
 
 from graphad.program.block import Block
 from graphad.program.defaults import default_main_program, default_startup_program, program_guard, unique_name
-from graphad.program.operator import BACKWARD, EMPTY, FORWARD, OPTIMIZE, ROLES, Operator
+from graphad.program.operator import BACKWARD, EMPTY, FORWARD, OPTIMIZE, RANDOM_STREAM, ROLES, Operator, check_distinct
 from graphad.program.program import Program
 from graphad.program.regularizer import L1Decay, L2Decay, Regularizer
 from graphad.program.source import SourceLine, located, user_line
-from graphad.program.variable import Parameter, Variable, stands_for
+from graphad.program.streams import random_streams, settle_streams
+from graphad.program.variable import Parameter, Variable, name_in, stands_for
 from graphad.types import STEP_SCOPES, TENSOR, TENSOR_ARRAY
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "EMPTY",
     "FORWARD",
     "OPTIMIZE",
+    "RANDOM_STREAM",
     "ROLES",
     "STEP_SCOPES",
     "TENSOR",
@@ -27,10 +29,14 @@ __all__ = [
     "Regularizer",
     "SourceLine",
     "Variable",
+    "check_distinct",
     "default_main_program",
     "default_startup_program",
     "located",
+    "name_in",
     "program_guard",
+    "random_streams",
+    "settle_streams",
     "stands_for",
     "unique_name",
     "user_line",

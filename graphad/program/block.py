@@ -71,7 +71,7 @@ class Block:
         name: str | None = None,
         shape: Iterable[int] | None = None,
         dtype: Any = None,
-        persistable: bool = False,
+        persistable: bool | None = None,
         stop_gradient: bool = False,
         type: str = TENSOR,
     ) -> Variable:
@@ -81,26 +81,26 @@ class Block:
             name: generated (``tmp_0``) if None.
             shape: extents, -1 where unknown; None leaves it to the operator that writes the variable.
             dtype: a dtype's name, a numpy dtype or Fluid's number; None leaves it open as well.
-            persistable: whether the value outlives a run, kept in the scope.
+            persistable: whether the value outlives a run, kept in the scope; None means no for a new variable, and leaves one that exists.
             stop_gradient: whether gradients stop here.
             type: LOD_TENSOR, LOD_TENSOR_ARRAY or STEP_SCOPES.
 
         Raises:
-            ValueError: the name exists with another shape, dtype or kind; the shape or the kind makes no sense.
+            ValueError: the name exists with another shape, dtype, kind or persistence; the shape or the kind makes no sense.
             TypeError: the name is no string, the shape no list of ints, the dtype no dtype.
         """
         name = self.program.names.generate("tmp") if name is None else name
         with at_users_line(f"variable {name!r}"):
             if isinstance(name, str) and name in self.vars:
                 return self._redeclared(self.vars[name], shape, dtype, persistable, type)
-            var = Variable(self, name, shape, dtype, persistable, stop_gradient, type)
+            var = Variable(self, name, shape, dtype, bool(persistable), stop_gradient, type)
         self.vars[name] = var
         return var
 
     def create_parameter(
         self,
         name: str | None = None,
-        shape: Iterable[int] = (),
+        shape: Iterable[int] | None = None,
         dtype: Any = "float32",
         trainable: bool = True,
         learning_rate: float = 1.0,
@@ -110,7 +110,7 @@ class Block:
         """Declare a parameter: a persistable variable of block 0 that training updates if ``trainable``.
 
         Raises:
-            ValueError: the name exists with another shape or dtype; an extent is not positive.
+            ValueError: the name exists with another shape or dtype; a new parameter has no shape, or an extent of -1.
         """
         home = self.program.global_block()
         name = self.program.names.generate("param") if name is None else name
@@ -121,17 +121,19 @@ class Block:
                 return known
             if known is not None:
                 raise InvalidValue(f"{name!r} is declared already, and not as a parameter")
+            if shape is None:
+                raise InvalidValue(f"parameter {name!r} needs a shape and a dtype")
             param = Parameter(home, name, shape, dtype, trainable, learning_rate, regularizer, need_clip)
         home.vars[name] = param
         return param
 
-    def _redeclared(self, var: Variable, shape: Iterable[int] | None, dtype: Any, persistable: bool, type: str) -> Variable:
+    def _redeclared(self, var: Variable, shape: Iterable[int] | None, dtype: Any, persistable: bool | None, type: str) -> Variable:
         old_shape, old_dtype = var.declared
         wanted = (
             ("shape", old_shape, old_shape if shape is None else checked_shape(shape)),
             ("dtype", old_dtype, old_dtype if dtype is None else dtype_name(dtype)),
             ("type", var.type, type),
-            ("persistable", var.persistable, persistable or var.persistable),
+            ("persistable", var.persistable, var.persistable if persistable is None else persistable),
         )
         for what, old, new in wanted:
             if old is not None and old != new:

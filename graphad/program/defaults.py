@@ -6,21 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from graphad.errors import InvalidType
+from graphad.program import guards
 from graphad.program.naming import UniqueNames
 from graphad.program.program import Program
 
-_main: list[Program] = [Program()]
-_startup: list[Program] = [Program()]
+_main, _startup = Program(), Program()
+_main.identity.title, _startup.identity.title = "the default main program", "the default startup program"
 
 
 def default_main_program() -> Program:
     """The program that layers append to."""
-    return _main[-1]
+    return guards.MAIN[-1] if guards.MAIN else _main
 
 
 def default_startup_program() -> Program:
     """The program that layers append initialisation operators to."""
-    return _startup[-1]
+    return guards.STARTUP[-1] if guards.STARTUP else _startup
 
 
 @contextmanager
@@ -33,13 +34,13 @@ def program_guard(main: Program, startup: Program | None = None) -> Iterator[Non
     for what, program in (("main", main), ("startup", startup)):
         if not isinstance(program, Program | None) or (what == "main" and program is None):
             raise InvalidType(f"program_guard takes Programs; {what} is {program!r}")
-    _main.append(main)
-    _startup.append(Program() if startup is None else startup)
+    guards.MAIN.append(main)
+    guards.STARTUP.append(Program() if startup is None else startup)
     try:
         yield
     finally:
-        _main.pop()
-        _startup.pop()
+        guards.MAIN.pop()
+        guards.STARTUP.pop()
 
 
 class unique_name:  # a namespace, spelt as Fluid spells it

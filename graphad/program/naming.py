@@ -45,6 +45,7 @@ class UniqueNames:
         except BaseException:
             for key, count in reversed(self._undoable[start:]):
                 self.counts[key] = count
+            del self._undoable[start:]
             raise
         finally:
             self._watchers -= 1

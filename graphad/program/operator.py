@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import ControlDef, OpDef, Slot, lookup
 from graphad.ops.definition import AS_INPUT, REQUIRED, checked_attr, did_you_mean
+from graphad.ops.literals import fits_64_bits, shortened
 from graphad.program.source import SourceLine, located
-from graphad.program.variable import Variable, stands_for
+from graphad.program.variable import Variable, name_in
 from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, joined_shape
 
 if TYPE_CHECKING:
@@ -19,9 +20,12 @@ FORWARD, BACKWARD, OPTIMIZE = "forward", "backward", "optimize"
 ROLES = (FORWARD, BACKWARD, OPTIMIZE)
 EMPTY = "@EMPTY@"
 
-# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators.
+# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators, and ``random_stream`` names
+# what a random operator draws from.
+RANDOM_STREAM = "random_stream"
 COMMON_ATTRS = frozenset(
     {
+        RANDOM_STREAM,
         "Scale_out",
         "Scale_x",
         "Scale_y",
@@ -116,9 +120,7 @@ def _items(value: Any) -> Any:
 
 def _name(what: str, block: Block, slot: str, item: Any) -> str:
     if isinstance(item, Variable):
-        if not stands_for(block, item):
-            raise InvalidValue(f"{what} slot {slot!r}: {item!r} is of another program; here the name is {block.var_recursive(item.name)!r}")
-        return item.name
+        return name_in(f"{what} slot {slot!r}", block, item)
     if isinstance(item, str):
         if not item:
             raise InvalidValue(f"{what} slot {slot!r}: a variable's name is not empty")
@@ -135,7 +137,7 @@ def check(op: Operator, row: OpDef) -> None:
         for name in op.input_names():
             if name != EMPTY and not op.block.has_var_recursive(name):
                 raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
-        _check_distinct(op)
+        check_distinct(op)
         _infer(op, row)
     except GraphadError as error:
         raise type(error)(located(str(error), op.source)) from None
@@ -150,7 +152,10 @@ def check_known(op: Operator) -> None:
         pass
 
 
-def _check_distinct(op: Operator) -> None:
+def check_distinct(op: Operator) -> None:
+    """Refuse an operator that writes one name twice: it would not say which of the two values the name is."""
+    if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
+        return
     seen: set[str] = {EMPTY}
     for name in op.output_names():
         if name in seen and name != EMPTY:
@@ -193,6 +198,8 @@ def _printable(op: Operator, name: str, value: Any) -> Any:
             raise InvalidType(
                 f"operator {op.type!r}: attribute {name!r} is a boolean, a number, a string or a list of those, not {value!r}"
             )
+        if isinstance(item, int) and not fits_64_bits(item):
+            raise InvalidValue(f"operator {op.type!r}: attribute {name!r} is an integer of 64 bits at most, got {shortened(item)}")
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -9,7 +9,7 @@ from graphad.errors import GraphadError, ParseError
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program.block import Block
 from graphad.program.control import check_control
-from graphad.program.operator import FORWARD, ROLES, Operator, check_known
+from graphad.program.operator import FORWARD, ROLES, Operator, check_distinct, check_known
 from graphad.program.reader import Reader
 from graphad.program.regularizer import L1Decay, L2Decay
 from graphad.program.source import SourceLine
@@ -153,6 +153,7 @@ def _operator(reader: Reader, block: Block, op_type: str) -> None:
     inputs = _slots(reader)
     reader.expect("->")
     op = Operator(block, op_type, inputs, _slots(reader), {}, source=source)
+    check_distinct(op)
     if reader.take("{"):
         op.attrs = reader.table("}", _value)
     op.role = reader.take_word(ROLES) or FORWARD

@@ -9,11 +9,13 @@ from typing import Any
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program.block import Block
+from graphad.program.identity import Identity
 from graphad.program.naming import UniqueNames
 from graphad.program.operator import FORWARD, Operator
 from graphad.program.parsing import parse_program
+from graphad.program.source import user_line
 from graphad.program.text import print_program
-from graphad.program.variable import Parameter, Variable, stands_for
+from graphad.program.variable import Parameter, Variable, name_in
 from graphad.types import Shape
 
 
@@ -34,10 +36,12 @@ class Program:
     <BLANKLINE>
 
     ``random_seed`` other than 0 makes every run of the random operators repeatable. ``startup`` is the program
-    that holds the initialisation operators of this one's parameters, None before a layer made any.
+    that holds the initialisation operators of this one's parameters, None before a layer made any. ``identity`` is what messages
+    call the program.
     """
 
     def __init__(self) -> None:
+        self.identity = Identity(user_line())
         self.blocks: list[Block] = [Block(self, 0, -1)]
         self.names = UniqueNames(taken=self.declares)
         self.random_seed = 0
@@ -95,22 +99,23 @@ class Program:
         ones), types only become better known, and an error takes that back."""
         kept = [(block, len(block.ops), len(block.vars)) for block in self.current_block().chain()]
         count, current, startup, outer = len(self.blocks), self._current, self.startup, self.declarations
-        self.declarations = []
+        undo = self.declarations = [] if outer is None else outer
+        start = len(undo)
         try:
             with self.names.undone_on_error():
                 yield
         except BaseException:
             del self.blocks[count:]
-            for var, shape, dtype in reversed(self.declarations):
+            self.declarations = None  # what is undone here is not to be undone again around
+            for var, shape, dtype in reversed(undo[start:]):
                 var.declare(shape, dtype)
+            del undo[start:]
             for block, ops, variables in kept:
                 del block.ops[ops:]
                 block.vars = dict(list(block.vars.items())[:variables])
             self._current, self.startup = current, startup
             raise
         finally:
-            if outer is not None:
-                outer += self.declarations
             self.declarations = outer
 
     @contextmanager
@@ -131,7 +136,7 @@ class Program:
         return print_program(self)
 
     def __repr__(self) -> str:
-        return f"<Program of {len(self.blocks)} blocks, {sum(len(b.ops) for b in self.blocks)} operators>"
+        return f"<Program {self.identity.number}: {len(self.blocks)} blocks, {sum(len(b.ops) for b in self.blocks)} operators>"
 
     @staticmethod
     def parse(text: str, file: str | None = None, *, allow_unknown: bool = True) -> Program:
@@ -174,7 +179,7 @@ class Program:
         """A program of the same nested blocks with nothing in them, counting its names on from here."""
         twin = Program()
         twin.names, twin.random_seed, twin.startup = self.names.copy(twin.declares), self.random_seed, self.startup
-        twin.stored = self.stored
+        twin.stored, twin.identity = self.stored, self.identity.copy(twin.identity.source)
         twin.blocks = [Block(twin, b.idx, b.parent_idx, b.stored) for b in self.blocks]
         return twin
 
@@ -218,9 +223,8 @@ class Program:
     def _target(self, target: Any) -> list[str]:
         if isinstance(target, Operator):
             return target.output_names()
-        name = target.name if isinstance(target, Variable) else target
-        ours = not isinstance(target, Variable) or stands_for(self.global_block(), target)
-        if not isinstance(name, str) or not self.global_block().has_var(name) or not ours:
+        name = name_in("cannot prune", self.global_block(), target) if isinstance(target, Variable) else target
+        if not isinstance(name, str) or not self.global_block().has_var(name):
             raise InvalidValue(f"cannot prune to {target!r}: it is no variable or operator of this program")
         return [name]
 

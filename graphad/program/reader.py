@@ -12,6 +12,9 @@ from graphad.errors import ParseError
 _TOKEN = re.compile(r'\s*(?:(->|[{}()\[\]:=,?])|("(?:[^"\\]|\\.)*")|([A-Za-z_][\w.@/-]*(?<!-))|(-?(?:inf|nan|\d[\w.+-]*)))', re.ASCII)
 
 
+LONGEST = 4300  # characters of a number: what Python reads of an integer
+
+
 class Reader:
     """Tokens of a text, one at a time; every complaint points at the place."""
 
@@ -72,6 +75,8 @@ class Reader:
     def number(self) -> int | float:
         """A whole number as int, another one as float."""
         token = self.peek()[1]
+        if len(token) > LONGEST:
+            self.fail(f"a number of {len(token)} characters; the longest has {LONGEST}")
         for kind in (int, float):
             try:
                 value = kind(token)

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Symbol
+from graphad.program import guards
 from graphad.program.regularizer import Regularizer
+from graphad.program.source import located, user_line
 from graphad.types import KINDS, TENSOR, Shape, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
     from graphad.program.block import Block
     from graphad.program.operator import Operator
+    from graphad.program.program import Program
 
 
 class Variable(Symbol):
@@ -84,7 +87,11 @@ class Variable(Symbol):
         return next((op for op in reversed(self.block.ops) if self.name in op.output_names()), None)
 
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-        return self.block.program.current_block().emit(op, inputs, attrs)
+        program = self.block.program
+        current = guards.MAIN[-1] if guards.MAIN else program
+        if current.identity.family is not program.identity.family:
+            raise InvalidValue(located(f"operator {op.type!r}: {foreign(current, self)}", user_line()))
+        return current.current_block().emit(op, inputs, attrs)
 
     @classmethod
     def trusted(
@@ -131,8 +138,8 @@ class Parameter(Variable):
         if shape is None or dtype is None:
             raise InvalidValue(f"parameter {name!r} needs a shape and a dtype")
         super().__init__(block, name, shape, dtype, persistable=True, stop_gradient=not trainable)
-        if not self.shape or min(self.shape) <= 0:
-            raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; it needs at least one axis, and positive extents")
+        if -1 in self.shape:
+            raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; the extents of a parameter are known, none is -1")
         if not isinstance(trainable, bool) or not isinstance(need_clip, bool):
             raise InvalidType(f"parameter {name!r}: trainable and need_clip are booleans, not {trainable!r} and {need_clip!r}")
         if isinstance(learning_rate, str) or not isinstance(regularizer, Regularizer | None):
@@ -152,10 +159,26 @@ class Parameter(Variable):
 
 
 def stands_for(block: Block, var: Variable) -> bool:
-    """Whether a variable can be named in a block: it is of the same program, or declared the same way there (as in a clone)."""
-    if var.block.program is block.program or not block.has_var_recursive(var.name):
+    """Whether a variable can be named in a block: it is of the same program, or of a copy of it that declares it the same way."""
+    theirs, ours = var.block.program, block.program
+    if theirs is ours:
         return True
-    return block.var_recursive(var.name).declared == var.declared
+    if theirs.identity.family is not ours.identity.family:
+        return False
+    return not block.has_var_recursive(var.name) or block.var_recursive(var.name).declared == var.declared
+
+
+def name_in(what: str, block: Block, var: Variable) -> str:
+    """The name of a variable that stands for one of a block's; ValueError if it is of another program, which the message names."""
+    if stands_for(block, var):
+        return var.name
+    known = f"; here the name is {block.var_recursive(var.name)!r}" if block.has_var_recursive(var.name) else ""
+    raise InvalidValue(f"{what}: {foreign(block.program, var)}{known}")
+
+
+def foreign(program: Program, var: Variable) -> str:
+    """The complaint about a variable that is used in a program which is not its own."""
+    return f"{var!r} is of another program: it belongs to {var.block.program.identity}, not to {program.identity}"
 
 
 def _extents(shape: Shape | None) -> str:

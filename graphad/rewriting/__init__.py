@@ -5,6 +5,7 @@ from graphad.rewriting.failure import diagnoses_only
 from graphad.rewriting.following import Follower, in_graph
 from graphad.rewriting.passes import PASSES, Fixpoint, Nested, Pass, Pipeline, fixpoint, nested
 from graphad.rewriting.patterns import PatternRule, explain, rewrite, several
+from graphad.rewriting.proving import Proof, prove
 from graphad.rewriting.rule_pass import RulePass, rules_of
 from graphad.rewriting.rules import Rule, RuleSet, timing_rules
 from graphad.rewriting.running import Step, Timings, observing, run_pass, verification
@@ -20,6 +21,7 @@ __all__ = [
     "Pass",
     "PatternRule",
     "Pipeline",
+    "Proof",
     "Rule",
     "RulePass",
     "RuleSet",
@@ -35,6 +37,7 @@ __all__ = [
     "is_float",
     "nested",
     "observing",
+    "prove",
     "rewrite",
     "rewrite_greedily",
     "rules_of",

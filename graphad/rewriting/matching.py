@@ -207,6 +207,15 @@ def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match) ->
     return match_value(first, values[0], found) and _match_list(rest, values[1:], found)
 
 
+def _may_be(term: Term, value: Value) -> bool:
+    """Whether a value can be what a term describes, as far as its writer says."""
+    if type(term) is Constant:
+        return uniform_number(value) is not None
+    if type(term) is not Result:
+        return True
+    return bool(value.writers) and value.writers[0].type == term.call.row.type
+
+
 def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
     known = found.lists.get(first)
     spare = len(values) - sum(not isinstance(term, Several) for term in rest)
@@ -214,6 +223,8 @@ def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value]
         return False
     is_last = not any(isinstance(term, Several) for term in rest)
     size = len(known) if known is not None else spare if is_last else found.choices.choose(spare + 1)
+    if found.trace is None and rest and size < len(values) and not _may_be(rest[0], values[size]):
+        return False  # before a list is made: there may be as many sizes to try as there are values
     head = found.lists.setdefault(first, tuple(values[:size]))
     return head == tuple(values[:size]) and _match_list(rest, values[size:], found)
 

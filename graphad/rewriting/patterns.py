@@ -17,7 +17,7 @@ default is ``several`` is a list of tensors in a slot that takes one: ``ops.sum(
 named have their defaults. Inputs of commutative operators match in both orders. What is written keeps its shape and dtype, else
 the rule does not apply. Conditions are about attributes, ``x.shape``, ``x.dtype``, ``x.ndim``, and ``h.uses``, the number of readers.
 
-Rules are proved when they are made: see ``graphad.rewriting.proof``.
+Rules are tried on hard inputs when they are defined: see ``graphad.rewriting.rule_check``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from graphad.errors import InvalidType
+from graphad.errors import InvalidType, InvalidValue
 from graphad.graph import Op, Value
+from graphad.program.source import SourceLine
 from graphad.rewriting.constants import UNIFORM
 from graphad.rewriting.evaluation import Instance, keeps_types
 from graphad.rewriting.matching import Choices, Match, Trace, compare_later, match_op, match_roots
-from graphad.rewriting.proof import Example, prove
+from graphad.rewriting.rule_check import Evidence, Kinks, check_rule
+from graphad.rewriting.rule_inputs import Example
 from graphad.rewriting.rules import Place, Rule, Start
 from graphad.rewriting.soundness import calls_in, check_terms, leaves
 from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term, Unknown, Uses, parts_of
@@ -60,9 +62,15 @@ class PatternRule(Rule):
         conditions: scalars that have to be true.
         text: before ⇒ after, in one line.
         example: draws inputs that the rule applies to, if its author gave one.
+        evidence: what the rule was tried on when it was defined; None if it was not tried.
+        source: the file and line of the function that the rule was made of.
+        exact: whether the rule claims to keep every bit.
     """
 
     example: Example | None = None
+    evidence: Evidence | None = None
+    source: SourceLine | None = None
+    exact: bool = False
 
     def __repr__(self) -> str:
         return f"<rule {self.name}: {self.text}>"
@@ -200,19 +208,25 @@ def _would_wait(found: Match, variant: Variant) -> bool:
 @overload
 def rewrite(function: Callable[..., Any]) -> PatternRule: ...
 @overload
-def rewrite(*, fast: bool = ..., verify: bool = ..., example: Example | None = ...) -> Callable[[Callable[..., Any]], PatternRule]: ...
-def rewrite(function: Any = None, *, fast: bool = True, verify: bool = True, example: Example | None = None) -> Any:
+def rewrite(
+    *, fast: bool = ..., verify: bool = ..., example: Example | None = ..., gradients: Kinks = ...
+) -> Callable[[Callable[..., Any]], PatternRule]: ...
+def rewrite(
+    function: Any = None, *, fast: bool = True, verify: bool = True, example: Example | None = None, gradients: Kinks = "all"
+) -> Any:
     """Make a rule of a function that returns ``before, after`` or ``before, after, condition, ...``.
 
     Args:
         function: its parameters are the unknowns; it is called once, with terms.
         fast: the rule may differ from what it replaces by rounding, and where something is nan, infinite or out of range;
             False: it has to agree to the last bit, there too.
-        verify: compare before and after on random inputs now.
-        example: ``example(rng) -> {parameter: array or attribute}`` draws inputs that the rule applies to, where random ones rarely do.
+        verify: compare before and after now, on a fixed set of hard inputs; ``rule.evidence`` says which.
+        example: ``example(rng) -> {parameter: array or attribute}`` gives shapes and attributes that the rule applies to, where those in
+            the fixed set do not fit it. Floating-point elements are tried with other values too: an example narrows no claim.
+        gradients: "all" compares gradients at kinks and ties too, "smooth" only away from them.
 
     Raises:
-        ValueError: the rule is wrong, with inputs that show it; or no random input was found that it applies to.
+        ValueError: the rule is wrong, with inputs that show it; or it applied to nothing that was tried.
         TypeError: the function does not return terms.
 
     >>> from graphad import ops
@@ -223,12 +237,14 @@ def rewrite(function: Any = None, *, fast: bool = True, verify: bool = True, exa
     <rule log-exp: log(exp(x)) ⇒ x>
     """
     if function is None:
-        return lambda function: rewrite_with(function, fast, verify, example)
-    return rewrite_with(function, fast, verify, example)
+        return lambda function: rewrite_with(function, fast, verify, example, gradients)
+    return rewrite_with(function, fast, verify, example, gradients)
 
 
-def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example: Example | None) -> PatternRule:
+def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example: Example | None, gradients: Kinks) -> PatternRule:
     """What the decorator does."""
+    if gradients not in ("all", "smooth"):
+        raise InvalidValue(f'gradients={gradients!r}: "all" or "smooth" is expected')
     name = function.__name__.strip("_").replace("_", "-")
     result = function(*_unknowns(function), **_attributes(function))
     if not isinstance(result, tuple) or len(result) < 2:
@@ -236,10 +252,15 @@ def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example
     before, after = _terms(name, "before", result[0]), _terms(name, "after", result[1])
     check_terms(name, before, after, result[2:])
     rule = PatternRule(name, inspect.getdoc(function) or "", before, after, result[2:])  # type: ignore[arg-type]
+    rule.source, rule.exact, rule.example = _source(function), not fast, example
     if verify:
-        prove(rule, exact=not fast, example=example)
-    rule.example = example
+        rule.evidence = check_rule(rule, exact=not fast, example=example, gradients=gradients)
     return rule
+
+
+def _source(function: Callable[..., Any]) -> SourceLine | None:
+    code = getattr(function, "__code__", None)
+    return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 
 
 def _unknowns(function: Callable[..., Any]) -> Iterator[Term]:

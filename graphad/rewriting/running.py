@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphad.errors import InvalidGraph, PassError
-from graphad.graph import Graph
+from graphad.graph import Graph, check_graph
 from graphad.graph.provenance import Origin
 from graphad.graph.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
 from graphad.knobs import KNOBS
@@ -52,10 +52,12 @@ def run_pass(each: Pass, graph: Graph) -> bool:
 
     Raises:
         PassError: the graph has not what the pass requires.
+        TypeError: it is no graph.
         InvalidGraph: the graph breaks a rule before the first pass, or after this one; then the message names the pass.
         Exception: whatever the pass raises. The message of each names the folder where the graph before, the pipeline so far and a
             command that reproduces it were written.
     """
+    check_graph(f"pass {each} runs on", graph)
     journal = graph.journal
     if journal.is_exhausted:
         return False
@@ -113,6 +115,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
     Raises:
         PassError: a pass requires what the graph has not and no pass before it establishes.
     """
+    check_graph("a pipeline runs on", graph)
     available: set[Any] = {*graph.properties, *graph.analyses}
     passes = tuple(part for each in passes for part in each.parts())
     for place, each in enumerate(passes, 1):

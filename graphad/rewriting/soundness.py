@@ -1,4 +1,4 @@
-"""What a rule has to be before it can be matched or proved: results before, as many behind, and nothing that is known nowhere."""
+"""What a rule has to be before it can be matched or tried: results before, as many behind, and nothing that is known nowhere."""
 
 from __future__ import annotations
 

@@ -74,8 +74,20 @@ for _name, _mark in {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floord
     _infix(_name, _mark, getattr(python, _name), mirrored=True)
 for _name, _mark in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
     _infix(_name, _mark, getattr(python, _name))
-_infix("and", "and", lambda a, b: bool(a) and bool(b))
-_infix("or", "or", lambda a, b: bool(a) or bool(b))
+
+
+def both(a: Any, b: Any) -> bool:
+    """Whether two conditions hold."""
+    return bool(a) and bool(b)
+
+
+def either(a: Any, b: Any) -> bool:
+    """Whether one of two conditions holds."""
+    return bool(a) or bool(b)
+
+
+_infix("and", "and", both)
+_infix("or", "or", either)
 
 
 def compute(function: Callable[..., Any], *parts: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Proof of passes: random programs, ``check_pass``, ``reduce_program`` and ``bisect``.
+"""Tests of passes: random programs, ``check_pass``, ``reduce_program`` and ``bisect``.
 
     from graphad.testing import check_pass
 

@@ -14,10 +14,10 @@ from graphad.errors import NoValue
 from graphad.execution import Executor, Scope, prepared
 from graphad.program import Program
 from graphad.testing.array_text import number, short_text
-from graphad.testing.bounds import bounded
 from graphad.testing.cases import Array, Case
 
 SEED = 1  # of programs that have none: what they draw is then the same in each run
+ITERATIONS = 2000  # of the loops of a run, all together
 LEAST = 1e-3  # what is smaller than this may differ by as much as this may
 
 
@@ -63,24 +63,24 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
     with _warm_after(1 if compiled else 0), _seeded(program):
         try:
-            return _run(bounded(program), feeds, case, names)
+            return _run(program, feeds, case, names)
         except NoValue:
             with_value = [name for name in names if _has_value(program, feeds, case, name)]
-            return _run(bounded(program), feeds, case, with_value)
+            return _run(program, feeds, case, with_value)
 
 
 def _run(program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
     scope = Scope()
     for name, array in case.params.items():
         scope.set(name, array)
-    results = Executor().run(program, feed=feeds, fetch_list=list(names), scope=scope)
+    results = Executor(max_iterations=ITERATIONS).run(program, feed=feeds, fetch_list=list(names), scope=scope)
     values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
     return Observed(values, dict(scope.arrays))
 
 
 def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:
     try:
-        _run(bounded(program), feeds, case, [name])
+        _run(program, feeds, case, [name])
     except NoValue:
         return False
     return True

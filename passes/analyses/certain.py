@@ -30,7 +30,7 @@ class Certain(Analysis):
 
 
 def _is_there(value: Value) -> bool:
-    if value.persistable or len(value.graph.versions(value.name)) == 1:
+    if value.persistable or value.graph.values.number(value) is None:
         return True
     return any(op.row is not None and not op.row.partial and not op.graphs for op in value.readers)
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
-
-import numpy as np
 
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import is_loop
+from graphad.passes.analyses.extents import Extents, bytes_of, extents
 from graphad.passes.analyses.formulas import flops_of
 from graphad.passes.analyses.liveness import VIEWS, Liveness
 from graphad.passes.analyses.trips import trip_count
@@ -81,22 +79,22 @@ class Cost(Analysis):
 
 
 def estimated(graph: Graph, batch: int = 1) -> Cost:
-    """The cost of a graph; unknown extents are taken to be ``batch``.
+    """The cost of a graph; unknown extents of what it is given are taken to be ``batch``, the others follow by inference.
 
     Raises:
         ValueError: ``batch`` is below 1.
     """
     if batch < 1:
         raise InvalidValue(f"a batch has 1 sample at least, not {batch}")
-    return _Estimate(graph, batch).cost()
+    return _Estimate(graph, extents(graph, batch)).cost()
 
 
 class _Estimate:
     """One graph being looked at."""
 
-    def __init__(self, graph: Graph, batch: int) -> None:
+    def __init__(self, graph: Graph, shapes: Extents) -> None:
         self.graph = graph
-        self.batch = batch
+        self.shapes = shapes
         self.live = Liveness.of(graph)
         self.nested: dict[Graph, Cost] = {}
         self.unknown = 0
@@ -111,12 +109,12 @@ class _Estimate:
         return Cost(ops, sizes, self.nested, total, given, self.peak(sizes, given), self.unknown)
 
     def shape(self, value: Value) -> Shape:
-        """The shape of a value, the batch size for what is unknown."""
-        return tuple(self.batch if extent == -1 else extent for extent in value.shape or ())
+        """The shape of a value for the size of the batch; () if its rank is not known."""
+        return self.shapes.get(value, ())
 
     def bytes(self, value: Value) -> int:
         """The bytes of a tensor."""
-        return 0 if value.shape is None or value.dtype is None else prod(self.shape(value)) * np.dtype(value.dtype).itemsize
+        return bytes_of(value, self.shapes)
 
     # -- operators -------------------------------------------------------------------------------
 
@@ -144,7 +142,7 @@ class _Estimate:
 
     def block(self, graph: Graph) -> Cost:
         """One run of a nested graph."""
-        found = self.nested[graph] = estimated(graph, self.batch)
+        found = self.nested[graph] = _Estimate(graph, self.shapes).cost()
         return found
 
     # -- memory ----------------------------------------------------------------------------------
@@ -153,8 +151,8 @@ class _Estimate:
         """The bytes that a value has of its own."""
         if value.kind == STEP_SCOPES:
             return self.kept(value)
-        self.unknown += value.shape is None or value.dtype is None
-        return 0 if value in self.live.owner else self.bytes(value)
+        self.unknown += value not in self.shapes or value.dtype is None
+        return 0 if value in self.live.owner or _is_stand_in(value) else self.bytes(value)
 
     def kept(self, scopes: Value) -> int:
         """What an operator keeps for its gradient: of each run the values that the gradient reads."""
@@ -187,6 +185,11 @@ class _Estimate:
         """What a nested graph needs beside what is handed in, which is there outside."""
         cost = self.nested[graph]
         return cost.peak - cost.given
+
+
+def _is_stand_in(value: Value) -> bool:
+    """Whether a value only has a shape: one element, repeated without memory."""
+    return bool(value.writers) and value.writers[0].type == "stand_in"
 
 
 # -- as text -------------------------------------------------------------------------------------

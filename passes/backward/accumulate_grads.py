@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.graph import SINGLE_WRITER, Graph, Op, Value
+from graphad.graph.splitting import split_writers
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.program import BACKWARD
@@ -45,15 +46,9 @@ def accumulate(made: GradOps) -> bool:
 
 
 def _accumulate(graph: Graph, total: Value) -> None:
-    writers = list(dict.fromkeys(total.writers))
-    parts = [_part(graph, total) for _ in total.writers]
-    first_reader = min(total.readers, key=_order, default=None)
-    graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=writers[0].forward)
-    unused = iter(parts)
-    for op in writers:
-        for slot, values in list(op.outputs.items()):
-            if total in values:
-                graph.set_outputs(op, slot, [next(unused) if v is total else v for v in values])
+    forward, first_reader = total.writers[0].forward, min(total.readers, key=_order, default=None)
+    parts = split_writers(graph, total, lambda: _part(graph, total))
+    graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=forward)
 
 
 def _part(graph: Graph, total: Value) -> Value:

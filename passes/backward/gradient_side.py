@@ -72,7 +72,7 @@ class GradientSide:
         return found
 
     def _input(self, value: Value) -> Value:
-        name = value.name if not self.graph.versions(value.name) else self.graph.values.numbered(value.name, "{}@READ@{}")
+        name = value.name if value.name not in self.graph.values.by_name else self.graph.values.numbered(value.name, "{}@READ@{}")
         found = self.graph.add_input(name, value.shape, value.dtype)
         found.kind = value.kind
         return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
-from graphad.passes.cleanup.dead_values import removable, without_dead_values
+from graphad.passes.cleanup.dead_values import without_dead_values
 from graphad.passes.cleanup.owners import Owners, owners_of
 from graphad.rewriting import Follower, Pass
 from graphad.rewriting.following import in_graph
@@ -97,7 +97,7 @@ def _is_read(op: Op) -> bool:
 
 def _shrunk(op: Op) -> bool:
     """Remove an operator, or what is dead in the graphs nested in it; return whether there was anything to remove."""
-    if not removable(op):
+    if not op.graph.is_dead(op):
         return bool(op.graphs) and without_dead_values(op)
     if not op.graph.allows("dead-operator", op):
         return False

@@ -11,21 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions import carried_count, has_effects, operands, outcomes, the_row
 from graphad.passes.cleanup.owners import operators_in
 from graphad.rewriting.following import in_graph
-
-
-def has_effects(op: Op) -> bool:
-    """Whether an operator does something besides computing its outputs, itself or in a nested graph; unknown types may."""
-    if op.row is None or op.row.side_effect:
-        return True
-    return bool(op.graphs) and any(inner.row is None or inner.row.side_effect for inner in operators_in(op))
-
-
-def removable(op: Op) -> bool:
-    """Whether nobody would miss an operator."""
-    return op.graph.is_dead(op) and not (op.graphs and has_effects(op))
 
 
 class Needed:

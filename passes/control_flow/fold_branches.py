@@ -20,7 +20,7 @@ from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow.known_choices import RULES
 from graphad.passes.control_flow.missing import is_safe
 from graphad.passes.control_flow.same_graphs import same_graphs
-from graphad.passes.control_flow.streams import Streams, holds_bound
+from graphad.passes.control_flow.streams import holds_bound, runs_once
 from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
 
 _BRANCHES = frozenset(("if_else", "conditional_block"))
@@ -31,7 +31,7 @@ class FoldBranches(Pass):
     """Fold branches, loops and choices whose condition is a constant, or whose branches are the same.
 
     A branch that has a gradient is folded together with that. Constants are followed through operators over single elements, and into
-    nested graphs. Branches that hold random operators stay where folding would change what any random operator draws.
+    nested graphs. Branches stay that are the same but for the random numbers that they draw, or that hold operators run once per scope.
     """
 
     name = "fold-branches"
@@ -49,10 +49,9 @@ class _Facts:
 
     graph: Graph
     known: KnownValues = field(init=False)
-    streams: Streams = field(init=False)
 
     def __post_init__(self) -> None:
-        self.known, self.streams = KnownValues(self.graph), Streams(self.graph)
+        self.known = KnownValues(self.graph)
 
     def fits(self, value: Value, out: Value) -> bool:
         """Whether a value can stand for another one: gradients that stop there do so still, and there is one if it is read."""
@@ -61,8 +60,7 @@ class _Facts:
     def inline(self, op: Op, name: str, rule: str) -> bool:
         """Put one of an operator's graphs in its place, if nothing speaks against it."""
         kept = op.graphs[name]
-        others = [graph for graph in op.graphs.values() if graph is not kept]
-        if gradients_of(op) is None or not self.streams.may_inline(op, kept) or not all(map(self.streams.may_go, others)):
+        if gradients_of(op) is None or runs_once(op.graphs.values()):
             return False
         given = dict(zip(kept.inputs, operands(op), strict=False))
         passed = ((out, given[result]) for out, result in zip(outcomes(op), kept.results, strict=True) if result in given)
@@ -171,7 +169,7 @@ class _NeverRuns(Rule):
     def rewrite(self, op: Op) -> bool:
         starts = operands(op)[: carried_count(op)]
         (body,) = op.graphs.values()
-        if self.facts.known.truth(op.input("Condition")) is not False or gradients_of(op) != [] or not self.facts.streams.may_go(body):
+        if self.facts.known.truth(op.input("Condition")) is not False or gradients_of(op) != [] or runs_once((body,)):
             return False
         if not all(map(self.facts.fits, starts, outcomes(op))) or not op.graph.allows(self.name, op):
             return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from graphad.graph import Graph, Op
 from graphad.graph.regions_inlining import gradients_of, inline_with_gradients
-from graphad.passes.control_flow.streams import Streams
+from graphad.passes.control_flow.streams import runs_once
 from graphad.rewriting import Pass
 
 
@@ -19,22 +19,20 @@ from graphad.rewriting import Pass
 class InlineNet(Pass):
     """Replace nets by their operators, those of nets in nets, loops and branches as well.
 
-    A net stays that holds operators run once per scope, or random ones of which another of the same name is somewhere in the
-    program: those would draw other numbers. So does one whose kept values something but its gradient reads.
+    A net stays that holds operators run once per scope, or whose kept values something but its gradient reads.
     """
 
     name = "inline-net"
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        streams = Streams(graph)
         nets = [op for each in graph.tree() for op in each.controls if op.type == "net"]
-        return any([_inline(op, streams) for op in reversed(nets)])
+        return any([_inline(op) for op in reversed(nets)])
 
 
-def _inline(op: Op, streams: Streams) -> bool:
+def _inline(op: Op) -> bool:
     (body,) = op.graphs.values()
-    if gradients_of(op) is None or not streams.may_inline(op, body) or not op.graph.allows("inline", op):
+    if gradients_of(op) is None or runs_once((body,)) or not op.graph.allows("inline", op):
         return False
     inline_with_gradients(op, "sub_block")
     return True

@@ -16,7 +16,6 @@ from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions_inlining import outline
 from graphad.passes.control_flow.repeats import Repeats, period
-from graphad.passes.control_flow.streams import Streams, is_bound
 from graphad.program import EMPTY
 from graphad.rewriting import Pass
 from graphad.types import TENSOR
@@ -45,8 +44,7 @@ class OutlineRepeated(Pass):
             raise InvalidValue(f"outline-repeated: a net has one operator or more, not min_ops={self.min_ops}")
 
     def apply(self, graph: Graph) -> bool:
-        streams = Streams(graph)
-        return any([_Outlining(each, self.min_ops, streams).run() for each in list(graph.tree())])
+        return any([_Outlining(each, self.min_ops).run() for each in list(graph.tree())])
 
 
 @dataclass
@@ -55,7 +53,6 @@ class _Outlining:
 
     graph: Graph
     min_ops: int
-    streams: Streams
     ops: list[Op] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
@@ -76,9 +73,7 @@ class _Outlining:
 
     def _may_move(self, op: Op) -> bool:
         row = op.row
-        if row is None or op.graphs or row.side_effect or op.type == "undefined":
-            return False
-        if is_bound(op) and not (row.random and "run_once" not in op.attrs and self.streams.count[next(op.writes()).name] == 1):
+        if row is None or op.graphs or row.side_effect or op.type == "undefined" or "run_once" in op.attrs:
             return False
         if any(value.kind != TENSOR for value in op.reads()):
             return False

@@ -15,7 +15,7 @@ from graphad.graph import Graph, Op, Value
 from graphad.graph.clone import Twins
 from graphad.graph.regions import carried_count, operands, outcomes
 from graphad.graph.regions_copying import copy_into
-from graphad.graph.regions_inlining import gradients_of, replace_by_copy, stand_in
+from graphad.graph.regions_inlining import gradients_of, replace_by_copy
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow.missing import is_safe
 from graphad.passes.control_flow.streams import holds_bound
@@ -114,7 +114,7 @@ def _marked(made: list[Op]) -> list[Op]:
 
 def _passed_through(op: Op, starts: list[Value]) -> None:
     for out, start in zip(outcomes(op), starts, strict=True):
-        stand_in(op, out, start)
+        op.graph.substitute(out, start)
     op.graph.remove_op(op)
 
 

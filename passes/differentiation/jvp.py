@@ -83,7 +83,7 @@ class Jvp(Pass):
 
 def _named_start(graph: Graph, value: Value, name: str) -> Value:
     declared = graph.block is not None and graph.block.has_var_recursive(name)
-    start = graph.given(name) if declared or graph.versions(name) else graph.add_input(name, value.shape, value.dtype)
+    start = graph.given(name) if declared or name in graph.values.by_name else graph.add_input(name, value.shape, value.dtype)
     check_start(value, start)
     return start
 

@@ -22,7 +22,7 @@ class AnnotateCost(Pass):
     Loops have ``trips`` as well, None where that is not known; ``graph.graph`` has the totals, and ``peak_memory``.
 
     Args:
-        batch: what unknown extents are taken to be.
+        batch: what unknown extents of the data are taken to be; the others follow by inference.
 
     Raises:
         ValueError: ``batch`` is below 1.

@@ -43,7 +43,7 @@ class Probe:
 
 def stem(value: Value) -> str:
     """What the probes of a value are named after: its name, and its number if there are later values of that name."""
-    return value.name if value.graph.versions(value.name)[-1] is value else repr(value)
+    return value.name if value.graph.values.last(value.name) is value else repr(value)
 
 
 def probe_name(value: Value, kind: str) -> str:

@@ -84,7 +84,7 @@ class Training:
             found = _GRADIENT.match(op.output("Out").name)
             if op.type == "fill_any_like":
                 yield op.input("X")
-            elif found and self.graph.versions(found[1]):
+            elif found and found[1] in self.graph.values.by_name:
                 yield self.graph.versions(found[1])[-1]
 
     def _why(self, value: Value) -> str:

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
-
-import numpy as np
 
 from graphad.errors import InvalidValue, Refused
 from graphad.graph import Graph, Op, Value
 from graphad.passes.analyses.cost import estimated
+from graphad.passes.analyses.extents import bytes_of, extents
 from graphad.passes.analyses.formulas import flops_of
-from graphad.passes.analyses.liveness import Liveness
 from graphad.passes.memory.kept_values import ForwardPart, Kept, is_forward, kept_by_cut, kept_by_segments, shapes_read
-from graphad.program import BACKWARD
+from graphad.program import BACKWARD, FORWARD
 from graphad.rewriting import Pass
 
 RECOMPUTE = "@RECOMPUTE"
@@ -48,11 +45,11 @@ class Recompute(Pass):
 
     Args:
         budget: bytes that the graph may need at once; 0: whatever cheap operators lead to.
-        batch: what unknown extents are taken to be.
+        batch: what unknown extents of the data are taken to be; the others follow by inference.
 
     Raises:
         Refused: the budget cannot be kept.
-        ValueError: the budget is negative.
+        ValueError: the budget is negative, or ``batch`` below 1.
     """
 
     name = "recompute"
@@ -63,6 +60,8 @@ class Recompute(Pass):
     def __post_init__(self) -> None:
         if self.budget < 0:
             raise InvalidValue(f"a budget is a number of bytes, not {self.budget}")
+        if self.batch < 1:
+            raise InvalidValue(f"recompute takes a batch of 1 sample at least, not batch={self.batch}")
 
     def apply(self, graph: Graph) -> bool:
         before = self._peak(graph)
@@ -93,8 +92,8 @@ class Recompute(Pass):
 
     def _segments(self, graph: Graph) -> Iterator[int]:
         yield 0
-        count = 1
-        while self.budget and count < len(graph.ops):
+        count, forward = 1, sum(op.role == FORWARD for op in graph.ops)
+        while self.budget and count < forward:
             yield count
             count = max(count + 1, count * 5 // 4)
 
@@ -102,36 +101,23 @@ class Recompute(Pass):
         """What would come of it, by a copy."""
         copy = graph.clone()
         made = self._compute_again(copy, segments)
-        return Recomputed(before, self._peak(copy), len(made), sum(flops_of(op, self._shape) for op in made))
+        return Recomputed(before, self._peak(copy), len(made), self._flops(copy, made))
 
     def _compute_again(self, graph: Graph, segments: int) -> list[Op]:
-        part = ForwardPart(graph, self._bytes)
+        shapes = extents(graph, self.batch)
+        part = ForwardPart(graph, lambda value: bytes_of(value, shapes))
         kept = kept_by_segments(part, segments) if segments else kept_by_cut(part)
         return _Twins(part, kept).replace_all()
 
     # -- sizes -----------------------------------------------------------------------------------
 
-    def _shape(self, value: Value) -> tuple[int, ...]:
-        return tuple(self.batch if extent == -1 else extent for extent in value.shape or ())
-
-    def _bytes(self, value: Value) -> int:
-        return 0 if value.shape is None or value.dtype is None else prod(self._shape(value)) * np.dtype(value.dtype).itemsize
+    def _flops(self, graph: Graph, made: list[Op]) -> int:
+        shapes = extents(graph, self.batch)
+        return sum(flops_of(op, lambda value: shapes.get(value, ())) for op in made)
 
     def _peak(self, graph: Graph) -> int:
-        """The most bytes there are at once, without those of stand-ins, which take none."""
-        cost, live = estimated(graph, self.batch), Liveness.of(graph)
-        shown = {value: bytes for value, bytes in cost.sizes.items() if not value.writers or value.writers[0].type != "stand_in"}
-        now = most = cost.given
-        gone: dict[int, int] = {}
-        for value, end in live.last.items():
-            if not value.given:
-                gone[end] = gone.get(end, 0) + shown.get(value, 0)
-        for place, op in enumerate(live.order):
-            now += sum(shown.get(value, 0) for value in op.writes())
-            inside = [cost.nested[each].peak - cost.nested[each].given for each in op.graphs.values()]
-            most = max(most, now + max(inside, default=0))
-            now -= gone.get(place, 0)
-        return most
+        """The most bytes there are at once."""
+        return estimated(graph, self.batch).peak
 
 
 class _Twins:

@@ -1,4 +1,4 @@
-"""Time and memory of lower + the five backward passes + schedule, for chains and MLPs.
+"""Time and memory of lower + the five backward passes + schedule, for chains, MLPs and a parameter that every operator reads.
 
 Target: 40 microseconds and 8 KB a forward operator, linear; with verification at most twice the time.
 """
@@ -47,6 +47,19 @@ def mlp(operators: int) -> Model:
         block.append_op("elementwise_add", {"X": f"h{i}", "Y": f"b{i}"}, {"Out": f"a{i}"})
         block.append_op("relu", {"X": f"a{i}"}, {"Out": f"r{i}"})
     return block.program, f"r{layers - 1}"
+
+
+def fan_out(operators: int) -> Model:
+    """One parameter that every operator of a chain reads."""
+    block = ga.Program().global_block()
+    block.create_parameter("w", [4])
+    block.create_var("x0", [4], "float32", stop_gradient=True)
+    for i in range(operators):
+        block.append_op("elementwise_mul", {"X": f"x{i}", "Y": "w"}, {"Out": f"x{i + 1}"})
+    return block.program, f"x{operators}"
+
+
+MODELS = (chain, mlp, fan_out)
 
 
 @dataclass
@@ -122,7 +135,7 @@ def speed_table(repeat: int) -> Table:
     stages = ("lower", "find-op-path", "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars", "schedule")
     for column in ("model", "operators", "all", "all, verified", *stages):
         table.add_column(column, justify="right")
-    for make in (chain, mlp):
+    for make in MODELS:
         for operators in SIZES:
             plain, checked = best(make, operators, repeat=repeat), best(make, operators, verify=True, repeat=repeat)
             row = [plain.micros(), checked.micros(), *map(plain.micros, stages)]
@@ -157,7 +170,7 @@ def memory_table() -> Table:
     table = Table(title="bytes a forward operator, all included")
     for column in ("model", "operators", "bytes"):
         table.add_column(column, justify="right")
-    for make in (chain, mlp):
+    for make in MODELS:
         for operators in SIZES:
             table.add_row(make.__name__, f"{operators:,}", f"{memory(make, operators):.0f}")
     return table

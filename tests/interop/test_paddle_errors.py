@@ -59,6 +59,11 @@ def _slot_twice(made: Any) -> None:
     add_slot(op.inputs, "X", "y")
 
 
+def _output_twice(made: Any) -> None:
+    op = add_op(made, "split")
+    add_slot(op.outputs, "Out", "y", "y")
+
+
 def _attr_twice(made: Any) -> None:
     op = add_op(made, "tanh", a=(0, "i", 1))
     op.attrs.add(name="a", type=0, i=2)
@@ -86,6 +91,7 @@ def _own_attribute(text: bytes) -> Callable[[Any], None]:
         (_second_var, r"block 0, variable 1 \('x'\): variable 'x' is declared twice"),
         (_empty_name, r"block 0, operator 0 \('tanh'\): input slot 'X' has an empty name"),
         (_slot_twice, r"block 0, operator 0 \('tanh'\): input slot 'X' is given twice"),
+        (_output_twice, r"block 0, operator 0 \('split'\): operator 'split' writes 'y' twice"),
         (_attr_twice, r"attribute 'a' is given twice, as 1 and as 2"),
         (_negative_extent, r"block 0, variable 0 \('x'\): shape \[-7\]"),
         (_own_attribute(b"{"), "is not JSON"),

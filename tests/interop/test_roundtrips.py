@@ -14,8 +14,7 @@ import graphad as ga
 from graphad.interop import from_json, to_json
 from graphad.interop.paddle import dump_program, load_program
 from graphad.program import L1Decay, L2Decay
-from graphad.testing.nested import nested_programs
-from graphad.testing.straight_line import straight_line_programs
+from graphad.testing.strategies import nested_programs, straight_line_programs
 
 EDGES = """
 program seed 7 {

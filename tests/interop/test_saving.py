@@ -6,12 +6,14 @@ import io
 import os
 import pickle
 import random
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib import format as numpy_format
 
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue, ParseError
@@ -206,6 +208,37 @@ def test_archives_that_are_none(data: bytes, match: str, tmp_path: Path) -> None
     (tmp_path / "m.npz").write_bytes(data)
     with pytest.raises(ParseError, match=f"m.npz: .*{match}"):
         load(tmp_path / "m.txt")
+
+
+def bomb(header: dict[str, Any], size: int) -> bytes:
+    """An archive that unpacks to a header and ``size`` zeros."""
+    content = io.BytesIO()
+    numpy_format.write_array_header_1_0(content, header)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("w.npy", content.getvalue() + bytes(size))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "match"),
+    [
+        ((1 << 23,), 8 << 23, r"the value of 'w' is float64\[8388608\]"),
+        ((2,), 8 << 23, "the value of 'w' takes 16 bytes"),
+        ((1 << 40,), 16, "the value of 'w' takes 8796093022208 bytes"),
+    ],
+)
+def test_what_does_not_fit_is_not_unpacked(shape: tuple[int, ...], size: int, match: str, tmp_path: Path) -> None:
+    arrays = {"w": np.zeros(2)}
+    save(holding(arrays), tmp_path / "m.txt", arrays)
+    (tmp_path / "m.npz").write_bytes(bomb({"descr": "<f8", "fortran_order": False, "shape": shape}, size))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ParseError, match=match):
+            load(tmp_path / "m.txt")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_every_beginning_of_stored_tensors() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from graphad.ops import GRAD, REGISTRY, GradOpDef
 from graphad.ops.sample import Sample
+from graphad.testing.samples import SAMPLES
 from graphad.types import FLOATS
 from tests.ops.check import Slots, run
-from tests.ops.test_operators import SAMPLES
 
 FAST = sorted(op for op, row in REGISTRY.items() if isinstance(row.grad, GradOpDef) and row.grad.fast is not None)
 CASES = [pytest.param(op, sample, id=f"{op}-{i}") for op in FAST for i, sample in enumerate(SAMPLES[op])]

@@ -8,9 +8,10 @@ import pytest
 from graphad.ops import GRAD, REGISTRY, lookup, operator
 from graphad.ops.inference import same
 from graphad.ops.sample import Sample, Value, uniform
+from graphad.testing.samples import SAMPLES
 from graphad.testing.values import random_like
 from tests.ops.check import Slots, run
-from tests.ops.test_operators import CASES, SAMPLES
+from tests.ops.test_operators import CASES
 
 
 def stand_in(value: Value) -> Value:

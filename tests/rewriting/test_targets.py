@@ -228,3 +228,62 @@ def test_what_was_asked_for_reads_back() -> None:
     sweep(only(graph, "exp"))
     again = ga.lower(ga.schedule(graph), ["a", "c"])
     assert str(again) == str(graph)
+
+
+def test_gradients_that_stop_at_the_old_value_stop_at_the_new_one() -> None:
+    """In a whole program, where no name is requested, and in a nested graph alike."""
+    for graph, around in stopped_programs():
+        old = graph.value("a")
+        fresh = graph.add_value("fresh", old.shape, old.dtype)
+        graph.add_op("sin", {"X": [graph.value("x")]}, {"Out": [fresh]}, before=only(graph, "exp"))
+        graph.substitute(old, fresh)
+        sweep(only(graph, "tanh"))
+        verify(around)
+        assert only(graph, "exp").input("X").stop_gradient
+        assert not graph.value("x").stop_gradient
+
+
+def test_a_value_where_gradients_flow_does_not_stop_them_for_its_other_readers() -> None:
+    for graph, around in stopped_programs():
+        graph.substitute(graph.value("a"), graph.value("x"))
+        sweep(only(graph, "tanh"))
+        verify(around)
+        assert only(graph, "exp").input("X").stop_gradient
+        assert not graph.value("x").stop_gradient
+        assert only(graph, "cos").input("X") is graph.value("x")
+
+
+def stopped_programs() -> list[tuple[ga.Graph, ga.Graph]]:
+    """x -> tanh -> a (where gradients stop) -> exp -> y; x -> cos -> z: as a program, and as the body of a net."""
+    lines = "tanh(X=x) -> (Out=a) exp(X=a) -> (Out=y) cos(X=x) -> (Out=z)"
+    types = "var x: float64[2] var y: float64[2] var z: float64[2]"
+    local = "var a: float64[2] stop_gradient"
+    plain = ga.lower(ga.Program.parse(f"program {{ block 0 {{ {types} {local} {lines} }} }}"))
+    call = f"block 0 {{ {types} net(X=x) -> (Out=[y, z]) {{sub_block=block(1)}} }}"
+    nested = ga.lower(ga.Program.parse(f"program {{ {call} block 1 in 0 {{ {local} {lines} }} }}"))
+    return [(plain, plain), (only(nested, "net").graphs["sub_block"], nested)]
+
+
+def test_a_value_where_gradients_stop_keeps_its_name_to_itself() -> None:
+    """The name of a requested value where gradients flow stays with one where they do."""
+    text = """program { block 0 { var x: float64[2] var a: float64[2] stop_gradient var b: float64[2] var y: float64[2]
+      tanh(X=x) -> (Out=a) assign(X=a) -> (Out=b) exp(X=a) -> (Out=y) } }"""
+    graph = ga.lower(ga.Program.parse(text), ["b", "y"])
+    graph.substitute(graph.value("b"), graph.value("a"))
+    verify(graph)
+    assert not graph.value("b").stop_gradient
+    assert only(graph, "exp").input("X").stop_gradient
+
+
+def test_an_operator_never_gets_one_name_for_two_values() -> None:
+    """The operator that writes w writes t as well; w is overwritten with t, which cannot become the operator's second w."""
+    program = ga.Program.parse("""program { block 0 { var x: float32[2, 4] param w: float32[2] var t: float32[2] var y: float32[2, 4]
+      layer_norm(X=x) -> (Y=y, Mean=w, Variance=t) assign(X=t) -> (Out=w) } }""")
+    graph = ga.lower(program)
+    graph.substitute(graph.value("w"), graph.value("t"))
+    for op in list(graph.ops):
+        sweep(op)
+    verify(graph)
+    norm, copy = ga.schedule(graph).global_block().ops
+    assert norm.outputs == {"Y": ["y"], "Mean": ["w"], "Variance": ["t"]}
+    assert (copy.input("X"), copy.output("Out")) == (["t"], ["w"])

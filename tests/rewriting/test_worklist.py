@@ -311,3 +311,25 @@ def test_rules_that_find_no_end_are_stopped_and_named(rule: Rule) -> None:
     with pytest.raises(PassError, match=message):
         greedily(graph, rule)
     verify(graph)
+
+
+class Reading(Rule):
+    """Let an operator of a type read what tanh writes, unless one does; tanh itself does not change."""
+
+    types = frozenset({"tanh"})
+
+    def __init__(self, reader: str) -> None:
+        self.name = self.reader = reader
+
+    def rewrite(self, op: ga.graph.Op) -> bool:
+        graph, out = op.graph, op.output("Out")
+        if any(reader.type == self.reader for reader in out.readers) or not graph.allows(self.name, op):
+            return False
+        graph.add_op(self.reader, {"X": [out]}, {"Out": [graph.add_value(self.reader, out.shape, out.dtype)]}, before=op.next)
+        return True
+
+
+def test_every_rule_that_applies_at_an_operator_does_although_the_operator_stays_as_it_is() -> None:
+    graph = lowered(("tanh", "x", "y"))
+    assert rewrite_greedily(graph, RuleSet(Reading("sin"), Reading("cos"), Reading("exp")), "test")
+    assert sorted(type_names(graph)) == ["cos", "exp", "sin", "tanh"]

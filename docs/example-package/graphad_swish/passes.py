@@ -35,7 +35,7 @@ class FindSharpSwish(ga.Pass):
 
     @staticmethod
     def rules() -> ga.RuleSet:
-        """The rules, made and proved when they are first asked for."""
+        """The rules, made and tested when they are first needed."""
         return _rules()
 
     def apply(self, graph: ga.Graph) -> bool:

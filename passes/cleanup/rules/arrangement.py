@@ -40,7 +40,7 @@ def holds(wide, narrow):
 @exact
 def cast_of_widened(x, *, a, b, c, d):
     wide = ops.cast(x, out_dtype=a, in_dtype=b)
-    return ops.cast(wide, out_dtype=c, in_dtype=d), ops.cast(x, out_dtype=c), compute(holds, a, x.dtype)
+    return ops.cast(wide, out_dtype=c, in_dtype=d), ops.cast(x, out_dtype=c, in_dtype=b), compute(holds, a, x.dtype)
 
 
 @exact

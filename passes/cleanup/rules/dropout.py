@@ -1,4 +1,4 @@
-"""Dropout that drops nothing. These rules are written in Python: proofs have no random numbers to give to the operator."""
+"""Dropout that drops nothing. These rules are written in Python: checking a rule has no random numbers to give to the operator."""
 
 from __future__ import annotations
 

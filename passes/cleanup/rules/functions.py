@@ -85,15 +85,11 @@ def relu_of_relu6(x, *, t):
     return ops.relu(inner), inner, compute(float, t) >= 0
 
 
-def overlap(a: float, b: float, c: float, d: float) -> bool:
-    """Whether two ranges have a number in common."""
-    return max(a, c) <= min(b, d)
-
-
 @exact
 def clip_of_clip(x, *, a, b, c, d):
     after = ops.clip(x, min=compute(max, a, c), max=compute(min, b, d))
-    return ops.clip(ops.clip(x, min=a, max=b), min=c, max=d), after, is_float(x) & compute(overlap, a, b, c, d)
+    overlap = (a <= b) & (a <= d) & (c <= b) & (c <= d)
+    return ops.clip(ops.clip(x, min=a, max=b), min=c, max=d), after, is_float(x) & overlap
 
 
 @exact
@@ -106,8 +102,9 @@ def relu_of_clip(x, *, a, b):
 
 @exact
 def relu_of_absolute(x):
+    """The absolute value of the smallest integer is negative."""
     inner = ops.abs(x)
-    return ops.relu(inner), inner
+    return ops.relu(inner), inner, is_float(x)
 
 
 @exact

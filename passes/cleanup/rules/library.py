@@ -1,7 +1,7 @@
-"""Where the rules of ``simplify`` are collected, with what each claims, so that a test can prove them all.
+"""Where the rules of ``simplify`` are collected, with what each claims, so that a test can check them all.
 
-Proving a rule takes some milliseconds, and making one takes a part of one: too long for some hundred of them whenever graphad is
-imported. So they are made when they are first asked for, without proof, and ``tests/passes/cleanup/test_rules.py`` proves every one.
+Trying a rule on its hard inputs takes about a tenth of a second: too long for some hundred rules whenever graphad is imported. So these
+are made when they are first needed, without being tried, and ``tests/passes/cleanup/test_rules.py`` tries every one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from graphad.rewriting import PatternRule, rewrite
-from graphad.rewriting.proof import Example
+from graphad.rewriting.rule_inputs import Example
 
 Function = Callable[..., Any]
 

@@ -140,3 +140,50 @@ def test_annotations() -> None:
     assert graph.graph["peak_memory"] == estimated(graph).peak
     with pytest.raises(ValueError, match="batch=0"):
         AnnotateCost(batch=0)
+
+
+# -- unknown extents -----------------------------------------------------------------------------
+
+BATCHES = {
+    "a split and a concatenation": """var x: float32[BATCH, 8] param w: float32[8, 3]
+      var a: float32[HALF, 8] var b: float32[HALF, 8] var y: float32[BATCH, 8] var z: float32[BATCH, 3] var loss: float32[]
+      var c: float32[HALF, 8] var d: float32[HALF, 8]
+      split(X=x) -> (Out=[a, b]) {num=2, axis=0} tanh(X=a) -> (Out=c) exp(X=b) -> (Out=d)
+      concat(X=[c, d]) -> (Out=y) {axis=0} mul(X=y, Y=w) -> (Out=z) mean(X=z) -> (Out=loss)""",
+    "rows and columns as one": """var x: float32[BATCH, 4, 8] param w: float32[8, 3]
+      var a: float32[ROWS, 8] var b: float32[ROWS, 3] var c: float32[ROWS, 3] var loss: float32[]
+      reshape(X=x) -> (Out=a) {shape=[-1, 8]} mul(X=a, Y=w) -> (Out=b) relu(X=b) -> (Out=c) mean(X=c) -> (Out=loss)""",
+    "every second row": """var x: float32[BATCH, 8]
+      var a: float32[HALF, 8] var b: float32[HALF, 8] var c: float32[HALF, 8] var loss: float32[]
+      strided_slice(Input=x) -> (Out=a) {axes=[0], starts=[0], ends=[64], strides=[2]}
+      sigmoid(X=a) -> (Out=b) square(X=b) -> (Out=c) mean(X=c) -> (Out=loss)""",
+}
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("text", BATCHES.values(), ids=list(BATCHES))
+def test_the_batch_goes_in_at_the_data_and_the_rest_follows(text: str, backward: bool) -> None:
+    known = graph_of(text.replace("BATCH", "64").replace("HALF", "32").replace("ROWS", "256"))
+    unknown = graph_of(text.replace("BATCH", "-1").replace("HALF", "-1").replace("ROWS", "-1"))
+    for graph in (known, unknown) if backward else ():
+        ga.Pipeline.parse(BACKWARD).run(graph)
+    expected, cost = estimated(known), estimated(unknown, 64)
+    assert (cost.total, cost.given, cost.peak) == (expected.total, expected.given, expected.peak)
+    again = estimated(ga.lower(ga.schedule(unknown)), 64)
+    assert (again.total, again.given, again.peak) == (expected.total, expected.given, expected.peak)
+
+
+def test_the_body_of_a_loop_has_the_batch_of_what_it_is_handed() -> None:
+    text = LOOP.replace("START", "0.0").replace("STEP", "1.0").replace("TEST", "less_than")
+    unknown = ga.lower(ga.Program.parse(text.replace("float64[3]", "float64[-1]")))
+    known = ga.lower(ga.Program.parse(text.replace("float64[3]", "float64[7]")))
+    assert estimated(unknown, 7).total == estimated(known).total
+    for graph in (unknown, known):
+        ga.Pipeline.parse(BACKWARD).run(graph)
+    assert estimated(unknown, 7).total == estimated(known).total
+    assert estimated(unknown, 7).peak == estimated(known).peak
+
+
+def test_a_stand_in_takes_no_memory() -> None:
+    cost = estimated(graph_of("var x: float32[100] var s: float32[100] var y: float32[] stand_in(X=x) -> (Out=s) mean(X=s) -> (Out=y)"))
+    assert (cost.given, cost.peak) == (400, 404)

@@ -10,7 +10,7 @@ from graphad.ops import REGISTRY
 from graphad.ops.sample import Sample
 from graphad.passes.analyses import VIEWS, Liveness
 from graphad.passes.memory.buffers import makes_own
-from tests.ops.test_operators import SAMPLES
+from graphad.testing.samples import SAMPLES
 
 
 def graph_of(text: str, targets: list[str] | None = None) -> ga.Graph:

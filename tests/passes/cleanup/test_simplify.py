@@ -1,9 +1,12 @@
-"""The pass that applies the rules; the rules themselves are proved in test_rules."""
+"""The pass that applies the rules; the rules themselves are tested in test_rules."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 
 import graphad as ga
@@ -130,3 +133,53 @@ def test_fast_on_random_programs() -> None:
 def test_the_pipeline_on_random_programs() -> None:
     assert check_pass(CLEANUP, examples=25).changed > 12
     assert check_pass(CLEANUP, examples=20, programs=training_program).changed > 2
+
+
+def test_an_increment_by_zero_of_one_output_onto_another() -> None:
+    text = """program { block 0 {
+      var x: float64[1, 1]  param a: float64[1]  param b: float64[1]  param m: float64[1] fixed  param v: float64[1] fixed
+      var y: float64[1, 1]  var t: float64[1]
+      batch_norm(X=x, Scale=a, Bias=b, Mean=m, Variance=v) -> (Y=y, MeanOut=m, VarianceOut=v, SavedMean=t, SavedVariance=a)
+      increment(X=t) -> (Out=a) {step=0.0}
+    } }"""
+    graph = ga.lower(ga.Program.parse(text))
+    Simplify().run(graph)
+    scope = ga.Scope()
+    for name in "abmv":
+        scope.set(name, np.array([0.5]))
+    ga.Executor().run(ga.schedule(graph), {"x": [[2.0]]}, [], scope=scope)
+    np.testing.assert_array_equal(scope.get("a"), [2.0])
+
+
+def overwritten_in_branch(x: ga.Variable) -> Any:
+    def taken() -> Any:
+        a = ga.layers.tanh(x)
+        ga.layers.assign(ga.layers.exp(x), a)
+        return ga.layers.sin(a)
+
+    return ga.layers.cond(ga.layers.reduce_sum(x) > 0.0, taken, lambda: x)
+
+
+def overwritten_in_loop(x: ga.Variable) -> Any:
+    def body(i: ga.Variable, z: ga.Variable) -> list[Any]:
+        a = ga.layers.tanh(z)
+        ga.layers.assign(ga.layers.exp(a), a)
+        return [i + 1, ga.layers.sin(a)]
+
+    return ga.layers.while_loop(lambda i, z: i < 2, body, [0, x])[1]
+
+
+@pytest.mark.parametrize("build", [overwritten_in_branch, overwritten_in_loop])
+@pytest.mark.parametrize("pipeline", ["simplify", "simplify, dead-code", CLEANUP])
+def test_a_local_that_is_overwritten_in_a_block_with_a_gradient(build: Callable[[ga.Variable], Any], pipeline: str) -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2], "float64", append_batch_size=False, stop_gradient=False)
+        (dx,) = ga.gradients(ga.layers.reduce_sum(build(x)), x)
+    assert dx is not None
+    graph = ga.lower(program, [dx.name])
+    ga.Pipeline.parse(pipeline).run(graph)
+    feed = {"x": np.array([0.25, 0.75])}
+    (expected,) = ga.Executor().run(program, feed, [dx])
+    (got,) = ga.Executor().run(ga.schedule(graph), feed, [dx.name])
+    np.testing.assert_array_equal(got, expected)

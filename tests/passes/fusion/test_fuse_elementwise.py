@@ -15,7 +15,7 @@ from graphad.ops.fused import ELEMENTWISE
 from graphad.ops.in_place import takes_required
 from graphad.passes.fusion import FuseElementwise
 from graphad.testing import check_pass
-from tests.ops.test_operators import SAMPLES
+from graphad.testing.samples import SAMPLES
 
 Array = NDArray[Any]
 X = np.linspace(-1.0, 1.0, 12).reshape(4, 3)

@@ -14,7 +14,7 @@ from graphad.ops import REGISTRY
 from graphad.ops.in_place import INPLACE, can_write, takes_required, writer
 from graphad.passes.memory.in_place import InPlace
 from graphad.testing import check_pass
-from tests.ops.test_operators import SAMPLES
+from graphad.testing.samples import SAMPLES
 
 Array = NDArray[Any]
 X = np.linspace(0.25, 2.0, 6).reshape(2, 3)

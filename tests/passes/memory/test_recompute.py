@@ -122,6 +122,21 @@ def test_a_budget_that_cannot_be_kept_is_refused() -> None:
         Recompute(-1)
 
 
+def test_a_graph_without_forward_operators_has_nothing_to_compute_again() -> None:
+    graph = Net(depth=1).lowered()
+    for op in graph.ops:
+        op.role = BACKWARD
+    assert not Recompute().run(graph)
+    assert not Recompute(10**9).run(graph)
+    with pytest.raises(ga.errors.PassError, match=r"with recompute \d+ at least: not the 1000 of the budget"):
+        Recompute(1000).run(graph)
+
+
+def test_a_batch_has_a_sample() -> None:
+    with pytest.raises(ValueError, match="recompute takes a batch of 1 sample at least, not batch=0"):
+        Recompute(batch=0)
+
+
 def test_unknown_extents_are_the_batch() -> None:
     graph = Net(batch=-1).lowered()
     Recompute(batch=BATCH).run(graph)

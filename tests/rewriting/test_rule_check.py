@@ -1,4 +1,4 @@
-"""Rules are held against random inputs when they are made: a wrong one is refused with the input that shows it."""
+"""Rules are tried on hard inputs when they are defined: a wrong one is refused with the input that shows it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from graphad import ops
 from graphad.errors import InvalidValue
 from graphad.rewriting import PatternRule, compute, constant, is_float, rewrite, several
+from graphad.rewriting.rule_inputs import DTYPES, SHAPES
+from graphad.rewriting.rule_values import BOOL_CONTENTS, FLOAT_CONTENTS, INT_CONTENTS
 from tests.source_tree import ROOT
 
 
@@ -90,19 +92,21 @@ def test_a_wrong_rule_is_refused(kind: str) -> None:
     name = WRONG[kind].__name__.replace("_", "-")
     assert first.startswith(f"rule {name} is wrong: ")
     assert " ⇒ " in first
+    assert shown[0] == f"  defined at {__file__}:{WRONG[kind].__code__.co_firstlineno}"
     before, after = shown[-2:]
     assert before.startswith("  before: ")
     assert after.startswith("  after:  ")
     assert before.removeprefix("  before: ") != after.removeprefix("  after:  ")
-    assert len(shown) >= 3, "the inputs are shown"
+    assert len(shown) >= 4, "the inputs are shown"
 
 
 def test_the_inputs_that_are_shown_show_it() -> None:
     with pytest.raises(InvalidValue) as raised:
         rewrite(only_positive)
-    _, given, before, after = str(raised.value).split("\n")
+    _, _, given, before, after = str(raised.value).split("\n")
     name, _, text = given.strip().partition(" = ")
-    dtype, _, numbers = text.partition(" ")
+    dtype, _, numbers = text.partition("] ")
+    dtype += "]"
     x = np.array(eval(numbers), dtype.split("[")[0])
     assert name == "x"
     assert before == f"  before: {dtype} {np.sqrt(np.square(x)).tolist()}"
@@ -117,7 +121,7 @@ def test_attributes_are_shown_too() -> None:
 def test_the_same_rule_is_refused_with_the_same_inputs_whatever_the_hash_seed() -> None:
     code = "\n".join(
         [
-            "from graphad import rewrite; from tests.rewriting.test_proof import WRONG",
+            "from graphad import rewrite; from tests.rewriting.test_rule_check import WRONG",
             "for function in WRONG.values():",
             "    try: rewrite(function)",
             "    except ValueError as error: print(error)",
@@ -132,7 +136,7 @@ def test_the_same_rule_is_refused_with_the_same_inputs_whatever_the_hash_seed() 
     assert runs[0].count("is wrong") == len(WRONG)
 
 
-# -- what is not random enough --------------------------------------------------------------------
+# -- what nothing could try ------------------------------------------------------------------------
 
 
 def never(x: Any) -> Any:
@@ -148,22 +152,23 @@ def picked(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [never, always_another_shape, picked])
-def test_a_rule_that_applies_to_no_random_input_is_refused(function: Any) -> None:
-    with pytest.raises(InvalidValue, match=r"applied to none of 400 random inputs, so it is not proved: .*\n  give @rewrite\(example="):
+def test_a_rule_that_nothing_could_try_is_refused(function: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"so nothing was tried: .*\n  defined at .*\n  give @rewrite\(example="):
         rewrite(function)
 
 
-def test_an_example_says_what_it_applies_to() -> None:
-    def seventeen(rng: np.random.Generator) -> dict[str, Any]:
+def test_an_example_says_what_it_applies_to_and_narrows_no_claim() -> None:
+    def right(x: Any) -> Any:
+        return ops.relu(ops.relu(x)), ops.relu(x), x.shape[0] == 17
+
+    def positive(rng: np.random.Generator) -> dict[str, Any]:
         return {"x": rng.random(17)}
 
-    assert isinstance(rewrite(example=seventeen)(picked), PatternRule)
-
-    def negative(rng: np.random.Generator) -> dict[str, Any]:
-        return {"x": -rng.random(17)}
-
+    rule = rewrite(example=positive)(right)
+    assert rule.evidence is not None
+    assert set(rule.evidence.shapes) == {(17,)}
     with pytest.raises(InvalidValue, match="rule picked is wrong"):
-        rewrite(example=negative)(picked)
+        rewrite(example=positive)(picked)
 
 
 def test_an_example_of_attributes_and_lists() -> None:
@@ -228,24 +233,77 @@ def test_a_rule_that_fails_behind_is_wrong() -> None:
         rewrite(fails)
 
 
-def noted(part: str) -> set[Any]:
-    """The dtypes, or the shapes, that a simple rule is tried on."""
-    seen = set()
+def test_the_evidence_says_what_was_tried() -> None:
+    evidence = rewrite(fast=False)(kept).evidence
+    assert evidence is not None
+    assert set(evidence.dtypes) == {"float64", "float32", "int64", "int32", "bool"}
+    assert {(2, 3), (3, 3), (), (0,), (0, 3), (1,), (2, 3, 4), (2, 1, 3, 5)} <= set(evidence.shapes)
+    assert {*FLOAT_CONTENTS, *INT_CONTENTS, *BOOL_CONTENTS} == set(evidence.contents)
+    assert (evidence.compared, evidence.gradients) == (sum(evidence.dtypes.values()), evidence.gradients)
+    assert evidence.gradients > 10
+    assert str(evidence).startswith(f"{evidence.compared} inputs, ")
 
-    def note(given: Any) -> bool:
-        seen.add(given)
+
+def kept(x: Any) -> Any:
+    return ops.assign(ops.assign(x)), x
+
+
+def test_the_evidence_counts_attributes_and_what_was_not_computed() -> None:
+    def scaled(x: Any, *, a: Any) -> Any:
+        return ops.scale(ops.scale(x, scale=a), scale=1.0), ops.scale(x, scale=a)
+
+    evidence = rewrite(fast=False)(scaled).evidence
+    assert evidence is not None
+    assert {"0.0", "-0.0", "1.0", "-1.0", "2.5", "inf", "nan", repr(1 / 3)} <= set(evidence.attributes["a"])
+    assert any("cannot convert float" in text for text in evidence.failed), "integers times infinity"
+
+
+def test_a_rule_that_was_not_tried_has_no_evidence() -> None:
+    assert rewrite(verify=False)(kept).evidence is None
+
+
+def test_every_dtype_meets_every_content_and_every_shape() -> None:
+    pairs = set()
+
+    def note(shape: Any, dtype: Any) -> bool:
+        pairs.add((shape, dtype))
         return True
 
     def watched(x: Any) -> Any:
-        return ops.assign(ops.assign(x)), x, compute(note, getattr(x, part))
+        return ops.assign(ops.assign(x)), x, compute(note, x.shape, x.dtype)
 
     rewrite(watched)
-    return seen
+    assert pairs == {(shape, dtype) for shape in SHAPES for dtype in DTYPES}
 
 
-def test_every_dtype_and_every_shape_is_tried() -> None:
-    assert noted("dtype") == {"float64", "float32", "int64", "bool"}
-    assert {(2, 3), (3,), (), (2, 1, 3), (3, 3)} <= noted("shape")
+# -- gradients -----------------------------------------------------------------------------------
+
+
+def maximum_with_zero(x: Any) -> Any:
+    """Equal, but for the gradient at 0, which elementwise_max gives to its second operand."""
+    return ops.elementwise_max(constant(0), x), ops.relu(x), is_float(x)
+
+
+def test_gradients_at_kinks_are_compared() -> None:
+    with pytest.raises(InvalidValue, match=r'the gradient of x, .*\n.*\n  @rewrite\(gradients="smooth"\) allows'):
+        rewrite(maximum_with_zero)
+    assert rewrite(gradients="smooth")(maximum_with_zero).evidence is not None
+
+
+def test_gradients_are_all_or_smooth() -> None:
+    with pytest.raises(InvalidValue, match='gradients=\'none\': "all" or "smooth" is expected'):
+        rewrite(gradients="none")(kept)  # type: ignore[call-overload]
+
+
+# -- attributes that are left behind ---------------------------------------------------------------
+
+
+def test_an_attribute_that_the_same_operator_gets_by_default_after_is_refused() -> None:
+    def dropped(x: Any, y: Any, *, a: Any) -> Any:
+        return ops.relu(ops.concat([x, y], axis=a)), ops.concat([ops.relu(x), ops.relu(y)])
+
+    with pytest.raises(InvalidValue, match=r"axis=a of concat before may be anything, but concat after has the default\n  pass axis=a on"):
+        rewrite(dropped)
 
 
 def test_operands_are_broadcast() -> None:

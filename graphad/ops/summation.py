@@ -1,0 +1,100 @@
+"""Sums whose rounding error does not grow with the length of the axis, and norms that neither overflow nor underflow.
+
+``numpy.add.reduce`` adds pairwise along a contiguous last axis, and one element after the other along any other: over 100,000 rows of
+float32 its result is wrong in the fourth digit. Here other axes are added in blocks, and the sums of the blocks in blocks again
+(N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 4.2).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graphad.ops.definition import Array
+
+FEW = 64  # rows that are added one after the other
+BLOCK = 128  # rows of a block
+SMALL = 512  # elements up to which blocks are not worth the effort
+
+Axes = tuple[int, ...]
+
+
+def summed(X: Array, axes: Axes | int, keepdims: bool = False) -> Array:
+    """The sum over one axis, or over axes that count from the front and rise, in the dtype of X.
+
+    float16, and what is not contiguous, is added in float64. Integers and truth values give what ``numpy.add.reduce`` gives.
+
+    >>> rows = np.full((100_000, 2), 0.1, "float32")
+    >>> summed(rows, 0).round().tolist(), np.add.reduce(rows, axis=0).round().tolist()
+    ([10000.0, 10000.0], [9999.0, 9999.0])
+    """
+    if isinstance(axes, int):
+        axes = (axes % X.ndim,) if X.ndim else ()
+    if X.dtype.kind != "f" or X.size <= SMALL or not axes:
+        return np.asarray(np.add.reduce(X, axis=axes, keepdims=keepdims))
+    if X.dtype.itemsize < 8 and (X.dtype.itemsize == 2 or not X.flags.c_contiguous):
+        return np.asarray(np.add.reduce(X, axis=axes, dtype="float64", keepdims=keepdims), X.dtype)
+    trailing = _trailing(X.ndim, axes)
+    others = axes[: len(axes) - len(trailing)]
+    if not others or math.prod([X.shape[a] for a in others]) <= FEW:
+        return np.asarray(np.add.reduce(X, axis=axes, keepdims=keepdims))
+    total = np.add.reduce(X, axis=trailing, keepdims=True) if trailing else X
+    for axis in reversed(others):
+        total = _in_blocks(total, axis)
+    return total if keepdims else total.reshape([e for i, e in enumerate(X.shape) if i not in axes])
+
+
+def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0) -> Array:
+    """``summed(|X| ** order) ** (1 / order)``, also where the powers are too large or too small for the dtype.
+
+    >>> f"{power_norm(np.array([3e30, 4e30], 'float32'), (0,)):.3g}"
+    '5e+30'
+    """
+    size = np.abs(X if X.dtype.kind == "f" else X.astype("float64"))
+    total = _power_sum(size, axes, order)
+    limits = np.finfo(size.dtype)
+    lossy = ~((total > limits.tiny / limits.eps) & (total < np.inf)) & (total == total)
+    norm = _root(total, order)
+    if lossy.any():
+        top = np.max(size, axis=axes, keepdims=True, initial=0)
+        unit = np.where((top == 0) | np.isinf(top), size.dtype.type(1), top)
+        norm = np.where(lossy, _root(_power_sum(size / unit, axes, order), order) * unit, norm)
+    return np.asarray(norm if keepdims else norm.reshape([e for i, e in enumerate(X.shape) if i not in axes]), X.dtype)
+
+
+def _power_sum(size: Array, axes: Axes, order: float) -> Array:
+    with np.errstate(over="ignore", under="ignore"):
+        return summed(np.square(size) if order == 2.0 else size**order, axes, True)
+
+
+def _root(total: Array, order: float) -> Array:
+    return np.asarray(np.sqrt(total) if order == 2.0 else total ** (1.0 / order))
+
+
+def _trailing(rank: int, axes: Axes) -> Axes:
+    """The last axes, as far as all of them are among ``axes``."""
+    first = rank
+    while first - 1 in axes:
+        first -= 1
+    return tuple(range(first, rank))
+
+
+def _in_blocks(x: Array, axis: int) -> Array:
+    """The sum along one axis, which is kept with the extent 1: products with ones, which the BLAS adds in blocks of its own."""
+    extent, rest = x.shape[axis], math.prod(x.shape[axis + 1 :])
+    if extent <= FEW:
+        return np.asarray(np.add.reduce(x, axis=axis, keepdims=True))
+    rows = x.reshape(-1, extent, rest)
+    count, left = divmod(extent, BLOCK)
+    parts = [_added_rows(rows[:, : count * BLOCK].reshape(-1, BLOCK, rest)).reshape(-1, count, rest)] if count else []
+    if left:
+        parts.append(_added_rows(rows[:, count * BLOCK :])[:, None])
+    total = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    shape = (*x.shape[:axis], total.shape[1], *x.shape[axis + 1 :])
+    return _in_blocks(total.reshape(shape), axis) if total.shape[1] > 1 else total.reshape(shape)
+
+
+def _added_rows(x: Array) -> Array:
+    """``[batch, rows, width]`` to ``[batch, width]``."""
+    return np.matmul(np.ones(x.shape[1], x.dtype), x)

@@ -1,0 +1,88 @@
+"""The streams that random operators draw from, each its own.
+
+    dropout(X=x) -> (Out=d, Mask=m)                                draws from "d", after what it writes
+    dropout(X=y) -> (Out=d, Mask=m)                                writes the same name: "d#1"
+    dropout(X=x) -> (Out=e, Mask=m) {random_stream="d"}            says it itself
+
+A pass may rename, move or remove operators: the attribute then keeps what each of them draws as it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from graphad.errors import InvalidValue
+from graphad.ops import REGISTRY
+from graphad.program.operator import RANDOM_STREAM, Operator
+from graphad.program.source import located
+
+if TYPE_CHECKING:
+    from graphad.program.program import Program
+
+
+def random_streams(program: Program) -> dict[Operator, str]:
+    """The stream of every random operator of a program.
+
+    Raises:
+        ValueError: an operator's ``random_stream`` is no name, or that of another one.
+    """
+    unsaid: Counter[str] = Counter()
+    streams: dict[Operator, str] = {}
+    owners: dict[str, Operator] = {}
+    for op in _random_operators(program):
+        stream = op.attrs.get(RANDOM_STREAM)
+        if stream is None:
+            stream = _after_output(op, unsaid)
+            unsaid[_written_name(op)] += 1
+        if not isinstance(stream, str) or not stream:
+            raise InvalidValue(located(f"operator {op.type!r}: {RANDOM_STREAM} is a name, not {stream!r}", op.source))
+        other = owners.setdefault(stream, op)
+        if other is not op:
+            raise InvalidValue(located(f"{op!r} and {other!r} would both draw from the random stream {stream!r}", op.source))
+        streams[op] = stream
+    return streams
+
+
+def settle_streams(program: Program, wanted: Mapping[Operator, str | None]) -> None:
+    """Let operators draw from the streams that are wanted, those without one (None) from new ones.
+
+    The attribute is set where the name that an operator writes says something else.
+    """
+    taken = {stream for stream in wanted.values() if stream is not None}
+    unsaid: Counter[str] = Counter()
+    for op in _random_operators(program):
+        default, stream = _after_output(op, unsaid), wanted.get(op)
+        if stream is None and default in taken:
+            stream = _fresh(op, taken)
+        if stream is not None and (stream != default or RANDOM_STREAM in op.attrs):
+            op.attrs = {**op.attrs, RANDOM_STREAM: stream}
+        else:
+            unsaid[_written_name(op)] += 1
+        taken.add(stream or default)
+
+
+def _random_operators(program: Program) -> Iterator[Operator]:
+    for block in program.blocks:
+        for op in block.ops:
+            row = REGISTRY.get(op.type)
+            if row is not None and row.random:
+                yield op
+
+
+def _written_name(op: Operator) -> str:
+    return next(iter(op.output_names()), op.type)
+
+
+def _after_output(op: Operator, unsaid: Counter[str]) -> str:
+    """The stream of an operator that does not say it, given how many before it that write its name do not either."""
+    name = _written_name(op)
+    return f"{name}#{unsaid[name]}" if unsaid[name] else name
+
+
+def _fresh(op: Operator, taken: set[str]) -> str:
+    name, number = _written_name(op), 1
+    while f"{name}#{number}" in taken:
+        number += 1
+    return f"{name}#{number}"

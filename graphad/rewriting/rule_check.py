@@ -1,0 +1,393 @@
+"""Rules are tried when they are defined, on a fixed set of hard inputs; one that is wrong there is refused, with the input.
+
+The inputs depend on the structure of a rule alone, never on names: shapes without an axis, with extents 0, 1, alike and different,
+broadcast in several ways, by dtypes, by contents (zeros of both signs, ties, the points where operators bend, halves, numbers that overflow
+exp, denormal ones, nan and infinities), by values of the attributes. Both sides are computed by the operators' kernels, and their
+gradients by the operators' gradient rules. This is testing, not a proof: ``graphad.rewriting.prove`` tries to give one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import GraphadError, InvalidValue, NoGradient
+from graphad.ops import OpDef
+from graphad.rewriting.evaluation import Arrays, Slots
+from graphad.rewriting.rule_gradients import Gradients
+from graphad.rewriting.rule_inputs import DTYPES, Drawn, Example, Inputs, Setting, example_arrays, shown
+from graphad.rewriting.rule_values import DIFFERENTIABLE, SMOOTH, contents_of, filled
+from graphad.rewriting.soundness import calls_in
+from graphad.rewriting.terms import Constant, Scalar, Several
+from graphad.types import FLOATS
+
+Array = NDArray[Any]
+Kinks = Literal["all", "smooth"]
+
+ROUNDING = 64.0  # by how many units in the last place, of the largest number around, a fast rule may differ
+EXAMPLES = 4  # how often an example is drawn
+
+
+@dataclass
+class Evidence:
+    """What a rule was tried on. Counts are of inputs that it applied to, for which both sides were compared.
+
+    Attributes:
+        shapes, dtypes, contents: how many inputs had them (the shape and dtype of the first tensor).
+        attributes: for each attribute, how many inputs had a value.
+        compared: how many inputs in all; elements: how many numbers.
+        gradients: for how many inputs gradients were compared.
+        unsuited: shapes and dtypes that the rule applied to with no attributes that were tried.
+        failed: errors of operators before, by text: those inputs say nothing.
+    """
+
+    shapes: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    dtypes: Counter[str] = field(default_factory=Counter)
+    contents: Counter[str] = field(default_factory=Counter)
+    attributes: dict[str, Counter[str]] = field(default_factory=dict)
+    compared: int = 0
+    elements: int = 0
+    gradients: int = 0
+    unsuited: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+
+    def note(self, drawn: Drawn, content: str, elements: int) -> None:
+        """Count an input."""
+        arrays = [*drawn.values.values(), *(array for arrays in drawn.lists.values() for array in arrays)]
+        self.compared += 1
+        self.elements += elements
+        self.contents[content] += 1
+        if arrays:
+            self.shapes[arrays[0].shape] += 1
+            self.dtypes[arrays[0].dtype.name] += 1
+        for name, text in drawn.types.shown.items() if drawn.types else ():
+            self.attributes.setdefault(name, Counter())[text] += 1
+
+    def __str__(self) -> str:
+        lines = [f"{self.compared} inputs, {self.elements} elements, gradients on {self.gradients}"]
+        tried: dict[str, Counter[Any]] = {"shapes": self.shapes, "dtypes": self.dtypes, "contents": self.contents, **self.attributes}
+        for title, counts in tried.items():
+            lines.append(f"{title}: {', '.join(f'{key} ({count})' for key, count in counts.items())}")
+        for title, counts in (("not applicable to", self.unsuited), ("not computed", self.failed)):
+            if counts:
+                lines.append(f"{title}: {', '.join(f'{key} ({count})' for key, count in counts.items())}")
+        return "\n".join(lines)
+
+
+def check_rule(rule: Any, exact: bool, example: Example | None = None, gradients: Kinks = "all") -> Evidence:
+    """Compare a rule's sides on a fixed set of hard inputs.
+
+    Args:
+        rule: a pattern rule.
+        exact: every bit has to agree, for nan and infinities too (zeros of both signs are equal, and so are all nans); else results may
+            differ by rounding, and where something is not finite or out of range.
+        example: gives shapes and attributes that the rule applies to, where those in the fixed set do not fit it.
+        gradients: "all" compares gradients at kinks and ties too, "smooth" only away from them.
+
+    Returns:
+        What was tried.
+
+    Raises:
+        ValueError: the sides differ, with the inputs; or the rule applied to nothing that was tried.
+
+    >>> from graphad import ops
+    >>> from graphad.rewriting import rewrite
+    >>> @rewrite(verify=False)
+    ... def relu_twice(x):
+    ...     return ops.relu(ops.relu(x)), ops.relu(x)
+    >>> check_rule(relu_twice, exact=True).dtypes["float32"] > 50
+    True
+    """
+    trial = _Trial(rule, exact, gradients)
+    with np.errstate(all="ignore"):
+        trial.on_hard_inputs()
+        if example is not None:
+            trial.on_examples(example)
+    if not trial.evidence.compared:
+        raise InvalidValue(
+            f"rule {rule.name} applied to none of the inputs that rules are tried on, so nothing was tried: {rule.text}{_place(rule)}\n"
+            "  give @rewrite(example=...), which draws inputs that it applies to"
+        )
+    _refuse_forgotten(rule)
+    return trial.evidence
+
+
+def applicable(rule: Any, rng: np.random.Generator, example: Example | None = None) -> Drawn | None:
+    """Random inputs that a rule applies to, with finite elements; None if none are found."""
+    inputs = Inputs(rule, exact=False)
+    profiles = inputs.profiles()
+    with np.errstate(all="ignore"):
+        for attempt in range(60):
+            setting: Setting | None
+            if example is not None and attempt % 2:
+                setting = inputs.of_example(example(rng))
+            else:
+                inputs.turn = int(rng.integers(10_000))
+                dtype = DTYPES[rng.integers(len(DTYPES))]
+                setting = _first(inputs, profiles[rng.integers(len(profiles))], dtype)
+            if setting is None:
+                continue
+            drawn = inputs.arrays(setting, DIFFERENTIABLE[rng.integers(len(DIFFERENTIABLE))], int(rng.integers(50)))
+            if _computed(rule.before, drawn) is not None:
+                return drawn
+    return None
+
+
+def disagreement(inputs: Inputs, drawn: Drawn) -> str | None:
+    """What the error says that refuses an exact rule for one input; None if the rule doesn't apply there, or both sides agree."""
+    assert drawn.types is not None
+    drawn.types.__dict__.pop("inferred", None)
+    if not inputs.applies(drawn.types):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            _Trial(inputs.rule, True, "all").on(drawn, "example", "")
+    except InvalidValue as error:
+        return str(error)
+    return None
+
+
+def _first(inputs: Inputs, shapes: tuple[Any, ...], dtype: str) -> Setting | None:
+    return next((s for dtypes in inputs.dtypes_of(dtype) if (s := inputs.setting(shapes, dtypes)) is not None), None)
+
+
+def _place(rule: Any) -> str:
+    return f"\n  defined at {rule.source}" if getattr(rule, "source", None) else ""
+
+
+def _refuse_forgotten(rule: Any) -> None:
+    """Refuse a rule that reads an attribute of an operator, and has that operator after it with the attribute's default instead."""
+    used = [call.attrs.values() for term in rule.after for call in calls_in(term)]
+    known = {id(part) for values in (*used, rule.conditions) for value in values for part in _parts(value)}
+    constants = {
+        id(part) for call in (c for t in rule.after for c in calls_in(t)) for ts in call.inputs.values() for t in ts for part in _number(t)
+    }
+    after = {call.row.type: call for term in rule.after for call in calls_in(term) if call not in _calls(rule.before)}
+    for call in _calls(rule.before):
+        for name, value in call.attrs.items():
+            forgotten = isinstance(value, Scalar) and id(value) not in known | constants
+            if forgotten and call.row.type in after and name not in after[call.row.type].attrs:
+                raise InvalidValue(
+                    f"rule {rule.name} is wrong: {rule.text}{_place(rule)}\n"
+                    f"  {name}={value!r} of {call.row.type} before may be anything, but {call.row.type} after has the default\n"
+                    f"  pass {name}={value!r} on, or say in a condition which values it may have"
+                )
+
+
+def _parts(value: Any) -> list[Any]:
+    items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
+    return [value, *(part for item in items for part in _parts(item))]
+
+
+def _number(term: Any) -> list[Any]:
+    return _parts(term.number) if isinstance(term, Constant) else []
+
+
+def _calls(terms: Sequence[Any]) -> list[Any]:
+    return list(dict.fromkeys(call for term in terms for call in calls_in(term)))
+
+
+class _Computed(Arrays):
+    """Terms as arrays, where inference has taken the types already."""
+
+    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        return row.run(inputs, attrs, tuple(row.outputs))
+
+
+def _computed(terms: Sequence[Any], drawn: Drawn) -> _Computed | None:
+    """The values of terms; None if an operator does not take what was drawn."""
+    arrays = _Computed(drawn)
+    try:
+        for term in terms:
+            arrays.of(term)
+    except Exception:
+        return None
+    return arrays
+
+
+class _Trial:
+    """One rule, tried on inputs."""
+
+    def __init__(self, rule: Any, exact: bool, gradients: Kinks) -> None:
+        self.rule = rule
+        self.exact = exact
+        self.contents = DIFFERENTIABLE if gradients == "all" else SMOOTH
+        self.inputs = Inputs(rule, exact)
+        self.evidence = Evidence()
+        self.case = 0
+
+    def on_hard_inputs(self) -> None:
+        """Try it on every choice of shapes and dtypes that it applies to."""
+        taken: dict[str, list[tuple[str, ...]]] = {}
+        profiles = self.inputs.profiles()
+        for i, shapes in enumerate(profiles):
+            for dtype in DTYPES:
+                options = taken.get(dtype) or list(self.inputs.dtypes_of(dtype))
+                if i >= len(profiles) // 2 and dtype not in taken and taken:
+                    continue
+                again = range(2 if self.inputs.has_choices else 1)
+                settings = [(d, s) for d in options for _ in again if (s := self.inputs.setting(shapes, d)) is not None]
+                if settings:
+                    taken.setdefault(dtype, list(dict.fromkeys(d for d, _ in settings))[:2])
+                    for _, setting in settings[:3]:
+                        self.on_contents(setting)
+                else:
+                    self.evidence.unsuited[dtype] += 1
+
+    def on_contents(self, setting: Setting) -> None:
+        """Try it on arrays of a choice of types; with attributes, on several choices of those, each with some kinds of content."""
+        first = next(iter([*setting.values.values(), *(t for ts in setting.lists.values() for t in ts)]), None)
+        main = next((t.dtype for t in setting.values.values() if t.dtype in FLOATS), first.dtype if first else "float64")
+        kinds = contents_of(main, self.exact)
+        every = 2 if len(setting.values) + len(setting.lists) < 2 and not setting.attrs else 3
+        for i in range(self.case % every, len(kinds), every):
+            self.on(self.inputs.arrays(setting, kinds[i], self.case + i), kinds[i], main)
+        self.case += 1
+
+    def on_examples(self, example: Example) -> None:
+        """Try it on what an example draws, and on other contents of the same types."""
+        for seed in range(EXAMPLES):
+            setting = self.inputs.of_example(example(np.random.default_rng(seed)))
+            if setting is None:
+                self.evidence.unsuited["example"] += 1
+                continue
+            drawn = example_arrays(self.inputs, setting)
+            self.on(drawn, "example", "float64")
+            for i, content in enumerate(contents_of("float64", self.exact)):
+                self.on(_like_example(drawn, self.inputs.arrays(setting, content, seed + i)), content, "float64")
+
+    def on(self, drawn: Drawn, content: str, main: str) -> None:
+        """Compare values, and gradients where that is to be done, on one input."""
+        rule = self.rule
+        before = _Computed(drawn)
+        try:
+            old = [np.asarray(before.of(term)) for term in rule.before]
+        except Exception as error:
+            self.evidence.failed[f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:100]] += 1
+            return
+        after = _Computed(drawn)
+        after.done.update(before.done)
+        try:
+            new = [np.asarray(after.of(term)) for term in rule.after]
+        except GraphadError:
+            return
+        except Exception as error:
+            raise InvalidValue(
+                f"rule {rule.name} is wrong: what comes after fails, {error}\n  {rule.text}{_place(rule)}\n{drawn}"
+            ) from None
+        if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(old, new, strict=True)):
+            return
+        for a, b in zip(old, new, strict=True):
+            if not (_same(a, b) if self.exact or a.dtype.kind != "f" else self.is_near(a, b, before, after, drawn, content)):
+                self.refuse(drawn, a, b)
+        self.evidence.note(drawn, content, sum(a.size for a in old))
+        if main == "float64" and (content in self.contents or content == "example") and self.case % 2 == 0:
+            self.on_gradients(drawn, before, after, old)
+
+    def is_near(self, old: Array, new: Array, before: _Computed, after: _Computed, drawn: Drawn, content: str) -> bool:
+        """Whether two results differ by rounding alone, or where something is not finite or out of range."""
+        ends = np.finfo(old.dtype)
+        counted = np.isfinite(old)
+        if content not in ("ordinary", "positive", "example"):
+            counted &= ~_out_of_range(before, old.shape, float(ends.tiny), infinite=False)
+            counted &= ~_out_of_range(after, old.shape, float(ends.tiny), infinite=True)
+        if not counted.any():
+            return True
+        largest = max([_largest(a) for a in _arrays_of(drawn)], default=0.0)
+        numbers = [abs(v) for v in drawn.attrs.values() if isinstance(v, int | float)]
+        largest = max(
+            [largest, *(largest * n for n in numbers), *(_largest(a) for s in before.done.values() for v in s.values() for a in v)]
+        )
+        bound = ROUNDING * (float(ends.eps) * max(largest, float(np.max(np.abs(old[counted])))) + float(ends.tiny))
+        return bool(np.all(np.abs(new[counted].astype(float) - old[counted]) <= bound))
+
+    def on_gradients(self, drawn: Drawn, before: _Computed, after: _Computed, old: Sequence[Array]) -> None:
+        """Compare the gradients of both sides, where those before are finite."""
+        leaves = [leaf for leaf in self.inputs.leaves if not isinstance(leaf, Constant) and _is_float(leaf, drawn)]
+        seeds = [filled("ordinary", a.shape, a.dtype.name, (), 3 + i, False) if a.dtype.kind == "f" else a for i, a in enumerate(old)]
+        floats = [array for array in old if array.dtype.kind == "f"]
+        if not leaves or not floats or not (self.exact or all(np.isfinite(array).all() for array in floats)):
+            return
+        try:
+            was = Gradients(self.rule.before, before, seeds)
+        except NoGradient:
+            return
+        try:
+            now = Gradients(self.rule.after, after, seeds)
+        except NoGradient as error:
+            raise InvalidValue(
+                f"rule {self.rule.name} is wrong: {self.rule.text}{_place(self.rule)}\n"
+                f"  what was before can be differentiated, what comes after cannot: {error}"
+            ) from None
+        for leaf in leaves:
+            for i, (a, b) in enumerate(zip(was.of(leaf), now.of(leaf), strict=True)):
+                if not _near_gradient(a, b):
+                    name = f"{leaf!r}[{i}]" if isinstance(leaf, Several) else repr(leaf)
+                    self.refuse(drawn, a, b, f"the gradient of {name}, where that of the result is {shown(seeds[0])},")
+        self.evidence.gradients += 1
+
+    def refuse(self, drawn: Drawn, old: Array, new: Array, what: str = "") -> None:
+        """Say where the rule is wrong."""
+        hint = (
+            "\n  @rewrite(fast=True) allows what differs by rounding, or where something is not finite" if self.exact and not what else ""
+        )
+        if what:
+            hint = (
+                '\n  @rewrite(gradients="smooth") allows gradients that differ at kinks and ties' if self.contents is DIFFERENTIABLE else ""
+            )
+        before, after = (f"{what} before", f"{what} after") if what else ("before", "after")
+        raise InvalidValue(
+            f"rule {self.rule.name} is wrong: {self.rule.text}{_place(self.rule)}\n{drawn}\n"
+            f"  {before}: {shown(old)}\n  {after}:{' ' if what else '  '}{shown(new)}{hint}"
+        )
+
+
+def _same(old: Array, new: Array) -> bool:
+    return bool(np.array_equal(old, new, equal_nan=old.dtype.kind == "f"))
+
+
+def _arrays_of(drawn: Drawn) -> list[Array]:
+    return [*drawn.values.values(), *(array for arrays in drawn.lists.values() for array in arrays)]
+
+
+def _largest(array: Any) -> float:
+    """The largest absolute value that is finite."""
+    if not isinstance(array, np.ndarray | np.generic) or array.dtype.kind != "f":
+        return 0.0
+    sizes = np.abs(np.ravel(array))
+    return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
+
+
+def _out_of_range(side: _Computed, shape: tuple[int, ...], tiny: float, infinite: bool) -> Any:
+    """Where something on the way to a result is denormal, or infinite: by element if it has the result's shape, else everywhere."""
+    out: Any = np.zeros(shape, bool)
+    for array in (a for slots in side.done.values() for arrays in slots.values() for a in arrays):
+        if isinstance(array, np.ndarray | np.generic) and array.dtype.kind == "f":
+            size = np.abs(array)
+            here = ((size > 0) & (size < tiny)) | (np.isinf(array) if infinite else False)
+            out = out | (here if array.shape == shape else here.any())
+    return out
+
+
+def _is_float(leaf: Any, drawn: Drawn) -> bool:
+    arrays = drawn.lists[leaf] if isinstance(leaf, Several) else [drawn.values[leaf]]
+    return bool(arrays) and arrays[0].dtype.kind == "f"
+
+
+def _near_gradient(old: Array, new: Array) -> bool:
+    finite = np.isfinite(old)
+    if not finite.any() or old.shape != new.shape:
+        return old.shape == new.shape
+    bound = 1e-8 * (1.0 + np.max(np.abs(old[finite])))
+    return bool(np.all(np.abs(new[finite] - old[finite]) <= bound))
+
+
+def _like_example(original: Drawn, other: Drawn) -> Drawn:
+    """Arrays of another content; those of integers and truth values stay as the example has them."""
+    other.values = {t: original.values[t] if original.values[t].dtype.kind in "iub" else a for t, a in other.values.items()}
+    return other

@@ -1,0 +1,203 @@
+"""Kernels in float32 against the same kernels in float64, on inputs on which rounding shows.
+
+The bound is that of a backward stable kernel: an error of so many roundings of the result, and of what roundings of the inputs change
+it by. The latter is measured: the float64 kernel is run on inputs with a relative error of 2**-24 up, down, and of random signs. For long
+axes the largest such change of any element counts, since a sum of random signs may be small by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from graphad.errors import GraphadError, InvalidValue
+from graphad.ops import GRAD, GradOpDef, OpDef, lookup
+from graphad.ops.sample import Array, Sample
+from graphad.testing.samples import SAMPLES
+from graphad.testing.values import arrays, is_float, remade
+from tests.ops.check import Slots, differentiated, run, typed
+from tests.ops.hard_values import hard, long, narrowed, perturbed, widened
+
+ROUNDING = 2.0**-24
+TINY = float(np.finfo("float32").tiny)
+LARGEST = float(np.finfo("float32").max)
+OUTPUTS = 20_000  # elements that results have together, and their number, up to which an input is tried
+MANY = 20
+
+
+class Bound(NamedTuple):
+    """So many roundings of each element, and of the number 1; and why."""
+
+    units: float = 16.0
+    of_one: float = 0.0
+    reason: str = ""
+
+
+_TAIL = "1 + erf(x), 1 - tanh(x) ** 2 and a sum of exponentials are rounded near 1, as in torch: far smaller results are right to that"
+_NEAR_ONE = ("gelu", "gelu_grad", "log_softmax", "stanh_grad", "flash_attn_grad")
+LOOSER = {
+    **dict.fromkeys(_NEAR_ONE, Bound(of_one=8.0, reason=_TAIL)),
+    "lstm_unit_grad": Bound(of_one=256.0, reason=f"{_TAIL}, times a state of 30"),
+    "log_loss_grad": Bound(512.0, reason="far outside of [0, 1] its two terms cancel"),
+    "ftrl": Bound(8192.0, reason="the difference of two powers of accumulators that are nearly equal"),
+    "affine_grid_spread": Bound(512.0, reason="sums of coordinates, which are rounded to float32 first, nearly cancel"),
+    "grid_sampler_grad": Bound(of_one=64.0, reason="a place near 0 is rounded when it is moved to the middle of the image"),
+}
+# Samples whose inputs are no numbers to compute with but say where or how many.
+LEFT_OUT = {"resample": 1, "resample_spread": 1}
+PRODUCTS = ("cumprod", "linear_recurrence")  # of many large numbers: beyond float32 on the way to a result within it
+
+
+def samples(op: str) -> list[Sample]:
+    return SAMPLES[op][: LEFT_OUT.get(op, 2)]
+
+
+def deviation(row: OpDef, inputs: Slots, attrs: dict[str, object], wanted: list[str], pooled: bool, bound: Bound) -> tuple[float, str]:
+    """The largest error of any element, in parts of its bound, and where it is."""
+    wide = widened(inputs)
+    narrow_results, results = computed(row, inputs, attrs, wanted), computed(row, wide, attrs, wanted)
+    others = [other for each in perturbed(wide, ROUNDING) if (other := computed(row, each, attrs, wanted))]
+    worst, place = 0.0, ""
+    for number, (got, expected) in enumerate(zip(narrow_results, results, strict=True)):
+        if got.dtype != "float32" or expected.dtype != "float64" or got.shape != expected.shape or not got.size:
+            continue
+        change = np.max([np.zeros_like(expected), *(changed(other[number], expected) for other in others)], axis=0)
+        part = error_of(got, expected, np.full_like(expected, change.max()) if pooled else change, bound)
+        if part.max() > worst:
+            at = np.unravel_index(part.argmax(), part.shape)
+            worst, place = float(part.max()), f"result {number} at {list(map(int, at))} is {got[at]!r} instead of {expected[at]!r}"
+    return worst, place
+
+
+def computed(row: OpDef, inputs: Slots, attrs: dict[str, object], wanted: list[str]) -> list[Array]:
+    with np.errstate(all="ignore"):
+        try:
+            results = row.run(inputs, attrs, wanted) if isinstance(row, GradOpDef) else run(row, inputs, attrs)
+        except InvalidValue:  # a label that is not quite 0 or 1
+            return []
+    return [array for values in results.values() for value in values for array in arrays(value)]
+
+
+def changed(other: Array, expected: Array) -> Array:
+    if other.shape != expected.shape:
+        return np.full_like(expected, np.inf)
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(np.where(other == expected, 0.0, np.abs(other - expected)), nan=np.inf, posinf=np.inf)
+
+
+def error_of(got: Array, expected: Array, change: Array, bound: Bound) -> Array:
+    """The error of each element in parts of its bound; none where both are not finite, or the result is out of float32's range."""
+    with np.errstate(all="ignore"):
+        beyond = ~(np.abs(expected) < LARGEST)
+        size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+        error = np.abs(got.astype("float64") - expected)
+        allowed = bound.units * (ROUNDING * size + change + TINY) + bound.of_one * ROUNDING
+        part = np.where(beyond & ~np.isfinite(got), 0.0, np.where(error <= 0.0, 0.0, error / allowed))
+    return np.where(np.isnan(part), np.inf, part)
+
+
+def cases(op: str) -> list[tuple[str, Sample, Slots, bool]]:
+    """Hard inputs in float32, each with its name and whether it has a long axis."""
+    found = []
+    for number, sample in enumerate(samples(op)):
+        for pooled, variants in ((False, hard(sample)), (True, long(sample))):
+            for name, inputs in variants:
+                narrow = narrowed(inputs)
+                if "plus" in name and pooled and op in PRODUCTS:
+                    continue
+                if accepted(lookup(op), narrow, sample):
+                    found.append((f"sample {number}, {name}", sample, narrow, pooled))
+    return found
+
+
+def accepted(row: OpDef, inputs: Slots, sample: Sample) -> bool:
+    """Whether inference takes the inputs, and the kernel their values; and what they give is not too large to test."""
+    try:
+        types = [t for of_slot in row.infer_types(typed(inputs), sample.attrs).values() for t in of_slot if t is not None]
+        if sum(math.prod(map(abs, t.shape)) for t in types) > OUTPUTS or len(types) > MANY:
+            return False
+        run(row, inputs, sample.attrs)
+    except (GraphadError, MemoryError, ValueError):
+        return False
+    return True
+
+
+FLOATING = [
+    op for op in sorted(SAMPLES) if not lookup(op).random and any(is_float(v) for s in samples(op) for vs in s.slots().values() for v in vs)
+]
+
+
+@pytest.mark.parametrize("op", FLOATING)
+def test_float32_is_as_good_as_its_inputs(op: str) -> None:
+    for name, sample, inputs, pooled in cases(op):
+        bound = LOOSER.get(op, Bound())
+        part, place = deviation(lookup(op), inputs, sample.attrs, [], pooled, bound)
+        assert part <= 1, f"{name}: {place}, {part * bound.units:.3g} roundings off"
+
+
+@pytest.mark.parametrize("op", [op for op in FLOATING if lookup(op).grads])
+def test_float32_gradients_are_as_good_as_their_inputs(op: str) -> None:
+    grad = lookup(op).grad
+    assert grad is not None
+    for name, sample, inputs, pooled in cases(op):
+        outputs = run(lookup(op), inputs, sample.attrs)
+        rng = np.random.default_rng(5)
+        used = [s for s in sample.outputs or outputs if s + GRAD in grad.inputs and all(map(is_float, outputs[s]))]
+        cotangents = {
+            s + GRAD: [remade(v, [rng.uniform(-1, 1, a.shape).astype("float32") for a in arrays(v)]) for v in outputs[s]] for s in used
+        }
+        wanted = [s + GRAD for s in differentiated(lookup(op), sample)]
+        bound = LOOSER.get(grad.type, Bound())
+        if wanted:
+            part, place = deviation(grad, {**inputs, **outputs, **cotangents}, sample.attrs, wanted, pooled, bound)
+            assert part <= 1, f"{name}: {place}, {part * bound.units:.3g} roundings off"
+
+
+# -- long axes -----------------------------------------------------------------------------------
+
+LONG = 100_000
+
+
+def rows(offset: float, width: int = 3) -> Array:
+    return np.asarray(np.random.default_rng(0).normal(offset, 1.0, (LONG, width)), "float32")
+
+
+LONG_AXES = {
+    "reduce_sum": {"dim": [0]},
+    "reduce_mean": {"dim": [0]},
+    "mean": {},
+    "softmax": {"axis": 0},
+    "log_softmax": {"axis": 0},
+    "logsumexp": {"axis": [0]},
+    "p_norm": {"axis": 0, "porder": 3.0},
+    "frobenius_norm": {"dim": [0]},
+    "cumsum": {"axis": 0},
+    "logcumsumexp": {"axis": 0},
+    "norm": {"axis": 0},
+    "squared_l2_norm": {},
+}
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("op", LONG_AXES)
+def test_over_a_hundred_thousand_rows(op: str, offset: float) -> None:
+    part, place = deviation(lookup(op), {"X": [rows(offset)]}, LONG_AXES[op], [], True, Bound())
+    assert part <= 1, f"{place}, {part * Bound().units:.3g} roundings off"
+
+
+@pytest.mark.parametrize("op", ["batch_norm", "layer_norm", "instance_norm", "group_norm"])
+def test_the_moments_of_data_far_from_zero(op: str) -> None:
+    x = rows(1e4, width=1).reshape(1, 1, -1) if op != "batch_norm" else rows(1e4)
+    one = [np.ones(x.shape[1], "float32")] if op != "layer_norm" else []
+    scales = {"Scale": one, "Bias": one} if one else {}
+    running = {"Mean": one, "Variance": one} if op == "batch_norm" else {}
+    attrs = {"groups": 1} if op == "group_norm" else {"begin_norm_axis": 2} if op == "layer_norm" else {"momentum": 0.0} if running else {}
+    results = run(lookup(op), {"X": [x], **scales, **running}, attrs)
+    wide = np.asarray(x, "float64").reshape(len(x), -1) if running else np.asarray(x, "float64").reshape(1, -1).T
+    variance = {"batch_norm": "VarianceOut", "instance_norm": "SavedVariance"}.get(op, "Variance")
+    expected = wide.var(axis=0)
+    expected = 1 / np.sqrt(expected + 1e-5) if op == "instance_norm" else expected
+    np.testing.assert_allclose(np.ravel(results[variance][0]), expected, rtol=1e-5)
