@@ -47,8 +47,8 @@ _DEAD = (
     _dead(
         "drops-effects",
         f"{GRAPH}:Graph.is_dead",
-        "row is None or row.side_effect or",
-        "row is None or",
+        " and not has_effects(op)",
+        "",
         """
         x: float64[2]
         tanh(X=x) -> (Out=y)
@@ -61,7 +61,7 @@ _DEAD = (
     _dead(
         "drops-updates",
         f"{GRAPH}:Graph.is_observed",
-        "value in self.targets or (value.persistable and bool(value.writers) and self.versions(value.name)[-1] is value)",
+        "value in self.targets or (value.persistable and bool(value.writers) and self.values.last(value.name) is value)",
         "value in self.targets",
         _TRAINED,
         targets=("loss",),
@@ -69,7 +69,7 @@ _DEAD = (
     _dead(
         "keeps-the-first-write",
         f"{GRAPH}:Graph.is_observed",
-        "self.versions(value.name)[-1] is value",
+        "self.values.last(value.name) is value",
         "next(v for v in self.versions(value.name) if v.writers) is value",
         """
         count: float64[1] persistable

@@ -145,7 +145,7 @@ _FUNCTIONS = (
     rule(
         "clips-apart",
         "functions:clip_of_clip",
-        "is_float(x) & compute(overlap, a, b, c, d)",
+        "is_float(x) & overlap",
         "is_float(x)",
         """
         x: float64[2]
