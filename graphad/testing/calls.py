@@ -202,7 +202,8 @@ def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _rounded(array: Array, dtype: np.dtype[Any]) -> Array:
-    return np.asarray(np.round(np.nan_to_num(array) * 3), dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.round(np.nan_to_num(array) * 3), dtype)
 
 
 def _above_zero(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from graphad.errors import GraphadError, InvalidType, InvalidValue
+from graphad.errors import InvalidType, InvalidValue
 from graphad.program import Program
 from graphad.rewriting import Pass, PatternRule, rules_of
 from graphad.testing.cases import Case
@@ -205,7 +205,7 @@ class _Search:
             choices = self._choices(number)
             try:
                 yield choices, self.source(choices)
-            except GraphadError:
+            except Exception:  # a program that could not be drawn, whatever the reason, says nothing about the pass
                 self._unfit()
 
     def _choices(self, number: int) -> RandomChoices:

@@ -7,14 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.graph import SINGLE_WRITER, schedule
 from graphad.program import Program
 from graphad.testing.cases import Array
 from graphad.testing.derivatives import can_difference, gradient_values, is_double, is_forward, slope
 from graphad.testing.equivalence import difference, observe, observed_difference
 from graphad.testing.fitted import completed
-from graphad.testing.naming import renamed_case
-from graphad.testing.subject import run_requesting_gradients
+from graphad.testing.naming import renamed_case, restored
+from graphad.testing.subject import run_requesting_gradients, scheduled
 from graphad.testing.trial import Finding, Trial
 
 EXACT, ROUNDED = 1e-9, 1e-4  # tolerances of gradients: all of it float64, or something narrower in it
@@ -77,11 +76,13 @@ def _expected(trial: Trial) -> Finding | None:
 def _deterministic(trial: Trial) -> Finding | None:
     """Once more, where everything lies elsewhere in memory; and with other names in the same order, which have other hashes."""
     text = str(trial.after)
-    for case, back in ((trial.case, str), *([] if trial.subject.names_variables(trial.case) else [renamed_case(trial.case)])):
+    cases = [trial.case] if trial.subject.names_variables(trial.case) else [trial.case, renamed_case(trial.case)]
+    for case in cases:
         graph = trial.subject.prepared(case)
         try:
             run_requesting_gradients(trial.subject.passes(case), graph, case)
-            other = back(str(schedule(graph))) if SINGLE_WRITER in graph.properties else text
+            program = scheduled(graph, case)
+            other = text if program is None else str(restored(program))
         except Exception as error:
             other = f"{type(error).__name__}: {error}\n"
         if other != text:

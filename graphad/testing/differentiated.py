@@ -23,8 +23,9 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
         way has no gradient rule.
 
     >>> from graphad.testing.choices import RandomChoices
+    >>> from graphad.testing.fitted import random_case
     >>> program = Program.parse("program { block 0 { var x: float64[3] square(X=x) -> (Out=y) mean(X=y) -> (Out=loss) } }")
-    >>> case = differentiated(RandomChoices("seed"), Case(program, "loss", {"x": np.ones(3)}))
+    >>> case = differentiated(RandomChoices("seed"), random_case(program, loss_name="loss"))
     >>> "x@GRAD" in case.program.global_block().vars
     True
     """

@@ -34,7 +34,7 @@ def hardened(choices: Choices, case: Case, extents: bool = False) -> Case:
     if choices.chance(3):
         kind = choices.one_of(("ties", "kinks", "zeros"))
         case.feeds.update((name, _numbers(choices, array, kind)) for name, array in case.feeds.items() if array.dtype == WIDE)
-    return _in_float32(case) if choices.boolean() else case
+    return in_float32(case) if choices.boolean() else case
 
 
 def _numbers(choices: Choices, array: Array, kind: str) -> Array:
@@ -46,8 +46,8 @@ def _numbers(choices: Choices, array: Array, kind: str) -> Array:
 # -- dtypes --------------------------------------------------------------------------------------
 
 
-def _in_float32(case: Case) -> Case:
-    """The case with float32 in the place of float64."""
+def in_float32(case: Case) -> Case:
+    """The case with float32 in the place of float64; it is changed."""
     for var in case.program.list_vars():
         shape, dtype = var.declared
         if dtype == WIDE:

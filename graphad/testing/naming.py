@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from graphad.program import EMPTY
+from graphad.program import EMPTY, Program
 from graphad.testing.cases import Case
 
 PREFIX = "q."
 
 
-def renamed_case(case: Case) -> tuple[Case, Callable[[str], str]]:
-    """A case whose variables all have a prefix, and how to take it away from a text."""
+def renamed_case(case: Case) -> Case:
+    """A case whose variables all have a prefix, so that their order stays."""
+    known = {name for block in case.program.blocks for name in block.vars}
+    feeds, params = ({_prefixed(name): array for name, array in arrays.items()} for arrays in (case.feeds, case.params))
+    loss = _prefixed(case.loss_name) if case.loss_name else ""
     program = case.program.clone()
+    _rename(program, known, _prefixed)
+    return replace(case, program=program, loss_name=loss, feeds=feeds, params=params, requested=tuple(map(_prefixed, case.requested)))
+
+
+def restored(program: Program) -> Program:
+    """The program without the prefixes; it is changed."""
     known = {name for block in program.blocks for name in block.vars}
+    _rename(program, known, lambda name: name.removeprefix(PREFIX))
+    return program
+
+
+def _rename(program: Program, known: set[str], rename: Callable[[str], str]) -> None:
     for block in program.blocks:
         for var in block.vars.values():
-            var.name = _prefixed(var.name)
-        block.vars = {_prefixed(name): var for name, var in block.vars.items()}
+            var.name = rename(var.name)
+        block.vars = {var.name: var for var in block.vars.values()}
         for op in block.ops:
-            op.inputs = {slot: [_prefixed(name) for name in names] for slot, names in op.inputs.items()}
-            op.outputs = {slot: [_prefixed(name) for name in names] for slot, names in op.outputs.items()}
-            op.attrs.update({name: _renamed_names(value, known) for name, value in op.attrs.items() if isinstance(value, list)})
-    feeds = {_prefixed(name): array for name, array in case.feeds.items()}
-    params = {_prefixed(name): array for name, array in case.params.items()}
-    loss = _prefixed(case.loss_name) if case.loss_name else ""
-    return Case(program, loss, feeds, params, tuple(map(_prefixed, case.requested))), restored
+            op.inputs = {slot: [rename(name) for name in names] for slot, names in op.inputs.items()}
+            op.outputs = {slot: [rename(name) for name in names] for slot, names in op.outputs.items()}
+            op.attrs.update({name: _renamed_names(value, known, rename) for name, value in op.attrs.items() if isinstance(value, list)})
 
 
-def _renamed_names(values: list[Any], known: set[str]) -> list[Any]:
+def _renamed_names(values: list[Any], known: set[str], rename: Callable[[str], str]) -> list[Any]:
     """The elements of an attribute, those that are names of variables renamed as well."""
-    return [_prefixed(value) if isinstance(value, str) and value in known else value for value in values]
+    return [rename(value) if isinstance(value, str) and value in known else value for value in values]
 
 
 def _prefixed(name: str) -> str:
     return name if name == EMPTY else PREFIX + name
-
-
-def restored(text: str) -> str:
-    """A text without the prefix."""
-    return text.replace(PREFIX, "")

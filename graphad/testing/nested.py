@@ -14,14 +14,21 @@ from graphad.testing.nested_operators import SHAPES
 
 
 def nested_program(
-    choices: Choices, max_depth: int = 3, max_statements: int = 3, max_nested: int = 5, stops: bool = True, arrays: bool = True
+    choices: Choices,
+    max_depth: int = 3,
+    max_statements: int = 3,
+    max_nested: int = 5,
+    stops: bool = True,
+    arrays: bool = True,
+    most_trips: int = 2,
 ) -> Case:
     """Programs of at most ``max_nested`` operators with blocks, one in the other up to ``max_depth``, and a scalar loss.
 
     A block has one to ``max_statements`` drawn statements. With ``stops`` some variables stop gradients; with ``arrays``
-    some are arrays of tensors.
+    some are arrays of tensors. Loops have up to 3 iterations; some that are in no other block have ``most_trips``.
     """
     w = NestedWriter(choices, stops, max_nested, choices.integer(1, max_depth), max_statements, arrays)
+    w.most_trips = most_trips
     for _ in range(choices.integer(1, 2)):
         w.data()
     for _ in range(choices.integer(0, 1)):

@@ -17,6 +17,7 @@ class NestedWriter(Writer):
     def __init__(self, choices: Choices, stops: bool, nested: int, max_depth: int, max_statements: int, arrays: bool) -> None:
         super().__init__(choices, stops, nested)
         self.max_depth, self.max_statements, self.with_arrays = max_depth, max_statements, arrays
+        self.most_trips = 2
         self.also: tuple[Statement, ...] = ()
         self.conditions: tuple[Callable[[NestedWriter], str], ...] = ()
 
@@ -100,7 +101,7 @@ def _data_condition(w: NestedWriter, x: str) -> str:
 
 
 def _while(w: NestedWriter, first: Statement | None = None) -> None:
-    """A loop of 0 to 3 iterations (outside of blocks also 7); it counts in an integer, or in a number that is a value like others."""
+    """A loop of 0 to 3 iterations, or ``most_trips``; it counts in an integer, or in a number that is a value like any other."""
     w.left -= 1
     scratch = w.promise((3,)) if w.rarely(8) else None
     step, test, counter, early_exit = _counting(w)
@@ -137,7 +138,7 @@ def _test_again(w: NestedWriter, test: Callable[[str], object], condition: str, 
 
 def _counting(w: NestedWriter) -> tuple[Callable[[], object], Callable[[str], object], str | None, bool]:
     """How a loop counts: what an iteration does, what tests it, the integer counter, and whether data may end the loop early."""
-    trips = w.one_of(1, 2, 0, 3, 2 if w.depth else 7)
+    trips = w.one_of(1, 2, 0, 3, 2 if w.depth else w.most_trips)
     early_exit = w.rarely(6)
     if w.rarely(5):
         return *_float_counter(w, trips), None, early_exit

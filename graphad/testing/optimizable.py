@@ -21,15 +21,17 @@ from graphad.testing.nested_operators import Shape
 DEEPEST = 2  # blocks of these statements' own lie in at most so many others
 
 
-def optimizable_program(choices: Choices, blocks: bool = True, specials: bool = True, max_statements: int = 5) -> Case:
+def optimizable_program(choices: Choices, blocks: bool = True, specials: bool = True, max_statements: int = 5, most_trips: int = 2) -> Case:
     """Programs of up to ``max_statements`` drawn statements a block, and a scalar loss.
 
     Args:
         blocks: whether there are loops, branches and nets.
+        most_trips: how many iterations some loops have that are in no other block.
         specials: whether there are nan, infinities, integers and float32, which do not reach the loss.
     """
     depth = choices.integer(0, 2) if blocks else 0
     w = NestedWriter(choices, True, depth, max(depth, 1), max_statements, False)
+    w.most_trips = most_trips
     w.also = _themes(choices, blocks, specials)
     w.conditions = (_known,)
     for _ in range(choices.integer(1, 2)):
@@ -211,14 +213,14 @@ def _known(w: NestedWriter) -> str:
 
 
 def _idle_loop(w: NestedWriter) -> None:
-    """A loop of 0 to 3 iterations (outside of blocks also 7) that does something over again, writes something unused, and adds up."""
+    """A loop of 0 to 3 iterations (outside of blocks also more) that does something over again, writes something unused, and adds up."""
     if w.depth >= DEEPEST:
         PLAIN[0](w)
         return
     x, shape = _any(w)
     others = [name for name, each in w.tensors().items() if each == shape and name != x]
     y = w.recent(others) if others else w.parameter(shape)
-    trips, total = w.one_of(2, 0, 1, 3, 0 if w.depth else 7), _constant(w, shape, 0.0)
+    trips, total = w.one_of(2, 0, 1, 3, 0 if w.depth else w.most_trips), _constant(w, shape, 0.0)
     seen, i, limit = _constant(w, shape, 0.5), w.constant(0, name=w.unique("i")), w.constant(trips)
     condition = w.compare("less_than", i, limit, w.unique("c"))
     with w.inside() as block:

@@ -12,14 +12,18 @@ from typing import Any
 import numpy as np
 
 from graphad.ops import OpDef
-from graphad.program import Block, Program, Variable
+from graphad.program import Program, Variable
 from graphad.rewriting import PatternRule, Rule
 from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.rule_check import applicable
 from graphad.rewriting.rule_inputs import Drawn
-from graphad.rewriting.terms import Constant, Scalar, Several, Term
+from graphad.rewriting.terms import Constant, Result, Scalar, Several, Term
+from graphad.testing.call_writer import type_checks
 from graphad.testing.cases import Array, Case
 from graphad.testing.choices import Choices
+from graphad.testing.hardened import in_float32
+from graphad.testing.names import outside_reads, outside_writes
+from graphad.testing.number_pools import KINDS, array_of
 from graphad.types import FLOATS, TensorType
 
 SEEDS = 10_000
@@ -28,39 +32,97 @@ SEEDS = 10_000
 def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
     """Programs with what one of the rules looks for, once or twice, and a scalar loss if it is about floating-point numbers.
 
+    It may be in a loop's body or a branch; the second one may share inner operators with the first; and half of the programs have
+    numbers at which rewrites go wrong: equal ones, kinks, zeros of both signs, large and tiny ones.
+
     Args:
         rules: of those made with ``@rewrite``, at least one.
     """
     patterns = [rule for rule in rules if isinstance(rule, PatternRule)]
     rule: PatternRule = choices.one_of(patterns)
     drawn = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example)
-    planting = _Planting(drawn or Drawn())
+    planting = _Planting(drawn or Drawn(), choices)
     if drawn is not None:
         for _ in range(choices.integer(1, 2)):
-            results = planting.plant(rule.before)
+            if choices.chance(3):
+                planting.plant_in_block(rule.before)
+            else:
+                planting.plant(rule.before, share=choices.boolean())
         planting.read_some([name for names in planting.inside for name in names if choices.boolean()])
-        planting.read_some([name for name in results if choices.boolean()])
-    return planting.case()
+        planting.read_some([name for name in planting.finals if choices.boolean()])
+        if choices.boolean():
+            planting.harden()
+    case = planting.case()
+    narrow = in_float32(Case(case.program.clone(), case.loss_name, dict(case.feeds), {})) if choices.boolean() else case
+    return narrow if type_checks(narrow.program) else case
 
 
 class _Planting(Evaluation):
     """Terms as variables of a program."""
 
-    def __init__(self, drawn: Drawn) -> None:
+    def __init__(self, drawn: Drawn, choices: Choices) -> None:
         super().__init__(drawn)
+        self.choices = choices
         self.program = Program()
-        self.block: Block = self.program.global_block()
+        self.root = self.block = self.program.global_block()
         self.feeds: dict[str, Array] = {}
         self.leaves: dict[Term, Any] = {}
         self.inside: list[list[str]] = []
         self.finals: list[str] = []
 
-    def plant(self, before: Sequence[Term]) -> list[str]:
-        """Write a pattern's operators, over the same inputs each time; return the names of its results."""
-        self.done.clear()
+    def plant(self, before: Sequence[Term], share: bool = False) -> list[str]:
+        """Write a pattern's operators, over the same inputs each time; return the names of its results.
+
+        Args:
+            before: the pattern.
+            share: whether only the last operators are written again, over what the others gave the last time.
+        """
+        last = {term.call for term in before if isinstance(term, Result)}
+        self.done = {call: outputs for call, outputs in self.done.items() if share and call not in last}
         names = [self.of(term) for term in before]
         self.finals += names
         return names
+
+    def plant_in_block(self, before: Sequence[Term]) -> None:
+        """Write a pattern's operators into the body of a loop of 0 to 3 trips, or into a branch; hand the results out."""
+        loop, trips = self.choices.boolean(), self.choices.one_of((1, 3, 0, 2))
+        counter, limit = self._number(0), self._number(trips)
+        condition = self._append("less_than", {"X": [counter], "Y": [limit]}, {})
+        kept, finals, inside = dict(self.leaves), list(self.finals), list(self.inside)
+        self.done = {}
+        self.block = self.program.create_block()
+        names = self.plant(before)
+        results = [self._handed_out(name) for name in dict.fromkeys(names)]
+        if loop:
+            self.block.append_op("increment", {"X": counter}, {"Out": counter}, {"step": 1.0})
+            self.block.append_op("less_than", {"X": counter, "Y": limit}, {"Out": condition})
+        body, self.block = self.block, self.root
+        self.program.rollback()
+        self.leaves, self.finals, self.inside, self.done = kept, [*finals, *results], inside, {}
+        read, written = [n for n in outside_reads(body) if n != condition], [n for n in outside_writes(body) if n != condition]
+        if loop:
+            slots = {"Condition": condition, "X": read}
+            self.root.append_op("while", slots, {"Out": [*written, condition], "StepScopes": self._fresh()}, {"sub_block": body})
+        else:
+            slots = {"Cond": condition, **({"Input": read} if read else {})}
+            self.root.append_op("conditional_block", slots, {"Out": written, "Scope": self._fresh()}, {"sub_block": body})
+
+    def _handed_out(self, name: str) -> str:
+        """A variable around the block that takes a result; before, it is zero."""
+        var, out = self._var(name), self._fresh()
+        self.root.append_op("fill_constant", {}, {"Out": out}, {"shape": list(var.shape), "value": 0.0, "dtype": var.dtype})
+        self.block.append_op("assign", {"X": name}, {"Out": out})
+        return out
+
+    def _number(self, number: int) -> str:
+        return self._append("fill_constant", {}, {"shape": [1], "value": float(number), "dtype": "int64"})
+
+    def harden(self) -> None:
+        """Feed numbers at which rewrites go wrong, where they are of floating point."""
+        kind = self.choices.one_of(KINDS)
+        for name, array in self.feeds.items():
+            if array.dtype.kind == "f":
+                self.feeds[name] = array_of(self.choices, array.shape, array.dtype.name, kind)
 
     def read_some(self, names: Sequence[str]) -> None:
         """Let other operators read some values."""
@@ -69,7 +131,8 @@ class _Planting(Evaluation):
 
     def case(self) -> Case:
         """The program, with a loss over what is floating-point."""
-        means = [self._append("mean", {"X": [name]}, {}) for name in dict.fromkeys(self.finals) if self._var(name).dtype == "float64"]
+        floating = [name for name in dict.fromkeys(self.finals) if self._var(name).dtype in FLOATS[1:]]
+        means = [self._append("mean", {"X": [n]}, {}) for n in floating if self._var(n).dtype == self._var(floating[0]).dtype]
         loss = self._append("sum", {"X": means}, {}) if means else ""
         return Case(self.program, loss, self.feeds, {})
 
@@ -84,7 +147,7 @@ class _Planting(Evaluation):
         array = self.found.values[term]
         if not isinstance(term, Constant):
             return self._data(array)
-        attrs = {"shape": list(array.shape), "value": float(array.flat[0]), "dtype": array.dtype.name}
+        attrs = {"shape": list(array.shape), "value": float(array.flat[0]) if array.size else 0.0, "dtype": array.dtype.name}
         return self._append("fill_constant", {}, attrs)
 
     def knows(self, constant: Constant) -> bool:
@@ -115,7 +178,7 @@ class _Planting(Evaluation):
     def _data(self, array: Array) -> str:
         name = self._fresh()
         floating = array.dtype.name in FLOATS
-        self.block.create_var(name=name, shape=list(array.shape), dtype=array.dtype.name, stop_gradient=not floating)
+        self.root.create_var(name=name, shape=list(array.shape), dtype=array.dtype.name, stop_gradient=not floating)
         self.feeds[name] = np.array(array)
         return name
 
@@ -128,4 +191,4 @@ class _Planting(Evaluation):
         return self.program.names.generate("v")
 
     def _var(self, name: str) -> Variable:
-        return self.block.var(name)
+        return self.block.var_recursive(name)

@@ -18,12 +18,12 @@ from graphad.testing.training import training_program
 
 def small_optimizable(choices: Choices, interest: Interest) -> Case:
     """An ``optimizable_program`` of few statements, in any dtype and with any extents."""
-    return hardened(choices, optimizable_program(choices, max_statements=choices.one_of((1, 1, 2))), extents=True)
+    return hardened(choices, optimizable_program(choices, max_statements=choices.one_of((1, 1, 2)), most_trips=7), extents=True)
 
 
 def small_nested(choices: Choices, interest: Interest) -> Case:
     """A ``nested_program`` of few statements, in any dtype and with any extents."""
-    case = nested_program(choices, max_depth=choices.one_of((1, 1, 2)), max_statements=1, max_nested=2)
+    case = nested_program(choices, max_depth=choices.one_of((1, 1, 2)), max_statements=1, max_nested=2, most_trips=7)
     return hardened(choices, case, extents=True)
 
 

@@ -78,8 +78,8 @@ class Checked:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        stopped = ", then interrupted" if self.interrupted else ""
-        yield f"nothing wrong on {self.examples} programs, of which it changed {self.changed} ({self.seconds:.1f} s of processor time{stopped})"
+        stopped = " before it was interrupted" if self.interrupted else ""
+        yield f"nothing wrong on {self.examples} programs, of which it changed {self.changed}{stopped}; {self.seconds:.1f} s of processor time"
         if self.unfit:
             yield f"unfit: {self.unfit} more programs, which the preparation refuses"
         yield from _counts("rewrites", self.rewrites)

@@ -190,6 +190,14 @@ def request_gradients(graph: Graph, case: Case) -> dict[str, str]:
     return {source: value.name for source, value in gradients.items()}
 
 
+def scheduled(graph: Graph, case: Case) -> Program | None:
+    """The program that a graph is, its backward completed where it is incomplete; None if it cannot be one."""
+    if not finished(graph):
+        return None
+    request_gradients(graph, case)
+    return schedule(graph)
+
+
 def finished(graph: Graph) -> bool:
     """Whether a graph is one that can be scheduled; where the standard passes can complete its backward, they do it here."""
     if SINGLE_WRITER not in graph.properties and GradOps in graph.analyses:

@@ -155,13 +155,14 @@ def _zero(side: GradientSide, gradient: Value, before: Op | None) -> None:
 
 def _tidy(graph: Graph, op: Op, made: GradOps) -> bool:
     """Fill in zeros that nested graphs hand out, and take from them the inputs that nothing in them reads."""
-    graphs = list(op.graphs.values())
+    graphs, changed = list(op.graphs.values()), False
     for inner in graphs:
         side = made.inner[inner].side
         for value in dict.fromkeys(inner.results):
             if not value.writers and not value.given:
                 _zero(side, value, None)
-    changed = _drop_unread(graph, op, graphs)
+                changed = True
+    changed |= _drop_unread(graph, op, graphs)
     return keep_shapes_only(op) or changed
 
 

@@ -15,6 +15,7 @@ from graphad.interop import from_json, to_json
 from graphad.interop.paddle import dump_program, load_program
 from graphad.program import L1Decay, L2Decay
 from graphad.testing.strategies import nested_programs, straight_line_programs
+from graphad.testing import nested_programs, straight_line_programs
 
 EDGES = """
 program seed 7 {

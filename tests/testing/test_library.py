@@ -1,4 +1,4 @@
-"""Every pass of the library that keeps what programs compute, on random programs: alone, and on programs with gradients. A new pass adds a row."""
+"""Every pass of the library that keeps what programs compute, on random programs. A new pass adds a row."""
 
 from __future__ import annotations
 

@@ -17,11 +17,12 @@ from graphad.graph.verify import verify
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, operator
 from graphad.ops.inference import same
 from graphad.program import Operator, Program
-from graphad.testing.cases import Case
+from graphad.testing.calls import Interest
+from graphad.testing.cases import Array, Case
 from graphad.testing.choices import RandomChoices
 from graphad.testing.differentiated import differentiated
 from graphad.testing.fitted import completed
-from graphad.testing.operator_programs import Interest, operator_program
+from graphad.testing.operator_programs import operator_program
 
 COUNT = 2000
 WITHOUT_VALUE = {"undefined"}  # what a branch leaves that does not write a variable
@@ -37,7 +38,7 @@ def operators(case: Case) -> Iterator[Operator]:
     return (op for block in case.program.blocks for op in block.ops)
 
 
-def run(case: Case) -> list[np.ndarray]:  # type: ignore[type-arg]
+def run(case: Case) -> list[Array]:
     scope = Scope()
     for name, array in case.params.items():
         scope.set(name, array)

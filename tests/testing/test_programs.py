@@ -12,12 +12,15 @@ from graphad.errors import ExecutionError
 from graphad.execution import Executor, Scope
 from graphad.graph import lower
 from graphad.graph.verify import verify
+from graphad.passes.cleanup import Simplify
 from graphad.program import Program
+from graphad.rewriting import PatternRule, rules_of
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import RandomChoices
 from graphad.testing.fitted import completed
 from graphad.testing.optimizable import optimizable_program
+from graphad.testing.planted import planted_program
 from graphad.testing.programs import KINDS, any_program
 from graphad.testing.training import OPTIMIZERS, training_program
 
@@ -87,7 +90,7 @@ def test_training_programs_have_all_optimizers_and_options() -> None:
     types = Counter(op.type for case in drawn for block in case.program.blocks for op in block.ops)
     missing = [kind.type for kind in OPTIMIZERS if not types[kind.type]]
     assert not missing
-    layers = ("lookup_table_v2", "batch_norm", "dropout", "conv2d", "while", "relu", "clip", "clip_by_norm", "sqrt", "sign")
+    layers = ("lookup_table_v2", "batch_norm", "dropout", "conv2d", "while", "relu", "clip", "sqrt", "sign")
     assert not [op_type for op_type in layers if not types[op_type]]
     assert {case.feeds["y"].shape[0] for case in drawn} == {1, 2, 5}
     terms = Counter(len(op.input("X")) for case in drawn for op in case.program.global_block().ops if op.type == "sum")
@@ -101,3 +104,20 @@ def test_a_program_that_cannot_run_is_found() -> None:
     program = Program.parse("program { block 0 { var x: float64[2] tanh(X=x) -> (Out=y) } }")
     with pytest.raises((ExecutionError, ValueError)):
         check_runs(Case(program, "", {}, {}))
+
+
+def test_planted_programs_run_in_blocks_in_all_dtypes_and_with_hard_numbers() -> None:
+    rules = [rule for rule in rules_of(Simplify()) if isinstance(rule, PatternRule)]
+    drawn = [planted_program(RandomChoices(f"planted {i}"), rules) for i in range(COUNT)]
+    for case in drawn:
+        check_runs(case)
+    types = Counter(op.type for case in drawn for block in case.program.blocks for op in block.ops)
+    assert types["while"] > 10
+    assert types["conditional_block"] > 10
+    arrays = [array for case in drawn for array in case.feeds.values()]
+    dtypes = Counter(array.dtype.name for array in arrays)
+    assert all(dtypes[dtype] > 10 for dtype in ("float32", "float64", "int64", "bool")), dtypes
+    assert 0.5 < dtypes["float32"] / dtypes["float64"] < 2.0
+    floats = [array for array in arrays if array.dtype.kind == "f" and array.size]
+    assert sum(bool((np.signbit(array) & (array == 0)).any()) for array in floats) > 3
+    assert sum(bool((np.abs(array) >= 100).any()) for array in floats) > 3

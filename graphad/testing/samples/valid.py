@@ -53,4 +53,4 @@ def _has_type(value: Any, type: TensorType | None) -> bool:
         return True
     if not isinstance(value, np.ndarray) or name_of(value.dtype) != type.dtype:
         return False
-    return value.shape == type.shape or joined_shape(value.shape, type.shape) == value.shape
+    return joined_shape(value.shape, type.shape) == value.shape if value.shape != type.shape else True

@@ -83,7 +83,7 @@ def with_gradients(names: list[str], program: ga.Program, loss: str = "loss") ->
 
 def differentiated_program(choices: Choices) -> Case:
     """A random program to which its gradients have been appended."""
-    case = choices.one_of((nested_program, optimizable_program))(choices)
+    case: Case = nested_program(choices) if choices.boolean() else optimizable_program(choices)
     block = case.program.global_block()
     ga.gradients([block.var(case.loss_name)], [block.var(name) for name in case.sources])
     completed(case.program)
