@@ -15,13 +15,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from graphad.knobs import KNOBS
+from graphad.program import Program
 from graphad.rewriting import Pass
-from graphad.testing import Counterexample, check_pass
+from graphad.testing import Case, Counterexample, check_case, check_pass
 from tests.mutants.corpus import Check, Mutant, UserPass
 from tests.mutants.entries import MUTANTS, RIGHT, UNORDERED, WRONG, Entry, planted, register
-from tests.mutants.isolation import Ended, run_all
+from tests.mutants.isolation import Ended, isolated, run_all
 
-CAUGHT, MISSED, VACUOUS, FAILED = "caught", "missed", "vacuous", "failed"
+CAUGHT, MISSED, VACUOUS, FAILED, FALSE = "caught", "missed", "vacuous", "failed", "false"
 _SHRINKING = 120.0  # seconds on the clock, beyond four times the budget, for making the program small
 _BATCH = 100  # programs at a time, where check_pass has no budget of its own
 _KINDS = ("mutants", "wrong", "right")
@@ -32,11 +33,13 @@ class Outcome(NamedTuple):
     """What the checker said of an entry.
 
     Attributes:
-        verdict: caught, missed, vacuous (the pass changed no program) or failed (the checker did).
+        verdict: caught, missed, vacuous (the pass changed no program), failed (the checker did), or false: what it found is wrong with
+            graphad as it is too, so the mistake is not what was caught.
         finding: the kind of what it found, or why it failed.
         seconds: processor time, making the program small included.
         examples: how many programs it tried.
         size: how many operators the smallest program has.
+        case: the smallest program and what belongs to it, as plain data.
     """
 
     verdict: str
@@ -44,6 +47,7 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
     examples: int = 0
     size: int = 0
+    case: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Row:
 
     def cells(self) -> list[str]:
         """The columns: name, family, verdict, finding, seconds, programs, operators."""
-        verdict, finding, seconds, examples, size = self.outcome
+        verdict, finding, seconds, examples, size, _ = self.outcome
         return [self.entry.name, self.entry.family, verdict, finding, f"{seconds:.1f}", str(examples or ""), str(size or "")]
 
 
@@ -93,12 +97,45 @@ def _checked(check: Check, seconds: float, examples: int, seed: int) -> Outcome:
                 break
     except Counterexample as wrong:
         size = sum(len(block.ops) for block in wrong.case.program.blocks)
-        return Outcome(CAUGHT, wrong.finding.kind, _processor_time() - start, done + wrong.examples, size)
+        case = _packed(wrong.case)
+        return Outcome(CAUGHT, wrong.finding.kind, _processor_time() - start, done + wrong.examples, size, case)
     except Exception as error:
         verdict = VACUOUS if type(error).__name__ == "Vacuous" else FAILED
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         return Outcome(verdict, "" if verdict == VACUOUS else said[:100], _processor_time() - start, done)
     return Outcome(MISSED, "", _processor_time() - start, done)
+
+
+def _confirmed(entry: Entry, outcome: Outcome) -> Outcome:
+    """A mistake is caught only if nothing is found on the smallest program where it is not planted."""
+    if not isinstance(entry, Mutant) or outcome.verdict != CAUGHT:
+        return outcome
+    ended = isolated(partial(_is_accused, entry.checked, outcome.case), _SHRINKING)
+    return outcome._replace(verdict=FALSE) if ended.result else outcome
+
+
+def _packed(case: Case) -> tuple[Any, ...]:
+    """A case as plain data, which processes can exchange."""
+    forward = None if case.forward is None else _packed(case.forward)
+    return str(case.program), case.loss_name, dict(case.feeds), dict(case.params), case.requested, forward, case.order
+
+
+def _unpacked(data: tuple[Any, ...]) -> Case:
+    """The case again."""
+    text, loss, feeds, params, requested, forward, order = data
+    return Case(Program.parse(text), loss, feeds, params, requested, None if forward is None else _unpacked(forward), order)
+
+
+def _is_accused(check: Check, case: tuple[Any, ...]) -> bool:
+    """Whether something is found on a program with graphad as it is."""
+    KNOBS.reproducers = ""
+    register()
+    what = check.what if isinstance(check.what, str | Pass) else check.what()
+    try:
+        check_case(what, _unpacked(case), check.prepare, reference=check.reference)
+    except AssertionError:
+        return True
+    return False
 
 
 def _rounds(check: Check, seconds: float, examples: int, seed: int) -> Iterable[dict[str, Any]]:
@@ -150,7 +187,7 @@ def run(options: Namespace) -> int:
     rows: list[Row] = []
     started = time.monotonic()
     for index, ended in run_all(functions, 4 * options.seconds + _SHRINKING + options.controls, options.jobs):
-        rows.append(Row(*pairs[index], _outcome(ended)))
+        rows.append(Row(*pairs[index], _confirmed(pairs[index][1], _outcome(ended))))
         print("{:60} {:22} {:8} {:14} {:>7} s {:>6} programs {:>3} operators".format(*rows[-1].cells()), flush=True)
     print(f"\n{summary(rows)}\n{time.monotonic() - started:.0f} s on the clock")
     if options.markdown:
@@ -174,7 +211,7 @@ def summary(rows: Sequence[Row]) -> str:
 def _total(title: str, rows: Sequence[Row]) -> str:
     caught = [row.outcome for row in rows if row.outcome.verdict == CAUGHT]
     text = f"{title:40} {len(caught)} of {len(rows)} caught ({len(caught) / len(rows):.0%})"
-    others = {verdict: sum(row.outcome.verdict == verdict for row in rows) for verdict in (VACUOUS, FAILED)}
+    others = {verdict: sum(row.outcome.verdict == verdict for row in rows) for verdict in (VACUOUS, FAILED, FALSE)}
     text += "".join(f", {count} {verdict}" for verdict, count in others.items() if count)
     if caught:
         text += f", median {median(each.size for each in caught):g} operators, {median(each.seconds for each in caught):.1f} s"

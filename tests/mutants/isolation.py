@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import select
 import signal
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 _WAIT = 0.5  # seconds between two looks at the clock
+_MEMORY = 4 << 30  # bytes
 
 
 class Ended(NamedTuple):
@@ -87,8 +89,9 @@ def _started(function: Callable[[], Any], limit: float) -> _Running:
 
 
 def _run(function: Callable[[], Any], writing: int) -> None:
-    """What the child does."""
+    """What the child does; a mistake that makes a loop endless is stopped before it has taken all memory."""
     result, error = None, ""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     try:
         result = function()
     except BaseException as wrong:

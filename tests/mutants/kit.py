@@ -33,10 +33,13 @@ def written_as(op: Op, function: Function, rule: str = "") -> bool:
     out = outputs[0]
     build = Builder(graph, out.name, before=op, role=op.role)
     result = function(*(build.symbol(value) for value in op.reads()))
-    if result is None or result.value not in build.made or (result.shape, result.dtype) != (out.shape, out.dtype):
-        return False
-    takes_over(op, out, result.value)
-    return True
+    if result is not None and result.value in build.made and (result.shape, result.dtype) == (out.shape, out.dtype):
+        takes_over(op, out, result.value)
+        return True
+    unused = {writer for value in build.made for writer in value.writers}
+    for each in [each for each in graph.ops if each in unused][::-1]:
+        graph.remove_op(each)
+    return False
 
 
 def takes_over(op: Op, out: Value, new: Value) -> None:

@@ -47,8 +47,8 @@ _DEAD = (
     _dead(
         "drops-effects",
         f"{GRAPH}:Graph.is_dead",
-        "row is None or row.side_effect or",
-        "row is None or",
+        " and not has_effects(op)",
+        "",
         """
         x: float64[2]
         tanh(X=x) -> (Out=y)
@@ -61,7 +61,7 @@ _DEAD = (
     _dead(
         "drops-updates",
         f"{GRAPH}:Graph.is_observed",
-        "value in self.targets or (value.persistable and bool(value.writers) and self.versions(value.name)[-1] is value)",
+        "value in self.targets or (value.persistable and bool(value.writers) and self.values.last(value.name) is value)",
         "value in self.targets",
         _TRAINED,
         targets=("loss",),
@@ -69,7 +69,7 @@ _DEAD = (
     _dead(
         "keeps-the-first-write",
         f"{GRAPH}:Graph.is_observed",
-        "self.versions(value.name)[-1] is value",
+        "self.values.last(value.name) is value",
         "next(v for v in self.versions(value.name) if v.writers) is value",
         """
         count: float64[1] persistable
@@ -86,6 +86,15 @@ _DEAD = (
         f"{DEAD}:Needed._need_operand",
         'if op.type == "while" and place < carried_count(op):',
         'if op.type == "net" and place < carried_count(op):',
+        _LOOP,
+        targets=("y",),
+        feeds={"n": [3]},
+    ),
+    _dead(
+        "drops-results-that-are-read",
+        f"{DEAD}:Needed._need_roots",
+        "if value.readers or value.graph.is_observed(value))",
+        "if value.graph.is_observed(value))",
         _LOOP,
         targets=("y",),
         feeds={"n": [3]},

@@ -12,7 +12,6 @@ FOLD = "graphad.passes.control_flow.fold_branches"
 HOIST = "graphad.passes.control_flow.hoist_invariants"
 UNROLL = "graphad.passes.control_flow.unroll_while"
 SAME = "graphad.passes.control_flow.same_graphs"
-STREAMS = "graphad.passes.control_flow.streams"
 KNOWN = "graphad.passes.analyses.known_values"
 INLINING = "graphad.graph.regions_inlining"
 
@@ -119,19 +118,6 @@ _BRANCHES = (
         "b in other.inputs",
         _if("assign(X=x) -> (Out=y)", "assign(X=z) -> (Out=y)"),
         feeds={"c": [False]},
-    ),
-    in_pass(
-        "changes-what-others-draw",
-        "fold-branches",
-        f"{STREAMS}:Streams.may_go",
-        "_is_random(op) and self.count[_name(op)] == 1",
-        "_is_random(op)",
-        _if(
-            "dropout(X=x) -> (Out=d, Mask=m)\nscale(X=d) -> (Out=y) {scale=2.0}",
-            "dropout(X=z) -> (Out=d, Mask=m)\nassign(X=d) -> (Out=y)",
-            _TRUE.replace("1.0", "0.0"),
-        ).replace("float64[1]", "float64[20]"),
-        targets=("y",),
     ),
     in_pass(
         "takes-carried-for-constant",

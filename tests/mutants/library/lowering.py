@@ -168,8 +168,8 @@ _EDITS = (
     ),
     _mutant(
         "forgets-what-gradients-read",
-        "graph:Graph.replace",
-        "graph.saved = {inner: new if v is old else v for inner, v in graph.saved.items()}",
+        "substitution:replace_saved",
+        "each.saved = {inner: new if value is old else value for inner, value in each.saved.items()}",
         "pass",
         """
         x: float64[1]
@@ -191,8 +191,8 @@ _EDITS = (
     _mutant(
         "hands-over-a-name-that-is-taken",
         "substitution:hand_over",
-        "if new.given or new.persistable or graph.is_observed(new):",
-        "if new.given or new.persistable:",
+        "if new.given or new.persistable or graph.is_observed(new) or flows",
+        "if new.given or new.persistable or flows",
         """
         x: float64[1]
         relu(X=x) -> (Out=a)

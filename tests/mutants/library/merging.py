@@ -156,22 +156,6 @@ _EQUAL = (
 
 _PLACES = (
     _cse(
-        "forgets-stop-gradient",
-        f"{CSE}:_pairs",
-        "a.type == b.type and a.stop_gradient == b.stop_gradient",
-        "a.type == b.type",
-        """
-        x: float64[1]
-        b: float64[1] stop_gradient
-        tanh(X=x) -> (Out=a)
-        tanh(X=x) -> (Out=b)
-        elementwise_mul(X=a, Y=b) -> (Out=c)
-        mean(X=c) -> (Out=loss)
-        """,
-        sources=("x",),
-        free=True,
-    ),
-    _cse(
         "takes-carried-for-captured",
         "graphad.passes.cleanup.captures:Captures._around",
         'start = carried_count(owner) if owner.type == "while" else 0',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.library.control_flow import INLINING, STREAMS, in_pass
+from tests.mutants.library.control_flow import INLINING, in_pass
 from tests.mutants.witness import BACKWARD
 
 _NET = """
@@ -57,26 +57,6 @@ _NETS = (
         """,
         sources=("x",),
         free=True,
-    ),
-    in_pass(
-        "changes-what-is-drawn",
-        "inline-net",
-        f"{STREAMS}:_keeps_its_name",
-        "return name_in(around, value) == value.name",
-        "return True",
-        """
-        x: float64[20]
-        y: float64[20]
-        d: float64[20]
-        exp(X=x) -> (Out=d)
-        net(X=x) -> (Out=y) {sub_block=block(1)}
-        elementwise_add(X=d, Y=y) -> (Out=z)
-        block 1 in 0:
-        d: float64[20]
-        dropout(X=x) -> (Out=d, Mask=m)
-        scale(X=d) -> (Out=y) {scale=2.0}
-        """,
-        targets=("z",),
     ),
     in_pass(
         "reads-the-wrong-saved-value",

@@ -133,7 +133,7 @@ _REDUCTIONS = (
     _rule(
         "layer-norm-forgets-the-mean",
         "moments:fast_through_moments",
-        "out -= np.add.reduce(d, axis=axes, keepdims=True) / count",
+        "out -= summed(d, axes, True) / count",
         "out -= 0.0",
         _loss("layer_norm(X=x) -> (Y=y, Mean=m, Variance=v)"),
     ),

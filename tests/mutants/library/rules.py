@@ -145,7 +145,7 @@ _FUNCTIONS = (
     rule(
         "clips-apart",
         "functions:clip_of_clip",
-        "is_float(x) & compute(overlap, a, b, c, d)",
+        "is_float(x) & overlap",
         "is_float(x)",
         """
         x: float64[2]
@@ -293,4 +293,41 @@ _FUNCTIONS = (
     ),
 )
 
-MUTANTS = (*_ARITHMETIC, *_FUNCTIONS)
+
+def _promised(name: str, text: str, **options: Any) -> Mutant:
+    """A rule that rounds, or forgets what is not finite, promised to be exact."""
+    function = name.replace("-", "_")
+    value = f"[(f, exact or f.__name__ == {function!r}, example) for f, exact, example in it]"
+    witness = Witness(text, "simplify", tolerance=0.0, **options)
+    return Mutant(f"simplify-promises-{name}", "rules", Patch(f"{RULES}.arithmetic:library._written", value=value), witness)
+
+
+_PROMISED = (
+    _promised(
+        "multiply-by-zero",
+        """
+        x: float64[2]
+        fill_constant() -> (Out=c) {shape=[2], value=0.0, dtype="float64"}
+        elementwise_mul(X=x, Y=c) -> (Out=y)
+        """,
+        feeds={"x": ["inf", 1.0]},
+    ),
+    _promised(
+        "subtract-itself",
+        """
+        x: float64[2]
+        elementwise_sub(X=x, Y=x) -> (Out=y)
+        """,
+        feeds={"x": ["nan", 1.0]},
+    ),
+    _promised(
+        "divide-by-itself",
+        """
+        x: float64[2]
+        elementwise_div(X=x, Y=x) -> (Out=y)
+        """,
+        feeds={"x": [0.0, 1.0]},
+    ),
+)
+
+MUTANTS = (*_ARITHMETIC, *_FUNCTIONS, *_PROMISED)

@@ -127,7 +127,7 @@ with passes():
             def compared(x: object, y: object) -> object:
                 return ops.equal(ops.cast(x, out_dtype="float32"), ops.cast(y, out_dtype="float32"))
 
-            found = [op for op in operators(graph, "equal") if op.input("X").dtype == "int64"]
+            found = [op for op in operators(graph, "equal") if op.input("X").dtype == "int64" and attribute(op, "axis") == -1]
             return any([written_as(op, compared) for op in found])
 
     @dataclass(frozen=True)

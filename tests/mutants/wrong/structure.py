@@ -89,14 +89,16 @@ with passes():
         preserves = (OpPath, GradOps)
 
         def apply(self, graph: Graph) -> bool:
-            shared = [value for value in graph.values if len(value.writers) > 1]
+            shared = [value for inner in graph.tree() for value in inner.values if len(value.writers) > 1]
             for value in shared:
-                writers, parts = list(dict.fromkeys(value.writers)), [_part(graph, value) for _ in value.writers]
-                graph.add_op("sum", {"X": [parts[0], parts[-1]]}, {"Out": [value]}, role=BACKWARD, before=next(iter(value.readers), None))
+                writers, parts = list(dict.fromkeys(value.writers)), [_part(value.graph, value) for _ in value.writers]
+                value.graph.add_op(
+                    "sum", {"X": [parts[0], parts[-1]]}, {"Out": [value]}, role=BACKWARD, before=next(iter(value.readers), None)
+                )
                 unused = iter(parts)
                 for op in writers:
                     for slot, values in list(op.outputs.items()):
-                        graph.set_outputs(op, slot, [next(unused) if v is value else v for v in values])
+                        value.graph.set_outputs(op, slot, [next(unused) if v is value else v for v in values])
             return bool(shared)
 
     @dataclass(frozen=True)
