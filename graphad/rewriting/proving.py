@@ -1,7 +1,7 @@
 """Proofs of rules: for all elements of a dtype, or for all extents.
 
-A proof is about values. It says that both sides agree as those of an exact rule have to (zeros of both signs are equal, and all nans are), and
-holds under the assumptions that it lists. Gradients are not proved but tested, when the rule is defined.
+A proof is about values. It says that both sides agree as those of an exact rule have to (zeros of both signs are equal, and so are
+all nans), and holds under the assumptions that it lists. Gradients are not proved but tested, when the rule is defined.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import numpy as np
 from graphad.errors import InvalidType
 from graphad.rewriting import smt
 from graphad.rewriting.moving import keeps_elements
+from graphad.rewriting.moving_proofs import why_not_moved
 from graphad.rewriting.rule_check import disagreement
 from graphad.rewriting.rule_inputs import DTYPES, Drawn, Inputs, Setting
 from graphad.rewriting.smt import Unsupported, z3
-from graphad.rewriting.smt_terms import Elements, outside, starts_elementwise
-from graphad.rewriting.soundness import calls_in
+from graphad.rewriting.smt_terms import Elements, starts_elementwise
+from graphad.rewriting.soundness import calls_in, leaves
 from graphad.rewriting.terms import Attribute, Constant, Scalar, Several
 from graphad.types import TensorType
 
 Status = Literal["proved", "refuted", "unknown", "unsupported"]
 SETTINGS = 6  # how often attributes are sought that the rule applies with, for each dtype
-LENGTHS = 3  # lists of tensors are taken to be at most so long
+LENGTHS = 2  # lists of tensors are taken to be at most so long
 SHAPES = ((2, 3), ())
 
 
@@ -86,8 +87,19 @@ def prove(rule: Any, timeout: float = 20.0) -> Proof:
     if moved is not None:
         return Proof("proved", ("all",), assumptions=moved, seconds=perf_counter() - start)
     if not starts_elementwise(rule):
-        return Proof("unsupported", open={"all": f"{', '.join(outside(rule))}: no elementwise operators"}, seconds=perf_counter() - start)
+        return _by_places(rule, timeout, start)
     return _Prover(rule, timeout).proof(start)
+
+
+def _by_places(rule: Any, timeout: float, start: float) -> Proof:
+    """A proof that all elements come to the same places."""
+    reason = why_not_moved(rule, timeout)
+    if reason is None:
+        several = any(isinstance(leaf, Several) for term in rule.before for leaf in leaves(term))
+        assumptions = ("tensors have at most 4 axes", *(["lists have at most 2 tensors"] if several else []))
+        return Proof("proved", ("all",), assumptions=assumptions, seconds=perf_counter() - start)
+    status: Status = "unsupported" if reason.startswith("unsupported") else "unknown"
+    return Proof(status, open={"all": reason}, seconds=perf_counter() - start)
 
 
 class _Prover:

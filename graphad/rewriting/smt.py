@@ -55,15 +55,15 @@ ASSUMED: dict[str, str] = {
 class Functions:
     """Functions of which little is known, and what is: equal arguments give equal results, and facts that are added.
 
-    ``exact`` says how sums, products and quotients are meant: bit by bit as IEEE 754 has them, or as such functions, with which the solver is
-    quicker; what is proved with those holds for the others too.
+    ``exact`` says what sums, products and quotients are: bit by bit as IEEE 754 has them, or such functions, with which the solver
+    is quicker; what is proved with those holds for the others too.
     """
 
     def __init__(self, exact: bool) -> None:
         self.exact = exact
         self.facts: list[Any] = []
         self._results: dict[tuple[Any, ...], Any] = {}
-        self._applied: dict[str, list[tuple[tuple[Any, ...], Any]]] = {}
+        self.applied: list[tuple[str, tuple[Any, ...], Any]] = []  # names, arguments and results, in this order
 
     def apply(self, name: str, sort: Any, *arguments: Element) -> tuple[Element, bool]:
         """The result of a function, and whether it is a new one."""
@@ -72,10 +72,10 @@ class Functions:
         if key in self._results:
             return self._results[key], False
         result = self._results[key] = z3.FreshConst(sort, name)
-        others = self._applied.setdefault(f"{name}-{arguments[0].sort()}", [])
-        for before, other in others:
-            self.facts.append(z3.Implies(z3.And(*(a == b for a, b in zip(before, arguments, strict=True))), other == result))
-        others.append((arguments, result))
+        for other, before, known in self.applied:
+            if other == name and before[0].sort() == arguments[0].sort():
+                self.facts.append(z3.Implies(z3.And(*(a == b for a, b in zip(before, arguments, strict=True))), known == result))
+        self.applied.append((name, arguments, result))
         return result, True
 
 

@@ -12,7 +12,6 @@ from graphad.rewriting import smt
 from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.rule_inputs import Setting
 from graphad.rewriting.smt import Unsupported, z3
-from graphad.rewriting.soundness import calls_in
 from graphad.rewriting.terms import FOUND, Attribute, Call, Constant, Scalar, Several, Term, both, either
 
 NONNEGATIVE = frozenset({"softmax"})  # operators over several elements whose results are at least 0, or nan
@@ -185,9 +184,3 @@ _SCALARS: Mapping[Any, Callable[..., Any]] = {
 def starts_elementwise(rule: Any) -> bool:
     """Whether the operators that a rule starts from are elementwise."""
     return all(term.call.row.type in smt.ELEMENTWISE for term in rule.before)
-
-
-def outside(rule: Any) -> list[str]:
-    """The types of a rule's operators that are not elementwise."""
-    calls = [call for term in (*rule.before, *rule.after) for call in calls_in(term)]
-    return sorted({call.row.type for call in calls} - set(smt.ELEMENTWISE))
