@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pictures fuzz clean
+.PHONY: help demo test lint format bench pictures proofs fuzz clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: $(VENV)/dev ## Measure speed and memory
 
 pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 	$(BIN)/python -m tests.pictures
+
+proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write docs/proofs.json: half an hour
+	$(BIN)/python -m tests.proofs
 
 fuzz: $(VENV)/dev ## Run the property tests for long, on new random programs
 	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=fuzz

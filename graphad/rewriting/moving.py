@@ -186,8 +186,8 @@ def _expand(facts: Facts, x: Grid, *, shape: Sequence[Any]) -> list[Grid]:
 
 def _slice(facts: Facts, x: Grid, *, axes: Sequence[int], starts: Sequence[Any], ends: Sequence[Any], **_: Any) -> list[Grid]:
     extents, first = list(x.extents), [z3.IntVal(0)] * x.rank
-    if len({_axis(a, x.rank) for a in axes}) != len(axes):
-        raise Unsupported("an axis twice")
+    if len({_axis(a, x.rank) for a in axes}) != len(axes) or not len(axes) == len(starts) == len(ends):
+        raise Unsupported("an axis twice, or bounds for others")
     for axis, start, end in zip(axes, starts, ends, strict=True):
         along = _axis(axis, x.rank)
         size = x.extents[along]

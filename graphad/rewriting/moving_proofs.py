@@ -143,7 +143,9 @@ def _choices(rule: Any) -> Iterator[_Choice]:
     several = [leaf for leaf in tensors if isinstance(leaf, Several)]
     for rank, *lengths in product(RANKS, *([LENGTHS] * len(several))):
         values = {leaf: _grid(repr(leaf), rank) for leaf in tensors if not isinstance(leaf, Several)}
-        lists = {leaf: [_grid(f"{leaf!r}.{i}", rank) for i in range(length)] for leaf, length in zip(several, lengths, strict=True)}
+        lists: dict[Term, list[Grid]] = {
+            leaf: [_grid(f"{leaf!r}.{i}", rank) for i in range(length)] for leaf, length in zip(several, lengths, strict=True)
+        }
         options = dict(_options(rule, rank))
         for chosen in product(*options.values()):
             yield _Choice(values, lists, dict(zip(options, chosen, strict=True)))

@@ -18,7 +18,7 @@ import numpy as np
 from graphad.errors import InvalidType
 from graphad.rewriting import smt
 from graphad.rewriting.moving import keeps_elements
-from graphad.rewriting.moving_proofs import why_not_moved
+from graphad.rewriting.moving_proofs import PIECES, RANKS, why_not_moved
 from graphad.rewriting.rule_check import disagreement
 from graphad.rewriting.rule_inputs import DTYPES, Drawn, Inputs, Setting
 from graphad.rewriting.smt import Unsupported, z3
@@ -96,7 +96,10 @@ def _by_places(rule: Any, timeout: float, start: float) -> Proof:
     reason = why_not_moved(rule, timeout)
     if reason is None:
         several = any(isinstance(leaf, Several) for term in rule.before for leaf in leaves(term))
-        assumptions = ("tensors have at most 4 axes", *(["lists have at most 2 tensors"] if several else []))
+        assumptions = (
+            f"tensors have at most {RANKS[-1]} axes, and are split in at most {PIECES[-1]} parts",
+            *(["lists have at most 2 tensors"] if several else []),
+        )
         return Proof("proved", ("all",), assumptions=assumptions, seconds=perf_counter() - start)
     status: Status = "unsupported" if reason.startswith("unsupported") else "unknown"
     return Proof(status, open={"all": reason}, seconds=perf_counter() - start)
@@ -166,7 +169,8 @@ class _Prover:
         return [name for name, kind in self._kinds().items() if kind == "float"]
 
     def _fixed(self, setting: Setting) -> dict[str, Any]:
-        numbers = {*self._numbers(), *(leaf.number.name for leaf in self.inputs.leaves if _is_named(leaf))}
+        constants = [leaf.number for leaf in self.inputs.leaves if isinstance(leaf, Constant)]
+        numbers = {*self._numbers(), *(number.name for number in constants if isinstance(number, Attribute))}
         return {name: value for name, value in setting.attrs.items() if name not in numbers}
 
     def _variants(self, setting: Setting) -> Iterator[Setting]:
@@ -225,10 +229,6 @@ def _solved(claim: Any, seconds: float) -> tuple[Any, str | None]:
     if answer == z3.unsat:
         return None, None
     return (solver.model(), "") if answer == z3.sat else (None, "time is over")
-
-
-def _is_named(leaf: Any) -> bool:
-    return isinstance(leaf, Constant) and isinstance(leaf.number, Attribute)
 
 
 def _type_in(setting: Setting, term: Any) -> TensorType:

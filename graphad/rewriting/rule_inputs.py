@@ -156,9 +156,7 @@ class Inputs:
         """Dtypes for the leaves: all alike, or some of another dtype, as conditions and indices are."""
         count = len(self.leaves)
         yield (dtype,) * count
-        if dtype not in FLOATS and dtype != "int64":
-            return
-        for other in ("bool", "int64"):
+        for other in () if dtype == "bool" else ("bool", "int64") if dtype in FLOATS else ("bool",):
             for places in [*((i,) for i in range(count)), *((i, j) for i in range(count) for j in range(i))]:
                 if other != dtype and len(places) < count:
                     yield tuple(other if i in places else dtype for i in range(count))

@@ -175,7 +175,7 @@ def equal(a: Element, b: Element) -> Element:
 
 
 def _is(x: Element, value: float) -> bool:
-    return z3.is_fp_value(x) and z3.is_true(z3.simplify(z3.fpEQ(x, literal(value, x.sort()))))
+    return bool(z3.is_fp_value(x)) and bool(z3.is_true(z3.simplify(z3.fpEQ(x, literal(value, x.sort())))))
 
 
 def _signed(x: Element) -> tuple[Element, bool]:
@@ -265,9 +265,12 @@ def mul(x: Element, y: Element) -> Element:
     if minus_x != minus_y:
         return neg(mul(x, y))
     x, y = (y, x) if z3.is_fp_value(x) else (x, y)
-    for value, result in ((1.0, lambda: x), (-1.0, lambda: neg(x)), (2.0, lambda: add(x, x))):
-        if _is(y, value):
-            return result()
+    if _is(y, 1.0):
+        return x
+    if _is(y, -1.0):
+        return neg(x)
+    if _is(y, 2.0):
+        return add(x, x)
     return z3.fpMul(z3.RNE(), x, y) if _functions[-1].exact else _some_product(x, y)
 
 
