@@ -37,7 +37,7 @@ bench: $(VENV)/dev ## Measure speed and memory
 pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 	$(BIN)/python -m tests.pictures
 
-proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write docs/proofs.json: half an hour
+proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write docs/proofs.json: a quarter of an hour
 	$(BIN)/python -m tests.proofs
 
 fuzz: $(VENV)/dev ## Run the property tests for long, on new random programs

@@ -14,7 +14,7 @@ from graphad.passes.cleanup.rules import claims
 from graphad.rewriting import PatternRule, Proof, prove
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/proofs.json"
-TIMEOUT = 60.0  # seconds for each dtype
+TIMEOUT = 30.0  # seconds for each dtype
 
 
 def stored() -> dict[str, Any]:
