@@ -20,7 +20,8 @@ from graphad.rewriting import smt
 from graphad.rewriting.moving import keeps_elements
 from graphad.rewriting.moving_proofs import PIECES, RANKS, why_not_moved
 from graphad.rewriting.rule_check import disagreement
-from graphad.rewriting.rule_inputs import DTYPES, Drawn, Inputs, Setting
+from graphad.rewriting.rule_inputs import DTYPES, Inputs
+from graphad.rewriting.rule_settings import Drawn, Setting
 from graphad.rewriting.smt import Unsupported, z3
 from graphad.rewriting.smt_terms import Elements, starts_elementwise
 from graphad.rewriting.soundness import calls_in, leaves
@@ -42,7 +43,7 @@ class Proof:
             over or what the solver found is no counterexample; "unsupported", where operators have no meaning for the solver.
         dtypes: those it is proved for, of the first tensor; "all" if elements are only moved.
         open: for each other dtype that the rule applies to, why it is not proved.
-        assumptions: what the proof rests on, beside IEEE 754 and the builders of ``graphad.rewriting.smt``.
+        assumptions: what the proof rests on, beside IEEE 754 and the builders of ``graphad.rewriting.smt_operators``.
         seconds: how long it took.
         counterexample: as ``@rewrite`` shows one.
     """

@@ -20,7 +20,8 @@ from graphad.errors import GraphadError, InvalidValue, NoGradient
 from graphad.ops import OpDef
 from graphad.rewriting.evaluation import Arrays, Slots
 from graphad.rewriting.rule_gradients import Gradients
-from graphad.rewriting.rule_inputs import DTYPES, Drawn, Example, Inputs, Setting, example_arrays, shown
+from graphad.rewriting.rule_inputs import DTYPES, Example, Inputs, example_arrays
+from graphad.rewriting.rule_settings import Drawn, Setting, shown
 from graphad.rewriting.rule_values import DIFFERENTIABLE, SMOOTH, contents_of, filled
 from graphad.rewriting.soundness import calls_in
 from graphad.rewriting.terms import Constant, Scalar, Several

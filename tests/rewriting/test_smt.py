@@ -11,6 +11,7 @@ import pytest
 from graphad.ops import lookup
 from graphad.rewriting import smt
 from graphad.rewriting.proving import _python
+from graphad.rewriting.smt_operators import ASSUMED, ELEMENTWISE
 from graphad.types import TensorType
 
 z3 = pytest.importorskip("z3", reason="z3-solver is not installed: pip install 'graphad[proof]'")
@@ -101,7 +102,7 @@ def pinned(functions: smt.Functions) -> list[tuple[Any, Any]]:
     for name, arguments, result in functions.applied:
         dtype = smt.dtype_of(arguments[0])
         known = [z3.simplify(z3.substitute(argument, *pins)) for argument in arguments]
-        if KNOWN.get(name, name) in smt.ELEMENTWISE and all(map(z3.is_fp_value, known)):
+        if KNOWN.get(name, name) in ELEMENTWISE and all(map(z3.is_fp_value, known)):
             numbers = map(_python, known)
             kernel = lookup(KNOWN.get(name, name)).kernel
             with np.errstate(all="ignore"):
@@ -124,7 +125,7 @@ def is_allowed(element: Any, result: Any, functions: smt.Functions) -> bool:
 
 
 @pytest.mark.parametrize("exact", [True, False], ids=["bit by bit", "by what is known"])
-@pytest.mark.parametrize("op_type", smt.ELEMENTWISE)
+@pytest.mark.parametrize("op_type", ELEMENTWISE)
 def test_a_builder_allows_what_the_kernel_computes(op_type: str, exact: bool) -> None:
     compared = 0
     for dtype in DTYPES:
@@ -136,9 +137,9 @@ def test_a_builder_allows_what_the_kernel_computes(op_type: str, exact: bool) ->
                 try:
                     elements = [smt.number(a.item(), a.dtype.name) for a in arguments]
                     if op_type == "pow" and attrs["factor"] == 2.0:
-                        element = smt.ELEMENTWISE["square"](*elements)  # as graphad.rewriting.smt_terms takes it, for arrays with axes
+                        element = ELEMENTWISE["square"](*elements)  # as graphad.rewriting.smt_terms takes it, for arrays with axes
                     else:
-                        element = smt.ELEMENTWISE[op_type](*elements, **attrs)
+                        element = ELEMENTWISE[op_type](*elements, **attrs)
                 except smt.Unsupported:
                     continue
                 assert is_allowed(element, result, functions), (op_type, dtype, attrs, arguments, result)
@@ -161,7 +162,7 @@ def test_what_is_assumed_of_functions_holds_in_the_kernels(dtype: str) -> None:
         assert np.array_equal(cos(-x), cos(x), equal_nan=True)
         assert np.array_equal(power(x, np.ones_like(x)), x, equal_nan=True)
         assert np.all((softmax(x.reshape(2, -1)) >= 0) | np.isnan(softmax(x.reshape(2, -1))))
-    assert set(smt.ASSUMED) == {"exp", "cos", "elementwise_pow", "softmax"}
+    assert set(ASSUMED) == {"exp", "cos", "elementwise_pow", "softmax"}
 
 
 @pytest.mark.parametrize("name", ["exp", "tanh", "log", "cos", "sin", "erf", "log1p", "expm1", "sqrt"])
