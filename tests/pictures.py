@@ -60,8 +60,8 @@ finite or out of range.
 
 Each rule, with its gradients, is *tested* on a fixed set of hard inputs; `rule.evidence` says on which a rule of yours was. *Proved* are
 the values, for all elements of these dtypes, or for all dtypes and extents where elements are only moved: by the solver z3, with integers
-as bit-vectors and floating-point numbers as IEEE 754 has them, where the operators mean what `graphad/rewriting/smt_operators.py` and `moving.py`
-say; the tests hold those against the kernels. A number refers to what is assumed besides, listed at the end.
+as bit-vectors and floating-point numbers as IEEE 754 has them. What operators mean there, `graphad/rewriting/smt_operators.py` and
+`moving.py` say, and the tests compare that with the kernels. A number refers to what is assumed besides, listed at the end.
 `graphad.rewriting.prove(rule)` does the same for other rules (`pip install 'graphad[proof]'`).
 
 This page is made by `make pictures`, what it says of proofs by `make proofs`; `graphad passes simplify` lists the rules, too.

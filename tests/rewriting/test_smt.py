@@ -70,7 +70,8 @@ def operands(op_type: str, dtype: str) -> list[tuple[Any, ...]]:
     if op_type == "where":
         return [(np.bool_(c), x, y) for c in (0, 1) for x, y in itertools.product(every[::3], repeat=2)]
     count = 2 if op_type == "sum" else len([slot for slot in lookup(op_type).inputs.values() if not slot.optional])
-    return list(itertools.product(every if count == 1 else every[::4], repeat=count))
+    every = every[::4] if count > 1 else every[::2] if op_type in ATTRIBUTES else every
+    return list(itertools.product(every, repeat=count))
 
 
 def computed(op_type: str, arguments: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
