@@ -52,7 +52,8 @@ class Elements(Evaluation):
         if not isinstance(term.number, Attribute):
             raise Unsupported(f"the constant {term.number!r}")
         element = z3.Const(term.number.name, smt.sort_of(dtype))
-        self.attrs[term.number.name] = z3.fpFPToFP(z3.RNE(), element, z3.Float64()) if z3.is_fp(element) else element
+        is_narrow = z3.is_fp(element) and element.sort() != z3.Float64()
+        self.attrs[term.number.name] = z3.fpFPToFP(z3.RNE(), element, z3.Float64()) if is_narrow else element
         return element
 
     def leaf(self, term: Term) -> Any:
