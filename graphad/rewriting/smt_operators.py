@@ -122,11 +122,21 @@ def _exp(x: Element) -> Element:
     """A function that is not negative, and nan where its argument is; the zeros give one result."""
     if not z3.is_fp(x):
         raise Unsupported("exp of integers")
+    x = _but_for_zeros(x)
     argument = z3.If(z3.fpIsZero(x), literal(0.0, x.sort()), x)
     result, is_new = current().apply("exp", x.sort(), argument)
     if is_new:
         current().facts.append(z3.If(z3.fpIsNaN(x), z3.fpIsNaN(result), z3.fpGEQ(result, literal(0.0, x.sort()))))
     return result
+
+
+def _but_for_zeros(x: Element) -> Element:
+    """An element without a choice that only sets the sign of a zero."""
+    while x.decl().kind() == z3.Z3_OP_ITE and x.arg(0).decl().kind() == z3.Z3_OP_FPA_IS_ZERO and is_number(x.arg(1), 0.0):
+        if not signed(x.arg(2))[0].eq(signed(x.arg(0).arg(0))[0]):
+            break
+        x = x.arg(2)
+    return x
 
 
 def _sigmoid(x: Element) -> Element:
