@@ -14,7 +14,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pictures mutants fuzz clean
+.PHONY: help demo test lint format bench pictures mutants proofs fuzz clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench: $(VENV)/dev ## Measure speed and memory
 
 pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 	$(BIN)/python -m tests.pictures
+
+proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write docs/proofs.json: a quarter of an hour
+	$(BIN)/python -m tests.proofs
 
 mutants: $(VENV)/dev ## Measure how many planted mistakes check_pass catches; takes hours (ONLY="rules cse" tries these alone)
 	$(BIN)/python -m tests.mutants --jobs $(WORKERS) $(ONLY)

@@ -12,14 +12,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from graphad import draw_rule
 from graphad.passes.cleanup.rules import TOPICS
 from graphad.rewriting import PatternRule
-from tests import operators_page, pages
+from tests import operators_page, pages, proofs
 from tests.conformance import parity_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,22 +55,56 @@ HEAD = """\
 
 `simplify` applies the rules marked *exact*: they keep every bit, nan and infinities included (zeros of both signs are equal), and
 gradients. With `simplify{fast=true}` it applies the others as well, after which results may differ by rounding, or where something is not
-finite or out of range. Each rule is tested on hard inputs: `rule.evidence` says which. This page is made by `make pictures`; `graphad passes simplify` lists
-the rules, too.
+finite or out of range.
+
+Each rule, with its gradients, is *tested* on a fixed set of hard inputs; `rule.evidence` says on which a rule of yours was. *Proved* are
+the values, for all elements of these dtypes, or for all dtypes and extents where elements are only moved: by the solver z3, with integers
+as bit-vectors and floating-point numbers as IEEE 754 has them. What operators mean there, `graphad/rewriting/smt_operators.py` and
+`moving.py` say, and the tests compare that with the kernels. A number refers to what is assumed besides, listed at the end.
+`graphad.rewriting.prove(rule)` does the same for other rules (`pip install 'graphad[proof]'`).
+
+This page is made by `make pictures`, what it says of proofs by `make proofs`; `graphad passes simplify` lists the rules, too.
 """
 
 
 def rules_page() -> str:
     """The text of docs/rules.md."""
-    return "\n".join([HEAD, *(part for topic, drawn in zip(TOPICS, DRAWN_RULES, strict=True) for part in _section(topic, drawn))])
+    results = proofs.stored()
+    assumed = list(dict.fromkeys(text for result in results.values() for text in result["assumptions"]))
+    parts = [part for topic, drawn in zip(TOPICS, DRAWN_RULES, strict=True) for part in _section(topic, drawn, results, assumed)]
+    ends = ["## What the proofs assume\n", *(f"{i}. {text}" for i, text in enumerate(assumed, 1)), ""]
+    return "\n".join([HEAD, *parts, *_open_ends(results), *ends])
 
 
-def _section(topic: ModuleType, drawn: str) -> Iterator[str]:
+def _section(topic: ModuleType, drawn: str, results: Mapping[str, Any], assumed: Sequence[str]) -> Iterator[str]:
     yield f"## {(topic.__doc__ or '').strip().splitlines()[0].rstrip('.').split(':')[0]}\n"
     rules = {claim.rule.name: claim for claim in topic.library.claims}
     yield f"![{rules[drawn].rule.name}](images/rules/{drawn}.svg)\n"
-    yield "| rule | | |\n| --- | --- | --- |"
-    yield from (f"| {name} | `{claim.rule.text}` | {'exact' if claim.exact else 'fast'} |" for name, claim in rules.items())
+    yield "| rule | | | |\n| --- | --- | --- | --- |"
+    for name, claim in rules.items():
+        yield f"| {name} | `{claim.rule.text}` | {'exact' if claim.exact else 'fast'} | {_shown(results.get(name), assumed)} |"
+    yield ""
+
+
+def _shown(result: Any, assumed: Sequence[str]) -> str:
+    """Whether a rule is proved, for which dtypes and under which assumptions, or tested alone."""
+    if result is None or result["status"] != "proved":
+        return "tested"
+    numbers = [str(assumed.index(text) + 1) for text in result["assumptions"]]
+    rest = f", others tested: {', '.join(result['open'])}" if result["open"] else ""
+    return f"proved: {', '.join(result['dtypes'])}{' (' + ', '.join(numbers) + ')' if numbers else ''}{rest}"
+
+
+def _open_ends(results: Mapping[str, Any]) -> Iterator[str]:
+    """Why exact rules are not proved."""
+    proved = sum(result["status"] == "proved" for result in results.values())
+    whole = sum(result["status"] == "proved" and not result["open"] for result in results.values())
+    yield "## What is not proved\n"
+    yield f"Of {len(results)} exact rules {proved} are proved, {whole} of them for every dtype that they apply to. What is open:\n"
+    yield "| rule | |\n| --- | --- |"
+    for name, result in results.items():
+        if result["open"]:
+            yield f"| {name} | {'; '.join(f'{dtype}: {reason}' for dtype, reason in result['open'].items())} |"
     yield ""
 
 

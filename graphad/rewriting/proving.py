@@ -1,7 +1,7 @@
 """Proofs of rules: for all elements of a dtype, or for all extents.
 
-A proof is about values. It says that both sides agree as those of an exact rule have to (zeros of both signs are equal, and all nans are), and
-holds under the assumptions that it lists. Gradients are not proved but tested, when the rule is defined.
+A proof is about values. It says that both sides agree as those of an exact rule have to (zeros of both signs are equal, and so are
+all nans), and holds under the assumptions that it lists. Gradients are not proved but tested, when the rule is defined.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ import numpy as np
 from graphad.errors import InvalidType
 from graphad.rewriting import smt
 from graphad.rewriting.moving import keeps_elements
+from graphad.rewriting.moving_proofs import PIECES, RANKS, why_not_moved
 from graphad.rewriting.rule_check import disagreement
-from graphad.rewriting.rule_inputs import DTYPES, Drawn, Inputs, Setting
+from graphad.rewriting.rule_inputs import DTYPES, Inputs
+from graphad.rewriting.rule_settings import Drawn, Setting
 from graphad.rewriting.smt import Unsupported, z3
-from graphad.rewriting.smt_terms import Elements, outside, starts_elementwise
-from graphad.rewriting.soundness import calls_in
+from graphad.rewriting.smt_terms import Elements, starts_elementwise
+from graphad.rewriting.soundness import calls_in, leaves
 from graphad.rewriting.terms import Attribute, Constant, Scalar, Several
 from graphad.types import TensorType
 
 Status = Literal["proved", "refuted", "unknown", "unsupported"]
 SETTINGS = 6  # how often attributes are sought that the rule applies with, for each dtype
-LENGTHS = 3  # lists of tensors are taken to be at most so long
+LENGTHS = 2  # lists of tensors are taken to be at most so long
 SHAPES = ((2, 3), ())
 
 
@@ -41,7 +43,7 @@ class Proof:
             over or what the solver found is no counterexample; "unsupported", where operators have no meaning for the solver.
         dtypes: those it is proved for, of the first tensor; "all" if elements are only moved.
         open: for each other dtype that the rule applies to, why it is not proved.
-        assumptions: what the proof rests on, beside IEEE 754 and the builders of ``graphad.rewriting.smt``.
+        assumptions: what the proof rests on, beside IEEE 754 and the builders of ``graphad.rewriting.smt_operators``.
         seconds: how long it took.
         counterexample: as ``@rewrite`` shows one.
     """
@@ -86,8 +88,22 @@ def prove(rule: Any, timeout: float = 20.0) -> Proof:
     if moved is not None:
         return Proof("proved", ("all",), assumptions=moved, seconds=perf_counter() - start)
     if not starts_elementwise(rule):
-        return Proof("unsupported", open={"all": f"{', '.join(outside(rule))}: no elementwise operators"}, seconds=perf_counter() - start)
+        return _by_places(rule, timeout, start)
     return _Prover(rule, timeout).proof(start)
+
+
+def _by_places(rule: Any, timeout: float, start: float) -> Proof:
+    """A proof that all elements come to the same places."""
+    reason = why_not_moved(rule, timeout)
+    if reason is None:
+        several = any(isinstance(leaf, Several) for term in rule.before for leaf in leaves(term))
+        assumptions = (
+            f"tensors have at most {RANKS[-1]} axes, and are split in at most {PIECES[-1]} parts",
+            *(["lists have at most 2 tensors"] if several else []),
+        )
+        return Proof("proved", ("all",), assumptions=assumptions, seconds=perf_counter() - start)
+    status: Status = "unsupported" if reason.startswith("unsupported") else "unknown"
+    return Proof(status, open={"all": reason}, seconds=perf_counter() - start)
 
 
 class _Prover:
@@ -154,7 +170,8 @@ class _Prover:
         return [name for name, kind in self._kinds().items() if kind == "float"]
 
     def _fixed(self, setting: Setting) -> dict[str, Any]:
-        numbers = {*self._numbers(), *(leaf.number.name for leaf in self.inputs.leaves if _is_named(leaf))}
+        constants = [leaf.number for leaf in self.inputs.leaves if isinstance(leaf, Constant)]
+        numbers = {*self._numbers(), *(number.name for number in constants if isinstance(number, Attribute))}
         return {name: value for name, value in setting.attrs.items() if name not in numbers}
 
     def _variants(self, setting: Setting) -> Iterator[Setting]:
@@ -213,10 +230,6 @@ def _solved(claim: Any, seconds: float) -> tuple[Any, str | None]:
     if answer == z3.unsat:
         return None, None
     return (solver.model(), "") if answer == z3.sat else (None, "time is over")
-
-
-def _is_named(leaf: Any) -> bool:
-    return isinstance(leaf, Constant) and isinstance(leaf.number, Attribute)
 
 
 def _type_in(setting: Setting, term: Any) -> TensorType:

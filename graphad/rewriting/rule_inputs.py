@@ -8,7 +8,6 @@ the rule is matched in a graph. All choices are rotated, never drawn at random, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import gcd
@@ -18,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, InvalidValue
-from graphad.ops import OpDef
 from graphad.ops.definition import REQUIRED
-from graphad.rewriting.evaluation import Evaluation, Slots
+from graphad.rewriting.rule_settings import Drawn, Setting
 from graphad.rewriting.rule_values import contents_of, filled, int_lists, kinks_of, numbers_for
 from graphad.rewriting.soundness import calls_in, leaves
-from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, Term, parts_of
+from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, Several, parts_of
 from graphad.types import FLOATS, Shape, TensorType
 
 Array = NDArray[Any]
@@ -45,82 +43,6 @@ INFERENCES = 40  # how many values are tried for the attributes of one operator
 _PRIME = 17  # at least as many as there are numbers for an attribute, as far as all pairs of them are to meet
 _STRIDES = (7, 5, 11, 13, 3, 17)
 BUDGET = 4000  # how many are tried for one rule
-
-
-@dataclass
-class Drawn:
-    """Arrays and attributes in the place of a match."""
-
-    values: dict[Term, Array] = field(default_factory=dict)
-    lists: dict[Term, list[Array]] = field(default_factory=dict)
-    attrs: dict[str, Any] = field(default_factory=dict)
-    types: Setting | None = None
-
-    def type_of(self, term: Term) -> TensorType:
-        """Shape and dtype of what a term stands for."""
-        assert self.types is not None
-        return self.types.type_of(term)
-
-    def uses_of(self, term: Term) -> int:
-        """One: nothing else is there."""
-        return 1
-
-    def __str__(self) -> str:
-        tensors = {repr(term): array for term, array in self.values.items() if not isinstance(term, Constant)}
-        lists = {repr(term): arrays for term, arrays in self.lists.items()}
-        return "\n".join(f"  {name} = {shown(value)}" for name, value in {**tensors, **lists, **self.attrs}.items())
-
-
-def shown(value: Any) -> str:
-    """An array with its dtype and shape, or any other value, as text."""
-    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
-        return f"[{', '.join(map(shown, value))}]"
-    return f"{value.dtype}{list(value.shape)} {value.tolist()}" if isinstance(value, np.ndarray | np.generic) else repr(value)
-
-
-@dataclass
-class Setting:
-    """Types for the tensors of a pattern, and values for its attributes: in the place of a match, as far as conditions go."""
-
-    values: dict[Term, TensorType] = field(default_factory=dict)
-    lists: dict[Term, list[TensorType]] = field(default_factory=dict)
-    attrs: dict[str, Any] = field(default_factory=dict)
-    originals: Mapping[str, Any] = field(default_factory=dict)  # what an example gave, by the name of a parameter
-    kinks: tuple[float, ...] = ()
-    is_hopeless: bool = False  # whether the first operator takes none of the attributes that were tried
-
-    @cached_property
-    def shown(self) -> dict[str, str]:
-        """The attributes as text."""
-        return {name: repr(value) for name, value in self.attrs.items()}
-
-    @cached_property
-    def inferred(self) -> _Inferred:
-        """The types of all terms."""
-        return _Inferred(self)
-
-    def type_of(self, term: Term) -> TensorType:
-        """Shape and dtype of what a term stands for."""
-        result = self.inferred.of(term)
-        assert isinstance(result, TensorType)
-        return result
-
-    def uses_of(self, term: Term) -> int:
-        """One: nothing else is there."""
-        return 1
-
-
-class _Inferred(Evaluation):
-    """Terms as types, over a ``Setting``."""
-
-    def leaf(self, term: Term) -> Any:
-        return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
-
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        return row.infer_types(inputs, attrs)
-
-    def filled(self, number: Any, like: TensorType) -> TensorType:
-        return TensorType((), like.dtype)
 
 
 class Inputs:
@@ -156,9 +78,7 @@ class Inputs:
         """Dtypes for the leaves: all alike, or some of another dtype, as conditions and indices are."""
         count = len(self.leaves)
         yield (dtype,) * count
-        if dtype not in FLOATS and dtype != "int64":
-            return
-        for other in ("bool", "int64"):
+        for other in () if dtype == "bool" else ("bool", "int64") if dtype in FLOATS else ("bool",):
             for places in [*((i,) for i in range(count)), *((i, j) for i in range(count) for j in range(i))]:
                 if other != dtype and len(places) < count:
                     yield tuple(other if i in places else dtype for i in range(count))

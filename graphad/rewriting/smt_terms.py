@@ -10,9 +10,10 @@ from typing import Any
 from graphad.ops import OpDef
 from graphad.rewriting import smt
 from graphad.rewriting.evaluation import Evaluation, Slots
-from graphad.rewriting.rule_inputs import Setting
+from graphad.rewriting.rule_settings import Setting
 from graphad.rewriting.smt import Unsupported, z3
-from graphad.rewriting.soundness import calls_in
+from graphad.rewriting.smt_arithmetic import mul
+from graphad.rewriting.smt_operators import ASSUMED, ELEMENTWISE
 from graphad.rewriting.terms import FOUND, Attribute, Call, Constant, Scalar, Several, Term, both, either
 
 NONNEGATIVE = frozenset({"softmax"})  # operators over several elements whose results are at least 0, or nan
@@ -51,7 +52,8 @@ class Elements(Evaluation):
         if not isinstance(term.number, Attribute):
             raise Unsupported(f"the constant {term.number!r}")
         element = z3.Const(term.number.name, smt.sort_of(dtype))
-        self.attrs[term.number.name] = z3.fpFPToFP(z3.RNE(), element, z3.Float64()) if z3.is_fp(element) else element
+        is_narrow = z3.is_fp(element) and element.sort() != z3.Float64()
+        self.attrs[term.number.name] = z3.fpFPToFP(z3.RNE(), element, z3.Float64()) if is_narrow else element
         return element
 
     def leaf(self, term: Term) -> Any:
@@ -60,7 +62,7 @@ class Elements(Evaluation):
         return self.elements[term]
 
     def _call(self, call: Call) -> Slots:
-        return super()._call(call) if call.row.type in smt.ELEMENTWISE else self._unknown(call)
+        return super()._call(call) if call.row.type in ELEMENTWISE else self._unknown(call)
 
     def _unknown(self, call: Call) -> Slots:
         """An unknown element for each result of an operator that is not elementwise."""
@@ -71,19 +73,19 @@ class Elements(Evaluation):
         if call.row.type in NONNEGATIVE:
             (element,) = elements["Out"]
             self.needs.append(z3.Or(z3.fpIsNaN(element), z3.fpGEQ(element, smt.literal(0.0, element.sort()))))
-            self.assumed.add(smt.ASSUMED[call.row.type])
+            self.assumed.add(ASSUMED[call.row.type])
         return elements
 
     def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        builder = smt.ELEMENTWISE[row.type]
-        if row.type in smt.ASSUMED:
-            self.assumed.add(smt.ASSUMED[row.type])
+        builder = ELEMENTWISE[row.type]
+        if row.type in ASSUMED:
+            self.assumed.add(ASSUMED[row.type])
         if row.type in ("sigmoid", "silu", "swish"):
-            self.assumed.add(smt.ASSUMED["exp"])
+            self.assumed.add(ASSUMED["exp"])
         operands = [element for slot in row.inputs for element in inputs.get(slot, ())]
         self.needs += [smt.fits(value, smt.dtype_of(operands[0])) for value in attrs.values()]
         if row.type == "pow" and attrs.get("factor") == 2.0 and self.rank:
-            builder, attrs = smt.ELEMENTWISE["square"], {}
+            builder, attrs = ELEMENTWISE["square"], {}
         out = next(iter(row.outputs))
         return {out: [builder(*operands, **attrs)]}
 
@@ -161,7 +163,7 @@ def _finite(value: Any) -> Any:
 _SCALARS: Mapping[Any, Callable[..., Any]] = {
     python.add: lambda a, b: z3.fpAdd(z3.RNE(), _fp(a), _fp(b)),
     python.sub: lambda a, b: z3.fpSub(z3.RNE(), _fp(a), _fp(b)),
-    python.mul: lambda a, b: smt.mul(_fp(a), _fp(b)),
+    python.mul: lambda a, b: mul(_fp(a), _fp(b)),
     python.truediv: lambda a, b: z3.fpDiv(z3.RNE(), _fp(a), _fp(b)),
     python.neg: lambda a: smt.neg(_fp(a)),
     python.not_: lambda a: z3.Not(_truth(a)),
@@ -184,10 +186,4 @@ _SCALARS: Mapping[Any, Callable[..., Any]] = {
 
 def starts_elementwise(rule: Any) -> bool:
     """Whether the operators that a rule starts from are elementwise."""
-    return all(term.call.row.type in smt.ELEMENTWISE for term in rule.before)
-
-
-def outside(rule: Any) -> list[str]:
-    """The types of a rule's operators that are not elementwise."""
-    calls = [call for term in (*rule.before, *rule.after) for call in calls_in(term)]
-    return sorted({call.row.type for call in calls} - set(smt.ELEMENTWISE))
+    return all(term.call.row.type in ELEMENTWISE for term in rule.before)

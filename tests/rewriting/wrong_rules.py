@@ -119,6 +119,7 @@ WRONG: dict[str, Function] = {  # as fast rules, which may differ by rounding, a
     "integers scaled twice": lambda x, *, a, b: (ops.scale(ops.scale(x, scale=a), scale=b), ops.scale(x, scale=a * b)),
     "integers divided": lambda x, y: (ops.elementwise_mul(ops.elementwise_div(x, y), y), x),
     "integers divided downwards": lambda x, y: (ops.elementwise_div(x, y), ops.elementwise_floordiv(x, y), ~is_float(x)),
+    "an integer through float64": lambda x: (ops.cast(ops.cast(x, out_dtype="float64"), out_dtype="int64"), x, x.dtype == "int64"),
     "a cast and back": lambda x: (ops.cast(ops.cast(x, out_dtype="float32"), out_dtype="float64"), x),
     # attributes forgotten or mixed up
     "a factor taken out of relu": lambda x, *, a: (ops.relu(ops.scale(x, scale=a)), ops.scale(ops.relu(x), scale=a)),

@@ -1,0 +1,114 @@
+"""What the solver takes moves of elements for is what the kernels do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphad.ops import lookup
+from graphad.rewriting.moving import FLAT, MOVES, Grid, element_sort, padding_of
+from graphad.types import TensorType
+
+z3 = pytest.importorskip("z3", reason="z3-solver is not installed: pip install 'graphad[proof]'")
+
+SHAPES = ((), (3,), (2, 3), (1, 4), (2, 1, 3), (0, 2))
+CASES: dict[str, tuple[dict[str, Any], ...]] = {
+    "assign": ({},),
+    "transpose": tuple({"axis": axis} for axis in ([], [0], [1, 0], [-1, 0], [2, 0, 1], [0, 2, 1], [1, 2, 0])),
+    "transpose2": tuple({"axis": axis} for axis in ([1, 0], [2, 0, 1], [-2, -1, 0])),
+    "flip": tuple({"axis": axis} for axis in ([0], [1], [-1], [0, 1], [0, -1])),
+    "concat": tuple({"axis": axis} for axis in (0, 1, -1)),
+    "split": (
+        {"num": 2, "axis": 0},
+        {"num": 3, "axis": -1},
+        {"num": 1, "axis": 0},
+        {"sections": [1, 2], "axis": 1},
+        {"sections": [2, -1], "axis": 1},
+    ),
+    "stack": tuple({"axis": axis} for axis in (0, 1, -1)),
+    "unstack": ({"num": 2, "axis": 0}, {"num": 3, "axis": -1}),
+    "unsqueeze": tuple({"axes": [axis]} for axis in (0, 1, -1)),
+    "pad": tuple({"paddings": list(p), "pad_value": 7.0} for p in ((), (1, 2), (0, 1, 2, 0), (0, 0, 1, 1, 0, 2))),
+    "expand_v2": tuple({"shape": shape} for shape in ([3], [2, 3], [4, 2, 3], [5, 4], [-1, 4], [2, 2, 3])),
+    "slice": (
+        {"axes": [0], "starts": [1], "ends": [9]},
+        {"axes": [1], "starts": [-2], "ends": [-1]},
+        {"axes": [0, 1], "starts": [0, 2], "ends": [1, 1]},
+        {"axes": [], "starts": [], "ends": []},
+    ),
+}
+
+
+def grid_of(name: str, array: Any, facts: list[Any], elements: dict[float, Any]) -> Grid:
+    """An array as a grid: of each element is known where it is."""
+    extents = tuple(z3.IntVal(extent) for extent in array.shape)
+    for value in array.ravel():
+        elements.setdefault(float(value), z3.Const(f"element {value}", element_sort()))
+    if not array.ndim:
+        return Grid((), lambda places: elements[float(array)])
+    element = z3.Function(name, *([z3.IntSort()] * array.ndim), element_sort())
+    facts += [element(*map(z3.IntVal, place)) == elements[float(array[place])] for place in np.ndindex(array.shape)]
+    return Grid(extents, lambda places: element(*places))
+
+
+@pytest.mark.parametrize("op_type", MOVES)
+def test_a_move_is_what_the_kernel_does(op_type: str) -> None:
+    row, compared = lookup(op_type), 0
+    for attrs in CASES[op_type]:
+        for shape in SHAPES:
+            count = 2 if op_type in ("concat", "stack") else 1
+            arrays = [np.arange(np.prod(shape), dtype=float).reshape(shape) + 100 * i for i in range(count)]
+            types = [TensorType(array.shape, "float64") for array in arrays]
+            try:
+                row.infer_types({next(iter(row.inputs)): types}, attrs)
+                out = row.run({next(iter(row.inputs)): arrays}, attrs, tuple(row.outputs))[next(iter(row.outputs))]
+            except (ValueError, IndexError):
+                continue
+            compared += 1
+            compare(op_type, arrays, attrs, out)
+    assert compared
+
+
+def compare(op_type: str, arrays: list[Any], attrs: dict[str, Any], out: list[Any]) -> None:
+    """Every element of the kernel's results is the one that the solver puts there."""
+    facts: list[Any] = []
+    elements: dict[float, Any] = {7.0: padding_of(7.0)} if op_type == "pad" else {}
+    arrays = [array + 10 for array in arrays] if op_type == "pad" else arrays
+    out = [np.where(array == 7.0, 7.0, array + 10) if op_type == "pad" else array for array in out]
+    grids = [grid_of(f"x{i}", array, facts, elements) for i, array in enumerate(arrays)]
+    symbolic = {
+        name: [z3.IntVal(n) for n in value] if name in ("paddings", "shape", "starts", "ends") else value for name, value in attrs.items()
+    }
+    results = MOVES[op_type](facts, *grids, **symbolic)
+    solver = z3.Solver()
+    solver.add(*facts, z3.Distinct(*elements.values()) if len(elements) > 1 else True)
+    if "sections" in attrs:  # parts of any extents are allowed; among them those of the kernel
+        solver.add(*(a == b for grid, array in zip(results, out, strict=True) for a, b in zip(grid.extents, array.shape, strict=True)))
+    assert solver.check() == z3.sat
+    model = solver.model()
+    assert len(results) == len(out)
+    for grid, array in zip(results, out, strict=True):
+        assert tuple(model.eval(z3.IntVal(0) + e).as_long() for e in grid.extents) == array.shape
+        for place in np.ndindex(array.shape):
+            element = elements[float(array[place])]
+            assert z3.is_true(model.eval(grid.at([z3.IntVal(p) for p in place]) == element, model_completion=True)), (op_type, attrs, place)
+
+
+def test_what_keeps_elements_in_order_does() -> None:
+    attrs: dict[str, dict[str, Any]] = {
+        **{name: {"shape": [3, 1, -1]} for name in ("reshape", "reshape2")},
+        **{name: {"axes": [1]} for name in ("squeeze", "squeeze2", "unsqueeze", "unsqueeze2")},
+        "flatten": {"axis": 1},
+        "flatten2": {"axis": 2},
+        "flatten_contiguous_range": {"start_axis": 1, "stop_axis": 2},
+    }
+    x = np.arange(6.0).reshape(2, 1, 3)
+    for op_type in FLAT:
+        row = lookup(op_type)
+        slots = {"X": [x], **({"Y": [np.zeros((6, 1))]} if op_type == "reshape_like" else {})}
+        names = [slot for slot in row.inputs if not row.inputs[slot].optional]
+        inputs: dict[str, Any] = {name: array for name, array in zip(names, slots.values(), strict=False)}
+        (result,) = row.run(inputs, attrs.get(op_type, {}), ("Out",))["Out"]
+        assert np.array_equal(result.ravel(), x.ravel()), op_type
