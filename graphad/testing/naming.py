@@ -9,7 +9,7 @@ from typing import Any
 from graphad.program import EMPTY, Program
 from graphad.testing.cases import Case
 
-PREFIX = "q."
+PREFIX = "renamed."  # no name has it anywhere
 
 
 def renamed_case(case: Case) -> Case:
@@ -25,7 +25,7 @@ def renamed_case(case: Case) -> Case:
 def restored(program: Program) -> Program:
     """The program without the prefixes; it is changed."""
     known = {name for block in program.blocks for name in block.vars}
-    _rename(program, known, lambda name: name.removeprefix(PREFIX))
+    _rename(program, known, lambda name: name.replace(PREFIX, ""))
     return program
 
 

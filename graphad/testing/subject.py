@@ -182,12 +182,17 @@ def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bo
 
 
 def request_gradients(graph: Graph, case: Case) -> dict[str, str]:
-    """Make the gradients that a graph has of the case's sources targets of it, and return their names by the sources'."""
+    """Make the gradients that a graph has of the case's sources targets of it, and return their names by the sources'.
+
+    A target keeps its name: what was found once is found by that, although a pass since then forgot which value it is.
+    """
     if SINGLE_WRITER not in graph.properties or not case.loss_name:
         return {}
+    known: dict[str, str] = graph.journal.memory.setdefault(request_gradients, {})
     gradients = gradients_in(graph, case.sources)
     graph.targets.update(dict.fromkeys(gradients.values()))
-    return {source: value.name for source, value in gradients.items()}
+    known.update({source: value.name for source, value in gradients.items()})
+    return {source: name for source, name in known.items() if graph.versions(name)}
 
 
 def scheduled(graph: Graph, case: Case) -> Program | None:
