@@ -57,7 +57,13 @@ def _huber_y_grad(Residual: Tensor, dOut: Tensor, dResidual: Tensor = None, *, d
     return _slope(Residual, dOut, dResidual, delta)
 
 
-@operator("X Y -> Residual Out", infer=lambda X, Y, **_: (_alike(X, Y), _alike(X, Y)), grad={"X": _huber_x_grad, "Y": _huber_y_grad})
+def _huber_type(X: TensorType, Y: TensorType, *, delta: float) -> tuple[TensorType, TensorType]:
+    if not delta >= 0:
+        raise ShapeError(f"huber_loss is quadratic where the residual is at most delta, which is no less than 0, not {delta}")
+    return _alike(X, Y), _alike(X, Y)
+
+
+@operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad})
 def huber_loss(X: Array, Y: Array, *, delta: float) -> tuple[Array, Array]:
     """``r^2 / 2`` where the residual ``r = Y - X`` is at most delta, else ``delta (|r| - delta / 2)``."""
     residual = np.asarray(Y - X)

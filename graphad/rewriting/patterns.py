@@ -146,7 +146,10 @@ class PatternRule(Rule):
 
     def _is_possible(self, variant: Variant, op: Op, found: Match) -> bool:
         """Whether the graph can be changed like that: nothing is asked for by two names, and no operator would wait for itself."""
-        result = found.value_of(self.before[0])
+        results = [found.value_of(term) for term in self.before]
+        if not any(value.readers or op.graph.is_observed(value) for value in results):
+            return found.fail(lambda: "its results are unused: rewriting them would change nothing, again and again")
+        result = results[0]
         if not result.stop_gradient and any(value.stop_gradient and value.dtype in FLOATS for value in _inside(found)):
             return found.fail(lambda: "gradients stop inside it")
         if any(

@@ -183,3 +183,19 @@ def test_a_local_that_is_overwritten_in_a_block_with_a_gradient(build: Callable[
     (expected,) = ga.Executor().run(program, feed, [dx])
     (got,) = ga.Executor().run(ga.schedule(graph), feed, [dx.name])
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "var x: float64[2, 2] var a: float64[2, 2] var b: float64[0, 2] split(X=x) -> (Out=[a, b]) {sections=[2, 0]}",
+        "var x: float64[2, 2] var a: float64[2, 2] var s: float64[0, 2, 2] reshape2(X=x) -> (Out=a, XShape=s) {shape=[2, 2]}",
+    ],
+    ids=["split", "reshape2"],
+)
+def test_a_result_that_is_unused_is_left_alone(text: str) -> None:
+    program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
+    other = program.global_block().ops[0].output_names()[-1]
+    graph = ga.lower(program, [other])
+    Simplify().run(graph)
+    assert [value.name for value in graph.targets] == [other]
