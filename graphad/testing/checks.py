@@ -158,7 +158,8 @@ def _gradients_after(trial: Trial) -> Finding | None:
     """The standard backward of the program after the pass gives what it gives before."""
     case, after = trial.case, trial.after
     assert after is not None
-    wanted = case.sources
+    variables = case.program.global_block()
+    wanted = [name for name in case.sources if not variables.var(name).stop_gradient]
     if not wanted or not (is_forward(trial.before) and is_forward(after)):
         return None
     expected = _finite(lambda: gradient_values(trial.before, case, wanted))

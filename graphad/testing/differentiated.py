@@ -12,14 +12,14 @@ from graphad.testing.choices import Choices
 
 
 def differentiated(choices: Choices, case: Case) -> Case | None:
-    """The case with gradients of its loss appended; in a third of the cases gradients of those as well.
+    """The case with gradients of its loss appended; in a third of the cases gradients of those as well, in a sixth a loss made of them.
 
     Args:
         choices: where the decisions come from.
         case: a case with a loss. It is not changed.
 
     Returns:
-        A case with the same loss. None if it has no loss, nothing to differentiate with respect to, or an operator on the
+        A case with the same loss, or one made of gradients. None if it has no loss, nothing to differentiate with respect to, or an operator on the
         way has no gradient rule.
 
     >>> from graphad.testing.choices import RandomChoices
@@ -34,14 +34,16 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
         return None
     twin = case.clone()
     chosen = [name for name in sources if not choices.chance(4)] or sources
-    again = choices.chance(3)
+    kind = choices.below(6)
     try:
         first = _first(choices, twin, chosen)
-        if again and first:
+        if first and kind < 2:
             _second(twin.program, first, chosen)
+        if first and kind == 2 and (total := _sum_of_squares(twin.program, first)):
+            return replace(twin, loss_name=total)
     except GraphadError:
         return None
-    return replace(twin, forward=case, order=1 + again) if first else None
+    return replace(twin, forward=case, order=1 + (kind < 2)) if first else None
 
 
 def with_gradients(case: Case, order: int) -> Case | None:
@@ -68,6 +70,14 @@ def _first(choices: Choices, case: Case, sources: list[str]) -> list[Variable]:
 def _second(program: Program, first: list[Variable], sources: list[str]) -> None:
     """The gradients of the sum of squares of gradients."""
     block = program.global_block()
+    total = _sum_of_squares(program, first)
+    if total:
+        gradients(block.var(total), [block.var(name) for name in sources])
+
+
+def _sum_of_squares(program: Program, first: list[Variable]) -> str:
+    """The name of the sum of squares of up to two gradients, empty if they stop gradients themselves."""
+    block = program.global_block()
     parts = []
     for gradient in first[:2]:
         if gradient.dtype != first[0].dtype or gradient.stop_gradient:
@@ -76,7 +86,8 @@ def _second(program: Program, first: list[Variable], sources: list[str]) -> None
         block.append_op("square", {"X": gradient}, {"Out": squares})
         block.append_op("reduce_sum", {"X": squares}, {"Out": part}, {"reduce_all": True})
         parts.append(part)
-    if parts:
-        total = program.names.generate("total")
-        block.append_op("sum", {"X": parts}, {"Out": total})
-        gradients(block.var(total), [block.var(name) for name in sources])
+    if not parts:
+        return ""
+    total: str = program.names.generate("total")
+    block.append_op("sum", {"X": parts}, {"Out": total})
+    return total

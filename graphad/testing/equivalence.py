@@ -105,6 +105,8 @@ def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, 
     """
     if isinstance(one, list) or isinstance(other, list):
         return _list_difference(one, other, tolerance, labels)
+    if one is None or other is None:  # in an array of tensors, an element that nothing has written
+        return "" if one is other else f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
     if one.dtype != other.dtype or one.shape != other.shape:
         return f"{one.dtype}{list(one.shape)} {labels[0]}, {other.dtype}{list(other.shape)} {labels[1]}"
     same = _same(one, other, tolerance)

@@ -19,7 +19,8 @@ from graphad.testing.cases import Case
 from graphad.testing.derivatives import gradients_in
 
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
-BACKWARD = (f"find-op-path{{targets=[{LOSS}]}}", "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
+_PATH = f"find-op-path{{targets=[{LOSS}]}}"
+BACKWARD = (_PATH, "expand-grad-ops", _PATH, "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
 _FINISHING: tuple[Pass, ...] = (PruneNoGrad(), AccumulateGrads(), CreateGradVars())
 Expectation = Callable[[Program, Program], Any]
 
@@ -104,8 +105,8 @@ class Subject:
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
         passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]
-        paths = [(each.targets, each.inputs, each.no_grad) for each in passes if isinstance(each, FindOpPath)]
-        return paths == [((case.loss_name,), (), ())] and any(isinstance(each, CreateGradOps) for each in passes)
+        paths = {(each.targets, each.inputs, each.no_grad) for each in passes if isinstance(each, FindOpPath)}
+        return paths == {((case.loss_name,), (), ())} and any(isinstance(each, CreateGradOps) for each in passes)
 
     def __str__(self) -> str:
         against = "" if self.reference is None else f", compared with {self.reference or 'nothing'}"
@@ -141,7 +142,7 @@ def standard_preparation(what: Pass | str) -> str:
     """The passes of the standard backward that have to run before a pass, as text; empty if it works on a program as it is.
 
     >>> standard_preparation("create-grad-ops")
-    'find-op-path{targets=[$loss]}'
+    'find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}'
     """
     passes = as_pass(what, "loss").parts()
     names = [text.partition("{")[0] for text in BACKWARD]
