@@ -32,7 +32,7 @@ from graphad.testing.sweep import constant_sweep, gradient_sweep, twin_sweep
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
-SWEPT = 10  # of so many programs three go through all operators in turn
+SWEPT = 10  # of so many programs four go through all operators in turn
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
     "changed": 2,
@@ -151,13 +151,13 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     interest = interest_of(passes)
     rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
 
-    sweeps = (twin_sweep, constant_sweep, gradient_sweep) if not subject.is_backward else (gradient_sweep, gradient_sweep, twin_sweep)
-    turns = [itertools.count() for _ in sweeps]
+    sweeps = (gradient_sweep,) * 4 if subject.is_backward else (twin_sweep, constant_sweep, twin_sweep, gradient_sweep)
+    turns = {sweep: itertools.count() for sweep in sweeps}
 
     def program(choices: Choices) -> Case:
         kind = choices.below(SWEPT)
         if kind < len(sweeps):
-            return sweeps[kind](choices, interest, next(turns[kind]))
+            return sweeps[kind](choices, interest, next(turns[sweeps[kind]]))
         planted = bool(rules) and choices.boolean()
         case = planted_program(choices, rules) if planted else any_program(choices, interest)
         return replace(case, requested=requested_names(choices, case))

@@ -25,7 +25,7 @@ from graphad.testing.choices import Choices
 from graphad.testing.samples import samples_of
 from graphad.testing.values import arrays, random_like
 
-TWINS, FOLDED, DIFFERENTIATED = 5, 4, 2  # so many operators in a program
+TWINS, FOLDED, DIFFERENTIATED = 11, 4, 3  # so many variations, or operators, a program tries; three in four make a difference
 EXTENT = 3  # of all axes, where an operator takes that: transposed or not, the shapes are the same
 MOST_TRIED = 12
 
@@ -69,7 +69,7 @@ def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     w = CallProgram(choices, interest)
     known = variations(_types(choices, interest))
     for number in range(start * TWINS, (start + 1) * TWINS):
-        pair = _pair(known[number % len(known)])
+        pair = _pair(known[number % len(known)]) if known else None
         if pair is not None:
             _write_pair(w, *pair)
     return Case(w.program, "", w.feeds, w.params)

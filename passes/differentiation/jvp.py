@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
-from graphad.graph import Graph, Value
-from graphad.graph.regions import is_grad_op
+from graphad.graph import Graph, Op, Value
+from graphad.graph.regions import is_grad_op, operands
 from graphad.passes.backward.expand_grad_ops import ExpandGradOps
 from graphad.passes.backward.find_op_path import FindOpPath, OpPath, source_value
 from graphad.passes.differentiation.nesting import follow
@@ -77,8 +77,21 @@ class Jvp(Pass):
         values = [source_value(graph, name) for name in self.inputs] or list(path.sources)
         for value, name in zip(values, self.tangents or ("",) * len(values), strict=True):
             start = _named_start(graph, value, name) if name else None
-            if value in path.active:
+            if value in path.active and (start is not None or self.inputs or is_needed(value)):
                 yield value, _ones(graph, value) if start is None else start
+
+
+def is_needed(value: Value) -> bool:
+    """Whether some operator cannot do without a value; one that branches only pass through may have none at all."""
+    return bool(value.writers) or value.persistable or any(_needs(op, value) for op in value.readers)
+
+
+def _needs(op: Op, value: Value) -> bool:
+    if not op.graphs:
+        return op.row is None or not op.row.partial
+    places = [i for i, operand in enumerate(operands(op)) if operand is value]
+    inner = [graph.inputs[i] for graph in op.graphs.values() for i in places if i < len(graph.inputs)]
+    return not places or any(_needs(reader, inside) for inside in inner for reader in inside.readers)
 
 
 def _named_start(graph: Graph, value: Value, name: str) -> Value:

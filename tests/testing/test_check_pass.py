@@ -20,7 +20,7 @@ from tests.source_tree import ROOT
 from tests.test_drawing import labels, texts
 from tests.testing.wrong_passes import WRONG, DropsState, FoldsNan, FollowsHashes, IsNotIdempotent, SwapsSubtraction
 
-EXAMPLES, OPERATORS = 200, 8
+EXAMPLES, OPERATORS = 800, 8
 
 
 def size(program: ga.Program) -> int:
@@ -161,7 +161,7 @@ def test_graphad_does_not_import_hypothesis() -> None:
 
 
 def test_check_pass_works_without_hypothesis() -> None:
-    text = "import sys; sys.modules['hypothesis'] = None; from graphad.testing import check_pass; check_pass('dead-code', examples=3)"
+    text = "import sys; sys.modules['hypothesis'] = None; from graphad.testing import check_pass; check_pass('dead-code', examples=20)"
     subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)
 
 

@@ -233,7 +233,7 @@ def test_a_known_choice(text: str, left: str) -> None:
 
 
 def test_random_programs() -> None:
-    assert check_pass(FoldBranches(), examples=25, seed=1).changed
+    assert check_pass(FoldBranches(), examples=60, seed=1).changed
 
 
 def test_random_programs_with_gradients() -> None:

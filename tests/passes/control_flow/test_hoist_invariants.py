@@ -176,7 +176,7 @@ def test_a_limit_on_rewrites() -> None:
 
 
 def test_random_programs() -> None:
-    assert check_pass(HoistInvariants(), examples=12).changed
+    assert check_pass(HoistInvariants(), examples=60).changed
 
 
 def test_random_programs_with_gradients() -> None:

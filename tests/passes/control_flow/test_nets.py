@@ -237,12 +237,12 @@ def test_many_operators_take_seconds() -> None:
 
 
 def test_random_programs() -> None:
-    check_pass(OutlineRepeated(min_ops=2), examples=15)
-    assert check_pass(InlineNet(), examples=20).changed
+    check_pass(OutlineRepeated(min_ops=2), examples=60)
+    assert check_pass(InlineNet(), examples=60).changed
 
 
 def test_random_programs_there_and_back() -> None:
-    assert check_pass(OutlineRepeated(min_ops=1) | InlineNet(), examples=15, seed=4).changed
+    assert check_pass(OutlineRepeated(min_ops=1) | InlineNet(), examples=60, seed=4).changed
 
 
 def test_random_programs_with_gradients() -> None:

@@ -171,12 +171,12 @@ def test_options_are_checked() -> None:
 
 
 def test_random_programs() -> None:
-    assert check_pass(UnrollWhile(), examples=15).changed
+    assert check_pass(UnrollWhile(), examples=60).changed
 
 
 def test_random_programs_some_iterations_in_one() -> None:
-    assert check_pass(UnrollWhile(limit=0, factor=2), examples=15).changed
+    assert check_pass(UnrollWhile(limit=0, factor=2), examples=60).changed
 
 
 def test_random_programs_with_gradients() -> None:
-    check_pass(UnrollWhile(), examples=8, programs=differentiated_program, seed=2)
+    check_pass(UnrollWhile(), examples=40, programs=differentiated_program, seed=2)

@@ -116,4 +116,4 @@ def test_a_second_run_adds_what_is_missing() -> None:
 
 
 def test_on_random_programs() -> None:
-    assert check_pass(ProbeNumerics(), examples=20).changed > 10
+    assert check_pass(ProbeNumerics(), examples=30).changed > 10

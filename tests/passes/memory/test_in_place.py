@@ -194,7 +194,7 @@ def test_a_writer_gives_the_bits_of_the_kernel(type: str, number: int, times: in
 
 
 def test_on_random_programs() -> None:
-    assert check_pass(InPlace(), examples=25).changed > 10
+    assert check_pass(InPlace(), examples=60).changed > 10
 
 
 def test_a_pass_after_it_that_gives_a_value_another_reader_drops_the_marks() -> None:
