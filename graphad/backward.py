@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import networkx as nx
@@ -157,7 +157,7 @@ def _why_not(graph: Graph, name: str, loss: str, no_grad: Names) -> str:
         return f"it is not on the path: no operator that reads it leads to {loss!r}"
     for op in (op for op in graph.ordered_ops() if op in way):
         for value in (v for v in op.reads() if v in way):
-            if cut := _cut_between(op, value):
+            if cut := _cut_between(op, value, way):
                 return f"the way to the loss is cut by {cut}"
         for out in (v for v in op.writes() if v in way):
             if cut := _cut(out, no_grad):
@@ -171,12 +171,18 @@ def _cut(value: Value, no_grad: Names) -> str:
     return f"stop_gradient of {value.name!r}" if value.stop_gradient else ""
 
 
-def _cut_between(op: Op, value: Value) -> str:
+def _cut_between(op: Op, value: Value, way: Collection[Value | Op]) -> str:
+    """Why no gradient flows through an operator from its outputs on the way to a value that it reads; empty if one does."""
     row = op.row
     slots = [slot for slot, values in op.inputs.items() if value in values]
-    if row is None or row.grads is None or any(slot in row.grads for slot in slots):
+    if row is None or row.grads is None:
         return ""
-    return located(f"operator {op.type!r}, which has no gradient with respect to {', '.join(slots)}", op.source)
+    if not any(slot in row.grads for slot in slots):
+        return located(f"operator {op.type!r}, which has no gradient with respect to {', '.join(slots)}", op.source)
+    outputs = [slot for slot, values in op.outputs.items() if any(out in way for out in values)]
+    if any(slot in row.gradient_flows[out] for slot in slots for out in outputs):
+        return ""
+    return located(f"operator {op.type!r}, whose {', '.join(outputs)} does not depend on {', '.join(slots)}", op.source)
 
 
 # -- arguments -----------------------------------------------------------------------------------

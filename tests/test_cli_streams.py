@@ -54,9 +54,9 @@ def test_a_pass_that_combines_others_is_described(name: str, capsys: pytest.Capt
     assert f"{name}(PASS, ...)" in capsys.readouterr().out
 
 
-def test_the_file_that_cannot_be_written_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["opt", "program.txt", "-p", "cse", "-o", "nowhere/out.txt"]) == 1
-    assert capsys.readouterr().err == f"graphad: {folder / 'nowhere' / 'out.txt'}: No such file or directory\n"
+    assert capsys.readouterr().err == "graphad: nowhere/out.txt: No such file or directory\n"
 
 
 def test_a_limit_is_not_negative(capsys: pytest.CaptureFixture[str]) -> None:

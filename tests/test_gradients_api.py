@@ -281,20 +281,31 @@ def parsed(text: str) -> ga.Program:
     return completed(ga.Program.parse(text))
 
 
-def test_an_output_that_does_not_depend_on_an_input_gives_it_zeros() -> None:
-    """The norm of Y is an output of cos_sim that X has no part in."""
+def test_an_output_that_does_not_depend_on_an_input_gives_it_no_gradient() -> None:
+    """YNorm, an output of cos_sim, is the norm of Y and does not depend on X."""
     program = parsed(
         """program { block 0 { var x: float64[2, 3] var y: float64[2, 3]
         cos_sim(X=x, Y=y) -> (Out=o, XNorm=a, YNorm=b) mean(X=b) -> (Out=loss) } }"""
     )
     x, y = np.arange(1.0, 7.0).reshape(2, 3), np.ones((2, 3))
     (of_x, of_y) = ga.gradients(var(program, "loss"), [var(program, "x"), var(program, "y")])
-    found = ga.Executor().run(program, {"x": x, "y": y}, [of_x, of_y])
-    np.testing.assert_allclose(found[0], np.zeros((2, 3)))
-    np.testing.assert_allclose(found[1], np.full((2, 3), 0.5 / np.sqrt(3.0)))
+    assert of_x is None
+    assert of_y is not None
+    (gradient,) = ga.Executor().run(program, {"x": x, "y": y}, [of_y])
+    np.testing.assert_allclose(gradient, np.full((2, 3), 0.5 / np.sqrt(3.0)))
     with ga.program_guard(program):
         total = ga.layers.reduce_sum(ga.layers.square(of_y), reduce_all=True)
-    ga.gradients(total, var(program, "x"))  # the grad operators are expanded
+    assert ga.gradients(total, var(program, "x")) == [None]  # the grad operators are expanded
+
+
+def test_a_parameter_on_which_the_output_used_does_not_depend_is_refused_with_the_reason() -> None:
+    program = parsed(
+        """program { block 0 { param x: float64[2, 3] param y: float64[2, 3]
+        cos_sim(X=x, Y=y) -> (Out=o, XNorm=a, YNorm=b) mean(X=b) -> (Out=loss) } }"""
+    )
+    reason = "'x' has no gradient: the way to the loss is cut by operator 'cos_sim', whose YNorm does not depend on X"
+    with pytest.raises(ga.errors.NoGradient, match=reason):
+        ga.append_backward(var(program, "loss"), parameter_list=["x"])
 
 
 def test_numbers_in_gradient_rules_keep_their_shape() -> None:

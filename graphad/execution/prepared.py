@@ -20,7 +20,7 @@ from graphad.execution.scope import Scope
 from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
-from graphad.ops.definition import checked_attr
+from graphad.ops.attribute_kinds import checked_attr
 from graphad.program import Block, Operator, Program, check_distinct, located, random_streams
 from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS

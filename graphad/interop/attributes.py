@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from graphad.errors import GraphadError, InvalidValue, ParseError
 from graphad.ops import OpDef
-from graphad.ops.definition import checked_attr
+from graphad.ops.attribute_kinds import checked_attr
 from graphad.program import Block, Program
 from graphad.program.operator import COMMON_ATTRS, RANDOM_STREAM
 from graphad.types import DTYPE_OF_NUMBER

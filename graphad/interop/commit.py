@@ -57,7 +57,8 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
         token = secrets.token_hex(6)
         try:
             for name, target in targets.items():
-                _write(_temporary(target, token), contents[name], target)
+                with naming(folder / name, instead_of=_temporary(target, token)):
+                    _write(_temporary(target, token), contents[name], target)
             _commit(folder, targets, token)
         except BaseException:
             for target in (*targets.values(), folder / LOG):
@@ -88,6 +89,17 @@ def read_committed(folder: Path, name: str) -> bytes:
         except FileNotFoundError:
             if source == target or not target.exists():
                 raise  # else it was renamed between the two looks
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str], instead_of: Path) -> Iterator[None]:
+    """Let errors of the system name the user's path instead of the folder or the temporary file that is used for it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is None or os.fspath(error.filename) != str(instead_of):
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def _temporary(target: Path, token: str) -> Path:

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from graphad.interop.commit import read_committed, write_together
+from graphad.interop.commit import naming, read_committed, write_together
 
 PathLike = str | os.PathLike[str]
 STREAM = "-"
@@ -34,7 +34,8 @@ def write_bytes(target: PathLike, data: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
-    write_together(path.parent, {path.name: data})
+    with naming(target, instead_of=path.parent):
+        write_together(path.parent, {path.name: data})
 
 
 def _print(data: bytes) -> None:

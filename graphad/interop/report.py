@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from graphad.errors import GraphadError
 from graphad.ops import REGISTRY, OpDef, Slot
-from graphad.ops.definition import REQUIRED, checked_attr
+from graphad.ops.attribute_kinds import checked_attr
+from graphad.ops.definition import REQUIRED
 from graphad.program import Operator, Program
 from graphad.program.operator import COMMON_ATTRS
 

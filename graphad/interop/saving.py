@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
-from graphad.interop.commit import read_together, write_together
+from graphad.interop.commit import naming, read_together, write_together
 from graphad.interop.files import PathLike
 from graphad.interop.formats import format_of, program_bytes, program_from
 from graphad.interop.schema import message
@@ -64,7 +64,9 @@ def save(program: Program, path: PathLike, scope: Any = None) -> None:
         data = _npz(arrays)
     else:
         data = write_tensors({name: _as_declared(program, name, array) for name, array in arrays.items()})
-    write_together(values.parent, {values.name: data, Path(path).name: program_bytes(program, path)})
+    contents = {values.name: data, Path(path).name: program_bytes(program, path)}
+    with naming(path, instead_of=values.parent):
+        write_together(values.parent, contents)
 
 
 def load(path: PathLike) -> Saved:

@@ -26,14 +26,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ops.literals import fits_64_bits, shortened
 from graphad.ops.sample import Sample
 from graphad.ops.symbol import REGISTRY, Symbol
-from graphad.types import TensorType, dtype_name
+from graphad.types import TensorType
 
 Array = NDArray[Any]
 Tensor = Any  # an array, or a symbol that stands for one
@@ -367,43 +365,3 @@ def _grad_operator(row: OpDef) -> GradOpDef:
         partial=row.partial and not read.isdisjoint(row.inputs),
         forward=row,
     )
-
-
-# -- attribute values ----------------------------------------------------------------------------
-
-_LISTS = {"list[int]": int, "list[float]": float, "list[str]": str, "list[bool]": bool}
-_SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
-
-
-def checked_attr(attr: Attr, value: Any) -> Any:
-    """The value in its canonical form; TypeError if it is not of the attribute's kind."""
-    if attr.kind == "DType":
-        return "" if isinstance(value, int | str) and value in (-1, "") else dtype_name(value)
-    if attr.kind in _SCALARS:
-        return _scalar(attr, value, _SCALARS[attr.kind])
-    if attr.kind in _LISTS:
-        if isinstance(value, str) or not isinstance(value, list | tuple | np.ndarray):
-            raise InvalidType(_wrong_kind(attr, value))
-        return [_scalar(attr, item, _LISTS[attr.kind]) for item in value]
-    return value
-
-
-def _scalar(attr: Attr, value: Any, kind: type) -> Any:
-    if kind is float and isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            raise InvalidValue(f"attribute {attr.name!r} is {attr.kind}, which has no number as large as {shortened(value)}") from None
-    if kind is int and isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if not fits_64_bits(int(value)):
-            raise InvalidValue(f"attribute {attr.name!r} is {attr.kind}, of 64 bits at most, got {shortened(value)}")
-        return int(value)
-    if kind is bool and isinstance(value, bool | np.bool_):
-        return bool(value)
-    if kind is str and isinstance(value, str):
-        return value
-    raise InvalidType(_wrong_kind(attr, value))
-
-
-def _wrong_kind(attr: Attr, value: Any) -> str:
-    return f"attribute {attr.name!r} is {attr.kind}, got {type(value).__name__} {shortened(value)}"

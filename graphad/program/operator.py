@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import ControlDef, OpDef, Slot, lookup
-from graphad.ops.definition import AS_INPUT, REQUIRED, checked_attr, did_you_mean
+from graphad.ops.attribute_kinds import checked_attr
+from graphad.ops.definition import AS_INPUT, REQUIRED, did_you_mean
 from graphad.ops.literals import fits_64_bits, shortened
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, name_in

@@ -48,13 +48,17 @@ class Evaluation(ABC):
         return made[term.slot][term.index]
 
     def _call(self, call: Call) -> Slots:
-        inputs = {slot: [item for term in terms for item in self._items(term, call)] for slot, terms in call.inputs.items()}
+        inputs = {slot: [item for term in terms for item in self.operands(term, call)] for slot, terms in call.inputs.items()}
         for slot, items in inputs.items():
             if not items and not call.row.inputs[slot].optional:
                 raise ShapeError(f"slot {slot} of {call!r} is empty")
         return self.apply(call.row, inputs, {name: self.scalar(value) for name, value in call.attrs.items()})
 
-    def _items(self, term: Term, call: Call) -> list[Any]:
+    def operands(self, term: Term, call: Call) -> list[Any]:
+        """What an operator reads where a term is one of its inputs: one item, or those of a list.
+
+        A constant that was not matched takes the dtype of another input of the operator.
+        """
         if isinstance(term, Several):
             return list(self.leaf(term))
         if isinstance(term, Constant) and not self.knows(term):

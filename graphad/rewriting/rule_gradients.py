@@ -59,26 +59,21 @@ class Gradients:
         if grad is None:
             return
         places = {slot: [place for term in terms for place in self._places(term)] for slot, terms in call.inputs.items()}
-        inputs = {slot: [self._array(term, place) for term, place in pairs] for slot, pairs in places.items()}
+        operands = {slot: [array for term in terms for array in self.values.operands(term, call)] for slot, terms in call.inputs.items()}
+        inputs = {slot: [np.asarray(array) for array in arrays] for slot, arrays in operands.items()}
         wanted = [slot + GRAD for slot in row.grads if inputs.get(slot) and inputs[slot][0].dtype.kind == "f"]
         given: Slots = {**inputs, **outputs, **{slot + GRAD: self._cotangents(call, slot, arrays) for slot, arrays in outputs.items()}}
         attrs = {name: self.values.scalar(value) for name, value in call.attrs.items()}
         for name, arrays in grad.run({s: given[s] for s in grad.inputs if given.get(s)}, _with_defaults(call, attrs), wanted).items():
-            for (_, place), array in zip(places[name.removesuffix(GRAD)], arrays, strict=True):
+            for place, array in zip(places[name.removesuffix(GRAD)], arrays, strict=True):
                 if array is not None and place is not None:
                     self._add(place, array)
 
-    def _places(self, term: Term) -> list[tuple[Term, Any]]:
+    def _places(self, term: Term) -> list[Any]:
+        """Where the cotangents of an operator's inputs are added up; None where none is needed."""
         if isinstance(term, Several):
-            return [(term, (term, i)) for i in range(len(self.values.leaf(term)))]
-        if isinstance(term, Constant):
-            return [(term, None)]
-        return [(term, self._place(term))]
-
-    def _array(self, term: Term, place: Any) -> Array:
-        if isinstance(term, Several):
-            return np.asarray(self.values.leaf(term)[place[1]])
-        return np.asarray(self.values.of(term))
+            return [(term, i) for i in range(len(self.values.leaf(term)))]
+        return [None if isinstance(term, Constant) else self._place(term)]
 
     def _cotangents(self, call: Call, slot: str, arrays: Sequence[Array]) -> list[Array]:
         return [self.cotangents.get((call, slot, i), np.zeros_like(array)) for i, array in enumerate(arrays)]

@@ -11,7 +11,8 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.ops import GRAD, OpDef
 from graphad.ops.aggregates import zeros_like
-from graphad.ops.definition import Attr, checked_attr
+from graphad.ops.attribute_kinds import checked_attr
+from graphad.ops.definition import Attr
 from graphad.testing.choices import Choices
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import outputs_of

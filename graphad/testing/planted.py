@@ -16,7 +16,7 @@ from graphad.program import Program, Variable
 from graphad.rewriting import PatternRule, Rule
 from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.rule_check import applicable
-from graphad.rewriting.rule_inputs import Drawn
+from graphad.rewriting.rule_settings import Drawn
 from graphad.rewriting.terms import Constant, Result, Scalar, Several, Term
 from graphad.testing.cases import Array, Case
 from graphad.testing.choices import Choices

@@ -387,3 +387,9 @@ def test_a_saved_program_is_a_program(tmp_path: Path) -> None:
     main, scope, _ = trained()
     save(main, tmp_path / "m.json", scope)
     assert str(read_program(tmp_path / "m.json")) == str(main)
+
+
+def test_a_folder_that_does_not_exist_is_refused_with_the_path_passed_in(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as error:
+        ga.save(ga.Program(), tmp_path / "nowhere" / "m.txt")
+    assert error.value.filename == str(tmp_path / "nowhere" / "m.txt")

@@ -175,7 +175,7 @@ def test_inference_refuses(op: str, shapes: list[Shape], attrs: dict[str, Any], 
 @pytest.mark.parametrize("op", ["nll_loss", "cross_entropy2", "bpr_loss"])
 def test_a_label_that_is_no_class_is_refused(op: str) -> None:
     label = np.array([0, 3]) if op == "nll_loss" else np.array([[0], [3]])
-    with pytest.raises(InvalidValue, match="outside"):
+    with pytest.raises(InvalidValue, match=r"Label\[1(, 0)?\] is 3, .* \[0, 3\) is the range"):
         lookup(op)(uniform(2, 3, low=0.1), label)
 
 

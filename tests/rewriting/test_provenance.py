@@ -31,8 +31,9 @@ def scale_twice(x: Any, *, a: Any, b: Any) -> Any:
 
 
 @ga.rewrite
-def tanh_to_pair(x: Any) -> Any:
-    return ops.tanh(x), ops.elementwise_sub(ops.scale(ops.sigmoid(ops.scale(x, scale=2.0)), scale=2.0), ops.fill_any_like(x, value=1.0))
+def square_to_product(x: Any) -> Any:
+    size = ops.abs(x)
+    return ops.square(x), ops.elementwise_mul(size, size), is_float(x)
 
 
 class Turn(Rule):
@@ -130,10 +131,10 @@ def test_several_rules_one_behind_the_other() -> None:
 
 
 def test_operators_of_one_rewrite_share_its_record() -> None:
-    graph = lowered(("tanh", "x", "y"), ("tanh", "y", "z"))
-    greedily(graph, tanh_to_pair)
+    graph = lowered(("square", "x", "y"), ("square", "y", "z"))
+    greedily(graph, square_to_product)
     origins = {id(op.origin) for op in graph.ops}
-    assert len(graph.ops) == 10
+    assert len(graph.ops) == 4
     assert len(origins) == 2
 
 
@@ -272,7 +273,7 @@ def test_a_pass_that_does_not_tell_its_rewrites_is_one() -> None:
 
 def test_a_copy_knows_where_it_comes_from() -> None:
     graph = lowered(("exp", "x", "a"), ("log", "a", "b"), ("sin", "b", "y"), ("relu", "y", "r"), ("relu", "r", "s"))
-    greedily(graph, relu_twice, tanh_to_pair)
+    greedily(graph, relu_twice, square_to_product)
     assert graph.clone().why("s") == graph.why("s")
 
 

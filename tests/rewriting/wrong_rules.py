@@ -48,15 +48,15 @@ WRONG: dict[str, Function] = {  # as fast rules, which may differ by rounding, a
     "ceil is not floor plus one": lambda x: (ops.ceil(x), ops.floor(x) + 1.0),
     "hard_shrink keeps nothing at its threshold": lambda x, *, t: (
         ops.hard_shrink(x, threshold=t),
-        ops.where(ops.greater_equal(ops.abs(x), ops.fill_any_like(x, value=t)), x, ops.fill_zeros_like(x)),
+        ops.where(ops.less_than(ops.abs(x), ops.fill_any_like(x, value=t)), ops.fill_zeros_like(x), x),
     ),
     "hard_shrink at its default threshold": lambda x: (
         ops.hard_shrink(x),
-        ops.where(ops.greater_equal(ops.abs(x), ops.fill_any_like(x, value=0.5)), x, ops.fill_zeros_like(x)),
+        ops.where(ops.less_than(ops.abs(x), ops.fill_any_like(x, value=0.5)), ops.fill_zeros_like(x), x),
     ),
     "thresholded_relu is open": lambda x: (
         ops.thresholded_relu(x),
-        ops.where(ops.greater_equal(x, ops.fill_any_like(x, value=1.0)), x, ops.fill_zeros_like(x)),
+        ops.where(ops.less_than(x, ops.fill_any_like(x, value=1.0)), ops.fill_zeros_like(x), x),
     ),
     "sign at zero": lambda x: (
         ops.sign(x),
@@ -278,7 +278,7 @@ RIGHT_AS_EXACT: dict[str, Function] = {
     "max of relu": lambda x: (ops.reduce_max(ops.relu(x), reduce_all=True), ops.relu(ops.reduce_max(x, reduce_all=True))),
     "hard_shrink": lambda x, *, t: (
         ops.hard_shrink(x, threshold=t),
-        ops.where(ops.greater_than(ops.abs(x), ops.fill_any_like(x, value=t)), x, ops.fill_zeros_like(x)),
+        ops.where(ops.less_equal(ops.abs(x), ops.fill_any_like(x, value=t)), ops.fill_zeros_like(x), x),
         t > 0,
     ),
 }

@@ -92,7 +92,8 @@ def test_the_pass_is_named() -> None:
     found = bisect(subtractions(("b", "a")), Pipeline(Swap("sin", "cos"), SwapsSubtraction(), Swap("sub", "add")))
     assert found is not None
     assert (found.number, found.total, found.pass_text) == (1, 1, "wrong-swaps-subtraction")
-    assert "y0: [" in found.difference
+    assert found.difference.startswith("y0: at [0]: ")
+    assert "\n    before: [" in found.difference
 
 
 @pytest.mark.parametrize("wrong", range(6))

@@ -70,7 +70,7 @@ def test_what_a_kernel_refuses_is_left_to_the_run() -> None:
     text = 'fill_constant() -> (Out=i) {shape=[1], value=7.0, dtype="int64"}\none_hot_v2(X=i) -> (Out=a) {depth=3}'
     graph = graph_of(text, "i: int64[1]; a: float32[1, 3]")
     assert not ConstantFolding().run(graph)
-    with pytest.raises(ga.errors.GraphadError, match="outside"):
+    with pytest.raises(ga.errors.GraphadError, match=r"X\[0\] is 7, .* \[0, 3\) is the range"):
         ga.Executor().run(ga.schedule(graph), fetch_list=["a"])
 
 
