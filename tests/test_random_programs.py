@@ -17,14 +17,16 @@ STEP = 1e-5
 many = settings(max_examples=max(150, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
-def run(p: Case, fetch: Collection[str], changed: dict[str, Array] | None = None) -> dict[str, Array]:
-    """The values of names after a run in a fresh scope, some feeds and parameters changed."""
-    changed, scope = changed or {}, ga.Scope()
+def run(
+    p: Case, fetch: Collection[str], changed: dict[str, Array] | None = None, executor: ga.Executor | None = None
+) -> dict[str, Array]:
+    """The values of names after a run in a fresh scope, some feeds and parameters changed; an executor prepares the program once."""
+    changed, scope, executor = changed or {}, ga.Scope(), executor or ga.Executor()
     for name, array in p.params.items():
         scope.set(name, changed.get(name, array))
     feeds = {**p.feeds, **changed}
     fed = {name: array for name, array in feeds.items() if name not in p.params}
-    return dict(zip(fetch, ga.Executor().run(p.program, feed=fed, fetch_list=list(fetch), scope=scope), strict=True))
+    return dict(zip(fetch, executor.run(p.program, feed=fed, fetch_list=list(fetch), scope=scope), strict=True))
 
 
 def tapped(p: Case, names: Collection[str], freeze: bool = False) -> tuple[Case, list[str]]:
@@ -52,11 +54,11 @@ def frozen(p: Case) -> Case:
 def differences(p: Case, of: Collection[str], name: str) -> Array:
     """Central differences of the sum of all elements of some variables with respect to data or a parameter."""
     start = {**p.feeds, **p.params}[name]
-    result = np.zeros_like(start)
+    result, executor = np.zeros_like(start), ga.Executor()
     for index in np.ndindex(start.shape):
         moved = np.zeros_like(start)
         moved[index] = STEP
-        up, down = (sum(v.sum() for v in run(p, of, {name: start + m}).values()) for m in (moved, -moved))
+        up, down = (sum(v.sum() for v in run(p, of, {name: start + m}, executor).values()) for m in (moved, -moved))
         result[index] = (up - down) / (2 * STEP)
     return result
 

@@ -33,6 +33,7 @@ class Derivatives:
         self.rng = np.random.default_rng(11)
         self.program = ga.Program()
         self.program.random_seed = 5
+        self.executor = ga.Executor()
         self.block = self.program.global_block()
         self.feed: dict[str, Array] = {}
         self.inputs: list[ga.Variable] = []
@@ -128,7 +129,7 @@ class Derivatives:
         return total
 
     def run(self, fetch: list[ga.Variable], **changed: Array) -> list[Array]:
-        return ga.Executor().run(self.program, feed={**self.feed, **changed}, fetch_list=fetch, scope=ga.Scope())
+        return self.executor.run(self.program, feed={**self.feed, **changed}, fetch_list=fetch, scope=ga.Scope())
 
     def difference(self, variable: ga.Variable) -> Array:
         base = self.feed[variable.name]
