@@ -17,9 +17,7 @@ STEP = 1e-5
 many = settings(max_examples=max(150, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
-def run(
-    p: Case, fetch: Collection[str], changed: dict[str, Array] | None = None, executor: ga.Executor | None = None
-) -> dict[str, Array]:
+def run(p: Case, fetch: Collection[str], changed: dict[str, Array] | None = None, executor: ga.Executor | None = None) -> dict[str, Array]:
     """The values of names after a run in a fresh scope, some feeds and parameters changed; an executor prepares the program once."""
     changed, scope, executor = changed or {}, ga.Scope(), executor or ga.Executor()
     for name, array in p.params.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from graphad.errors import InvalidType, InvalidValue
 from graphad.program import Program
 from graphad.rewriting import Pass, PatternRule, rules_of
+from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.counterexample import Counterexample
@@ -152,12 +154,13 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
 
     sweeps = (gradient_sweep,) * 4 if subject.is_backward else (twin_sweep, constant_sweep, twin_sweep, gradient_sweep)
-    turns = {sweep: itertools.count() for sweep in sweeps}
+    turns: dict[object, Iterator[int]] = defaultdict(itertools.count)
 
     def program(choices: Choices) -> Case:
         kind = choices.below(SWEPT)
         if kind < len(sweeps):
-            return sweeps[kind](choices, interest, next(turns[sweeps[kind]]))
+            leaning = interest if choices.chance(4) else Interest()
+            return sweeps[kind](choices, leaning, next(turns[sweeps[kind], leaning]))
         planted = bool(rules) and choices.boolean()
         case = planted_program(choices, rules) if planted else any_program(choices, interest)
         return replace(case, requested=requested_names(choices, case))

@@ -19,8 +19,8 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
         case: a case with a loss. It is not changed.
 
     Returns:
-        A case with the same loss, or one made of gradients. None if it has no loss, nothing to differentiate with respect to, or an operator
-        way has no gradient rule.
+        A case with the same loss, or one made of gradients. None if it has no loss, nothing to differentiate with respect to, or an
+        operator on the way has no gradient rule.
 
     >>> from graphad.testing.choices import RandomChoices
     >>> from graphad.testing.fitted import random_case

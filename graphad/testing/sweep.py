@@ -55,10 +55,9 @@ def _order(types: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(shuffled)
 
 
-def _types(choices: Choices, interest: Interest) -> tuple[str, ...]:
-    """Mostly the operators of interest, if there are any."""
-    known = tuple(t for t in interest.types if t in operators())
-    return known if known and not choices.chance(4) else operators()
+def _types(interest: Interest) -> tuple[str, ...]:
+    """The operators of interest, or if there are none, all."""
+    return tuple(t for t in interest.types if t in operators()) or operators()
 
 
 # -- twins ---------------------------------------------------------------------------------------
@@ -67,7 +66,7 @@ def _types(choices: Choices, interest: Interest) -> tuple[str, ...]:
 def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators twice, with one attribute or input changed; ``start`` says where in the order of all variations."""
     w = CallProgram(choices, interest)
-    known = variations(_types(choices, interest))
+    known = variations(_types(interest))
     for number in range(start * TWINS, (start + 1) * TWINS):
         pair = _pair(known[number % len(known)]) if known else None
         if pair is not None:
@@ -179,7 +178,7 @@ def _part(w: CallProgram, name: str) -> list[str]:
 
 def _in_turn(choices: Choices, interest: Interest, start: int, count: int) -> Iterator[Call]:
     """Calls of the operators from a place in their order on; every second one with an attribute changed, another sample each time."""
-    types = _order(_types(choices, interest))
+    types = _order(_types(interest))
     for number in range(start * count, (start + 1) * count):
         op = lookup(types[number % len(types)])
         calls = _known_calls(op)
