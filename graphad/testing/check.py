@@ -34,7 +34,7 @@ from graphad.testing.sweep import constant_sweep, gradient_sweep, twin_sweep
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
-SWEPT = 10  # of so many programs four go through all operators in turn
+SWEPT = 10  # of so many programs five go through all operators in turn
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
     "changed": 2,
@@ -153,7 +153,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     interest = interest_of(passes)
     rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
 
-    sweeps = (gradient_sweep,) * 4 if subject.is_backward else (twin_sweep, constant_sweep, twin_sweep, gradient_sweep)
+    sweeps = (gradient_sweep,) * 5 if subject.is_backward else (twin_sweep, constant_sweep, twin_sweep, gradient_sweep, twin_sweep)
     turns: dict[object, Iterator[int]] = defaultdict(itertools.count)
 
     def program(choices: Choices) -> Case:
