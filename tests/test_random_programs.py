@@ -14,7 +14,7 @@ from graphad.testing import Case, straight_line_programs
 from graphad.testing.cases import Array
 
 STEP = 1e-5
-many = settings(max_examples=max(150, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+many = settings(max_examples=max(100, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def run(p: Case, fetch: Collection[str], changed: dict[str, Array] | None = None, executor: ga.Executor | None = None) -> dict[str, Array]:
@@ -165,7 +165,7 @@ def test_append_backward_is_gradients_with_respect_to_parameters(p: Case) -> Non
         np.testing.assert_array_equal(got[gradient], expected[found[name]], err_msg=name)
 
 
-@settings(many, max_examples=max(100, settings().max_examples))
+@settings(many, max_examples=max(65, settings().max_examples))
 @given(straight_line_programs(max_ops=5))
 def test_second_derivatives_are_what_differences_say(p: Case) -> None:
     constant, twin = frozen(p), p.clone()

@@ -21,7 +21,7 @@ class Row:
     """
 
     pipeline: str
-    examples: int = 120
+    examples: int = 60
     tolerance: float | None = None
 
 
