@@ -44,7 +44,7 @@ COMMANDS = re.findall(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_of_the_readme_run_on_its_first_program(command: str, tmp_path: Path) -> None:
     (tmp_path / "model.txt").write_text(first_program(), encoding="utf-8")
-    command_output(command.replace("--examples 1000", "--examples 3"), tmp_path, status=0)
+    command_output(command.replace("--examples 1000", "--examples 30"), tmp_path, status=0)
 
 
 def test_what_is_left_out_of_an_output_is_whole_lines() -> None:

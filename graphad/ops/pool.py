@@ -52,8 +52,10 @@ def _pooled_type(spec: Spec, rank: int) -> Infer:
     return infer
 
 
-def _spread_type(pooled: Infer) -> Infer:
+def _spread_type(spec: Spec, pooled: Infer) -> Infer:
     def infer(X: TensorType, Like: TensorType, **attrs: Any) -> TensorType:
+        if spec(**attrs).pooling_type != "avg":
+            raise ShapeError("this is the transpose of average pooling: pooling_type is 'avg'")
         _check_fits("X", X, pooled(Like, **attrs))
         return TensorType(Like.shape, X.dtype)
 
@@ -155,7 +157,7 @@ def _rows(name: str, spec: Spec, rank: int) -> OpDef:
     pooled = _pooled_type(spec, rank)
     made = operator("X -> Out", name=name, infer=pooled, grad={"X": _pool_rule(name, spec)})(_pool(spec))
     back = {"X": applied(name, "dOut", spec)}
-    operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(pooled), grad=back)(_spread(spec))
+    operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(spec, pooled), grad=back)(_spread(spec))
     of_image = {"Image": applied(f"{name}_scatter_max", "X dOut", spec)}
     operator("X Image -> Out", name=f"{name}_gather_max", infer=_gathered_type(pooled), grad=of_image)(_gather_max(spec))
     of_pooled = {"Pooled": applied(f"{name}_gather_max", "X dOut", spec)}

@@ -17,6 +17,7 @@ from graphad.rewriting import Pass, Pipeline
 from graphad.rewriting.running import check_order
 from graphad.testing.cases import Case
 from graphad.testing.derivatives import gradients_in
+from graphad.types import TENSOR
 
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
 _PATH = f"find-op-path{{targets=[{LOSS}]}}"
@@ -80,9 +81,11 @@ class Subject:
         return any(name in words for block in case.program.blocks for name in block.vars)
 
     def check_fits(self, case: Case) -> None:
-        """Raise ValueError if the text of a pipeline names the loss, and a case has none."""
+        """Raise ValueError if the passes need what a case has not: a loss where a text names it, types where gradients get them."""
         if not case.loss_name and any(isinstance(text, str) and LOSS in text for text in (self.what, self.prepare, self.reference)):
             raise InvalidValue(f"{self} needs a loss")
+        if self.is_backward and any(var.type == TENSOR and var.declared[1] is None for var in case.program.list_vars()):
+            raise InvalidValue("a tensor of the program has no type, so that its gradient can have none")
 
     def allowed(self, case: Case) -> float:
         """The tolerance: the largest one that the passes ask for, if none is given."""
