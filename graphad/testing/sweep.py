@@ -7,6 +7,7 @@ constants (what folding computes); an operator whose gradient is taken.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from functools import cache
@@ -28,24 +29,32 @@ from graphad.testing.values import arrays, random_like
 TWINS, FOLDED, DIFFERENTIATED = 11, 4, 3  # so many variations, or operators, a program tries; three in four make a difference
 EXTENT = 3  # of all axes, where an operator takes that: transposed or not, the shapes are the same
 MOST_TRIED = 12
+NEARLY = 0.01  # between two attributes that are almost the same
 
 
 class Variation(NamedTuple):
-    """An attribute of an operator, or an input."""
+    """How an operator's second call differs from its first.
+
+    ``kind`` is one of ``attr`` (another value), ``near`` (a number that is almost the same), ``input`` (another value), ``order``
+    (two inputs exchanged), and ``again`` (the same call of a random operator); ``name`` is the attribute or slot.
+    """
 
     op_type: str
-    is_attr: bool
-    name: str
+    kind: str
+    name: str = ""
 
 
 @cache
 def variations(types: tuple[str, ...]) -> tuple[Variation, ...]:
     """The attributes and inputs of some operators, in an order that has neighbors far apart."""
-    found = [Variation(t, True, name) for t in types for name in lookup(t).attrs] + [
-        Variation(t, False, s) for t in types for s in lookup(t).inputs
-    ]
-    random.Random("variations").shuffle(found)
-    return tuple(found)
+    definitions = [lookup(op_type) for op_type in types]
+    known = [Variation(op.type, "attr", name) for op in definitions for name in op.attrs]
+    known += [Variation(op.type, "near", a.name) for op in definitions for a in op.attrs.values() if a.kind == "float"]
+    known += [Variation(op.type, "input", slot) for op in definitions for slot in op.inputs]
+    known += [Variation(op.type, "order") for op in definitions if len(op.inputs) > 1 or any(s.variadic for s in op.inputs.values())]
+    known += [Variation(op.type, "again") for op in definitions if op.random]
+    random.Random("variations").shuffle(known)
+    return tuple(known)
 
 
 @cache
@@ -77,7 +86,8 @@ def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 def _write_pair(w: CallProgram, one: Call, other: Call) -> None:
     """Two calls; inputs that are the same objects get one name."""
     first = w.named(one, {})
-    same = {s: [n if a is b else None for n, a, b in zip(names, one.inputs[s], other.inputs[s], strict=True)] for s, names in first.items()}
+    known = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
+    same = {slot: [known.get(id(value)) for value in values] for slot, values in other.inputs.items()}
     for call, names in ((one, first), (other, w.named(other, same))):
         w.append(call, names, overwrite=1 << 10)
 
@@ -108,12 +118,18 @@ def _calls(op: OpDef) -> Iterator[Call]:
 
 
 def _others(call: Call, variation: Variation) -> Iterator[Call | None]:
-    if variation.is_attr:
+    if variation.kind == "attr":
         for value in candidates_of(call.op, call.number, variation.name)[:MOST_TRIED]:
             yield call.with_attrs({**call.attrs, variation.name: value})
+    elif variation.kind == "near":
+        number = call.op.attr(variation.name, call.attrs)
+        yield call.with_attrs({**call.attrs, variation.name: number + NEARLY}) if isinstance(number, float) else None
+    elif variation.kind == "input":
+        yield from map(call.with_inputs, _changed(call.inputs, variation.name))
+    elif variation.kind == "order":
+        yield from map(call.with_inputs, _exchanged(call.inputs))
     else:
-        for changed in _changed(call.inputs, variation.name):
-            yield call.with_inputs(changed)
+        yield call
 
 
 def _changed(inputs: Slots, slot: str) -> Iterator[Slots]:
@@ -125,6 +141,17 @@ def _changed(inputs: Slots, slot: str) -> Iterator[Slots]:
                 others.insert(0, np.abs(random_like(value, np.random.default_rng(5))).astype(value.dtype))
             for other in others:
                 yield {**inputs, slot: [*inputs[slot][:i], other, *inputs[slot][i + 1 :]]}
+
+
+def _exchanged(inputs: Slots) -> Iterator[Slots]:
+    """The inputs with two of one type exchanged."""
+    places = [(slot, i) for slot, values in inputs.items() for i, value in enumerate(values) if isinstance(value, np.ndarray)]
+    for (s, i), (t, j) in itertools.combinations(places, 2):
+        one, other = inputs[s][i], inputs[t][j]
+        if one.shape == other.shape and one.dtype == other.dtype:
+            changed = {slot: list(values) for slot, values in inputs.items()}
+            changed[s][i], changed[t][j] = other, one
+            yield changed
 
 
 def _differ(one: Call, other: Call) -> bool:
