@@ -21,7 +21,7 @@ def found(graph: Graph, *types: str) -> Iterator[Op]:
 def constant(value: Value) -> float | None:
     """The number a value is filled with, None if it is no constant."""
     writer = value.writer
-    return writer.attrs.get("value", 0.0) if writer is not None and writer.type == "fill_constant" else None
+    return writer.attrs.get("value", 0.0) if writer is not None and writer.type == "fill_constant" and not writer.inputs else None
 
 
 def merged(graph: Graph, key: Any) -> bool:
