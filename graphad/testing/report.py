@@ -45,7 +45,6 @@ class Checked:
     dtypes: Counter[str] = field(default_factory=Counter)
     extents: Counter[int] = field(default_factory=Counter)
     special: Counter[str] = field(default_factory=Counter)
-    blocks: Counter[str] = field(default_factory=Counter)
     unreached: list[Unreached] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
