@@ -148,7 +148,7 @@ def _with_arrays(program: Program | Case, choices: Choices) -> Case:
 
 
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
-    """Half of the programs sweep through the operators; of the others half have in them what a rule of the pass looks for, if it has rules."""
+    """Half of the programs sweep through the operators; of the others half contain what a rule of the pass looks for."""
     passes = inner_passes(as_pass(subject.what, "loss"))
     interest = interest_of(passes)
     rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
