@@ -112,7 +112,7 @@ class Pipeline(Pass):
             PassError: a pass requires what the graph has not and no pass before it establishes.
         """
         check_order(self.passes, graph)
-        with paused_collector():
+        with paused_collector(len(graph.ops)):
             return self.apply(graph)
 
     def parts(self) -> tuple[Pass, ...]:

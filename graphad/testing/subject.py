@@ -10,10 +10,11 @@ from typing import Any
 
 from graphad.errors import InvalidValue, PassError
 from graphad.graph import SINGLE_WRITER, Graph, lower, schedule
+from graphad.graph.verify import verify
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.program import Program
-from graphad.rewriting import Pass, Pipeline
+from graphad.rewriting import Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.running import check_order
 from graphad.testing.cases import Case
 from graphad.testing.derivatives import gradients_in
@@ -51,10 +52,16 @@ class Subject:
         return as_pass(self.what, case.loss_name)
 
     def prepared(self, case: Case) -> Graph:
-        """The graph of a case that the pass gets; gradients that the preparation makes are among its targets."""
+        """The graph of a case that the pass gets; gradients that the preparation makes are among its targets.
+
+        Raises:
+            InvalidGraph: the preparation leaves a graph that breaks a rule.
+        """
         graph = lower(case.program, case.targets)
         if self.prepare:
-            as_pass(self.prepare, case.loss_name).run(graph)
+            with verification(False), claims_checked(False):
+                as_pass(self.prepare, case.loss_name).run(graph)
+            verify(graph)
             request_gradients(graph, case)
         return graph
 
