@@ -84,9 +84,10 @@ def run_pass(each: Pass, graph: Graph) -> bool:
             _verify_after(each, graph)
     if not each.combines and graph.father is None:
         journal.history.append(each)
-    step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
-    for observer in () if is_replaying() else _observers:
-        observer(each, graph, step)
+    if _observers and not is_replaying():
+        step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
+        for observer in _observers:
+            observer(each, graph, step)
     return changed
 
 

@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 
 from graphad.errors import InvalidType, InvalidValue
@@ -47,6 +48,7 @@ SELDOM = {
     "gradients": 2,
 }  # checks that are made on every so many programs only
 MUTATED, CHANGES = 2, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
+DRAWN = 2  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 
 
@@ -180,7 +182,7 @@ class _Search:
     source: Callable[[Choices], Case]
     seed: int
     checked: Checked = field(default_factory=Checked)
-    corpus: list[list[int]] = field(default_factory=list)
+    corpus: list[tuple[int, list[int]]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     reach: Reach = field(default_factory=Reach)
 
@@ -222,7 +224,8 @@ class _Search:
         text = f"{self.seed} {number}"
         if not self.corpus or rng.randrange(MUTATED):
             return RandomChoices(text)
-        numbers = list(self.corpus[rng.randrange(len(self.corpus))])
+        _, known = min((self.corpus[rng.randrange(len(self.corpus))] for _ in range(DRAWN)), key=itemgetter(0))
+        numbers = list(known)
         for _ in range(rng.choice(CHANGES)):
             numbers[rng.randrange(len(numbers))] = rng.randrange(1 << 16)
         return RandomChoices(text, numbers if rng.randrange(3) else numbers[: rng.randrange(len(numbers)) + 1])
@@ -236,7 +239,8 @@ class _Search:
             return None
         self.checked.count(trial)
         if finding is None and (self._is_new(trial) or arcs) and choices.numbers:
-            self.corpus.append(choices.numbers)
+            size = sum(len(block.ops) for block in case.program.blocks)
+            self.corpus.append((size, choices.numbers))
         return finding
 
     def _checks(self) -> set[str]:

@@ -19,6 +19,7 @@ from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import RandomChoices
 from graphad.testing.fitted import completed
+from graphad.testing.names import unread
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.planted import planted_program
 from graphad.testing.programs import KINDS, any_program
@@ -121,3 +122,9 @@ def test_planted_programs_run_in_blocks_in_all_dtypes_and_with_hard_numbers() ->
     floats = [array for array in arrays if array.dtype.kind == "f" and array.size]
     assert sum(bool((np.signbit(array) & (array == 0)).any()) for array in floats) > 3
     assert sum(bool((np.abs(array) >= 100).any()) for array in floats) > 3
+
+
+def test_what_nothing_reads_is_what_a_graph_has_as_targets() -> None:
+    for seed in range(40):
+        program = any_program(RandomChoices(f"unread {seed}")).program
+        assert set(unread(program)) == {value.name for value in lower(program).targets}
