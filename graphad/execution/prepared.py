@@ -79,6 +79,7 @@ class Prepared:
         self.not_ours: set[int] = set()
         self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
         self.iterations: list[int] = []
+        self.trips: set[int] = set()
         self.entropy: int | None = None
 
     def operators(self) -> None:

@@ -23,10 +23,11 @@ LEAST = 1e-3  # what is smaller than this may differ by as much as this may
 
 @dataclass(frozen=True)
 class Observed:
-    """What a run gave: the targets that have a value, and what the scope then held."""
+    """What a run gave: the targets that have a value, what the scope then held, and how often its loops ran."""
 
     values: dict[str, Any]
     scope: dict[str, Array]
+    trips: frozenset[int] = frozenset()
 
 
 @contextmanager
@@ -73,9 +74,10 @@ def _run(program: Program, feeds: dict[str, Array], case: Case, names: Sequence[
     scope = Scope()
     for name, array in case.params.items():
         scope.set(name, array)
-    results = Executor(max_iterations=ITERATIONS).run(program, feed=feeds, fetch_list=list(names), scope=scope)
+    executor = Executor(max_iterations=ITERATIONS)
+    results = executor.run(program, feed=feeds, fetch_list=list(names), scope=scope)
     values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
-    return Observed(values, dict(scope.arrays))
+    return Observed(values, dict(scope.arrays), executor.trips)
 
 
 def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:

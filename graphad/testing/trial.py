@@ -34,7 +34,7 @@ class Finding:
     mark: str = ""
 
     def __str__(self) -> str:
-        return f"{HEADLINES[self.kind]}: {self.text}"
+        return f"{HEADLINES[self.kind]}: {self.text}" if self.text else HEADLINES[self.kind]
 
 
 HEADLINES = {
@@ -92,6 +92,11 @@ class Trial:
             return observe(self.before, self.case, self.case.targets)
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
+
+    @property
+    def trips(self) -> frozenset[int]:
+        """How often the loops of ``before`` ran; none where it was not run, as where the pass changed nothing."""
+        return self.expected.trips if "expected" in vars(self) else frozenset()
 
     @property
     def passes(self) -> Pass:

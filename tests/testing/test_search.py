@@ -19,6 +19,7 @@ from graphad.rewriting import Pass
 from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
 from graphad.testing.choices import RandomChoices
 from graphad.testing.examine import after_pass
+from graphad.testing.fitted import random_case
 from graphad.testing.programs import any_program
 from graphad.testing.reach import Reach, interest_of
 from graphad.testing.subject import Subject
@@ -153,6 +154,26 @@ def test_lines_that_never_ran_are_named() -> None:
     checked = check_pass(SquareByPower(), seconds=3.0)
     assert [line.text for line in checked.unreached] == ["self.never(op)", "op.graph.remove_op(op)"]
     assert "never ran: SquareByPower.apply, line" in str(checked)
+
+
+def test_a_report_says_how_often_loops_ran() -> None:
+    trips = check_pass("dead-code", examples=12, programs=[random_case(_loop(count)) for count in (0, 1, 3)]).trips
+    assert set(trips) == {0, 1, 3}
+    assert sum(trips.values()) == 12
+
+
+def _loop(trips: int) -> ga.Program:
+    """A loop of so many iterations, in which one value is read by nobody."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        start, end = (ga.layers.fill_constant([1], "int64", number) for number in (0, trips))
+
+        def body(i: ga.Variable) -> ga.Variable:
+            ga.layers.cast(i, out_dtype="float64")
+            return ga.layers.increment(i, in_place=False)
+
+        ga.layers.while_loop(lambda i: ga.layers.less_than(i, end), body, [start])
+    return program
 
 
 def test_names_in_the_code_of_a_pass_are_its_interest() -> None:
