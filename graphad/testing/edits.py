@@ -39,7 +39,7 @@ def edited(program: Program, edit: Edit) -> Program | None:
         edit(twin)
         _mend(twin)
         _undeclare_written(twin)
-        twin = Program.parse(str(completed(twin)))
+        twin = completed(twin)
         verify(lower(twin))
     except (GraphadError, KeyError, IndexError):
         return None

@@ -72,7 +72,7 @@ def _array(name: str, shape: Shape | None, dtype: str | None, known: Mapping[str
     if old is not None and old.dtype == dtype and old.ndim == len(shape):
         wanted = tuple(have if extent == -1 else extent for have, extent in zip(old.shape, shape, strict=True))
         if all(extent <= have for extent, have in zip(wanted, old.shape, strict=True)):
-            return np.ascontiguousarray(old[tuple(slice(extent) for extent in wanted)])
+            return old[tuple(slice(extent) for extent in wanted)].copy(order="C")
     return _drawn(name, tuple(UNKNOWN if extent == -1 else extent for extent in shape), dtype, seed)
 
 
