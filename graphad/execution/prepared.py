@@ -79,6 +79,7 @@ class Prepared:
         self.not_ours: set[int] = set()
         self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
         self.iterations: list[int] = []
+        self.trips: set[int] = set()
         self.entropy: int | None = None
 
     def operators(self) -> None:
@@ -94,10 +95,9 @@ class Prepared:
         found = self.bodies.get(key)
         if found is None:
             free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _handed_out(block))
+            own = set(block.vars)
             if len(layout) == 1:
-                own = {*block.vars, *(n for op in block.ops for n in (*op.input_names(), *op.output_names()))}
-            else:
-                own = block.vars.keys()
+                own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
             free = [[n for n in names if n in own] for names in free]
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
             quick = len(block.ops) <= COMPILED and not self.check_finite

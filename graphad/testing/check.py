@@ -26,17 +26,18 @@ from graphad.testing.counterexample import Counterexample
 from graphad.testing.examine import ALL, after_pass, tried
 from graphad.testing.fitted import random_case
 from graphad.testing.planted import planted_program
-from graphad.testing.programs import any_program
+from graphad.testing.programs import KINDS, any_program
 from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked
 from graphad.testing.requests import requested_names
 from graphad.testing.smallest import smallest
-from graphad.testing.subject import Expectation, Subject, as_pass, inner_passes, standard_preparation
+from graphad.testing.subject import Expectation, Subject, as_pass, followed, inner_passes, standard_preparation
 from graphad.testing.sweep import constant_sweep, gradient_sweep, twin_sweep
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
 SWEPT = 10  # of so many programs five go through all operators in turn
+ANY = "any"  # among the kinds of programs that a pass names: all kinds
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
     "changed": 2,
@@ -112,7 +113,7 @@ def check_pass(
     >>> check_pass("dead-code", examples=20).examples
     20
     """
-    subject = Subject(what, prepare or standard_preparation(what), tolerance, gradients, reference, expect)
+    subject = Subject(followed(what), prepare or standard_preparation(what), tolerance, gradients, reference, expect)
     search = _Search(subject, _source(subject, programs), seed)
     case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
     if case_and_finding is None:
@@ -128,7 +129,7 @@ def check_pass(
 
 def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], Case]:
     if programs is None:
-        return _every_kind(subject)
+        return _suitable(subject)
     if callable(programs):
         return programs
     if isinstance(programs, Program | Case) or not all(isinstance(each, Program | Case) for each in programs):
@@ -148,6 +149,20 @@ def _with_arrays(program: Program | Case, choices: Choices) -> Case:
         if v.shape in ((), (1,)) and any(v.name in op.output_names() for op in program.global_block().ops)
     ]
     return random_case(program, choices.below(1000), losses[-1] if losses else "")
+
+
+def _suitable(subject: Subject) -> Callable[[Choices], Case]:
+    """Programs of the kinds that all passes on trial have something to do on."""
+    every, kinds = _every_kind(subject), [each.on_trial.programs for each in inner_passes(as_pass(subject.what, "loss"))]
+    common = [name for name in kinds[0] if all(name in each for each in kinds)] if kinds else []
+    if not common:
+        return every
+
+    def program(choices: Choices) -> Case:
+        name = choices.one_of(common)
+        return every(choices) if name == ANY else KINDS[name][1](choices, Interest())
+
+    return program
 
 
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:

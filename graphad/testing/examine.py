@@ -16,7 +16,7 @@ from graphad.rewriting.running import take_as_verified
 from graphad.testing.cases import Case
 from graphad.testing.checks import CHECKS, OF_RESULTS
 from graphad.testing.reach import Arc, Reach
-from graphad.testing.subject import HiddenChange, Subject, finished, request_gradients, run_requesting_gradients
+from graphad.testing.subject import HiddenChange, RefusedLate, Subject, finished, request_gradients, run_requesting_gradients
 from graphad.testing.trial import Finding, Trial, Unfit, quietly
 
 ALL = frozenset({"changed", *CHECKS})
@@ -96,16 +96,15 @@ def check_case(
 def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]) -> Finding | None:
     """Run the pass, and make the program after it; None there if it cannot be one yet."""
     case, graph = trial.case, trial.graph
-    before = str(graph) if "changed" in checks else ""
     take_as_verified(graph)  # one that is not valid is looked for when something is wrong
     try:
         with reach.traced() as new:
             trial.changed = run_requesting_gradients(trial.passes, graph, case, watched="changed" in checks)
         arcs |= new
     except (Refused, NoGradient) as error:
-        if str(graph) != before and before:
-            return Finding("refused", str(error), _mark(error))
         raise Unfit(str(error)) from error
+    except RefusedLate as late:
+        return Finding("refused", str(late.__cause__), _mark(late.__cause__))
     except HiddenChange as error:
         return Finding("changed", str(error))
     except InvalidGraph as error:
@@ -136,6 +135,6 @@ def _verify_given(trial: Trial) -> None:
 _NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w@.#]*\d[\w@.#]*")
 
 
-def _mark(error: Exception) -> str:
+def _mark(error: BaseException | None) -> str:
     """The kind of an error and its message without names and numbers, which change as the program gets smaller."""
     return f"{type(error).__name__}: {_NAMES.sub('', str(error).splitlines()[0] if str(error) else '')}"
