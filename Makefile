@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 FUZZ_MINUTES ?= 30
+PROGRAMS ?= 10000
 
 # What .venv is made with: the first interpreter that is new enough and can make one. `make clean test PYTHON=...` takes another.
 SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
@@ -14,10 +15,10 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pictures mutants proofs fuzz clean
+.PHONY: help demo test lint format bench pictures mutants pipelines proofs fuzz clean
 
 help: ## Say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/demo ## Train a small network, and draw its forward and backward graphs
 	$(BIN)/graphad demo
@@ -45,6 +46,9 @@ proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write docs/
 
 mutants: $(VENV)/dev ## Measure how many planted mistakes check_pass catches; takes hours (ONLY="rules cse" tries these alone)
 	$(BIN)/python -m tests.mutants --jobs $(WORKERS) $(ONLY)
+
+pipelines: $(VENV)/dev ## Try random pipelines of the library's passes on PROGRAMS (10000) random programs: a quarter of an hour
+	$(BIN)/python -m tests.pipelines --programs $(PROGRAMS)
 
 fuzz: $(VENV)/dev ## Run the property tests on new random programs for FUZZ_MINUTES (30)
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --workers $(WORKERS)

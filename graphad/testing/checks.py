@@ -106,9 +106,20 @@ def _idempotent(trial: Trial) -> Finding | None:
 
 
 def _gradients(trial: Trial) -> Finding | None:
-    """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made."""
+    """What is wrong with gradients; none is where the loss may be anything: nan, or infinite, before a pass that changes values."""
     if not trial.subject.gradients or trial.after is None or not trial.case.loss_name:
         return None
+    finding = _of_gradients(trial)
+    return None if finding is not None and trial.subject.allowed(trial.case) and not _is_loss_finite(trial) else finding
+
+
+def _is_loss_finite(trial: Trial) -> bool:
+    loss = observe(trial.case.program, trial.case, [trial.case.loss_name]).values.get(trial.case.loss_name)
+    return loss is not None and bool(np.isfinite(loss).all())
+
+
+def _of_gradients(trial: Trial) -> Finding | None:
+    """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made."""
     if trial.made:
         return _made_gradients(trial) or _against_differences(trial)
     if trial.subject.differentiates(trial.case) and is_forward(trial.before):

@@ -3,6 +3,8 @@
 fill_constant{value=1} ─▶ loss@GRAD ─▶ ... ─▶ w@GRAD ─▶ sgd
 
   ⇒    fill_constant{value=s} ─▶ loss@GRAD ─▶ ... ─▶ w@GRAD@SCALED ─▶ scale{1 / s} ─▶ w@GRAD ─▶ sgd
+
+The gradient of the loss itself leaves the backward part too where it is asked for.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def scale_loss(graph: Graph, factor: float) -> bool:
         return False
     if any(op.attrs["value"] != 1.0 for op in starts):
         raise Refused(f"the loss cannot be scaled by {factor}: its gradient starts from {starts[0].attrs['value']}, not from 1")
-    leaving = [value for op in graph.ops if op.role == BACKWARD and op not in starts for value in op.writes() if _leaves(graph, value)]
+    leaving = [value for op in graph.ops if op.role == BACKWARD for value in op.writes() if _leaves(graph, value)]
     if not graph.allows("scale-loss", *starts):
         return False
     for op in starts:

@@ -176,6 +176,18 @@ def test_a_scaled_loss_keeps_small_gradients(loss_scale: float, expected: float)
     np.testing.assert_allclose(got, [[expected]], rtol=1e-3)
 
 
+def test_a_gradient_of_the_loss_that_is_asked_for_is_not_scaled() -> None:
+    program = ga.Program.parse(SMALL)
+    ga.append_backward(program.global_block().var("loss"))
+    graph = ga.lower(program, ["loss@GRAD", "w@GRAD"])
+    MixedPrecision(loss_scale=8.0).run(graph)
+    assert not MixedPrecision(loss_scale=8.0).run(graph)
+    scope = ga.Scope()
+    scope.set("w", np.ones((1, 1), "float32"))
+    (got,) = ga.Executor().run(ga.schedule(graph), {"x": np.ones((1, 1), "float32")}, ["loss@GRAD"], scope)
+    assert got == 1.0
+
+
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="knows the narrow types float16, float32, not int8"):
         MixedPrecision("int8")
