@@ -13,6 +13,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 # clone called graphad `import graphad` would be an empty namespace.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable
 
+# The tests start hundreds of processes; with this set, each would compile graphad anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format bench pictures mutants proofs fuzz clean
 
