@@ -26,7 +26,7 @@ demo: $(VENV)/demo ## Train a small network, and draw its forward and backward g
 	$(BIN)/graphad demo
 
 test: $(VENV)/dev ## Run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/dev ## Check style, formatting and types
 	$(BIN)/ruff check .
