@@ -45,6 +45,7 @@ class Derivatives:
         self.inputs: list[ga.Variable] = []
         slots = self.slots(sample, differentiated(lookup(op), sample))
         outputs = self.outputs(op, slots, sample)
+        assert outputs, "there is nothing to differentiate"
         self.scalars: list[ga.Variable] = []
         self.gradients: list[list[ga.Variable | None]] = []
         reached: list[ga.Variable | None] = [*outputs]
