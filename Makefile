@@ -14,6 +14,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 # clone called graphad `import graphad` would be an empty namespace.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable
 
+# The tests start hundreds of processes; with this set, each would compile graphad anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format bench pictures mutants pipelines proofs fuzz clean
 
@@ -24,7 +27,7 @@ demo: $(VENV)/demo ## Train a small network, and draw its forward and backward g
 	$(BIN)/graphad demo
 
 test: $(VENV)/dev ## Run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/dev ## Check style, formatting and types
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import graphad as ga
-from graphad.cli import demo, main
+from graphad.cli import main
 from graphad.rewriting import PASSES, Pass, RuleSet
 from tests.rewriting.samples import Apply, Fail, log_exp, written
 from tests.scratch import Swap, passes
@@ -108,7 +109,7 @@ def test_demo_draws_every_pass_and_learns(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(demo, "load_digits", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     assert main(["demo", "-o", str(tmp_path / "demo")]) == 1
     assert "pip install 'graphad[demo]'" in capsys.readouterr().err
     assert not (tmp_path / "demo").exists()

@@ -336,3 +336,19 @@ def differences(net: Net, target: ga.Variable, step: float = 1e-5) -> Any:
             scope.set("w", moved)
             result[index] += sign * float(ga.Executor().run(net.program, feed, [target], scope)[0]) / (2 * step)
     return result
+
+
+def test_an_output_that_a_program_leaves_out_is_computed_for_the_gradient() -> None:
+    written = [_norm_gradients(outputs) for outputs in ("Out=t, Norm=n", "Out=t")]
+    for one, other in zip(*written, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
+
+
+def _norm_gradients(outputs: str) -> list[np.ndarray]:
+    """The first and second gradients of a function of ``norm``."""
+    rows = f"norm(X=x) -> ({outputs}) {{axis=1, epsilon=0.5}} square(X=t) -> (Out=s) tanh(X=s) -> (Out=u) reduce_sum(X=u) -> (Out=loss)"
+    program = completed(ga.Program.parse("program { block 0 { var x: float64[2, 3] " + rows + " } }"))
+    x = program.global_block().var("x")
+    first = ga.gradients(program.global_block().var("loss"), x)
+    second = ga.gradients(first, x)
+    return ga.Executor().run(program, {"x": np.arange(6.0).reshape(2, 3)}, [*first, *second])

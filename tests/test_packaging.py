@@ -20,8 +20,6 @@ import pytest
 
 from tests.source_tree import ROOT, installed_files, modules, packages
 
-pytestmark = pytest.mark.xdist_group("packaging")
-
 SOURCES = ("graphad", "passes", "pyproject.toml", "README.md", "LICENSE")
 BUILD_SDIST = "import sys; from setuptools.build_meta import build_sdist; print(build_sdist(sys.argv[1]))"
 IMPORT_ALL = """

@@ -19,8 +19,6 @@ from graphad import plugins
 from graphad.knobs import KNOBS
 from tests.source_tree import ROOT
 
-pytestmark = pytest.mark.xdist_group("packaging")
-
 EXAMPLE = ROOT / "docs" / "example-package"
 PROGRAM = """\
 program {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,8 @@ from graphad.program import Program, Variable, program_guard
 from graphad.rewriting import Pass, Step, observing
 from graphad.training import train
 
-try:
-    from sklearn.datasets import load_digits
-except ImportError:  # the demo alone needs it
-    load_digits = None
-
 Array = NDArray[Any]
+DATASETS = "sklearn.datasets"  # imported by the demo alone: that takes a second
 TEST_IMAGES = 360
 BATCH = 32
 
@@ -44,9 +41,10 @@ class Digits:
 
     @staticmethod
     def load() -> Digits:
-        if load_digits is None:
-            raise GraphadError("the demo needs the digits that come with scikit-learn: pip install 'graphad[demo]'")
-        found = load_digits()
+        try:
+            found = import_module(DATASETS).load_digits()
+        except ImportError:
+            raise GraphadError("the demo needs the digits that come with scikit-learn: pip install 'graphad[demo]'") from None
         order = np.random.default_rng(0).permutation(len(found.target))
         images = (found.images[order] / 16.0).astype("float32").reshape(-1, 1, 8, 8)
         labels = found.target[order].astype("int64").reshape(-1, 1)

@@ -127,7 +127,13 @@ def _celu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, alpha: float) -> Tensor:
     return where(X > 0.0, dOut, dOut * (Out * (1.0 / alpha) + 1.0))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": _celu_grad})
+def _celu_type(X: TensorType, *, alpha: float = 1.0) -> TensorType:
+    if not alpha:
+        raise ShapeError("alpha is 0, by which celu divides")
+    return same_float(X)
+
+
+@operator("X -> Out", infer=_celu_type, grad={"X": _celu_grad})
 def celu(X: Array, *, alpha: float = 1.0) -> Array:
     """X where it is positive, else ``alpha * (exp(X / alpha) - 1)``."""
     return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0) / X.dtype.type(alpha)) * X.dtype.type(alpha))

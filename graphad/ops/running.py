@@ -14,7 +14,7 @@ from graphad.ops.inference import normal_axis, same_float
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.scan import linear_recurrence
 from graphad.ops.summation import power_norm
-from graphad.ops.unary import exp
+from graphad.ops.unary import exp, sqrt
 from graphad.types import TensorType, element_count
 
 
@@ -54,8 +54,10 @@ def _unit_types(X: TensorType, *, axis: int, **_: Any) -> tuple[TensorType, Tens
     return same_float(X), TensorType((*X.shape[:at], 1, *X.shape[at + 1 :]), X.dtype)
 
 
-def _unit_grad(Out: Tensor, Norm: Tensor, dOut: Tensor, dNorm: Tensor = None, *, axis: int) -> Tensor:
-    grad = (dOut - Out * reduce_sum(dOut * Out, dim=[axis], keep_dim=True)) / Norm
+def _unit_grad(X: Tensor, Out: Tensor, dOut: Tensor, Norm: Tensor = None, dNorm: Tensor = None, *, axis: int, epsilon: float) -> Tensor:
+    """The length is computed again where the operator does not write it."""
+    length = sqrt(reduce_sum(X * X, dim=[axis], keep_dim=True) + epsilon) if Norm is None else Norm
+    grad = (dOut - Out * reduce_sum(dOut * Out, dim=[axis], keep_dim=True)) / length
     return grad if dNorm is None else grad + Out * dNorm
 
 

@@ -207,7 +207,8 @@ def _rounded(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _above_zero(array: Array, dtype: np.dtype[Any]) -> Array:
-    return np.asarray(np.ceil(np.abs(np.nan_to_num(array)) + 0.1), dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.ceil(np.abs(np.nan_to_num(array)) + 0.1), dtype)
 
 
 # -- extents -------------------------------------------------------------------------------------

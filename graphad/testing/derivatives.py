@@ -41,7 +41,8 @@ def _gradient_in(graph: Graph, name: str) -> Value | None:
         return grad_ops.gradient.get(source_value(graph, name))
     named = graph.versions(f"{name}{GRAD}")
     is_declared = graph.block is not None and graph.block.has_var(f"{name}{GRAD}")
-    return named[-1] if named and len(versions) == 1 and not is_declared else None
+    alone = len(named) > 0 and len(versions) == 1 and named[-1].grad_of in (None, versions[0])  # not of one that is gone
+    return named[-1] if alone and not is_declared else None
 
 
 def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[str, Array]:

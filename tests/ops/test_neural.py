@@ -160,6 +160,7 @@ WRONG: list[tuple[str, list[Shape], dict[str, Any], str]] = [
     ("flash_attn", [(1, 2, 3, 4), (1, 2, 1, 4), (1, 2, 1, 4)], {}, "agree"),
     ("hinge_loss", [(2, 1), (3, 1)], {}, "one shape"),
     ("cos_sim", [(2, 3), (3, 3)], {}, "rows"),
+    ("celu", [IMAGE], {"alpha": 0.0}, "divides"),
 ]
 
 

@@ -27,10 +27,7 @@ from graphad.testing.operator_programs import operator_program
 COUNT = 2000
 RUN = 500  # of these programs are run, and further ones until every operator has been
 WITHOUT_VALUE = {"undefined"}  # what a branch leaves that does not write a variable
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # numbers that overflow are among those that are drawn
-    pytest.mark.xdist_group("operator programs"),  # one process draws the programs
-]
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn
 
 
 @cache

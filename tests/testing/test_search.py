@@ -24,6 +24,7 @@ from graphad.testing.examine import after_pass, examine
 from graphad.testing.fitted import random_case
 from graphad.testing.programs import any_program
 from graphad.testing.reach import Reach, interest_of
+from graphad.testing.subject import BACKWARD as STANDARD
 from graphad.testing.subject import Subject, standard_preparation
 from graphad.testing.trainable import trainable_program
 from graphad.testing.trial import Unfit
@@ -127,6 +128,14 @@ def test_what_a_pass_goes_by_stays_in_smaller_programs(tmp_path: Path) -> None:
     with pytest.raises(Counterexample) as raised:
         check_pass(UpdatesTwice(), programs=[TRAINABLE], folder=tmp_path)
     assert sum(len(block.ops) for block in raised.value.case.program.blocks) <= 4
+
+
+def test_gradients_belong_to_what_a_name_stood_for() -> None:
+    """``x`` is read, then written anew; a pass that takes the new one away leaves a gradient that isn't that of the old one."""
+    rows = "tanh(X=x) -> (Out=t) assign(X=y) -> (Out=x) square(X=x) -> (Out=s) mean(X=s) -> (Out=loss)"
+    program = ga.Program.parse("program { block 0 { var x: float64[2] var y: float64[2] " + rows + " } }")
+    case = random_case(program, loss_name="loss")
+    assert check_pass("simplify", 4, programs=[case], prepare=", ".join(STANDARD)).changed == 4
 
 
 def test_what_a_pass_requires_is_prepared() -> None:
