@@ -16,21 +16,28 @@ from typing import NamedTuple
 from tests.source_tree import ROOT
 
 SERVER = """
-import json, os, runpy, sys, traceback, types
-import graphad.passes, graphad.testing.check
+import importlib, json, os, runpy, sys, traceback, types
+
+for name in sys.argv[1:]:
+    importlib.import_module(name)
 
 def main(words, said):
     for stream in (1, 2):
         os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     try:
         if words[0] == "-c":
-            sys.path[0] = ""
+            sys.path[0], sys.argv = "", ["-c", *words[2:]]
             module = sys.modules["__main__"] = types.ModuleType("__main__")
             exec(compile(words[1], "<string>", "exec"), vars(module))
+        elif words[0] == "-m":
+            sys.path[0], sys.argv = os.getcwd(), words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         else:
-            sys.path[0] = os.path.dirname(os.path.abspath(words[0]))
+            sys.path[0], sys.argv = os.path.dirname(os.path.abspath(words[0])), words
             runpy.run_path(words[0], run_name="__main__")
     except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
         print(error.code, file=sys.stderr)
         return 1
     except BaseException:
@@ -59,18 +66,28 @@ class Done(NamedTuple):
 
 
 class Forks:
-    """The process that is forked; it ends with the ``with`` block."""
+    """The process that is forked; it ends with the ``with`` block.
+
+    Args:
+        modules: what it imports.
+        environment: variables that it has besides those of this process.
+    """
+
+    def __init__(self, *modules: str, **environment: str) -> None:
+        self._command = [sys.executable, "-c", SERVER, *modules]
+        self._environment = {**os.environ, "PYTHONPATH": os.fspath(ROOT), **environment}
 
     def __enter__(self) -> Forks:
-        command = [sys.executable, "-c", SERVER]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=self._environment, text=True
+        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._process.communicate()
 
     def run(self, *words: str | Path, cwd: Path, said: Path) -> Done:
-        """Run ``python FILE`` or ``python -c TEXT`` in a folder; ``said`` is the file that gets what it writes."""
+        """Run ``python FILE``, ``python -c TEXT`` or ``python -m MODULE`` in a folder; ``said`` is the file that gets what it writes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         said.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """What the pages say that their blocks print: a block of Python or of commands, and the text after it.
 
-A fenced block of ``python`` runs in a folder of its own, with ``python -c``. A fenced block of ``text`` directly after it is what it
+A fenced block of ``python`` runs in a folder of its own, as with ``python -c``. A fenced block of ``text`` directly after it is what it
 prints. A fenced block of ``console`` runs in a folder with ``model.txt``, the first program of the README: each line that begins with
 ``$`` is a command, what follows is its output, errors included. A line ``...`` stands for any lines.
 
@@ -9,16 +9,17 @@ python -m tests.pages        (or ``make pictures``) writes what is printed into 
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from functools import cache
+from contextlib import ExitStack
+from functools import cached_property, partial
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
+
+from tests.forked import Done, Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -49,43 +50,51 @@ def sessions() -> dict[str, str]:
     return {f"{page.name}-{i}": match["session"] for page, matches in found for i, match in enumerate(matches)}
 
 
-def printed(code: str, folder: Path) -> str:
-    """What a block of Python prints, run in a folder; a warning is an error."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return without_folder(done.stdout, folder)
+class Runner:
+    """Runs blocks and commands, each in a process of its own; a ``with`` block ends what it needs for that."""
+
+    def __enter__(self) -> Runner:
+        with ExitStack() as stack:
+            self._python = stack.enter_context(Forks("graphad", PYTHONWARNINGS="error"))
+            self._commands = stack.enter_context(Forks("graphad.cli", COLUMNS="120"))
+            self._said = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "said.txt"
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def printed(self, code: str, folder: Path) -> str:
+        """What a block of Python prints, run in a folder; a warning is an error."""
+        done = self._python.run("-c", code, cwd=folder, said=self._said)
+        assert done.returncode == 0, done.said
+        return without_folder(done.said, folder)
+
+    def command_output(self, command: str, folder: Path, status: int | None = None) -> str:
+        """What a command prints on both streams; the exit status is compared where one is given."""
+        _, *arguments = shlex.split(command, comments=True)
+        done: Done = self._commands.run("-m", "graphad.cli", *arguments, cwd=folder, said=self._said)
+        assert "Traceback" not in done.said, done.said
+        assert status in (None, done.returncode), done.said
+        return without_folder(done.said, folder)
+
+    def session_as_run(self, session: str, folder: Path) -> str:
+        """The session with what its commands print today."""
+        (folder / "model.txt").write_text(self.first_program, encoding="utf-8")
+        lines = [line for line in session.splitlines() if line.startswith("$ ")]
+        return "".join(f"{line}\n{self.command_output(line.removeprefix('$ '), folder)}" for line in lines)
+
+    @cached_property
+    def first_program(self) -> str:
+        """The program that the first block of the README writes."""
+        with tempfile.TemporaryDirectory() as name:
+            self.printed(examples()["README.md-0"].code, Path(name))
+            return (Path(name) / "model.txt").read_text(encoding="utf-8")
 
 
 def without_folder(text: str, folder: Path) -> str:
     """The text without the path of the temporary folder, and without space at the ends of lines."""
     return re.sub(r"[ \t]+$", "", text.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", ""), flags=re.MULTILINE)
-
-
-def session_as_run(session: str, folder: Path) -> str:
-    """The session with what its commands print today."""
-    (folder / "model.txt").write_text(first_program(), encoding="utf-8")
-    lines = [line for line in session.splitlines() if line.startswith("$ ")]
-    return "".join(f"{line}\n{command_output(line.removeprefix('$ '), folder)}" for line in lines)
-
-
-@cache
-def first_program() -> str:
-    """The program that the first block of the README writes."""
-    with tempfile.TemporaryDirectory() as name:
-        printed(examples()["README.md-0"].code, Path(name))
-        return (Path(name) / "model.txt").read_text(encoding="utf-8")
-
-
-def command_output(command: str, folder: Path, status: int | None = None) -> str:
-    """What a command prints on both streams; the exit status is compared where one is given."""
-    _, *arguments = shlex.split(command, comments=True)
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
-    call = [sys.executable, "-m", "graphad.cli", *arguments]
-    done = subprocess.run(call, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False)
-    assert "Traceback" not in done.stdout, done.stdout
-    assert status in (None, done.returncode), done.stdout
-    return without_folder(done.stdout, folder)
 
 
 def fits(shown: str, text: str) -> bool:
@@ -99,25 +108,26 @@ def fits(shown: str, text: str) -> bool:
 
 def update() -> Iterator[str]:
     """Write what blocks print into the pages; yield the names of those that were something else."""
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        new = CONSOLE.sub(_session, PYTHON.sub(_example, text))
-        if new != text:
-            page.write_text(new, encoding="utf-8")
-            yield page.name
+    with Runner() as runner:
+        for page in PAGES:
+            text = page.read_text(encoding="utf-8")
+            new = CONSOLE.sub(partial(_session, runner), PYTHON.sub(partial(_example, runner), text))
+            if new != text:
+                page.write_text(new, encoding="utf-8")
+                yield page.name
 
 
-def _example(match: re.Match[str]) -> str:
+def _example(runner: Runner, match: re.Match[str]) -> str:
     if match["shown"] is None:
         return match[0]
     with tempfile.TemporaryDirectory() as name:
-        text = printed(match["code"], Path(name))
+        text = runner.printed(match["code"], Path(name))
     return match[0] if fits(match["shown"], text) else match[0].replace(f"```text\n{match['shown']}", f"```text\n{text}")
 
 
-def _session(match: re.Match[str]) -> str:
+def _session(runner: Runner, match: re.Match[str]) -> str:
     with tempfile.TemporaryDirectory() as name:
-        text = session_as_run(match["session"], Path(name))
+        text = runner.session_as_run(match["session"], Path(name))
     return match[0] if fits(match["session"], text) else f"```console\n{text}```\n"
 
 

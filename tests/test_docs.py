@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import operators_page
-from tests.pages import PAGES, ROOT, command_output, examples, first_program, fits, printed, session_as_run, sessions
+from tests.pages import PAGES, ROOT, Runner, examples, fits, sessions
 from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, RULES, draw_rules, rules_page, run
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner() as runner:
+        yield runner
 
 
 def check_pictures(folder: Path) -> list[str]:
@@ -21,18 +28,18 @@ def check_pictures(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_block_runs_and_prints_and_draws_what_is_shown(name: str, tmp_path: Path) -> None:
+def test_block_runs_and_prints_and_draws_what_is_shown(name: str, tmp_path: Path, runner: Runner) -> None:
     code, shown, unchecked = examples()[name]
-    text = printed(code, tmp_path)
+    text = runner.printed(code, tmp_path)
     assert check_pictures(tmp_path) == sorted(re.findall(DRAWN, code))
     assert not (text and unchecked), "what a block prints stands in a fenced block of text, so that it is compared"
     assert shown is None or fits(shown, text), f"the page shows\n{shown}\nthe block prints\n{text}\n(make pictures writes it into the page)"
 
 
 @pytest.mark.parametrize("name", sessions())
-def test_commands_print_what_is_shown(name: str, tmp_path: Path) -> None:
+def test_commands_print_what_is_shown(name: str, tmp_path: Path, runner: Runner) -> None:
     session = sessions()[name]
-    text = session_as_run(session, tmp_path)
+    text = runner.session_as_run(session, tmp_path)
     assert fits(session, text), f"the page shows\n{session}\nit is\n{text}\n(make pictures writes it into the page)"
 
 
@@ -42,9 +49,9 @@ COMMANDS = re.findall(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_the_readme_run_on_its_first_program(command: str, tmp_path: Path) -> None:
-    (tmp_path / "model.txt").write_text(first_program(), encoding="utf-8")
-    command_output(command.replace("--examples 1000", "--examples 30"), tmp_path, status=0)
+def test_commands_of_the_readme_run_on_its_first_program(command: str, tmp_path: Path, runner: Runner) -> None:
+    (tmp_path / "model.txt").write_text(runner.first_program, encoding="utf-8")
+    runner.command_output(command.replace("--examples 1000", "--examples 30"), tmp_path, status=0)
 
 
 def test_what_is_left_out_of_an_output_is_whole_lines() -> None:

@@ -85,7 +85,7 @@ def case(text: str = TEXT) -> Case:
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
-    with Forks() as server:
+    with Forks("graphad.passes", "graphad.testing.check") as server:
         yield server
 
 
