@@ -14,7 +14,8 @@ from tests.fuzz import EXAMPLES, FIRST, SEED, UNTIL
 
 KNOBS.reproducers = ""  # tests make passes fail on purpose; those that look at reproducers name a folder
 
-settings.register_profile("tests", deadline=None, derandomize=True, database=None, print_blob=True)
+# The same few programs each time: what looks for new ones, at length, is make fuzz.
+settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=40, print_blob=True)
 settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get(EXAMPLES, FIRST)), print_blob=True)
 settings.load_profile("tests")
 

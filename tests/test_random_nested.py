@@ -18,8 +18,8 @@ from tests.test_random_programs import differences as differences_of_gradients
 
 MARGIN = 1e-3
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-many = settings(max_examples=max(200, settings().max_examples), suppress_health_check=SLOW)
-some = settings(many, max_examples=max(65, settings().max_examples))
+many = settings(max_examples=max(100, settings().max_examples), suppress_health_check=SLOW)
+some = settings(many, max_examples=settings().max_examples)
 
 
 # -- text and order ------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_second_derivatives_are_those_of_what_ran(p: Case) -> None:
     equal(gradient_values(p, p.sources, order=2), gradient_values(unrolled(p), p.sources, order=2))
 
 
-@settings(some, max_examples=max(35, settings().max_examples))
+@some
 @given(nested_programs(max_depth=2, max_statements=1, max_nested=2))
 def test_second_derivatives_are_what_differences_say(p: Case) -> None:
     steady(p)

@@ -165,7 +165,7 @@ def test_append_backward_is_gradients_with_respect_to_parameters(p: Case) -> Non
         np.testing.assert_array_equal(got[gradient], expected[found[name]], err_msg=name)
 
 
-@settings(many, max_examples=max(65, settings().max_examples))
+@many
 @given(straight_line_programs(max_ops=5))
 def test_second_derivatives_are_what_differences_say(p: Case) -> None:
     constant, twin = frozen(p), p.clone()

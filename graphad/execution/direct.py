@@ -70,7 +70,8 @@ def traced(
     row: GradOpDef, slot: str, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
 ) -> list[Call] | str | None:
     """What a rule does, as calls, the last of which gives the cotangent; a name if it is that input; None if it cannot be said."""
-    assert row.forward is not None and row.forward.grads is not None
+    if row.forward is None or row.forward.grads is None:
+        return None
     rule = row.forward.grads[slot.removesuffix(GRAD)]
     if row.fast is not None or row.outputs[slot].variadic or not all(_simple(row.inputs[s], names.get(s)) for s in rule.reads):
         return None

@@ -21,6 +21,7 @@ from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.attribute_kinds import checked_attr
+from graphad.ops.definition import GRAD_SUFFIX
 from graphad.program import Block, Operator, Program, check_distinct, located, random_streams
 from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS
@@ -29,6 +30,7 @@ from graphad.types import FLOATS
 Array = NDArray[Any]
 Env = dict[str, Any]
 WARM = 8  # runs of a block before it becomes a function
+_PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
 COMPILED = 2000  # operators up to which it does
 
 
@@ -107,7 +109,8 @@ class Prepared:
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
         row = REGISTRY.get(op.type)
         if row is None:
-            message = located(f"operator {op.type!r} is not registered, so it cannot run: {op!r}", op.source)
+            hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else ""
+            message = located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
             return _raising(message)
         if isinstance(row, ControlDef):
             check_runnable(op, row)

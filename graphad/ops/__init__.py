@@ -63,6 +63,7 @@ from graphad.ops import (
 )
 from graphad.ops.control import ControlDef
 from graphad.ops.definition import GRAD, GradOpDef, OpDef, Slot, grad_kernel, lookup, operator
+from graphad.ops.double_gradients import DoubleGradOpDef
 from graphad.ops.sample import Sample
 from graphad.ops.symbol import REGISTRY, Symbol
 
@@ -122,7 +123,21 @@ ROWS = (
     sampling,
 )
 
-__all__ = ["GRAD", "REGISTRY", "ROWS", "ControlDef", "GradOpDef", "OpDef", "Sample", "Slot", "Symbol", "grad_kernel", "lookup", "operator"]
+__all__ = [
+    "GRAD",
+    "REGISTRY",
+    "ROWS",
+    "ControlDef",
+    "DoubleGradOpDef",
+    "GradOpDef",
+    "OpDef",
+    "Sample",
+    "Slot",
+    "Symbol",
+    "grad_kernel",
+    "lookup",
+    "operator",
+]
 
 
 def __getattr__(name: str) -> OpDef:

@@ -236,7 +236,7 @@ def operator(
     samples: Samples = (),
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a row to the table, and the row of its grad operator; see the module's text."""
-    inputs, outputs = _slots(signature)
+    inputs, outputs = slots_of(signature)
 
     def add(kernel: Callable[..., Any]) -> OpDef:
         op_type = name or kernel.__name__
@@ -305,7 +305,8 @@ def did_you_mean(name: str, known: Any) -> str:
 # -- reading signatures --------------------------------------------------------------------------
 
 
-def _slots(signature: str) -> tuple[dict[str, Slot], dict[str, Slot]]:
+def slots_of(signature: str) -> tuple[dict[str, Slot], dict[str, Slot]]:
+    """The input and output slots that a signature names: ``X Y? -> Out*``."""
     left, arrow, right = signature.partition("->")
     if not arrow:
         raise InvalidValue(f"operator signature {signature!r} has no '->'")

@@ -17,9 +17,10 @@ from graphad.program import Program
 from graphad.rewriting import Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.running import check_order
 from graphad.testing.cases import Case
-from graphad.testing.derivatives import gradients_in
+from graphad.testing.derivatives import gradients_in, is_double
 from graphad.types import TENSOR
 
+ROUNDED = 1e-4  # what is allowed at least where something narrower than float64 is rounded in another way
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
 _PATH = f"find-op-path{{targets=[{LOSS}]}}"
 BACKWARD = (_PATH, "expand-grad-ops", _PATH, "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
@@ -97,11 +98,12 @@ class Subject:
             raise InvalidValue("a tensor of the program has no type, so that its gradient can have none")
 
     def allowed(self, case: Case) -> float:
-        """The tolerance: the largest one that the passes ask for, if none is given."""
+        """The tolerance: the largest one that the passes ask for, if none is given; what may round rounds more in float32."""
         if self.tolerance is not None:
             return self.tolerance
         reference = () if self.reference is None else (as_pass(self.reference, case.loss_name),)
-        return max(claimed_tolerance(each) for each in (self.passes(case), *reference))
+        claimed = max(claimed_tolerance(each) for each in (self.passes(case), *reference))
+        return max(claimed, ROUNDED) if claimed and not is_double(case.program) else claimed
 
     @property
     def is_analysis(self) -> bool:

@@ -19,7 +19,7 @@ def flops_of(op: Op, shape: Shapes) -> int:
 
     A grad operator without a formula of its own counts as its forward operator for each gradient that it writes.
     """
-    if isinstance(op.row, GradOpDef):
+    if isinstance(op.row, GradOpDef) and op.row.forward is not None:
         return _gradient(op, shape)
     formula = FORMULAS.get(op.type, _written)
     return formula(op, shape)

@@ -241,7 +241,8 @@ OTHER = {
     "double_grad_cube": Reason(
         "second order",
         "to differentiate again, graphad writes the gradient operators out as the operators that they mean, and differentiates "
-        "those; Paddle has an operator `elementwise_mul_grad_grad` written by hand, and none for most operators.",
+        "those; Paddle has an operator `elementwise_mul_grad_grad` written by hand, and none for most operators. "
+        "Those of Paddle's programs run as they are: their meaning is what the rule of the operator gives when it is differentiated.",
         tuple,
     ),
     "double_grad_through_while": Reason(

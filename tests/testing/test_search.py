@@ -91,6 +91,18 @@ with passes():
             return super().apply(graph) and super().apply(graph)
 
     @dataclass(frozen=True)
+    class SignOfNothing(Pass):
+        """Takes what a sign is of for zero, as narrow numbers do where that is tiny."""
+
+        name = "wrong-sign-of-nothing"
+
+        def apply(self, graph: Graph) -> bool:
+            for op in [op for op in graph.ops if op.type == "sign"]:
+                graph.add_op("scale", op.inputs, op.outputs, {"scale": 0.0}, before=op)
+                graph.remove_op(op)
+            return True
+
+    @dataclass(frozen=True)
     class TakesTanhForSin(Pass):
         """Takes tanh for sin."""
 
@@ -116,6 +128,14 @@ def test_what_a_pass_is_there_to_change_is_as_it_says(kind: type[Pass]) -> None:
     finding = examine(Subject(kind(), standard_preparation(kind())), TRAINABLE, {"values"})
     assert (finding is None) == (kind is OptimizeParameters)
     assert finding is None or re.match(r"the results differ: persistable fc_\d\.\w_0: .* intended, .* after", str(finding))
+
+
+@pytest.mark.parametrize(("tiny", "found"), [(-1e-8, False), (-0.5, True)])
+def test_a_jump_is_no_finding_within_a_tolerance(tiny: float, found: bool) -> None:
+    program = ga.Program.parse("program { block 0 { var x: float32[1] var s: float32[1] sign(X=x) -> (Out=s) } }")
+    case = Case(program, "", {"x": np.array([tiny], "float32")})
+    finding = examine(Subject(SignOfNothing(), tolerance=0.02), case, {"values"})
+    assert (finding is not None) == found
 
 
 def test_a_pass_behind_one_that_changed_the_graph_may_refuse() -> None:

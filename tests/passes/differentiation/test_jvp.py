@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import one_of
 
 import graphad as ga
@@ -61,7 +61,6 @@ def check_transpose(case: Derivatives, scalar: ga.Variable, gradients: list[ga.V
 # -- programs ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
 @given(one_of(straight_line_programs(), nested_programs(), optimizable_programs()))
 def test_tangents_of_programs_are_the_transpose_of_their_gradients(case: Case) -> None:
     arrays, sources = {**case.feeds, **case.params}, [n for n in case.sources if case.program.global_block().has_var(n)]

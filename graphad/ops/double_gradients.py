@@ -1,0 +1,136 @@
+"""Gradients of gradients as Paddle's programs hold them: ``tanh_grad_grad``, ``conv2d_grad_grad`` and others.
+
+graphad makes none of them: it writes a grad operator out before it differentiates it. Those of Paddle's programs mean what the rule
+of the operator gives when it is differentiated. Their slots are Paddle's: ``DDX`` is the cotangent of X@GRAD, ``DX`` the one of X,
+``DDOut`` the one of Out@GRAD, ``DOut`` beside the inputs Out@GRAD itself, and beside the outputs, as ``DOutNew``, the cotangent of Out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphad.ops.activation import celu, elu, leaky_relu, sigmoid
+from graphad.ops.basic import fill_any_like, fill_zeros_like
+from graphad.ops.conv import conv2d, conv3d, depthwise_conv2d
+from graphad.ops.definition import GRAD, GradOpDef, GradRule, Inputs, OpDef, Outputs, slots_of
+from graphad.ops.elementwise import elementwise_add, elementwise_div, elementwise_mul, elementwise_sub
+from graphad.ops.linalg import matmul, matmul_v2, mul
+from graphad.ops.shapes import reshape2
+from graphad.ops.symbol import REGISTRY
+from graphad.ops.tracing import cotangents
+from graphad.ops.unary import abs_, log, relu, rsqrt, sqrt, square, tanh
+from graphad.types import TensorType
+
+_FROM_RESULT = "Out DX DDX -> DOut? DDOut?"
+_FROM_INPUT = "X DOut DDX -> DX? DDOut?"
+_PRODUCT = "X Y DOut DDX? DDY? -> DX? DY? DDOut?"
+_CONVOLUTION = "Input Filter DOutput DDInput? DDFilter? -> DInput? DFilter? DDOutput?"
+_SIGNATURES: dict[OpDef, str] = {
+    tanh: "Out DOut DDX -> DOutNew? DDOut?",
+    sigmoid: "Out DOut DDX -> DOutNew? DDOut?",
+    relu: "Out DDX -> DDOut?",
+    leaky_relu: "X DDX -> DDOut?",
+    abs_: "X DDX -> DDOut?",
+    elu: _FROM_INPUT,
+    celu: _FROM_INPUT,
+    square: _FROM_INPUT,
+    log: _FROM_INPUT,
+    sqrt: _FROM_RESULT,
+    rsqrt: _FROM_RESULT,
+    elementwise_add: "Y DOut DDX? DDY? -> DDOut?",
+    elementwise_sub: "Y DOut DDX? DDY? -> DDOut?",
+    elementwise_mul: _PRODUCT,
+    elementwise_div: "Y Out DX DDX? DDY? -> Y@GRAD? DOut? DDOut?",
+    matmul: _PRODUCT,
+    matmul_v2: _PRODUCT,
+    mul: _PRODUCT,
+    reshape2: "DOut DDX -> DDOut?",
+    conv2d: _CONVOLUTION,
+    conv3d: _CONVOLUTION,
+    depthwise_conv2d: _CONVOLUTION,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DoubleGradOpDef(GradOpDef):
+    """The row of ``<type>_grad_grad``: it differentiates the rules of ``of``."""
+
+    of: OpDef | None = None
+
+    @property
+    def _row(self) -> OpDef:
+        assert self.of is not None
+        return self.of
+
+    @property
+    def _result(self) -> str:
+        return next(iter(self._row.outputs))
+
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+        given = {slot: values[0] for slot, values in inputs.items() if values}
+        starts = {slot: given[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in given}
+        known = {slot: given[slot] for slot in (*self._row.inputs, *self._row.outputs) if slot in given}
+        like = next(iter(starts.values())) if f"D{self._result}" not in given else given[f"D{self._result}"]
+        stand_ins = {slot: starts.get(slot, given.get(f"D{slot}", like)) for slot in self._rules if slot not in known}
+        start = self._cotangent(given, known, stand_ins, like, attrs)
+        names = [*known, ""]
+
+        def first(tensors: list[Any]) -> list[Any]:
+            values = dict(zip(names, tensors, strict=True))
+            return [self._apply(self._rules[slot], values, stand_ins, attrs) for slot in starts]
+
+        found = dict(zip(names, cotangents(first, [*known.values(), start], list(starts.values())), strict=True))
+        of = {slot: self._of(slot) for slot in wanted}
+        return {s: [fill_zeros_like(known.get(name, start)) if found[name] is None else found[name]] for s, name in of.items()}
+
+    @property
+    def _rules(self) -> Mapping[str, GradRule]:
+        rules = self._row.grads or {}
+        return {slot: rule for slot, rule in rules.items() if f"DD{slot}" in self.inputs}
+
+    def _of(self, slot: str) -> str:
+        """What an output is the cotangent of: a slot of the forward operator, or empty for the cotangent of its result."""
+        if slot == f"DD{self._result}":
+            return ""
+        return self._result if slot in (f"D{self._result}", f"D{self._result}New") else slot.removesuffix(GRAD).removeprefix("D")
+
+    def _cotangent(self, given: Mapping[str, Any], known: Mapping[str, Any], stand_ins: Mapping[str, Any], like: Any, attrs: Any) -> Any:
+        """The cotangent of the result: as given; or found from the one of X, which is a multiple of it, element by element."""
+        if f"D{self._result}" in given or "DX" not in given:
+            return like
+        one = fill_any_like(given["DX"], value=1.0)
+        return given["DX"] / self._apply(self._rules["X"], {**known, "": one}, stand_ins, attrs)
+
+    def _apply(self, rule: GradRule, known: Mapping[str, Any], stand_ins: Mapping[str, Any], attrs: Mapping[str, Any]) -> Any:
+        """A rule of the forward operator, which computes the result if that is not given."""
+        values = {**stand_ins, **known, f"{self._result}{GRAD}": known[""]}
+        if self._result in rule.reads and self._result not in values:
+            values[self._result] = self._row(
+                *(values.get(slot) for slot in self._row.inputs), **{a: self.attr(a, attrs) for a in self.attrs}
+            )
+        return rule.function(*(values.get(slot) for slot in rule.reads), **{a: self.attr(a, attrs) for a in rule.attrs})
+
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+        """A cotangent has the type of what it is the cotangent of; that of the result, if neither is given, the one of X."""
+        result = next(inputs[s] for s in (f"D{self._result}", self._result, "X") if inputs.get(s) and s in self.inputs)
+        return {slot: list(inputs.get(self._of(slot)) or result) for slot in self.outputs}
+
+
+def _row_of(of: OpDef, signature: str) -> DoubleGradOpDef:
+    inputs, outputs = slots_of(signature)
+    return DoubleGradOpDef(
+        type=f"{of.type}_grad_grad",
+        doc=f"Cotangents of what ``{of.type}_grad`` reads.",
+        inputs=inputs,
+        outputs=outputs,
+        attrs=of.attrs,
+        kernel=of.kernel,
+        infer=of.infer,
+        grads=None,
+        of=of,
+    )
+
+
+REGISTRY.update({row.type: row for row in (_row_of(of, signature) for of, signature in _SIGNATURES.items())})
