@@ -69,7 +69,7 @@ def _array(value: Value, known: Mapping[str, Array], seed: int) -> Array:
     if old is not None and old.dtype == dtype and old.ndim == len(shape):
         wanted = tuple(have if extent == -1 else extent for have, extent in zip(old.shape, shape, strict=True))
         if all(extent <= have for extent, have in zip(wanted, old.shape, strict=True)):
-            return np.ascontiguousarray(old[tuple(slice(extent) for extent in wanted)])
+            return np.array(old[tuple(slice(extent) for extent in wanted)], order="C")  # ascontiguousarray would give a scalar an axis
     return _drawn(value.name, tuple(UNKNOWN if extent == -1 else extent for extent in shape), dtype, seed)
 
 
