@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -25,18 +24,19 @@ from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.counterexample import Counterexample
 from graphad.testing.examine import ALL, after_pass, tried
 from graphad.testing.fitted import random_case
+from graphad.testing.number_pools import SHORT
 from graphad.testing.planted import planted_program
 from graphad.testing.programs import KINDS, any_program
 from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked
 from graphad.testing.requests import requested_names
 from graphad.testing.smallest import smallest
-from graphad.testing.subject import Expectation, Subject, as_pass, followed, inner_passes, standard_preparation
-from graphad.testing.sweep import constant_sweep, gradient_sweep, twin_sweep
+from graphad.testing.subject import Expectation, Subject, as_pass, claimed_tolerance, followed, inner_passes, standard_preparation
+from graphad.testing.sweep import sweeps
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
-SWEPT = 10  # of so many programs five go through all operators in turn
+SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
@@ -48,7 +48,8 @@ SELDOM = {
     "compiled": 6,
     "gradients": 2,
 }  # checks that are made on every so many programs only
-MUTATED, CHANGES = 2, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
+COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
+MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
 DRAWN = 2  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 
@@ -166,22 +167,20 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
 
 
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
-    """Half of the programs sweep through the operators; of the others half contain what a rule of the pass looks for."""
+    """Most programs sweep through the operators; of the others half contain what a rule of the pass looks for."""
     passes = inner_passes(as_pass(subject.what, "loss"))
     interest = interest_of(passes)
+    if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
+        interest = replace(interest, kinds=SHORT)
     rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
-
-    sweeps = (gradient_sweep,) * 5 if subject.is_backward else (twin_sweep, constant_sweep, twin_sweep, gradient_sweep, twin_sweep)
-    turns: dict[object, Iterator[int]] = defaultdict(itertools.count)
+    swept = sweeps(interest, subject.is_backward)
 
     def program(choices: Choices) -> Case:
-        kind = choices.below(SWEPT)
-        if kind < len(sweeps):
-            leaning = interest if choices.chance(4) else Interest()
-            return sweeps[kind](choices, leaning, next(turns[sweeps[kind], leaning]))
-        planted = bool(rules) and choices.boolean()
-        case = planted_program(choices, rules) if planted else any_program(choices, interest)
-        return replace(case, requested=requested_names(choices, case))
+        if choices.below(SWEPT[1]) < SWEPT[0]:
+            case = swept(choices)
+        else:
+            case = planted_program(choices, rules) if rules and choices.boolean() else any_program(choices, interest)
+        return case if case.requested else replace(case, requested=requested_names(choices, case))
 
     return program
 

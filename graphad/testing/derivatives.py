@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from graphad.backward import gradients
+from graphad.errors import GraphadError
 from graphad.graph import Graph, Value
 from graphad.ops import lookup
 from graphad.ops.definition import GRAD
@@ -112,5 +113,8 @@ def _loss_at(case: Case, direction: dict[str, Array], distance: float) -> float:
         {**case.feeds, **{n: a for n, a in moved.items() if n in case.feeds}},
         {**case.params, **{n: a for n, a in moved.items() if n in case.params}},
     )
-    value = observe(case.program, there, [case.loss_name]).values.get(case.loss_name)
+    try:
+        value = observe(case.program, there, [case.loss_name]).values.get(case.loss_name)
+    except GraphadError:  # what was moved is a label, or another number that has to be one of a few
+        return float("nan")
     return float("nan") if value is None else float(np.sum(value))

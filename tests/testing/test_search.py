@@ -253,7 +253,9 @@ def test_lines_are_traced_only_within() -> None:
 
 def test_one_seed_gives_one_set_of_programs_in_every_process() -> None:
     text = "from graphad.testing.programs import any_program; from graphad.testing.choices import RandomChoices; import hashlib; "
-    text += "print(hashlib.sha256(''.join(str(any_program(RandomChoices(str(i)))) for i in range(40)).encode()).hexdigest())"
+    text += "from graphad.testing.sweep import sweeps; from graphad.testing.calls import Interest; swept = sweeps(Interest(), False); "
+    text += "cases = [generator(RandomChoices(str(i))) for i in range(40) for generator in (any_program, swept)]; "
+    text += "print(hashlib.sha256(''.join(map(str, cases)).encode()).hexdigest())"
     hashes = set()
     for seed, imported in (("1", "decimal"), ("2", "graphad.interop, unittest.mock")):
         command = [sys.executable, "-W", "ignore", "-c", f"import {imported}\n{text}"]
