@@ -167,19 +167,20 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
 
 
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
-    """Most programs sweep through the operators; of the others half contain what a rule of the pass looks for."""
+    """Most programs sweep through the operators; if the pass has rules, half of all contain what one of them looks for, in turn."""
     passes = inner_passes(as_pass(subject.what, "loss"))
     interest = interest_of(passes)
     if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
         interest = replace(interest, kinds=SHORT)
     rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
-    swept = sweeps(interest, subject.is_backward)
+    random.Random("rules").shuffle(rules)
+    swept, rules_in_turn = sweeps(interest, subject.is_backward), itertools.cycle(rules)
 
     def program(choices: Choices) -> Case:
-        if choices.below(SWEPT[1]) < SWEPT[0]:
-            case = swept(choices)
+        if rules and choices.boolean():
+            case = planted_program(choices, [next(rules_in_turn)])
         else:
-            case = planted_program(choices, rules) if rules and choices.boolean() else any_program(choices, interest)
+            case = swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)
         return case if case.requested else replace(case, requested=requested_names(choices, case))
 
     return program
