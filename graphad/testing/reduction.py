@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterator
 
 from graphad.execution.layout import blocks_of
 from graphad.program import Program
-from graphad.testing.edits import Edit, Place, edited, fewer_operands, inlined, places, simpler_attrs, smaller_extents, without
+from graphad.testing.edits import (
+    Edit,
+    Place,
+    edited,
+    fewer_operands,
+    fewer_variables,
+    inlined,
+    places,
+    simpler_attrs,
+    smaller_extents,
+    without,
+)
 from graphad.testing.fitted import completed
 
 IsBad = Callable[[Program], bool]
@@ -69,7 +80,7 @@ def reduce_program(program: Program, is_bad: IsBad, tries: int = TRIES) -> Progr
         before = str(search.program)
         _fewer_ops(search)
         _fewer_blocks(search)
-        for edits in (simpler_attrs, fewer_operands, smaller_extents):
+        for edits in (fewer_variables, simpler_attrs, fewer_operands, smaller_extents):
             _simpler(search, edits)
         if str(search.program) == before:
             break

@@ -49,6 +49,24 @@ def test_extents_and_constants_become_small() -> None:
     assert small.global_block().ops[0].attrs["value"] == 4.0
 
 
+def test_arrays_without_axes_still_fit() -> None:
+    rows = 'fill_constant(ValueTensor=v) -> (Out=k) {shape=[3], dtype="float64"} tanh(X=k) -> (Out=t) sin(X=k) -> (Out=y)'
+    program = ga.Program.parse("program { block 0 { var v: float64[] persistable " + rows + " } }")
+    case = random_case(program)
+
+    def bad(p: ga.Program) -> bool:
+        return "sin" in types(p) and bool(observe(p, fitted(case, p), ["y"]).values["y"].size)
+
+    assert types(reduce_program(program, bad)) == ["sin"]
+    assert fitted(case, program).params["v"].shape == ()
+
+
+def test_operators_keep_their_lines() -> None:
+    program = nested(constant("y", 0), add("z", "x", "y"), x=[1], z=[1])
+    (kept,) = reduce_program(program, lambda p: "elementwise_add" in types(p)).global_block().ops
+    assert kept.source == program.global_block().ops[-1].source is not None
+
+
 @many
 @given(st.one_of(optimizable_programs(), nested_programs(), training_programs()))
 def test_what_is_left_is_a_program_that_is_bad(case: Case) -> None:
