@@ -192,7 +192,7 @@ class Program:
         for old, new in zip(self.blocks, twin.blocks, strict=True):
             memo[id(old)] = new
             memo.update((id(var), new.vars[name]) for name, var in old.vars.items())
-            memo.update((id(op), copied) for op, copied in zip(old.ops, new.ops, strict=True))
+            memo.update((id(op), other) for op, other in zip(old.ops, new.ops, strict=True))
         twin.startup, twin._current = deepcopy(self.startup, memo), self._current
         return twin
 

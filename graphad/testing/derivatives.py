@@ -17,7 +17,7 @@ from graphad.program import FORWARD, Program
 from graphad.rewriting import claims_checked, verification
 from graphad.testing.cases import Array, Case
 from graphad.testing.equivalence import observe
-from graphad.types import FLOATS
+from graphad.types import FLOATS, TENSOR
 
 STEP = 1e-5  # of a difference; the error of a central one is about STEP ** 2
 SMOOTH = 1e-3  # by how much the slopes to the left and to the right may differ where a function is taken for smooth
@@ -66,7 +66,7 @@ def is_forward(program: Program) -> bool:
 
 def is_double(program: Program) -> bool:
     """Whether all floating-point tensors of a program are float64."""
-    return not any(var.dtype in ("float16", "bfloat16", "float32") for var in program.list_vars() if var.type == "LOD_TENSOR")
+    return not any(var.dtype in ("float16", "bfloat16", "float32") for var in program.list_vars() if var.type == TENSOR)
 
 
 # -- differences ---------------------------------------------------------------------------------

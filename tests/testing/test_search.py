@@ -28,7 +28,7 @@ from graphad.testing.subject import BACKWARD as STANDARD
 from graphad.testing.subject import Subject, standard_preparation
 from graphad.testing.trainable import trainable_program
 from graphad.testing.trial import Unfit
-from tests.scratch import passes
+from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
 
 TANH = "program { block 0 { var x: float64[3] var y: float64[3] var z: float64[3] tanh(X=x) -> (Out=y) tanh(X=x) -> (Out=z) } }"
@@ -166,6 +166,23 @@ def test_a_reference_is_another_pipeline(tmp_path: Path) -> None:
     assert check_pass("dead-code, cse", examples=20, reference="cse, dead-code").changed
     with pytest.raises(Counterexample, match="compared with dead-code"):
         check_pass(TakesTanhForSin(), examples=60, reference="dead-code", folder=tmp_path)
+
+
+def test_the_name_of_a_pass_that_is_defined_anew_is_the_new_one() -> None:
+    case = Case(ga.Program.parse(TANH), "", {"x": np.zeros(3)})
+    with passes():
+        for to in ("sin", "tan"):
+            type("Anew", (Swap,), {"name": "anew", "apply": lambda self, graph, to=to: Swap("tanh", to).apply(graph)})
+            assert {op.type for op in after_pass(Subject("anew"), case).ops} == {to}
+
+
+def test_what_a_renamed_operator_draws_may_be_said_in_the_program() -> None:
+    """``inline-net`` moves a variable to where its name is taken, so that its operator says which stream it draws from."""
+    inner = 'block 1 in 0 { var d: float64[3] uniform_random() -> (Out=d) {shape=[3], dtype="float64"} assign(X=d) -> (Out=y) }'
+    around = "block 0 { var x: float64[3] var d: float64[3] var y: float64[3] sin(X=x) -> (Out=d) net() -> (Out=y) {sub_block=block(1)} }"
+    case = random_case(ga.Program.parse(f"program {{ {around} {inner} }}"))
+    assert 'random_stream="d"' in str(ga.schedule(after_pass(Subject("inline-net"), case)))
+    assert examine(Subject("inline-net"), case) is None
 
 
 def test_programs_can_be_given() -> None:
