@@ -26,6 +26,7 @@ from graphad.testing.swept_calls import (
     varied,
 )
 
+INTEGERS = ("int64", "int32")
 VALUED = 4  # so many calls a program
 CONSTANT, SAME = 3, 3  # of so many operands one is a constant; of so many calls one has the same operand twice
 
@@ -48,7 +49,10 @@ def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         call = varied(choices, op_type, interest)
         if call is None:
             continue
-        call = reshaped(converted(call, choices.one_of(DTYPES)), choices.one_of(SHAPES))
+        dtype = choices.one_of(DTYPES)
+        if dtype in INTEGERS:
+            kind = choices.one_of(("integers", "sample", "large" if "large" in interest.kinds else "integers"))
+        call = reshaped(converted(call, dtype), choices.one_of(SHAPES))
         if kind != "sample":
             call = renumbered(choices, call, kind)
         call, names = _operands(w, call)
