@@ -161,7 +161,7 @@ class Derivatives:
 def test_derivatives_are_central_differences(op: str, sample: Sample) -> None:
     case = Derivatives(op, sample, 3)
     for i, variable in enumerate(case.inputs):
-        found = [None if gradients[i] is None else case.run([gradients[i]])[0] for gradients in case.gradients]
+        found = [None if gradient is None else case.run([gradient])[0] for gradient in (gradients[i] for gradients in case.gradients)]
         for direction in case.directions(variable):
             for order, (got, expected) in enumerate(zip(found, case.slopes(variable, direction), strict=True), 1):
                 terms = np.zeros(1) if got is None else got * direction
