@@ -34,7 +34,7 @@ class CheckpointWhile(Pass):
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise InvalidValue(f"checkpoint-while keeps every so manieth state, from 1 on, not every={self.every}")
+            raise InvalidValue(f"checkpoint-while keeps every k-th state, k from 1 on, not every={self.every}")
 
     def apply(self, graph: Graph) -> bool:
         loops = [op for each in graph.tree() for op in each.controls if op.type == "while_grad"]
