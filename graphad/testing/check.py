@@ -38,6 +38,7 @@ from graphad.testing.trial import Finding, Trial, Unfit
 EXAMPLES = 100
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
+PATIENCE = 10  # times as many programs are tried as were asked for until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
     "changed": 2,
@@ -89,7 +90,8 @@ def check_pass(
 
     Args:
         what: a pass, or a pipeline, or the text of one, in which ``$loss`` stands for the name of the loss.
-        examples: how many programs; 100 if there is no limit in seconds either.
+        examples: how many programs, and up to ten times as many until the pass changes one; 100 if there is no limit in seconds
+            either.
         seconds: of processor time, after which no further program is tried.
         seed: the same programs for the same seed.
         prepare: a pipeline, or its text, that makes what the pass requires, and is not on trial; where it is left out, the passes of
@@ -212,7 +214,7 @@ class _Search:
                     self.checked.seconds = time.process_time() - start
                     if finding is not None:
                         return case, finding
-                    if self.checked.examples == examples or (seconds is not None and self.checked.seconds >= seconds):
+                    if self._is_enough(examples) or (seconds is not None and self.checked.seconds >= seconds):
                         break
         except KeyboardInterrupt as interrupt:
             self.checked.interrupted = True
@@ -221,6 +223,13 @@ class _Search:
         finally:
             self.checked.unreached = self.reach.unreached()
         return None
+
+    def _is_enough(self, examples: int | None) -> bool:
+        """Whether there were as many programs as there should; ten times as many while the pass has changed none."""
+        checked = self.checked
+        if examples is None or checked.examples < examples:
+            return False
+        return bool(checked.changed) or self.subject.is_analysis or checked.examples >= PATIENCE * examples
 
     def _cases(self) -> Iterator[tuple[RandomChoices, Case]]:
         for number in itertools.count():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -60,11 +61,16 @@ def _values(trial: Trial, compiled: bool = False) -> Finding | None:
 
 
 def _is_unstable(trial: Trial, tolerance: float) -> bool:
-    """Whether the results before the pass differ much more than arrays that differ within the tolerance: at a jump, or a pole."""
-    for sign in (tolerance, -tolerance):
-        feeds, params = ({name: _moved(array, sign) for name, array in each.items()} for each in (trial.case.feeds, trial.case.params))
+    """Whether the results before the pass differ much more than arrays that differ within the tolerance: at a jump, or a pole.
+
+    All arrays are moved up or down; or every second one the other way, which shows where large numbers cancel.
+    """
+    case = trial.case
+    for up, other in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
+        ways = itertools.cycle((up, other))
+        feeds, params = ({name: _moved(array, next(ways)) for name, array in each.items()} for each in (case.feeds, case.params))
         try:
-            moved = observe(trial.before, replace(trial.case, feeds=feeds, params=params), list(trial.expected.values))
+            moved = observe(trial.before, replace(case, feeds=feeds, params=params), list(trial.expected.values))
         except GraphadError:
             return True
         if observed_difference(Observed(trial.expected.values, {}), moved, UNSTABLE * tolerance):

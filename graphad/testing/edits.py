@@ -134,6 +134,33 @@ def without(chosen: Collection[Place]) -> Edit:
     return edit
 
 
+def shortcuts(program: Program) -> Iterator[Edit]:
+    """Without an operator of one result: what reads that reads one of its operands, which has the same type, instead."""
+    for place in places(program):
+        op = program.blocks[place[0]].ops[place[1]]
+        results = [name for name in op.output_names() if name != EMPTY]
+        if len(results) != 1 or isinstance(REGISTRY.get(op.type), ControlDef):
+            continue
+        for operand in dict.fromkeys(op.input_names()):
+            if operand not in (*results, EMPTY) and _declared(op, operand) == _declared(op, results[0]):
+                yield _shortcut(place, results[0], operand)
+
+
+def _declared(op: Operator, name: str) -> object:
+    return op.block.var_recursive(name).declared if op.block.has_var_recursive(name) else None
+
+
+def _shortcut(place: Place, result: str, operand: str) -> Edit:
+    def edit(program: Program) -> None:
+        block, index = program.blocks[place[0]], place[1]
+        del block.ops[index]
+        inside = [op for other in program.blocks if other is not block and block in other.chain() for op in other.ops]
+        for op in (*block.ops[index:], *inside):
+            op.inputs = _renamed(op.inputs, {result: operand})
+
+    return edit
+
+
 def inlined(place: Place, which: int) -> Edit:
     """Put the operators of a block in the place of the operator that holds it."""
 

@@ -1,8 +1,8 @@
 """Make a program smaller while it stays bad.
 
 Delta debugging: A. Zeller and R. Hildebrandt, Simplifying and isolating failure-inducing input, IEEE Transactions on Software
-Engineering 28(2), 2002. The parts left out are operators of all blocks; then blocks are inlined, numbers made simpler, operands
-and extents fewer, until none of it goes on.
+Engineering 28(2), 2002. The parts left out are operators of all blocks; then blocks are inlined, operators passed over
+(their readers read an operand instead), numbers made simpler, operands and extents fewer, until none of it goes on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from graphad.testing.edits import (
     fewer_variables,
     inlined,
     places,
+    shortcuts,
     simpler_attrs,
     smaller_extents,
     without,
@@ -80,7 +81,7 @@ def reduce_program(program: Program, is_bad: IsBad, tries: int = TRIES) -> Progr
         before = str(search.program)
         _fewer_ops(search)
         _fewer_blocks(search)
-        for edits in (fewer_variables, simpler_attrs, fewer_operands, smaller_extents):
+        for edits in (shortcuts, fewer_variables, simpler_attrs, fewer_operands, smaller_extents):
             _simpler(search, edits)
         if str(search.program) == before:
             break

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op
-from graphad.rewriting import Pass
+from graphad.rewriting import OnTrial, Pass
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class CheckpointWhile(Pass):
     """
 
     name = "checkpoint-while"
+    on_trial = OnTrial(programs=("with-gradients",))
     every: int = 16
     recursive: bool = False
 
