@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 import graphad as ga
 from graphad.errors import InvalidGraph, InvalidType
 from graphad.graph import Op, Value, write_back
+from graphad.program import Program
+from graphad.testing import Case, check_case
 from tests.graphs import diamond, op, types, written_over
 
 Choose = Callable[[Any], Any]
@@ -250,3 +253,26 @@ def test_what_is_no_graph_is_refused(other: Any) -> None:
     with pytest.raises(InvalidType, match="schedule takes a Graph, not") as raised:
         ga.schedule(other)
     assert ("graphad.lower(program) makes one" in str(raised.value)) == isinstance(other, ga.Program)
+
+
+def test_own_variable_of_a_branch_keeps_off_a_name_around_that_is_written_there_now() -> None:
+    text = """program {
+      block 0 {
+        var x: float64[1]
+        var y: float64[2, 2]
+        var z: float64[2, 2]
+        var flag: bool[1]
+        var scopes: ?[?] STEP_SCOPES
+        assign(X=y) -> (Out=z)
+        if_else(Cond=flag, X=[x, z]) -> (Scope=scopes, Out=z) {true_block=block(1), false_block=block(2)}
+      }
+      block 1 in 0 {
+        var z: float64[1]
+        tanh(X=x) -> (Out=z)
+      }
+      block 2 in 0 {
+        scale(X=z) -> (Out=z) {scale=3.0}
+      }
+    }"""
+    case = Case(Program.parse(text), feeds={"x": np.ones(1), "y": np.eye(2), "flag": np.array([True])})
+    check_case("simplify", case)

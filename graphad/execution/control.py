@@ -89,6 +89,7 @@ def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
                 kept.append(body.keep(inner))
             run.iterations[-1] += 1
         count = run.iterations.pop()
+        run.trips.add(count)
         for at, name in scopes:
             plain = every is None
             frames[at][name] = StepScopes(kept, count) if plain else Checkpoints(kept, count, every or 0, context, tuple(run.iterations))

@@ -32,6 +32,9 @@ class Executor:
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
             ``checkpoint-while`` runs again for a gradient is not counted a second time.
 
+    Attributes:
+        trips: how often the loops of the run that ended last ran, each number once.
+
     Raises:
         TypeError: max_iterations is no integer.
         ValueError: it is negative.
@@ -55,6 +58,7 @@ class Executor:
             raise InvalidValue(f"max_iterations is 0 or more, not {max_iterations}")
         self.check_finite = check_finite
         self.max_iterations = max_iterations
+        self.trips: frozenset[int] = frozenset()
         self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
         self._lock = Lock()
 
@@ -100,6 +104,7 @@ class Executor:
                 run.operators()
             results = [_own(run.fetch((run.env,), (0, name), None)) for name in fetched]
             run.commit()
+            self.trips = frozenset(run.trips)
         except RecursionError:
             raise ExecutionError(f"the blocks of {program.identity} are nested too deep for Python's recursion limit") from None
         finally:

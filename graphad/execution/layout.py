@@ -40,7 +40,8 @@ def blocks_of(op: Operator) -> list[Block]:
 def touched(op: Operator) -> set[str]:
     """Every name that an operator, or one in its blocks, reads or writes."""
     names = {*op.input_names(), *op.output_names()}
-    return names.union(*(touched(inner) for block in blocks_of(op) for inner in block.ops))
+    blocks = blocks_of(op)
+    return names.union(*(touched(inner) for block in blocks for inner in block.ops)) if blocks else names
 
 
 def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
@@ -114,7 +115,7 @@ def nth(op: Operator, attr: str, which: int, count: int) -> list[str]:
 
 
 def _controls(program: Program) -> Iterator[tuple[Operator, ControlDef]]:
-    for block in program.blocks:
+    for block in program.blocks if len(program.blocks) > 1 else ():
         for op in block.ops:
             row = control(op)
             if row is not None:

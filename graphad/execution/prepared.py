@@ -79,6 +79,7 @@ class Prepared:
         self.not_ours: set[int] = set()
         self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
         self.iterations: list[int] = []
+        self.trips: set[int] = set()
         self.entropy: int | None = None
 
     def operators(self) -> None:
@@ -94,9 +95,10 @@ class Prepared:
         found = self.bodies.get(key)
         if found is None:
             free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _handed_out(block))
-            local = block.vars
-            own = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
-            free = [[n for n in names if n in local or (len(layout) == 1 and n in own)] for names in free]
+            own = set(block.vars)
+            if len(layout) == 1:
+                own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
+            free = [[n for n in names if n in own] for names in free]
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
             quick = len(block.ops) <= COMPILED and not self.check_finite
             found = self.bodies[key] = _warming(block, layout, steps) if quick else _body(steps), layout
@@ -247,6 +249,8 @@ def _raising(message: str) -> Step:
 
 def _handed_out(block: Block) -> frozenset[str]:
     """The results of the block of a gradient, which the operator that runs it hands out."""
+    if block.idx == 0:
+        return frozenset()
     ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
     return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
 

@@ -20,6 +20,7 @@ class Runner(Reader, Protocol):
     saved: dict[int, frozenset[str]]
     checkpointed: dict[int, int]
     iterations: list[int]
+    trips: set[int]
     max_iterations: int | None
     iterations_left: int | None
 

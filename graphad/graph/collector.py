@@ -18,18 +18,20 @@ class _Book:
 
 
 _book = _Book()
-_FEW, _MANY = 200_000, 4_000_000
+_LARGE = 1000  # operators
+_FEW, _MANY = 200_000, 4_000_000  # objects
 
 
 @contextmanager
-def paused_collector() -> Iterator[None]:
-    """Hold the collector while many nodes are made: it would walk all of them again and again, and find nothing.
+def paused_collector(operators: int) -> Iterator[None]:
+    """Hold the collector while the nodes of many operators are made: it would walk all of them again and again, and find nothing.
 
-    What was made meanwhile goes straight to the oldest generation (``gc.freeze`` and ``gc.unfreeze`` move objects without
+    Graphs are cycles of references. Those of a few operators are left to the young generations, which let go of them cheaply. Of
+    large ones, what was made meanwhile goes straight to the oldest generation (``gc.freeze`` and ``gc.unfreeze`` move objects without
     looking at them); else the collector would walk it all when it wakes. Python does not count what is moved like this,
     so it is counted here; ``collect_if_due`` is called where a new graph is begun, when the last one may be garbage.
     """
-    if not gc.isenabled():
+    if operators < _LARGE or not gc.isenabled():
         yield
         return
     if _book.moved > _MANY + 4 * _book.survived:
@@ -43,6 +45,19 @@ def paused_collector() -> Iterator[None]:
             gc.freeze()
             gc.unfreeze()
         gc.enable()
+
+
+@contextmanager
+def young_only() -> Iterator[None]:
+    """Within it, the collector leaves alone what there was before: for work that makes many small graphs and lets go of them."""
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def collect_if_due() -> None:

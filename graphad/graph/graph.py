@@ -384,7 +384,7 @@ class Graph(PlainResults):
 
     def clone(self) -> Graph:
         """A graph of its own with the same operators and values (``copy`` is networkx's: a plain MultiDiGraph to edit)."""
-        with paused_collector():
+        with paused_collector(len(self.ops)):
             return keep_marks(self, cloned(self, Graph(self.block)))
 
     def __deepcopy__(self, memo: object) -> Graph:

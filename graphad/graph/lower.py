@@ -57,7 +57,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
     if not isinstance(program, Program):
         raise InvalidType(f"lower takes a Program, not {program!r}")
     collect_if_due()
-    with paused_collector():
+    with paused_collector(sum(len(block.ops) for block in program.blocks)):
         block = program.global_block()
         graph = _Lowering().fill(Graph(block), block)
         _give_streams(graph, random_streams(program))

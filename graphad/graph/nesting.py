@@ -21,6 +21,7 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str], rol
         else:
             _name_first(graph, value, name)
     _keep_off(graph, set(inputs) - set(results) - untouched)
+    _keep_own_apart(graph, set(results) - untouched)
     for i, (value, name) in enumerate(zip(list(graph.results), results, strict=True)):
         if name in untouched:
             continue
@@ -85,6 +86,14 @@ def _keep_off(graph: Graph, names: Collection[str]) -> None:
     for name in sorted(names):
         for value in graph.versions(name):
             if value.writers:
+                _rename(graph, value)
+
+
+def _keep_own_apart(graph: Graph, names: Collection[str]) -> None:
+    """Rename what was a variable of the block's own, now that a variable around it is written under that name."""
+    for name in sorted(names):
+        for value in graph.versions(name):
+            if value.var is not None and value.var.block is graph.block:
                 _rename(graph, value)
 
 

@@ -29,7 +29,7 @@ def schedule(graph: Graph) -> Program:
         ValueError: graphs are nested more than 100 deep.
     """
     check_graph("schedule takes", graph)
-    with paused_collector():
+    with paused_collector(len(graph.ops)):
         program = Program()
         block = program.global_block()
         if graph.block is not None:
@@ -49,7 +49,7 @@ def check_graph(what: str, graph: object) -> None:
 def write_back(graph: Graph) -> None:
     """Bring the program that the graph was lowered from up to the graph; unchanged operators stay the same objects."""
     assert graph.block is not None
-    with paused_collector():
+    with paused_collector(len(graph.ops)):
         _Schedule(graph.block.program, reuse=True).root(graph.block, graph)
 
 

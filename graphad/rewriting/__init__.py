@@ -3,6 +3,7 @@
 from graphad.rewriting.analysis import Analysis, claims_checked
 from graphad.rewriting.failure import diagnoses_only
 from graphad.rewriting.following import Follower, in_graph
+from graphad.rewriting.on_trial import OnTrial
 from graphad.rewriting.passes import PASSES, Fixpoint, Nested, Pass, Pipeline, fixpoint, nested
 from graphad.rewriting.patterns import PatternRule, explain, rewrite, several
 from graphad.rewriting.proving import Proof, prove
@@ -18,6 +19,7 @@ __all__ = [
     "Fixpoint",
     "Follower",
     "Nested",
+    "OnTrial",
     "Pass",
     "PatternRule",
     "Pipeline",

@@ -13,12 +13,15 @@ Every pass is run by one function, ``graphad.rewriting.running.run_pass``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.graph import Graph, paused_collector
 from graphad.ops.definition import did_you_mean
+from graphad.program import Program
+from graphad.rewriting.on_trial import OnTrial
 from graphad.rewriting.running import check_order, run_pass
 from graphad.rewriting.syntax import MAX_DEPTH, Call, parse_calls, print_option
 
@@ -40,6 +43,7 @@ class Pass(ABC):
         combines: whether it only runs other passes.
         is_analysis: whether it only computes something about the graph, and never changes it.
         tolerance: by how much, relatively, the values that the program computes may differ behind it; 0 keeps every bit.
+        on_trial: how ``check_pass`` tries it, where that is not told otherwise.
     """
 
     name: ClassVar[str] = ""
@@ -51,6 +55,7 @@ class Pass(ABC):
     combines: ClassVar[bool] = False
     is_analysis: ClassVar[bool] = False
     tolerance: ClassVar[float] = 0.0
+    on_trial: ClassVar[OnTrial] = OnTrial()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -73,6 +78,17 @@ class Pass(ABC):
     def parts(self) -> tuple[Pass, ...]:
         """The passes that run on the same graph in its place: itself, unless it only runs others."""
         return (self,)
+
+    def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the pass is there to change: the arrays that a program computes behind it where they are others than before, by name.
+
+        ``check_pass`` holds the pass to it. A formula over arrays that owes nothing to ``apply`` says most.
+
+        Args:
+            program: the program before the pass.
+            values: what that computes: results, gradients, and at its end all that persists.
+        """
+        return {}
 
     def __or__(self, other: Pass) -> Pipeline:
         return Pipeline(self, other)
@@ -112,11 +128,17 @@ class Pipeline(Pass):
             PassError: a pass requires what the graph has not and no pass before it establishes.
         """
         check_order(self.passes, graph)
-        with paused_collector():
+        with paused_collector(len(graph.ops)):
             return self.apply(graph)
 
     def parts(self) -> tuple[Pass, ...]:
         return tuple(part for each in self.passes for part in each.parts())
+
+    def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        found: dict[str, Any] = {}
+        for each in self.passes:
+            found.update(each.intended(program, {**values, **found}))
+        return found
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.passes))

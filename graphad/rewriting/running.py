@@ -33,7 +33,9 @@ class Step:
 
 
 Observer = Callable[["Pass", Graph, Step], None]
+Applier = Callable[["Pass", Graph], bool]
 _observers: list[Observer] = []
+_appliers: list[Applier] = [lambda each, graph: each.apply(graph)]
 _verifying: list[bool] = [KNOBS.verify]
 
 
@@ -71,7 +73,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
         journal.author, journal.origin = each.name, None
         start = perf_counter()
         try:
-            changed = each.apply(graph)
+            changed = _appliers[-1](each, graph)
         finally:
             journal.author = author
         seconds = perf_counter() - start
@@ -82,9 +84,10 @@ def run_pass(each: Pass, graph: Graph) -> bool:
             _verify_after(each, graph)
     if not each.combines and graph.father is None:
         journal.history.append(each)
-    step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
-    for observer in () if is_replaying() else _observers:
-        observer(each, graph, step)
+    if _observers and not is_replaying():
+        step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
+        for observer in _observers:
+            observer(each, graph, step)
     return changed
 
 
@@ -170,6 +173,11 @@ def verification(on: bool) -> Iterator[None]:
         _verifying.pop()
 
 
+def take_as_verified(graph: Graph) -> None:
+    """Let the first pass on a graph run without verifying what it gets; what it makes of it is verified as ever."""
+    graph.analyses[_Verified] = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
+
+
 # -- observers -----------------------------------------------------------------------------------
 
 
@@ -181,6 +189,16 @@ def observing(observer: Observer) -> Iterator[None]:
         yield
     finally:
         _observers.remove(observer)
+
+
+@contextmanager
+def applying(by: Applier) -> Iterator[None]:
+    """Within it, passes are applied by a function: ``by(pass, graph)``, which calls ``pass.apply(graph)`` and returns what that does."""
+    _appliers.append(by)
+    try:
+        yield
+    finally:
+        _appliers.pop()
 
 
 class Timings:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from graphad.drawing import draw
 from graphad.errors import InvalidValue
-from graphad.graph import lower
 from graphad.ops.definition import GRAD
 from graphad.program import Program, Variable
-from graphad.testing.names import always_written, reads
+from graphad.testing.names import always_written, reads, unread
 
 Array = NDArray[Any]
 
@@ -57,10 +56,9 @@ class Case:
         variables = self.program.global_block().vars
         if self.requested:
             return [name for name in self.requested if name in variables]
-        unread = [value.name for value in lower(self.program).targets]
         gradients = [f"{name}{GRAD}" for name in (*self.feeds, *self.params)]
         loss = [self.loss_name] if self.loss_name else []
-        return list(dict.fromkeys([*loss, *unread, *(name for name in gradients if name in variables)]))
+        return list(dict.fromkeys([*loss, *unread(self.program), *(name for name in gradients if name in variables)]))
 
     @cached_property
     def sources(self) -> list[str]:

@@ -11,11 +11,14 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.graph.collector import young_only
 from graphad.program import Program
-from graphad.rewriting import Pass, PatternRule, rules_of
+from graphad.rewriting import Pass, PatternRule, claims_checked, rules_of, verification
+from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.counterexample import Counterexample
@@ -23,17 +26,18 @@ from graphad.testing.examine import ALL, after_pass, tried
 from graphad.testing.fitted import random_case
 from graphad.testing.number_pools import SHORT
 from graphad.testing.planted import planted_program
-from graphad.testing.programs import any_program
+from graphad.testing.programs import KINDS, any_program
 from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked
 from graphad.testing.requests import requested_names
 from graphad.testing.smallest import smallest
-from graphad.testing.subject import Expectation, Subject, as_pass, claimed_tolerance, inner_passes, standard_preparation
+from graphad.testing.subject import Expectation, Subject, as_pass, claimed_tolerance, followed, inner_passes, standard_preparation
 from graphad.testing.sweep import sweeps
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
+ANY = "any"  # among the kinds of programs that a pass names: all kinds
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
     "changed": 2,
@@ -46,6 +50,7 @@ SELDOM = {
 }  # checks that are made on every so many programs only
 COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
+DRAWN = 2  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 
 
@@ -109,7 +114,7 @@ def check_pass(
     >>> check_pass("dead-code", examples=20).examples
     20
     """
-    subject = Subject(what, prepare or standard_preparation(what), tolerance, gradients, reference, expect)
+    subject = Subject(followed(what), prepare or standard_preparation(what), tolerance, gradients, reference, expect)
     search = _Search(subject, _source(subject, programs), seed)
     case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
     if case_and_finding is None:
@@ -125,7 +130,7 @@ def check_pass(
 
 def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], Case]:
     if programs is None:
-        return _every_kind(subject)
+        return _suitable(subject)
     if callable(programs):
         return programs
     if isinstance(programs, Program | Case) or not all(isinstance(each, Program | Case) for each in programs):
@@ -145,6 +150,20 @@ def _with_arrays(program: Program | Case, choices: Choices) -> Case:
         if v.shape in ((), (1,)) and any(v.name in op.output_names() for op in program.global_block().ops)
     ]
     return random_case(program, choices.below(1000), losses[-1] if losses else "")
+
+
+def _suitable(subject: Subject) -> Callable[[Choices], Case]:
+    """Programs of the kinds that all passes on trial have something to do on."""
+    every, kinds = _every_kind(subject), [each.on_trial.programs for each in inner_passes(as_pass(subject.what, "loss"))]
+    common = [name for name in kinds[0] if all(name in each for each in kinds)] if kinds else []
+    if not common:
+        return every
+
+    def program(choices: Choices) -> Case:
+        name = choices.one_of(common)
+        return every(choices) if name == ANY else KINDS[name][1](choices, Interest())
+
+    return program
 
 
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
@@ -177,7 +196,7 @@ class _Search:
     source: Callable[[Choices], Case]
     seed: int
     checked: Checked = field(default_factory=Checked)
-    corpus: list[list[int]] = field(default_factory=list)
+    corpus: list[tuple[int, list[int]]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     reach: Reach = field(default_factory=Reach)
 
@@ -186,13 +205,14 @@ class _Search:
         start = time.process_time()
         self.reach = Reach.of(inner_passes(as_pass(self.subject.what, "loss")))
         try:
-            for choices, case in self._cases():
-                finding = self._try(choices, case)
-                self.checked.seconds = time.process_time() - start
-                if finding is not None:
-                    return case, finding
-                if self.checked.examples == examples or (seconds is not None and self.checked.seconds >= seconds):
-                    break
+            with young_only():
+                for choices, case in self._cases():
+                    finding = self._try(choices, case)
+                    self.checked.seconds = time.process_time() - start
+                    if finding is not None:
+                        return case, finding
+                    if self.checked.examples == examples or (seconds is not None and self.checked.seconds >= seconds):
+                        break
         except KeyboardInterrupt as interrupt:
             self.checked.interrupted = True
             interrupt.checked = self.checked  # type: ignore[attr-defined]
@@ -205,9 +225,12 @@ class _Search:
         for number in itertools.count():
             choices = self._choices(number)
             try:
-                yield choices, self.source(choices)
+                with verification(False), claims_checked(False):
+                    case = self.source(choices)
             except Exception:  # a program that could not be drawn, whatever the reason, says nothing about the pass
                 self._unfit()
+                continue
+            yield choices, case
 
     def _choices(self, number: int) -> RandomChoices:
         """New choices; or those of a program that showed something new, some of them changed or the last ones forgotten."""
@@ -215,7 +238,8 @@ class _Search:
         text = f"{self.seed} {number}"
         if not self.corpus or rng.randrange(MUTATED):
             return RandomChoices(text)
-        numbers = list(self.corpus[rng.randrange(len(self.corpus))])
+        _, known = min((self.corpus[rng.randrange(len(self.corpus))] for _ in range(DRAWN)), key=itemgetter(0))
+        numbers = list(known)
         for _ in range(rng.choice(CHANGES)):
             numbers[rng.randrange(len(numbers))] = rng.randrange(1 << 16)
         return RandomChoices(text, numbers if rng.randrange(3) else numbers[: rng.randrange(len(numbers)) + 1])
@@ -229,7 +253,8 @@ class _Search:
             return None
         self.checked.count(trial)
         if finding is None and (self._is_new(trial) or arcs) and choices.numbers:
-            self.corpus.append(choices.numbers)
+            size = sum(len(block.ops) for block in case.program.blocks)
+            self.corpus.append((size, choices.numbers))
         return finding
 
     def _checks(self) -> set[str]:

@@ -44,13 +44,14 @@ def _typed(trial: Trial) -> Finding | None:
 
 def _values(trial: Trial, compiled: bool = False) -> Finding | None:
     assert trial.after is not None
-    kind = "compiled" if compiled else "values"
-    names = list(trial.expected.values)
+    kind, names = "compiled" if compiled else "values", list(trial.expected.values)
     try:
         got = observe(trial.after, trial.case, names, compiled)
     except Exception as error:
         return Finding(kind, f"the program after the pass does not run: {type(error).__name__}: {error}", type(error).__name__)
-    text = observed_difference(trial.expected, got, trial.subject.allowed(trial.case))
+    kept = trial.expected.without(trial.intended)
+    text = observed_difference(kept, got, trial.subject.allowed(trial.case))
+    text = text or observed_difference(trial.intended, got, _tolerance(trial), ("intended", "after"))
     return Finding(kind, text, "differ") if text else None
 
 

@@ -10,6 +10,8 @@ from graphad.program import Program, Variable
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
 
+MOST_ONCE = 60  # operators up to which a program that was differentiated once is differentiated again: it gets four times as large
+
 
 def differentiated(choices: Choices, case: Case) -> Case | None:
     """The case with gradients of its loss appended; in a third of the cases gradients of those as well, in a sixth a loss made of them.
@@ -37,13 +39,14 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
     kind = choices.below(6)
     try:
         first = _first(choices, twin, chosen)
-        if first and kind < 2:
+        twice = kind < 2 and _size(twin.program) <= MOST_ONCE
+        if first and twice:
             _second(twin.program, first, chosen)
         if first and kind == 2 and (total := _sum_of_squares(twin.program, first)):
             return replace(twin, loss_name=total)
     except GraphadError:
         return None
-    return replace(twin, forward=case, order=1 + (kind < 2)) if first else None
+    return replace(twin, forward=case, order=1 + twice) if first else None
 
 
 def with_gradients(case: Case, order: int) -> Case | None:
@@ -57,6 +60,10 @@ def with_gradients(case: Case, order: int) -> Case | None:
     except GraphadError:
         return None
     return replace(twin, forward=case, order=order) if first else None
+
+
+def _size(program: Program) -> int:
+    return sum(len(block.ops) for block in program.blocks)
 
 
 def _first(choices: Choices, case: Case, sources: list[str]) -> list[Variable]:

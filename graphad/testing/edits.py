@@ -39,7 +39,7 @@ def edited(program: Program, edit: Edit) -> Program | None:
         edit(twin)
         _mend(twin)
         _undeclare_written(twin)
-        twin = Program.parse(str(completed(twin)))
+        twin = completed(twin)
         verify(lower(twin))
     except (GraphadError, KeyError, IndexError):
         return None
@@ -111,9 +111,14 @@ def _fill(slots: dict[str, list[str]], slot: str, names: list[str]) -> None:
 
 
 def _drop_unused(program: Program) -> None:
-    used = {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
+    """Forget variables that no operator touches, but for what persists: a pass may go by its name."""
+    used = _used(program)
     for block in program.blocks:
-        block.vars = {name: var for name, var in block.vars.items() if name in used}
+        block.vars = {name: var for name, var in block.vars.items() if name in used or var.persistable}
+
+
+def _used(program: Program) -> set[str]:
+    return {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
 
 
 # -- edits ---------------------------------------------------------------------------------------
@@ -215,6 +220,44 @@ def _without_name(place: Place, slots: str, slot: str, index: int) -> Edit:
         del held[slot][index]
         if not held[slot]:
             del held[slot]
+
+    return edit
+
+
+def fewer_variables(program: Program) -> Iterator[Edit]:
+    """Without the persistable variables that no operator touches: all of them, or one."""
+    used = _used(program)
+    unused = [name for name, var in program.global_block().vars.items() if var.persistable and name not in used]
+    if unused:
+        yield from map(_without_variables, (unused, *([name] for name in unused)))
+
+
+def _without_variables(names: Collection[str]) -> Edit:
+    def edit(program: Program) -> None:
+        for name in names:
+            del program.global_block().vars[name]
+
+    return edit
+
+
+def bypasses(program: Program) -> Iterator[Edit]:
+    """An operator left out whose readers get one of its inputs, of the same type, in the place of its only output."""
+    for place in places(program):
+        block = program.blocks[place[0]]
+        op = block.ops[place[1]]
+        if isinstance(REGISTRY.get(op.type), ControlDef) or len(op.output_names()) != 1:
+            continue
+        for name in dict.fromkeys(op.input_names()):
+            known = [each for each in (name, *op.output_names()) if block.has_var_recursive(each)]
+            if len({*known}) == 2 and block.var_recursive(known[0]).declared == block.var_recursive(known[1]).declared:
+                yield _bypassed(place, name)
+
+
+def _bypassed(place: Place, name: str) -> Edit:
+    def edit(program: Program) -> None:
+        (written,) = program.blocks[place[0]].ops.pop(place[1]).output_names()
+        for op in (op for block in program.blocks for op in block.ops):
+            op.inputs = _renamed(op.inputs, {written: name})
 
     return edit
 

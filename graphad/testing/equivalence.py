@@ -23,10 +23,16 @@ LEAST = 1e-3  # what is smaller than this may differ by as much as this may
 
 @dataclass(frozen=True)
 class Observed:
-    """What a run gave: the targets that have a value, and what the scope then held."""
+    """What a run gave: the targets that have a value, what the scope then held, and how often its loops ran."""
 
     values: dict[str, Any]
     scope: dict[str, Array]
+    trips: frozenset[int] = frozenset()
+
+    def without(self, other: Observed) -> Observed:
+        """This less the names of another one."""
+        values = {name: value for name, value in self.values.items() if name not in other.values}
+        return Observed(values, {name: array for name, array in self.scope.items() if name not in other.scope}, self.trips)
 
 
 @contextmanager
@@ -73,9 +79,10 @@ def _run(program: Program, feeds: dict[str, Array], case: Case, names: Sequence[
     scope = Scope()
     for name, array in case.params.items():
         scope.set(name, array)
-    results = Executor(max_iterations=ITERATIONS).run(program, feed=feeds, fetch_list=list(names), scope=scope)
+    executor = Executor(max_iterations=ITERATIONS)
+    results = executor.run(program, feed=feeds, fetch_list=list(names), scope=scope)
     values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
-    return Observed(values, dict(scope.arrays))
+    return Observed(values, dict(scope.arrays), executor.trips)
 
 
 def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:
@@ -151,11 +158,13 @@ def _located(one: Array, other: Array, differs: NDArray[np.bool_], tolerance: fl
     return "\n".join([f"at {list(first)}: {text}; {count} of {one.size} elements differ{'s' * (count == 1)}", *lines])
 
 
-def observed_difference(before: Observed, after: Observed, tolerance: float = 0.0) -> str:
+def observed_difference(before: Observed, after: Observed, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after")) -> str:
     """What differs between two runs, by name; empty if nothing does. What had no value before may have any."""
     for what, one, other in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
         for name, value in one.items():
-            text = difference(value, other[name], tolerance) if name in other else f"{_shown(value)} before, no value after"
+            text = (
+                difference(value, other[name], tolerance, labels) if name in other else f"{_shown(value)} {labels[0]}, no value {labels[1]}"
+            )
             if text:
                 return f"{what}{name}: {text}"
     return ""

@@ -10,11 +10,13 @@ import numpy as np
 
 from graphad.errors import GraphadError, InvalidGraph, NoGradient, PassError, Refused
 from graphad.graph import Graph, schedule
+from graphad.graph.verify import verify
 from graphad.rewriting import Pass
+from graphad.rewriting.running import take_as_verified
 from graphad.testing.cases import Case
 from graphad.testing.checks import CHECKS, OF_RESULTS
 from graphad.testing.reach import Arc, Reach
-from graphad.testing.subject import HiddenChange, Subject, finished, request_gradients, run_requesting_gradients
+from graphad.testing.subject import HiddenChange, RefusedLate, Subject, finished, request_gradients, run_requesting_gradients
 from graphad.testing.trial import Finding, Trial, Unfit, quietly
 
 ALL = frozenset({"changed", *CHECKS})
@@ -66,7 +68,7 @@ def tried(
         finding = _applied(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs)
         if finding is not None or trial.after is None:
             return trial, finding
-        unchanged = str(trial.after) == str(trial.before)
+        unchanged = not trial.changed and str(trial.after) == str(trial.before)
         for kind, check in CHECKS.items():
             skipped = kind not in checks or (unchanged and kind in OF_RESULTS) or (unchanged and kind == "gradients" and not trial.made)
             if not skipped and (finding := check(trial)) is not None:
@@ -94,18 +96,19 @@ def check_case(
 def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]) -> Finding | None:
     """Run the pass, and make the program after it; None there if it cannot be one yet."""
     case, graph = trial.case, trial.graph
-    before = str(graph) if "changed" in checks else ""
+    take_as_verified(graph)  # one that is not valid is looked for when something is wrong
     try:
         with reach.traced() as new:
             trial.changed = run_requesting_gradients(trial.passes, graph, case, watched="changed" in checks)
         arcs |= new
     except (Refused, NoGradient) as error:
-        if str(graph) != before and before:
-            return Finding("refused", str(error), _mark(error))
         raise Unfit(str(error)) from error
+    except RefusedLate as late:
+        return Finding("refused", str(late.__cause__), _mark(late.__cause__))
     except HiddenChange as error:
         return Finding("changed", str(error))
     except InvalidGraph as error:
+        _verify_given(trial)
         return Finding("verifier", str(error), _mark(error))
     except PassError as error:
         return Finding("claims", str(error), _mark(error))
@@ -121,9 +124,17 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
     return None
 
 
+def _verify_given(trial: Trial) -> None:
+    """Raise Unfit if the graph was not valid before the pass."""
+    try:
+        verify(trial.subject.prepared(trial.case))
+    except InvalidGraph as error:
+        raise Unfit(str(error)) from error
+
+
 _NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w@.#]*\d[\w@.#]*")
 
 
-def _mark(error: Exception) -> str:
+def _mark(error: BaseException | None) -> str:
     """The kind of an error and its message without names and numbers, which change as the program gets smaller."""
     return f"{type(error).__name__}: {_NAMES.sub('', str(error).splitlines()[0] if str(error) else '')}"

@@ -9,12 +9,12 @@ from types import MappingProxyType
 import numpy as np
 
 from graphad.execution.layout import blocks_of
-from graphad.graph import Value, lower
+from graphad.graph import lower
 from graphad.ops import lookup
 from graphad.program import Block, Program
 from graphad.program.operator import check
 from graphad.testing.cases import Array, Case
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Shape
 
 UNKNOWN = 2  # the extent of an axis that no declaration gives
 
@@ -58,19 +58,22 @@ def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingPr
     for value in lower(program).inputs:
         if value.kind == TENSOR and value.shape is not None:
             chosen, known = (params, case.params) if value.persistable else (feeds, case.feeds)
-            chosen[value.name] = _array(value, {**values, **known}, seed)
+            chosen[value.name] = _array(value.name, value.shape, value.dtype, {**values, **known}, seed)
+    for name, var in program.global_block().vars.items():
+        if var.persistable and name in case.params and name not in params:
+            params[name] = _array(name, *var.declared, case.params, seed)
     written = {name for op in program.global_block().ops for name in op.output_names()}
     return Case(program, case.loss_name if case.loss_name in written else "", feeds, params, case.requested)
 
 
-def _array(value: Value, known: Mapping[str, Array], seed: int) -> Array:
-    shape, dtype = value.shape or (), value.dtype or "float32"
-    old = known.get(value.name)
+def _array(name: str, shape: Shape | None, dtype: str | None, known: Mapping[str, Array], seed: int) -> Array:
+    shape, dtype = shape or (), dtype or "float32"
+    old = known.get(name)
     if old is not None and old.dtype == dtype and old.ndim == len(shape):
         wanted = tuple(have if extent == -1 else extent for have, extent in zip(old.shape, shape, strict=True))
         if all(extent <= have for extent, have in zip(wanted, old.shape, strict=True)):
-            return np.array(old[tuple(slice(extent) for extent in wanted)], order="C")  # ascontiguousarray would give a scalar an axis
-    return _drawn(value.name, tuple(UNKNOWN if extent == -1 else extent for extent in shape), dtype, seed)
+            return old[tuple(slice(extent) for extent in wanted)].copy(order="C")
+    return _drawn(name, tuple(UNKNOWN if extent == -1 else extent for extent in shape), dtype, seed)
 
 
 def _drawn(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> Array:

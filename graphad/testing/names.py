@@ -1,9 +1,10 @@
-"""Which names the operators with blocks of random nested programs read and write around them."""
+"""Which names operators read and write, those with blocks around these, and which nothing reads at the end."""
 
 from __future__ import annotations
 
 from graphad.execution.layout import blocks_of
-from graphad.program import Block, Operator
+from graphad.program import EMPTY, Block, Operator, Program
+from graphad.types import STEP_SCOPES
 
 
 def reads(op: Operator) -> list[str]:
@@ -18,6 +19,17 @@ def always_written(op: Operator) -> set[str]:
     if not inner:
         return set(op.output_names())
     return set() if op.type in ("while", "conditional_block") else set.intersection(*inner)
+
+
+def unread(program: Program) -> list[str]:
+    """The names of block 0 whose last value no operator reads, in the order in which they get it: the targets of ``lower``."""
+    block, later, found = program.global_block(), set[str](), dict[str, bool]()
+    for op in reversed(block.ops):
+        for name in reversed(op.output_names()):
+            if name not in found:
+                found[name] = name not in later and name != EMPTY and block.var_recursive(name).type != STEP_SCOPES
+        later.update(reads(op))
+    return [name for name, is_unread in reversed(found.items()) if is_unread]
 
 
 def outside_reads(*blocks: Block) -> list[str]:

@@ -13,6 +13,7 @@ from graphad.testing.nested import nested_program
 from graphad.testing.operator_programs import operator_program
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.straight_line import straight_line_program
+from graphad.testing.trainable import trainable_program
 from graphad.testing.training import training_program
 
 
@@ -37,14 +38,21 @@ def small_training(choices: Choices, interest: Interest) -> Case:
     return training_program(choices, max_layers=1)
 
 
-KINDS: tuple[tuple[int, Callable[[Choices, Interest], Case]], ...] = (  # how many of a hundred programs are of a kind
-    (45, operator_program),
-    (20, small_optimizable),
-    (13, small_nested),
-    (12, small_straight_line),
-    (10, small_training),
-)
-_TABLE = tuple(generator for share, generator in KINDS for _ in range(share))
+def trainable(choices: Choices, interest: Interest) -> Case:
+    """A ``trainable_program``."""
+    return trainable_program(choices)
+
+
+Kind = Callable[[Choices, Interest], Case]
+KINDS: dict[str, tuple[int, Kind]] = {  # how many of a hundred programs are of a kind
+    "operators": (45, operator_program),
+    "optimizable": (20, small_optimizable),
+    "nested": (13, small_nested),
+    "straight-line": (12, small_straight_line),
+    "training": (10, small_training),
+    "trainable": (0, trainable),
+}
+_TABLE = tuple(generator for share, generator in KINDS.values() for _ in range(share))
 
 
 def any_program(choices: Choices, interest: Interest | None = None) -> Case:

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from graphad.graph import Graph
 from graphad.ops import REGISTRY
 from graphad.rewriting import Pass
+from graphad.rewriting.running import Applier, applying
 from graphad.testing.calls import Interest
 
 Arc = tuple[CodeType, int, int]  # from one line to the next within a function; 0 before the first
@@ -126,26 +128,40 @@ class Reach:
 
     names: dict[CodeType, str] = field(default_factory=dict)
     arcs: set[Arc] = field(default_factory=set)
+    passes: frozenset[type[Pass]] = frozenset()
 
     @classmethod
     def of(cls, passes: Iterable[Pass]) -> Reach:
-        functions = [function for each in passes for function in own_functions(type(each))]
-        return cls({code: f.__qualname__ for f in functions for code in _codes(f.__code__)})
+        kinds = dict.fromkeys(type(each) for each in passes)
+        functions = [function for kind in kinds for function in own_functions(kind)]
+        return cls({code: f.__qualname__ for f in functions for code in _codes(f.__code__)}, passes=frozenset(kinds))
 
     @contextmanager
     def traced(self) -> Iterator[set[Arc]]:
-        """Within it, arcs are noted; those that are new are in the set afterwards."""
-        before, new = sys.gettrace(), set[Arc]()
-        if before is not None or not self.names:  # a debugger, or a coverage tool, is at work
+        """Within it, arcs are noted while passes are applied; those that are new are in the set afterwards."""
+        new = set[Arc]()
+        if sys.gettrace() is not None or not self.names:  # a debugger, or a coverage tool, is at work
             yield new
             return
-        sys.settrace(self._tracer(new))
-        try:
+        with applying(self._applier(new)):
             yield new
-        finally:
-            sys.settrace(None)
-            new -= self.arcs
-            self.arcs |= new
+        new -= self.arcs
+        self.arcs |= new
+
+    def _applier(self, arcs: set[Arc]) -> Applier:
+        tracer, own = self._tracer(arcs), self.passes
+
+        def apply(each: Pass, graph: Graph) -> bool:
+            if type(each) not in own:
+                return each.apply(graph)
+            before = sys.gettrace()
+            sys.settrace(tracer)
+            try:
+                return each.apply(graph)
+            finally:
+                sys.settrace(before)
+
+        return apply
 
     def _tracer(self, arcs: set[Arc]) -> Any:
         names = self.names

@@ -30,6 +30,7 @@ class Checked:
         attributes: the values that attributes had, by ``type.attribute``.
         dtypes: how many programs had variables of a dtype.
         extents: how many programs had variables with an axis of so many elements.
+        trips: how many of the programs that the pass changed had a loop that ran so many iterations.
         special: how many programs were fed ties, zeros, large or tiny numbers, nan, infinities.
         unreached: the lines of the pass's own code that never ran.
         seconds: of processor time.
@@ -44,6 +45,7 @@ class Checked:
     attributes: dict[str, set[str]] = field(default_factory=dict)
     dtypes: Counter[str] = field(default_factory=Counter)
     extents: Counter[int] = field(default_factory=Counter)
+    trips: Counter[int] = field(default_factory=Counter)
     special: Counter[str] = field(default_factory=Counter)
     unreached: list[Unreached] = field(default_factory=list)
     seconds: float = 0.0
@@ -55,6 +57,7 @@ class Checked:
         self.changed += trial.changed
         self._count_program(trial.case.program)
         self._count_arrays(trial.case)
+        self.trips.update(trial.trips)
         if trial.changed:
             self.rewrites.update(_rewrites(trial))
 
@@ -88,6 +91,7 @@ class Checked:
         yield f"attributes: {len(self.attributes)}, of which {twice} with two values or more"
         yield from _counts("dtypes", self.dtypes)
         yield from _counts("extents", self.extents)
+        yield from _counts("trips of loops", self.trips)
         yield from _counts("values", self.special)
         for line in self.unreached[:MOST]:
             yield f"never ran: {line}"

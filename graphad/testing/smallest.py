@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.program import Program
 from graphad.testing.cases import Array, Case
 from graphad.testing.differentiated import with_gradients
 from graphad.testing.equivalence import observe
@@ -52,7 +51,7 @@ class _Shrinking:
         """Make the program smaller, then the arrays simpler, and both again while that goes on."""
         if self.case.forward is not None:
             self.shrink_forward(self.case.forward, self.case.order)
-        self.take(replace(self.case, program=Program.parse(str(self.case.program)), forward=None))
+        self.take(replace(self.case, forward=None))
         for _ in range(2):
             size = _size(self.case)
             reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program, self.values)))

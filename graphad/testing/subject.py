@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from graphad.errors import InvalidValue, PassError
+from graphad.errors import InvalidValue, NoGradient, PassError, Refused
 from graphad.graph import SINGLE_WRITER, Graph, lower, schedule
+from graphad.graph.verify import verify
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.program import Program
-from graphad.rewriting import Pass, Pipeline
+from graphad.rewriting import Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.running import check_order
 from graphad.testing.cases import Case
 from graphad.testing.derivatives import gradients_in
@@ -51,10 +52,16 @@ class Subject:
         return as_pass(self.what, case.loss_name)
 
     def prepared(self, case: Case) -> Graph:
-        """The graph of a case that the pass gets; gradients that the preparation makes are among its targets."""
+        """The graph of a case that the pass gets; gradients that the preparation makes are among its targets.
+
+        Raises:
+            InvalidGraph: the preparation leaves a graph that breaks a rule.
+        """
         graph = lower(case.program, case.targets)
         if self.prepare:
-            as_pass(self.prepare, case.loss_name).run(graph)
+            with verification(False), claims_checked(False):
+                as_pass(self.prepare, case.loss_name).run(graph)
+            verify(graph)
             request_gradients(graph, case)
         return graph
 
@@ -75,7 +82,9 @@ class Subject:
         return schedule(graph) if SINGLE_WRITER in graph.properties else case.program
 
     def names_variables(self, case: Case) -> bool:
-        """Whether options of the passes, beside ``$loss``, name variables of a case."""
+        """Whether names of a case's variables mean something to the passes: to their options, beside ``$loss``, or always."""
+        if any(each.on_trial.goes_by_names for each in inner_passes(self.passes(case))):
+            return True
         options = f"{self.what} {self.prepare}"
         words = set(re.findall(r"[^\s,{}()=\[\]'\"]+", options.replace(LOSS, "")))
         return any(name in words for block in case.program.blocks for name in block.vars)
@@ -141,13 +150,25 @@ def claimed_tolerance(each: Pass) -> float:
 # -- passes of the backward ----------------------------------------------------------------------
 
 
+def followed(what: Pass | str) -> Pass | str:
+    """A pass with those behind it that let what it does show; others, and pipelines, as they are."""
+    behind = as_pass(what, "loss").on_trial.followed_by
+    if not behind:
+        return what
+    return f"{what}, {behind}" if isinstance(what, str) else Pipeline(what, Pipeline.parse(behind))
+
+
 def standard_preparation(what: Pass | str) -> str:
     """The passes of the standard backward that have to run before a pass, as text; empty if it works on a program as it is.
+
+    That is what the pass requires, or all of them if it says that it is tried behind the backward.
 
     >>> standard_preparation("create-grad-ops")
     'find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}'
     """
     passes = as_pass(what, "loss").parts()
+    if passes and passes[0].on_trial.behind_backward:
+        return ", ".join(BACKWARD)
     names = [text.partition("{")[0] for text in BACKWARD]
     first = passes[0].name
     shortest = names.index(first) if first in names else 0
@@ -165,11 +186,16 @@ class HiddenChange(AssertionError):
     """A pass changed a graph and said that it did not."""
 
 
+class RefusedLate(AssertionError):
+    """A pass refused a graph, for the reason that is the cause, when it had changed it already."""
+
+
 def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bool = False) -> bool:
     """Run passes; gradients that they make are among the graph's targets as soon as they are complete.
 
     Raises:
         HiddenChange: a pass said that it changed nothing, and did, where that is ``watched``.
+        RefusedLate: a pass refused the graph, and had changed it, where that is ``watched``.
     """
     parts = passes.passes if type(passes) is Pipeline else (passes,)
     if len(parts) > 1:
@@ -177,10 +203,15 @@ def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bo
     changed = False
     for part in parts:
         before = str(graph) if watched else ""
-        if part.run(graph):
-            changed = True
-        elif before and str(graph) != before:
+        try:
+            did = part.run(graph)
+        except (Refused, NoGradient) as error:
+            if before and str(graph) != before:
+                raise RefusedLate from error
+            raise
+        if not did and before and str(graph) != before:
             raise HiddenChange(str(part))
+        changed |= did
         request_gradients(graph, case)
     return changed
 

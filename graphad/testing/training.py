@@ -37,6 +37,7 @@ from graphad.optimizer import (
 from graphad.program import Parameter, Program, Variable, program_guard
 from graphad.testing.cases import Array, Case
 from graphad.testing.choices import Choices
+from graphad.testing.networks import BATCHES, LAYERS, SMOOTH, Network, loss_of
 from graphad.testing.number_pools import array_of
 
 # With options that differ from the defaults; without is the other half.
@@ -58,8 +59,6 @@ OPTIMIZERS: dict[type[Optimizer], dict[str, Any]] = {
 CLIPS = (None, None, ClipByValue(0.1), ClipByValue(0.3, -0.05), ClipByNorm(0.3), ClipByGlobalNorm(0.3))
 DECAYS = (None, None, L2Decay(0.03), L1Decay(0.03))
 ATTRS = (ParamAttr(trainable=False), ParamAttr(learning_rate=0.3), ParamAttr(regularizer=L2Decay(0.2)), ParamAttr(need_clip=False))
-FEATURES = 3
-BATCHES = (2, 1, 5)
 SIGNED = ("velocity", "moment1", "momentum", "linear")  # accumulators that may be negative
 
 
@@ -76,131 +75,17 @@ def training_program(choices: Choices, max_layers: int = 2, smooth: bool = False
     """
     main, startup = Program(), Program()
     dtype = "float64" if smooth else choices.one_of(("float32", "float64"))
-    net = _Network(choices, dtype, 4 if smooth else choices.one_of(BATCHES))
+    net = Network(choices, dtype, 4 if smooth else choices.one_of(BATCHES))
     with program_guard(main, startup):
         hidden = net.start(smooth)
         for _ in range(choices.integer(0, max_layers)):
             hidden = choices.one_of(SMOOTH if smooth else LAYERS)(net, hidden)
-        cost = _cost(net, hidden, smooth)
+        cost = loss_of(net, hidden, smooth)
         optimizer = _optimizer(choices, dtype)
         optimizer.minimize(cost)
         if not smooth and choices.chance(8):
             _second_loss(hidden)
-    return Case(main, cost.name, net.feeds, _params(choices, main))
-
-
-# -- the network ---------------------------------------------------------------------------------
-
-
-class _Network:
-    """What layers are drawn with: feeds of one batch, a dtype, and the parameters that may be shared."""
-
-    def __init__(self, choices: Choices, dtype: str, batch: int) -> None:
-        self.choices, self.dtype, self.batch = choices, dtype, batch
-        self.feeds: dict[str, Array] = {}
-
-    def start(self, smooth: bool) -> Variable:
-        """Data, or rows of a table that ids choose."""
-        if smooth or not self.choices.chance(6):
-            return self.data("x", FEATURES)
-        ids: Variable = layers.data("ids", shape=[], dtype="int64")
-        self.feeds["ids"] = np.array([self.choices.below(4) for _ in range(self.batch)], "int64")
-        rows: Variable = layers.embedding(ids, size=[4, FEATURES], dtype=self.dtype, padding_idx=self.choices.one_of((-1, 1)))
-        return rows
-
-    def data(self, name: str, width: int) -> Variable:
-        self.feeds[name] = array_of(self.choices, (self.batch, width), self.dtype, self.choices.one_of(("ordinary", "ordinary", "ties")))
-        variable: Variable = layers.data(name, shape=[width], dtype=self.dtype)
-        return variable
-
-    def attr(self) -> ParamAttr | None:
-        """How a parameter is trained: mostly as all others, sometimes frozen, faster, or with a decay of its own."""
-        own: tuple[dict[str, Any], ...] = (
-            {"trainable": False},
-            {"learning_rate": 0.3},
-            {"regularizer": L2Decay(0.2)},
-            {"need_clip": False},
-        )
-        return ParamAttr(**self.choices.one_of(own)) if self.choices.chance(5) else None
-
-    def matrix(self, hidden: Variable) -> Parameter:
-        """A square parameter of the width of a layer."""
-        block, width = hidden.block.program.global_block(), hidden.shape[-1]
-        return block.create_parameter(shape=[width, width], dtype=self.dtype)
-
-
-def _dense(net: _Network, hidden: Variable) -> Variable:
-    act = net.choices.one_of(("tanh", "sigmoid", None))
-    output: Variable = layers.fc(hidden, size=net.choices.integer(2, 3), act=act, param_attr=net.attr())
-    return output
-
-
-def _rectified(net: _Network, hidden: Variable) -> Variable:
-    output: Variable = layers.fc(hidden, size=net.choices.integer(1, 3), act="relu", bias_attr=net.choices.one_of((None, False)))
-    return output
-
-
-def _twice(net: _Network, hidden: Variable) -> Variable:
-    """A layer's output times a function of itself, which is computed twice."""
-    twice: Variable = layers.elementwise_mul(layers.tanh(hidden), layers.elementwise_add(hidden, layers.tanh(hidden)))
-    return twice
-
-
-def _shared(net: _Network, hidden: Variable) -> Variable:
-    """A square matrix that is read two to four times, so that its gradient has as many terms."""
-    matrix = net.matrix(hidden)
-    parts = [hidden]
-    for _ in range(net.choices.integer(2, 4)):
-        source = net.choices.one_of((parts[-1], hidden))
-        product: Variable = layers.matmul(source, matrix)
-        parts.append(layers.tanh(product))
-    total: Variable = layers.sums(parts[1:])
-    return total
-
-
-def _normalized(net: _Network, hidden: Variable) -> Variable:
-    output: Variable = layers.batch_norm(hidden, is_test=net.choices.chance(3), momentum=0.7, epsilon=1e-2)
-    return output
-
-
-def _dropped(net: _Network, hidden: Variable) -> Variable:
-    output: Variable = layers.dropout(hidden, 0.3, seed=net.choices.one_of((0, 3)))
-    return output
-
-
-def _convolved(net: _Network, hidden: Variable) -> Variable:
-    image = layers.reshape(hidden, shape=[-1, 1, 1, hidden.shape[-1]])
-    output: Variable = layers.reshape(layers.conv2d(image, 2, [1, 1], bias_attr=False), shape=[-1, 2 * hidden.shape[-1]])
-    return output
-
-
-def _recurrent(net: _Network, hidden: Variable) -> Variable:
-    """A loop of 0 to 3 steps h = tanh(h w + x), whose matrix is read in every step."""
-    matrix = net.matrix(hidden)
-    count = layers.fill_constant([1], "int64", 0)
-    limit = layers.fill_constant([1], "int64", net.choices.one_of((2, 1, 0, 3)))
-
-    def step(index: Variable, state: Variable) -> list[Variable]:
-        return [layers.increment(index, in_place=False), layers.tanh(layers.elementwise_add(layers.matmul(state, matrix), hidden))]
-
-    output: Variable = layers.while_loop(lambda index, _: layers.less_than(index, limit), step, [count, layers.tanh(hidden)])[1]
-    return output
-
-
-Layer = Callable[[_Network, Variable], Variable]
-SMOOTH: tuple[Layer, ...] = (_dense, _dense, _dense, _twice)
-LAYERS: tuple[Layer, ...] = (_dense, _dense, _twice, _shared, _shared, _rectified, _normalized, _dropped, _convolved, _recurrent)
-
-
-# -- losses and updates --------------------------------------------------------------------------
-
-
-def _cost(net: _Network, hidden: Variable, smooth: bool) -> Variable:
-    last = layers.fc(hidden, size=1, param_attr=None if smooth else net.attr())
-    if not any(param.trainable for param in last.block.program.all_parameters()):
-        last = layers.fc(last, size=1)
-    cost: Variable = layers.mse(last, net.data("y", 1))
-    return cost
+    return Case(main, cost.name, net.feeds, persistent_arrays(choices, main))
 
 
 def _second_loss(hidden: Variable) -> None:
@@ -228,7 +113,7 @@ def _learning_rate(choices: Choices, dtype: str) -> Any:
     return choices.one_of(schedules)() if choices.chance(8) else 0.1
 
 
-def _params(choices: Choices, main: Program) -> dict[str, Array]:
+def persistent_arrays(choices: Choices, main: Program) -> dict[str, Array]:
     """Numbers for all that persists: as after some steps, so that no accumulator is zero."""
     variables = [var for var in main.global_block().vars.values() if var.persistable]
     return {var.name: _state(choices, var) for var in variables}

@@ -13,12 +13,12 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.graph import Graph
 from graphad.knobs import KNOBS
-from graphad.ops import REGISTRY
+from graphad.ops import GRAD, REGISTRY
 from graphad.program import Program
 from graphad.rewriting import Pass, claims_checked, verification
 from graphad.testing.cases import Case
 from graphad.testing.equivalence import Observed, observe
-from graphad.testing.subject import Subject
+from graphad.testing.subject import Subject, inner_passes
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Finding:
     mark: str = ""
 
     def __str__(self) -> str:
-        return f"{HEADLINES[self.kind]}: {self.text}"
+        return f"{HEADLINES[self.kind]}: {self.text}" if self.text else HEADLINES[self.kind]
 
 
 HEADLINES = {
@@ -94,6 +94,22 @@ class Trial:
             return observe(self.before, self.case, [*self.case.targets, *_handed_out(self.before)])
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
+
+    @cached_property
+    def intended(self) -> Observed:
+        """Of what ``before`` gives, what the passes are there to change, as they say it becomes."""
+        program, case = self.before, self.case
+        if all(type(each).intended is Pass.intended for each in inner_passes(self.passes)):
+            return Observed({}, {})
+        gradients = [f"{p.name}{GRAD}" for p in program.all_parameters() if program.global_block().has_var(f"{p.name}{GRAD}")]
+        known = observe(program, case, [*self.expected.values, *gradients])
+        found = self.passes.intended(program, {**known.scope, **known.values})
+        return Observed({n: a for n, a in found.items() if n in known.values}, {n: a for n, a in found.items() if n in known.scope})
+
+    @property
+    def trips(self) -> frozenset[int]:
+        """How often the loops of ``before`` ran; none where it was not run, as where the pass changed nothing."""
+        return self.expected.trips if "expected" in vars(self) else frozenset()
 
     @property
     def passes(self) -> Pass:

@@ -16,7 +16,7 @@ from typing import Any
 from graphad import ops
 from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
 from graphad.ops.batch_normalization import BatchNorm
-from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily
+from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, rewrite_greedily
 
 _CONVOLUTIONS = ("conv2d", "depthwise_conv2d")
 _PRODUCTS = ("mul", "matmul", "matmul_v2")
@@ -32,6 +32,7 @@ class FoldBatchNorm(Pass):
     name = "fold-batch-norm"
     idempotent = True
     tolerance = 1e-6
+    on_trial = OnTrial(programs=("trainable", "any"))
 
     def apply(self, graph: Graph) -> bool:
         return rewrite_greedily(graph, _RULES, self)

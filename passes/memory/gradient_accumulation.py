@@ -20,7 +20,7 @@ from graphad.graph.regions_editing import outline
 from graphad.passes.memory.accumulable import Training, check_cut
 from graphad.passes.memory.micro_batches import make_loop
 from graphad.program import FORWARD
-from graphad.rewriting import Pass
+from graphad.rewriting import OnTrial, Pass
 from graphad.types import TENSOR
 
 
@@ -42,6 +42,7 @@ class GradientAccumulation(Pass):
 
     name = "gradient-accumulation"
     tolerance = 1e-5
+    on_trial = OnTrial(programs=("trainable",), behind_backward=True)
     micro_batches: int = 2
     inputs: tuple[str, ...] = ()
 

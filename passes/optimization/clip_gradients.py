@@ -8,15 +8,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from graphad.errors import InvalidValue
 from graphad.graph import Builder, Graph
 from graphad.ops import lookup
-from graphad.passes.optimization.optimize_parameters import Updates, updates_of
-from graphad.program import OPTIMIZE
-from graphad.rewriting import Pass
+from graphad.passes.optimization.optimize_parameters import Updates, applied, as_applied, trained, updates_of
+from graphad.program import OPTIMIZE, Program
+from graphad.rewriting import OnTrial, Pass
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,13 @@ class ClipGradients(Pass):
     Args:
         kind: value, norm or global-norm.
         bound: the largest element, or norm.
-        parameters: names of the parameters whose gradients are bounded.
+        parameters: names of the parameters whose gradients are bounded; empty: all that are trainable and have a gradient.
         low: for kind value the smallest element; ``-bound`` if none.
     """
 
     name = "clip-gradients"
     preserves = (Updates,)
+    on_trial = OnTrial(programs=("trainable",), behind_backward=True, goes_by_names=True, followed_by="optimize-parameters")
     kind: str = "global-norm"
     bound: float = 1.0
     parameters: tuple[str, ...] = ()
@@ -44,12 +48,23 @@ class ClipGradients(Pass):
     def apply(self, graph: Graph) -> bool:
         if self.kind not in ("value", "norm", "global-norm"):
             raise InvalidValue(f"kind of clipping is value, norm or global-norm, not {self.kind!r}")
-        updates = updates_of(graph, self.parameters)
-        symbols = {name: self._symbol(graph, name, updates) for name in self.parameters}
+        names = trained(graph, self.parameters)
+        updates = updates_of(graph, names)
+        symbols = {name: self._symbol(graph, name, updates) for name in names}
         factor = self._factor(list(symbols.values())) if self.kind == "global-norm" and symbols else None
         for name, gradient in symbols.items():
             updates.gradient[name] = self._clipped(gradient, factor).value
         return bool(symbols)
+
+    def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        gradients = applied(program, values, self.parameters)
+        norms = {name: float(np.linalg.norm(g.astype("float64"))) for name, g in gradients.items()}
+        if self.kind == "global-norm":
+            norms = dict.fromkeys(norms, float(np.linalg.norm(list(norms.values()))))
+        low = -self.bound if self.low is None else self.low
+        if self.kind == "value":
+            return as_applied({name: g.clip(low, self.bound) for name, g in gradients.items()})
+        return as_applied({name: np.asarray(g * min(1.0, self.bound / max(norms[name], 1e-300))) for name, g in gradients.items()})
 
     def _symbol(self, graph: Graph, name: str, updates: Updates) -> Any:
         gradient = updates.gradient[name]

@@ -7,14 +7,17 @@ The new values are the next versions of the old names, so the program reads as a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphad.errors import InvalidValue
+import numpy as np
+
+from graphad.errors import InvalidValue, Refused
 from graphad.graph import Builder, Graph, Value
-from graphad.ops import lookup
-from graphad.program import OPTIMIZE
-from graphad.rewriting import Pass
+from graphad.ops import GRAD, lookup
+from graphad.program import OPTIMIZE, Parameter, Program
+from graphad.rewriting import OnTrial, Pass
 
 # optimizer -> slot of an accumulator -> its name (``<parameter>_<name>_0``)
 _MOMENTS = {"Moment1": "moment1", "Moment2": "moment2", "Beta1Pow": "beta1_pow_acc", "Beta2Pow": "beta2_pow_acc"}
@@ -51,6 +54,30 @@ class Updates:
     gradient: dict[str, Value]
 
 
+def trained(graph: Graph, parameters: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the parameters to update: those that are given, else all that are trainable and have a gradient."""
+    return parameters or tuple(v.name for v in graph.inputs if _is_trainable(v.var) and graph.versions(f"{v.name}{GRAD}"))
+
+
+def _is_trainable(var: Any) -> bool:
+    return isinstance(var, Parameter) and var.trainable
+
+
+def applied(program: Program, values: Mapping[str, Any], parameters: tuple[str, ...]) -> dict[str, Any]:
+    """The gradients that parameters are updated with, by the parameter, of the values that a program computes; see ``Pass.intended``."""
+    names = parameters or tuple(p.name for p in program.all_parameters() if p.trainable and f"{p.name}{GRAD}" in values)
+    return {name: values[_applied(name)] if _applied(name) in values else values[f"{name}{GRAD}"] for name in names}
+
+
+def as_applied(gradients: Mapping[str, Any]) -> dict[str, Any]:
+    """Gradients as ``applied`` finds them."""
+    return {_applied(name): gradient for name, gradient in gradients.items()}
+
+
+def _applied(name: str) -> str:
+    return f"{name}{GRAD} as it is applied"
+
+
 def updates_of(graph: Graph, parameters: tuple[str, ...]) -> Updates:
     """The updates of a graph; at first each parameter's gradient is ``<parameter>@GRAD``."""
     found: Updates | None = graph.analyses.get(Updates)
@@ -58,7 +85,7 @@ def updates_of(graph: Graph, parameters: tuple[str, ...]) -> Updates:
         found = graph.analyses[Updates] = Updates({})
     for name in parameters:
         if name not in found.gradient:
-            found.gradient[name] = graph.value(f"{name}@GRAD")
+            found.gradient[name] = graph.value(f"{name}{GRAD}")
     return found
 
 
@@ -68,15 +95,20 @@ class OptimizeParameters(Pass):
 
     Args:
         type: the operator: sgd, momentum, adam, ...; all are in ``ACCUMULATORS``.
-        parameters: their names.
+        parameters: their names; empty: all that are trainable and have a gradient.
         learning_rate: the learning rate's name.
         factors: for each parameter a factor on the learning rate; empty means 1.
         attrs: the operator's attributes, as (name, value) pairs.
         instance: which of several optimizers of the same parameters this is; accumulators end in it.
         own: attributes of single parameters, as (parameter, name, value); they come before ``attrs``.
+
+    Raises:
+        Refused: the graph's program declares no learning rate, or not what the operator keeps for a parameter.
+        ValueError: the operator, or a parameter's gradient, is not known, or options do not fit together.
     """
 
     name = "optimize-parameters"
+    on_trial = OnTrial(programs=("trainable",), behind_backward=True, goes_by_names=True)
     type: str = "sgd"
     parameters: tuple[str, ...] = ()
     learning_rate: str = "learning_rate_0"
@@ -88,21 +120,55 @@ class OptimizeParameters(Pass):
     def apply(self, graph: Graph) -> bool:
         if self.type not in ACCUMULATORS:
             raise InvalidValue(f"no optimizer is called {self.type!r}; known are {', '.join(ACCUMULATORS)}")
-        factors = self.factors or (1.0,) * len(self.parameters)
-        if len(factors) != len(self.parameters):
-            raise InvalidValue(f"{len(factors)} learning-rate factors are given for {len(self.parameters)} parameters")
-        strangers = [parameter for parameter, _, _ in self.own if parameter not in self.parameters]
+        names = trained(graph, self.parameters)
+        factors = self.factors or (1.0,) * len(names)
+        if len(factors) != len(names):
+            raise InvalidValue(f"{len(factors)} learning-rate factors are given for {len(names)} parameters")
+        strangers = [parameter for parameter, _, _ in self.own if parameter not in names]
         if strangers:
-            raise InvalidValue(f"attributes are given for {strangers[0]!r}, which is none of the parameters {', '.join(self.parameters)}")
-        updates = updates_of(graph, self.parameters)
-        for name, factor in zip(self.parameters, factors, strict=True):
+            raise InvalidValue(f"attributes are given for {strangers[0]!r}, which is none of the parameters {', '.join(names)}")
+        needed = [attr.name for attr in lookup(self.type).attrs.values() if not attr.has_default and attr.name not in dict(self.attrs)]
+        if needed:
+            raise InvalidValue(f"{self.type} needs a value for {', '.join(needed)}: attrs=[[{needed[0]}, ...]]")
+        self._check_state(graph, names)
+        updates = updates_of(graph, names)
+        for name, factor in zip(names, factors, strict=True):
             self._update(graph, name, factor, updates.gradient[name])
-        return bool(self.parameters)
+        return bool(names)
+
+    def _state(self, name: str) -> dict[str, str]:
+        """What is kept for a parameter: the names by the operator's slots."""
+        return {slot: accumulator_name(name, each, self.instance) for slot, each in ACCUMULATORS[self.type].items()}
+
+    def _check_state(self, graph: Graph, names: tuple[str, ...]) -> None:
+        wanted = [(name, state) for name in names for state in (self.learning_rate, *self._state(name).values())]
+        for name, state in wanted:
+            if not graph.versions(state) and (graph.block is None or not graph.block.has_var_recursive(state)):
+                raise Refused(f"{self.type} cannot update {name!r}: the program declares no {state!r}; minimize declares what is needed")
+
+    def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The operator's kernel, on what Fluid's names say it reads."""
+        gradients = applied(program, values, self.parameters)
+        factors = self.factors or (1.0,) * len(gradients)
+        found: dict[str, Any] = {}
+        for (name, gradient), factor in zip(gradients.items(), factors, strict=True):
+            found.update(self._updated(name, gradient, np.asarray(values[self.learning_rate] * factor), values))
+        return found
+
+    def _updated(self, name: str, gradient: Any, rate: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+        attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
+        names, row = {"Param": name, **self._state(name)}, lookup(self.type)
+        state = {slot: [values[each]] for slot, each in names.items()}
+        outputs = row.run({**state, "Grad": [gradient], "LearningRate": [rate]}, attrs, list(row.outputs))
+        found = {names[slot]: outputs[out][0] for slot in names if (out := _OUTPUTS.get(slot, f"{slot}Out")) in outputs}
+        read, factor = _ADVANCED.get(self.type, (None, ""))
+        if read is not None:
+            found[names[read]] = values[names[read]] * np.asarray(row.attr(factor, attrs), values[names[read]].dtype)
+        return found
 
     def _update(self, graph: Graph, name: str, factor: float, gradient: Value) -> None:
         state = {"Param": graph.versions(name)[-1]}
-        for slot, accumulator in ACCUMULATORS[self.type].items():
-            state[slot] = graph.given(accumulator_name(name, accumulator, self.instance))
+        state |= {slot: graph.given(each) for slot, each in self._state(name).items()}
         rate = self._rate(graph, name, factor, gradient)
         inputs = {**{s: [v] for s, v in state.items()}, "Grad": [gradient], "LearningRate": [rate]}
         read, factor_name = _ADVANCED.get(self.type, (None, ""))

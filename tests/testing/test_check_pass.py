@@ -15,6 +15,7 @@ from graphad.graph import Graph
 from graphad.knobs import KNOBS
 from graphad.rewriting import Fixpoint, Pass, Pipeline
 from graphad.testing import Counterexample, MissingHypothesis, Vacuous, check_pass
+from graphad.testing.trial import HEADLINES, Finding
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
 from tests.test_drawing import labels, texts
@@ -133,6 +134,10 @@ def test_a_check_that_checked_nothing_fails() -> None:
     with pytest.raises(Vacuous, match="changed none of 30 programs") as raised:
         check_pass(Nothing(), examples=30)
     assert (raised.value.checked.examples, raised.value.checked.changed) == (30, 0)
+
+
+def test_a_finding_without_details_is_its_headline() -> None:
+    assert str(Finding("changed", "")) == HEADLINES["changed"]
 
 
 def test_an_analysis_need_not_change_anything() -> None:

@@ -19,6 +19,7 @@ from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import RandomChoices
 from graphad.testing.fitted import completed
+from graphad.testing.names import unread
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.planted import planted_program
 from graphad.testing.programs import KINDS, any_program
@@ -30,11 +31,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers tha
 
 @cache
 def cases(kind: str) -> list[Case]:
-    generators = {generator.__name__: generator for _, generator in KINDS}
-    return [generators[kind](RandomChoices(f"{kind} {i}"), Interest()) for i in range(COUNT)]
+    return [KINDS[kind][1](RandomChoices(f"{kind} {i}"), Interest()) for i in range(COUNT)]
 
 
-SMALL = ["small_optimizable", "small_nested", "small_straight_line", "small_training"]
+SMALL = ["optimizable", "nested", "straight-line", "training", "trainable"]
 
 
 def check_runs(case: Case) -> None:
@@ -69,7 +69,7 @@ def test_float32_occurs_as_often_as_float64(kind: str) -> None:
     assert 0.5 < seen["float32"] / seen["float64"] < 2.0
 
 
-@pytest.mark.parametrize("kind", ["small_optimizable", "small_nested"])
+@pytest.mark.parametrize("kind", ["optimizable", "nested"])
 def test_extents_ties_and_trips(kind: str) -> None:
     arrays = [array for case in cases(kind) for array in case.feeds.values() if array.dtype.kind == "f"]
     extents = Counter(extent for array in arrays for extent in array.shape)
@@ -121,3 +121,9 @@ def test_planted_programs_run_in_blocks_in_all_dtypes_and_with_hard_numbers() ->
     floats = [array for array in arrays if array.dtype.kind == "f" and array.size]
     assert sum(bool((np.signbit(array) & (array == 0)).any()) for array in floats) > 3
     assert sum(bool((np.abs(array) >= 100).any()) for array in floats) > 3
+
+
+def test_what_nothing_reads_is_what_a_graph_has_as_targets() -> None:
+    for seed in range(40):
+        program = any_program(RandomChoices(f"unread {seed}")).program
+        assert set(unread(program)) == {value.name for value in lower(program).targets}

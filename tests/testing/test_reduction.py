@@ -31,6 +31,16 @@ def test_blocks_are_inlined_and_dropped() -> None:
     assert len(small.blocks) == 1
 
 
+def test_operators_are_bypassed() -> None:
+    rows = "tanh(X=x) -> (Out=y) sin(X=y) -> (Out=z) exp(X=z) -> (Out=o)"
+    program = ga.Program.parse(
+        "program { block 0 { var x: float64[3] var y: float64[3] var z: float64[3] var o: float64[3] " + rows + " } }"
+    )
+    small = reduce_program(program, lambda p: types(p)[:1] == ["tanh"] and types(p)[-1:] == ["exp"] and "x" in str(p) and "o" in str(p))
+    assert types(small) == ["tanh", "exp"]
+    assert small.global_block().ops[1].input("X") == small.global_block().ops[0].output("Out")
+
+
 def test_what_needs_a_loop_keeps_it() -> None:
     program = nested(constant("y", 0), *count_to("n", add("y", "x", "y"), add("z", "y", "z")), x=[1], z=[1], n=([1], "int64"))
     small = reduce_program(program, lambda p: any(op.type == "elementwise_add" for block in p.blocks[1:] for op in block.ops))
@@ -47,6 +57,24 @@ def test_extents_and_constants_become_small() -> None:
     small = reduce_program(program, bad)
     assert small.global_block().var("x").shape == (1, 1)
     assert small.global_block().ops[0].attrs["value"] == 4.0
+
+
+def test_arrays_without_axes_still_fit() -> None:
+    rows = 'fill_constant(ValueTensor=v) -> (Out=k) {shape=[3], dtype="float64"} tanh(X=k) -> (Out=t) sin(X=k) -> (Out=y)'
+    program = ga.Program.parse("program { block 0 { var v: float64[] persistable " + rows + " } }")
+    case = random_case(program)
+
+    def bad(p: ga.Program) -> bool:
+        return "sin" in types(p) and bool(observe(p, fitted(case, p), ["y"]).values["y"].size)
+
+    assert types(reduce_program(program, bad)) == ["sin"]
+    assert fitted(case, program).params["v"].shape == ()
+
+
+def test_operators_keep_their_lines() -> None:
+    program = nested(constant("y", 0), add("z", "x", "y"), x=[1], z=[1])
+    (kept,) = reduce_program(program, lambda p: "elementwise_add" in types(p)).global_block().ops
+    assert kept.source == program.global_block().ops[-1].source is not None
 
 
 @many

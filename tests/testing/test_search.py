@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,19 +14,24 @@ import pytest
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
 from graphad.graph import SINGLE_WRITER, Graph, Op
+from graphad.passes import OptimizeParameters
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
 from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
 from graphad.testing.choices import RandomChoices
-from graphad.testing.examine import after_pass
+from graphad.testing.examine import after_pass, examine
+from graphad.testing.fitted import random_case
 from graphad.testing.programs import any_program
 from graphad.testing.reach import Reach, interest_of
-from graphad.testing.subject import Subject
+from graphad.testing.subject import Subject, standard_preparation
+from graphad.testing.trainable import trainable_program
+from graphad.testing.trial import Unfit
 from tests.scratch import passes
 from tests.source_tree import ROOT
 
 TANH = "program { block 0 { var x: float64[3] var y: float64[3] var z: float64[3] tanh(X=x) -> (Out=y) tanh(X=x) -> (Out=z) } }"
+TRAINABLE = trainable_program(RandomChoices("two layers"))
 BACKWARD_OF_LOSS = "find-op-path{targets=[$loss]}, create-grad-ops, prune-no-grad"
 
 
@@ -75,6 +81,15 @@ with passes():
             op.graph.remove_op(op)
 
     @dataclass(frozen=True)
+    class UpdatesTwice(OptimizeParameters):
+        """Updates every parameter twice with the same gradient."""
+
+        name = "wrong-updates-twice"
+
+        def apply(self, graph: Graph) -> bool:
+            return super().apply(graph) and super().apply(graph)
+
+    @dataclass(frozen=True)
     class TakesTanhForSin(Pass):
         """Takes tanh for sin."""
 
@@ -92,6 +107,25 @@ def test_gradients_that_passes_make_are_compared(tmp_path: Path) -> None:
     with pytest.raises(Counterexample) as raised:
         check_pass(DropsTheLastTerm(), examples=200, prepare=BACKWARD_OF_LOSS, folder=tmp_path)
     assert raised.value.finding.kind == "gradients"
+    assert sum(len(block.ops) for block in raised.value.case.program.blocks) <= 4
+
+
+@pytest.mark.parametrize("kind", [OptimizeParameters, UpdatesTwice])
+def test_what_a_pass_is_there_to_change_is_as_it_says(kind: type[Pass]) -> None:
+    finding = examine(Subject(kind(), standard_preparation(kind())), TRAINABLE, {"values"})
+    assert (finding is None) == (kind is OptimizeParameters)
+    assert finding is None or re.match(r"the results differ: persistable fc_\d\.\w_0: .* intended, .* after", str(finding))
+
+
+def test_a_pass_behind_one_that_changed_the_graph_may_refuse() -> None:
+    both = "clip-gradients, optimize-parameters{learning_rate=nowhere}"
+    with pytest.raises(Unfit, match="the program declares no 'nowhere'"):
+        examine(Subject(both, standard_preparation(both)), TRAINABLE)
+
+
+def test_what_a_pass_goes_by_stays_in_smaller_programs(tmp_path: Path) -> None:
+    with pytest.raises(Counterexample) as raised:
+        check_pass(UpdatesTwice(), programs=[TRAINABLE], folder=tmp_path)
     assert sum(len(block.ops) for block in raised.value.case.program.blocks) <= 4
 
 
@@ -153,6 +187,26 @@ def test_lines_that_never_ran_are_named() -> None:
     checked = check_pass(SquareByPower(), seconds=3.0)
     assert [line.text for line in checked.unreached] == ["self.never(op)", "op.graph.remove_op(op)"]
     assert "never ran: SquareByPower.apply, line" in str(checked)
+
+
+def test_a_report_says_how_often_loops_ran() -> None:
+    trips = check_pass("dead-code", examples=12, programs=[random_case(_loop(count)) for count in (0, 1, 3)]).trips
+    assert set(trips) == {0, 1, 3}
+    assert sum(trips.values()) == 12
+
+
+def _loop(trips: int) -> ga.Program:
+    """A loop of so many iterations, in which one value is read by nobody."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        start, end = (ga.layers.fill_constant([1], "int64", number) for number in (0, trips))
+
+        def body(i: ga.Variable) -> ga.Variable:
+            ga.layers.cast(i, out_dtype="float64")
+            return ga.layers.increment(i, in_place=False)
+
+        ga.layers.while_loop(lambda i: ga.layers.less_than(i, end), body, [start])
+    return program
 
 
 def test_names_in_the_code_of_a_pass_are_its_interest() -> None:
