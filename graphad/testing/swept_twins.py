@@ -100,7 +100,10 @@ def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
 
     Zeros of the two signs differ in what divides by them.
     """
-    first = w.named(one, {})
+    given: dict[str, list[str | None]] = {}
+    if kind == "tied":
+        given = {slot: [w.data(v) if isinstance(v, np.ndarray) else None for v in values] for slot, values in one.inputs.items()}
+    first = w.named(one, given)
     known = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
     same = {slot: [known.get(id(value)) for value in values] for slot, values in other.inputs.items()}
     results: list[str] = []
