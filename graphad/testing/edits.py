@@ -134,33 +134,6 @@ def without(chosen: Collection[Place]) -> Edit:
     return edit
 
 
-def shortcuts(program: Program) -> Iterator[Edit]:
-    """Without an operator of one result: what reads that reads one of its operands, which has the same type, instead."""
-    for place in places(program):
-        op = program.blocks[place[0]].ops[place[1]]
-        results = [name for name in op.output_names() if name != EMPTY]
-        if len(results) != 1 or isinstance(REGISTRY.get(op.type), ControlDef):
-            continue
-        for operand in dict.fromkeys(op.input_names()):
-            if operand not in (*results, EMPTY) and _declared(op, operand) == _declared(op, results[0]):
-                yield _shortcut(place, results[0], operand)
-
-
-def _declared(op: Operator, name: str) -> object:
-    return op.block.var_recursive(name).declared if op.block.has_var_recursive(name) else None
-
-
-def _shortcut(place: Place, result: str, operand: str) -> Edit:
-    def edit(program: Program) -> None:
-        block, index = program.blocks[place[0]], place[1]
-        del block.ops[index]
-        inside = [op for other in program.blocks if other is not block and block in other.chain() for op in other.ops]
-        for op in (*block.ops[index:], *inside):
-            op.inputs = _renamed(op.inputs, {result: operand})
-
-    return edit
-
-
 def inlined(place: Place, which: int) -> Edit:
     """Put the operators of a block in the place of the operator that holds it."""
 
@@ -263,6 +236,28 @@ def _without_variables(names: Collection[str]) -> Edit:
     def edit(program: Program) -> None:
         for name in names:
             del program.global_block().vars[name]
+
+    return edit
+
+
+def bypasses(program: Program) -> Iterator[Edit]:
+    """An operator left out whose readers get one of its inputs, of the same type, in the place of its only output."""
+    for place in places(program):
+        block = program.blocks[place[0]]
+        op = block.ops[place[1]]
+        if isinstance(REGISTRY.get(op.type), ControlDef) or len(op.output_names()) != 1:
+            continue
+        for name in dict.fromkeys(op.input_names()):
+            known = [each for each in (name, *op.output_names()) if block.has_var_recursive(each)]
+            if len({*known}) == 2 and block.var_recursive(known[0]).declared == block.var_recursive(known[1]).declared:
+                yield _bypassed(place, name)
+
+
+def _bypassed(place: Place, name: str) -> Edit:
+    def edit(program: Program) -> None:
+        (written,) = program.blocks[place[0]].ops.pop(place[1]).output_names()
+        for op in (op for block in program.blocks for op in block.ops):
+            op.inputs = _renamed(op.inputs, {written: name})
 
     return edit
 

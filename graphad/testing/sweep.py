@@ -11,6 +11,7 @@ from dataclasses import replace
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
+from graphad.testing.operator_programs import unknown_extent
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_chains import chain_sweep
 from graphad.testing.swept_names import name_sweep
@@ -57,6 +58,8 @@ def sweeps(interest: Interest, is_backward: bool) -> Callable[[Choices], Case]:
         number = next(numbers)
         sweep, leaning = kinds[number % len(kinds)]
         own = RandomChoices(f"{choices.below(SEEDS)} {number}")
-        return sweep(own, leaning, next(turns[sweep, leaning]))
+        case = sweep(own, leaning, next(turns[sweep, leaning]))
+        unknown_extent(own, case.program, case.feeds)
+        return case
 
     return program

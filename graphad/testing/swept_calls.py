@@ -15,15 +15,16 @@ from graphad.testing.attribute_values import candidates_of, canonical
 from graphad.testing.call_statements import COMMON, CallProgram, operators
 from graphad.testing.calls import Call, Draft, Interest, Slots, checked, cut_to, in_dtype, inferred, rank_of
 from graphad.testing.choices import Choices, RandomChoices
-from graphad.testing.number_pools import array_of
+from graphad.testing.number_pools import SHORT, array_of
 from graphad.testing.samples import samples_of
 from graphad.testing.values import name_of
 from graphad.types import FLOATS
 
 EXTENT = 3  # of all axes, where an operator takes that: transposed or not, the shapes are the same
 DTYPES = ("float64", "float64", "float64", "float32", "int64", "int32")
+LEFT = 0.3  # of the terms of a sum, where that does not cancel
 KEPT = 1 << 14  # so many calls that were made from others
-LARGEST, TERMS = 1e6, 5  # of what goes into a loss: no larger numbers, and so many results
+LARGEST, TERMS = 1e6, 8  # of what goes into a loss: no larger numbers, and so many results
 SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar")
 
 
@@ -157,12 +158,20 @@ def _part_of_loss(w: CallProgram, name: str) -> list[str]:
         return []
     weights = w.constant(np.round(np.random.default_rng(value.size).uniform(0.5, 1.5, value.shape), 2).astype(value.dtype))
     product = w.apply("elementwise_mul", {"X": [name], "Y": [weights]}, {})
-    part = w.apply("reduce_sum", {"X": [product]}, {"reduce_all": True}) if product else None
+    part = w.apply("reduce_sum", {"X": [product]}, {"reduce_all": True}) if product and not _cancels(w, [product]) else None
     return [part] if part else []
+
+
+def _cancels(w: CallProgram, names: list[str]) -> bool:
+    """Whether a sum is much smaller than its terms, where a pass may round: what it rounds in them is no error then."""
+    numbers = np.concatenate([np.ravel(np.asarray(w.values[name], "float64")) for name in names])
+    return w.interest.kinds == SHORT and abs(float(numbers.sum())) < LEFT * float(np.abs(numbers).sum())
 
 
 def loss_of(w: CallProgram, names: list[str]) -> str:
     """The sum of weighted sums over results of one dtype; empty if none is fit for a loss."""
     fit = [name for name in [*dict.fromkeys(names)][:TERMS] if isinstance(w.values[name], np.ndarray) and w.values[name].dtype.kind == "f"]
     parts = [part for name in fit if w.values[name].dtype == w.values[fit[0]].dtype for part in _part_of_loss(w, name)]
-    return (w.apply("sum", {"X": parts}, {}) or "") if len(parts) > 1 else "".join(parts)
+    if len(parts) < 2 or _cancels(w, parts):
+        return "".join(parts[:1])
+    return w.apply("sum", {"X": parts}, {}) or ""

@@ -26,7 +26,7 @@ from graphad.testing.values import arrays, random_like
 
 TWINS = 11  # so many pairs a program
 MOST_TRIED = 12
-TIMES = 2  # so often a pair comes whose gradients may differ: these are compared now and then
+TIMES = 5  # so often a pair comes whose gradients may differ: these are compared now and then
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
 DTYPES = ("float64", "float32", "int64")  # of the first time through all variations, the second, and so on
 
@@ -100,7 +100,10 @@ def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
 
     Zeros of the two signs differ in what divides by them.
     """
-    first = w.named(one, {})
+    given: dict[str, list[str | None]] = {}
+    if kind == "tied":
+        given = {slot: [w.data(v) if isinstance(v, np.ndarray) else None for v in values] for slot, values in one.inputs.items()}
+    first = w.named(one, given)
     known = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
     same = {slot: [known.get(id(value)) for value in values] for slot, values in other.inputs.items()}
     results: list[str] = []
