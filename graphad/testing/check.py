@@ -171,10 +171,11 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     """Most programs sweep through the operators; if the pass has rules, half of all contain what one of them looks for, in turn."""
     passes = inner_passes(as_pass(subject.what, "loss"))
-    interest = interest_of(passes)
+    found = [rule for each in passes for rule in rules_of(each)]
+    rules = [rule for rule in found if isinstance(rule, PatternRule)]
+    interest = interest_of(passes, (rule for rule in found if not isinstance(rule, PatternRule)))
     if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
         interest = replace(interest, kinds=SHORT)
-    rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
     random.Random("rules").shuffle(rules)
     swept, rules_in_turn = sweeps(interest, subject.is_backward), itertools.cycle(rules)
 

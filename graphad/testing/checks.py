@@ -20,6 +20,7 @@ from graphad.testing.trial import Finding, Trial
 
 EXACT = 1e-9  # tolerance of gradients where all is float64
 UNSTABLE = 10  # how many times as much as arrays results may move within a tolerance
+OF_TERMS = 0.1  # in float32, gradients that are smaller may be what is left of terms that cancel
 DIFFERENCED = 1e-4  # and of gradients held against central differences
 
 Check = Callable[[Trial], Finding | None]
@@ -229,8 +230,9 @@ def _tolerance(trial: Trial) -> float:
 
 
 def _compared(trial: Trial, expected: dict[str, Array], got: dict[str, Array], one: str, other: str, tolerance: float) -> Finding | None:
+    least = LEAST if tolerance < ROUNDED else OF_TERMS
     for name, array in expected.items():
-        if text := difference(array, got[name], tolerance, (one, other)):
+        if text := difference(array, got[name], tolerance, (one, other), least):
             return Finding("gradients", f"of {name}: {text}", "differ")
     return None
 
