@@ -32,6 +32,7 @@ Kinks = Literal["all", "smooth"]
 
 ROUNDING = 64.0  # by how many units in the last place, of the largest number around, a fast rule may differ
 EXAMPLES = 4  # how often an example is drawn
+APPLICABLE = ("float64", "float64", "float32", *DTYPES)  # dtypes that ``applicable`` draws from
 
 
 @dataclass
@@ -125,11 +126,11 @@ def applicable(rule: Any, rng: np.random.Generator, example: Example | None = No
     with np.errstate(all="ignore"):
         for attempt in range(60):
             setting: Setting | None
+            inputs.turn = int(rng.integers(10_000))
             if example is not None and attempt % 2:
                 setting = inputs.of_example(example(rng))
             else:
-                inputs.turn = int(rng.integers(10_000))
-                dtype = DTYPES[rng.integers(len(DTYPES))]
+                dtype = APPLICABLE[rng.integers(len(APPLICABLE))]
                 setting = _first(inputs, profiles[rng.integers(len(profiles))], dtype)
             if setting is None:
                 continue

@@ -25,7 +25,7 @@ from graphad.testing.counterexample import Counterexample
 from graphad.testing.examine import ALL, after_pass, tried
 from graphad.testing.fitted import random_case
 from graphad.testing.number_pools import SHORT
-from graphad.testing.planted import planted_program
+from graphad.testing.planted import planted_with_all
 from graphad.testing.programs import KINDS, any_program
 from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked
@@ -37,6 +37,7 @@ from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
+PLANTED = 4  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs are tried as were asked for until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
@@ -181,7 +182,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
 
     def program(choices: Choices) -> Case:
         if rules and choices.boolean():
-            case = planted_program(choices, [next(rules_in_turn)])
+            case = planted_with_all(choices, list(itertools.islice(rules_in_turn, PLANTED)))
         else:
             case = swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)
         return case if case.requested else replace(case, requested=requested_names(choices, case))

@@ -11,11 +11,11 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.program import Program
 from graphad.testing.cases import Array
-from graphad.testing.derivatives import can_difference, gradient_values, is_double, is_forward, slope
+from graphad.testing.derivatives import can_difference, gradient_values, is_forward, slope
 from graphad.testing.equivalence import LEAST, Observed, difference, observe, observed_difference
 from graphad.testing.fitted import completed
 from graphad.testing.naming import renamed_case, restored
-from graphad.testing.subject import ROUNDED, run_requesting_gradients, scheduled
+from graphad.testing.subject import run_requesting_gradients, scheduled
 from graphad.testing.trial import Finding, Trial
 
 EXACT = 1e-9  # tolerance of gradients where all is float64
@@ -226,11 +226,11 @@ def _finite(values: Callable[[], dict[str, Array]]) -> dict[str, Array] | None:
 
 
 def _tolerance(trial: Trial) -> float:
-    return max(EXACT if is_double(trial.before) else ROUNDED, trial.subject.allowed(trial.case))
+    return max(EXACT, roundings(trial.before), trial.subject.allowed(trial.case))
 
 
 def _compared(trial: Trial, expected: dict[str, Array], got: dict[str, Array], one: str, other: str, tolerance: float) -> Finding | None:
-    least = LEAST if tolerance < ROUNDED else OF_TERMS
+    least = OF_TERMS if roundings(trial.before) else LEAST
     for name, array in expected.items():
         if text := difference(array, got[name], tolerance, (one, other), least):
             return Finding("gradients", f"of {name}: {text}", "differ")

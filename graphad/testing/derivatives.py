@@ -64,6 +64,14 @@ def is_forward(program: Program) -> bool:
     return all(op.role == FORWARD for block in program.blocks for op in block.ops)
 
 
+ROUNDED = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}  # by how much numbers may differ that are rounded in another way
+
+
+def roundings(program: Program) -> float:
+    """By how much results may differ at least where they may be rounded: what the narrowest of a program's dtypes asks for."""
+    return max((ROUNDED.get(str(var.dtype), 0.0) for var in program.list_vars() if var.type == TENSOR), default=0.0)
+
+
 def is_double(program: Program) -> bool:
     """Whether all floating-point tensors of a program are float64."""
     return not any(var.dtype in ("float16", "bfloat16", "float32") for var in program.list_vars() if var.type == TENSOR)

@@ -21,7 +21,7 @@ from graphad.rewriting.terms import Constant, Result, Scalar, Several, Term
 from graphad.testing.cases import Array, Case
 from graphad.testing.choices import Choices
 from graphad.testing.names import outside_reads, outside_writes
-from graphad.testing.number_pools import KINDS, array_of
+from graphad.testing.number_pools import KINDS, NON_FINITE, array_of
 from graphad.types import FLOATS, TensorType
 
 SEEDS = 10_000
@@ -30,26 +30,25 @@ SEEDS = 10_000
 def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
     """Programs with what one of the rules looks for, once or twice, and a scalar loss if it is about floating-point numbers.
 
-    It may be in a loop's body or a branch; the second one may share inner operators with the first; and half of the programs have
-    numbers at which rewrites go wrong: equal ones, kinks, zeros of both signs, large and tiny ones.
+    It may be in a loop's body or a branch; the second one may share inner operators with the first; and most of the programs have
+    numbers at which rewrites go wrong: equal ones, kinks, zeros of both signs, large and tiny ones, nan and infinities.
 
     Args:
         rules: of those made with ``@rewrite``, at least one.
     """
-    patterns = [rule for rule in rules if isinstance(rule, PatternRule)]
-    rule: PatternRule = choices.one_of(patterns)
-    drawn = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example)
-    planting = _Planting(drawn or Drawn(), choices)
-    if drawn is not None:
-        for _ in range(choices.integer(1, 2)):
-            if choices.chance(3):
-                planting.plant_in_block(rule.before)
-            else:
-                planting.plant(rule.before, share=choices.boolean())
-        planting.read_some([name for names in planting.inside for name in names if choices.boolean()])
-        planting.read_some([name for name in planting.finals if choices.boolean()])
-        if choices.boolean():
-            planting.harden()
+    return planted_with_all(choices, [choices.one_of([rule for rule in rules if isinstance(rule, PatternRule)])])
+
+
+def planted_with_all(choices: Choices, rules: Sequence[PatternRule]) -> Case:
+    """A program as above, with what each of several rules looks for, as far as shapes and dtypes are found that they apply to."""
+    planting = _Planting(Drawn(), choices)
+    for rule in rules:
+        drawn = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example)
+        if drawn is not None:
+            planting.begin(drawn)
+            planting.plant_some(rule.before)
+    if planting.finals and not choices.chance(4):
+        planting.harden()
     return planting.case()
 
 
@@ -65,6 +64,21 @@ class _Planting(Evaluation):
         self.leaves: dict[Term, Any] = {}
         self.inside: list[list[str]] = []
         self.finals: list[str] = []
+
+    def begin(self, drawn: Drawn) -> None:
+        """Go on with another pattern, over data of its own."""
+        self.found, self.leaves, self.done, self.inside = drawn, {}, {}, []
+
+    def plant_some(self, before: Sequence[Term]) -> None:
+        """Write a pattern's operators once or twice, perhaps in a block, and let others read some of what they give."""
+        behind = len(self.finals)
+        for _ in range(self.choices.integer(1, 2)):
+            if self.choices.chance(3):
+                self.plant_in_block(before)
+            else:
+                self.plant(before, share=self.choices.boolean())
+        self.read_some([name for names in self.inside for name in names if self.choices.boolean()])
+        self.read_some([name for name in self.finals[behind:] if self.choices.boolean()])
 
     def plant(self, before: Sequence[Term], share: bool = False) -> list[str]:
         """Write a pattern's operators, over the same inputs each time; return the names of its results.
@@ -115,7 +129,7 @@ class _Planting(Evaluation):
 
     def harden(self) -> None:
         """Feed numbers at which rewrites go wrong, where they are of floating point."""
-        kind = self.choices.one_of(KINDS)
+        kind = self.choices.one_of((*KINDS, NON_FINITE, NON_FINITE))
         for name, array in self.feeds.items():
             if array.dtype.kind == "f":
                 self.feeds[name] = array_of(self.choices, array.shape, array.dtype.name, kind)

@@ -17,10 +17,9 @@ from graphad.program import Program
 from graphad.rewriting import PASSES, Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.running import check_order
 from graphad.testing.cases import Case
-from graphad.testing.derivatives import gradients_in, is_double
+from graphad.testing.derivatives import gradients_in, roundings
 from graphad.types import TENSOR
 
-ROUNDED = 1e-4  # what is allowed at least where something narrower than float64 is rounded in another way
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
 _PATH = f"find-op-path{{targets=[{LOSS}]}}"
 BACKWARD = (_PATH, "expand-grad-ops", _PATH, "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
@@ -103,7 +102,7 @@ class Subject:
             return self.tolerance
         reference = () if self.reference is None else (as_pass(self.reference, case.loss_name),)
         claimed = max(claimed_tolerance(each) for each in (self.passes(case), *reference))
-        return max(claimed, ROUNDED) if claimed and not is_double(case.program) else claimed
+        return max(claimed, roundings(case.program)) if claimed else claimed
 
     @property
     def is_analysis(self) -> bool:
