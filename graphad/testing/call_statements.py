@@ -10,6 +10,7 @@ import numpy as np
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Array, Value
+from graphad.plugins import ensure_plugins
 from graphad.testing.call_writer import CallWriter, Names
 from graphad.testing.calls import Call, Draft, Interest, checked, draw_call, finite, other_attr, sampled, with_numbers
 from graphad.testing.choices import Choices
@@ -203,6 +204,7 @@ _OPERATORS: list[tuple[int, tuple[str, ...]]] = []
 
 def operators() -> tuple[str, ...]:
     """The types of the operators to draw from: all that have samples, in the order of their names."""
+    ensure_plugins()
     if not _OPERATORS or _OPERATORS[0][0] != len(REGISTRY):
         types = (t for t, op in sorted(REGISTRY.items()) if not isinstance(op, GradOpDef | ControlDef))
         _OPERATORS[:] = [(len(REGISTRY), tuple(op_type for op_type in types if samples_of(op_type)))]

@@ -17,6 +17,7 @@ from typing import Any
 
 from graphad.graph import Graph
 from graphad.ops import REGISTRY
+from graphad.plugins import ensure_plugins
 from graphad.rewriting import Pass
 from graphad.rewriting.running import Applier, applying
 from graphad.testing.calls import Interest
@@ -79,6 +80,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def interest_of(passes: Iterable[Pass]) -> Interest:
     """The operators, attributes and slots that the code of some passes mentions, in its constants and those of its module it reads."""
+    ensure_plugins()
     words: dict[str, None] = {}
     for each in passes:
         for function in own_functions(type(each)):
