@@ -115,6 +115,11 @@ class OpDef:
         return REGISTRY.get(f"{self.type}{GRAD_SUFFIX}") if self.grads else None  # type: ignore[return-value]
 
     @cached_property
+    def memory(self) -> dict[Any, Any]:
+        """What others find out about the row once, by who they are; it goes with the row."""
+        return {}
+
+    @cached_property
     def required(self) -> dict[str, int]:
         """How many slots must be filled, by side: ``input`` and ``output``."""
         return {side: sum(not s.optional for s in slots.values()) for side, slots in (("input", self.inputs), ("output", self.outputs))}

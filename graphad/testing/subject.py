@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from graphad.errors import InvalidValue, NoGradient, PassError, Refused
@@ -132,7 +132,6 @@ def as_pass(what: Pass | str, loss: str) -> Pass:
     return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss))
 
 
-@lru_cache
 def _parsed(text: str) -> Pass:
     pipeline = Pipeline.parse(text)
     return pipeline.passes[0] if len(pipeline.passes) == 1 else pipeline
