@@ -300,14 +300,16 @@ def grad_kernel(op_type: str) -> Callable[[Callable[..., Outputs]], Callable[...
 
 def find(op_type: str) -> OpDef | None:
     """The row of an operator type, None if there is none: for types that are read or named; plugins are loaded if it is not known."""
-    if op_type not in REGISTRY:
+    row = REGISTRY.get(op_type)
+    if row is None:
         ensure_plugins()
-    return REGISTRY.get(op_type)
+        row = REGISTRY.get(op_type)
+    return row
 
 
 def lookup(op_type: str) -> OpDef:
     """The row of an operator type; ValueError with the nearest names if there is none."""
-    row = find(op_type)
+    row = REGISTRY.get(op_type) or find(op_type)
     if row is None:
         raise InvalidValue(f"operator {op_type!r} is not registered{did_you_mean(op_type, REGISTRY)}")
     return row
