@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test lint format bench pictures mutants pipelines proofs fuzz clean
 
 help: ## Say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/demo ## Train a small network, and draw its forward and backward graphs
 	$(BIN)/graphad demo

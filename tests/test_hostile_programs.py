@@ -258,7 +258,7 @@ def test_mistakes_are_named_with_their_line(name: str) -> None:
     ],
 )
 def test_an_operator_that_does_not_fit_its_row_does_not_run_or_is_blamed_on_a_pass(line: str, message: str) -> None:
-    program = ga.Program.parse(f"{HEAD}    {line}\n  }}\n}}\n", "net.txt")
+    program = ga.Program.parse(f"{HEAD}    {line}\n  }}\n}}\n", "net.txt", allow_unknown=True)
     with pytest.raises(ga.errors.ExecutionError, match=re.escape(message) + r"[^\0]*written at net\.txt:4"):
         ga.Executor().run(program, {"x": np.ones(2)})
     with pytest.raises(ga.errors.InvalidGraph, match=r"^slots_filled: [^\0]*written at net\.txt:4"):

@@ -49,3 +49,20 @@ def test_what_is_not_registered_is_kept_on_demand(tmp_path: Path, capsys: pytest
     assert main(["opt", str(tmp_path / "net.txt"), "-p", "dead-code, cse", "--allow-unknown"]) == 0
     assert "zork(X=x) -> (Out=y) {speed=3}" in capsys.readouterr().out
     assert main(["diff", str(tmp_path / "net.txt"), str(tmp_path / "net.txt"), "--allow-unknown"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("scale(X=x) -> (Out=y) {scael=2.0}", "no attribute 'scael'; .*did you mean 'scale'"),
+        ("tanh(X=x, Z=x) -> (Out=y)", "no input slot 'Z'"),
+        ("tanh(X=x) -> (Out=y, Outt=z)", "no output slot 'Outt'; .*did you mean 'Out'"),
+    ],
+)
+def test_what_a_registered_operator_does_not_have_is_refused_where_it_is_lowered(line: str, message: str) -> None:
+    text = f"program {{ block 0 {{ var x: float32[2] var y: float32[2] var z: float32[2] {line} }} }}"
+    program = ga.Program.parse(text)
+    assert line.split("(")[0] in str(program)
+    with pytest.raises(ga.errors.InvalidValue, match=message):
+        ga.lower(program.clone())
+    assert ga.lower(ga.Program.parse(text, allow_unknown=True).clone()).ops

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graphad import testing
+from graphad.cli.programs import number
 from graphad.cli.trial import DIFFERENT, FINE, add_trial_options, refused
 from graphad.errors import GraphadError
 from graphad.interop.formats import read_program
@@ -52,14 +53,13 @@ def add_parser(commands: Any) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"at least one example is tried, not {text}")
-    return value
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    value = number(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"a time is more than 0 seconds, not {text}")
     return value

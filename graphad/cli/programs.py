@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 from graphad.graph import Graph, lower
@@ -58,6 +59,14 @@ def count(text: str) -> int:
     if int(text) < 0:
         raise argparse.ArgumentTypeError(f"it is 0 or more, not {text}")
     return int(text)
+
+
+def number(text: str) -> float:
+    """A number; nan, which is in no range, where the text is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def pipeline(text: str) -> Pipeline:

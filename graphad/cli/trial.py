@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from graphad.cli.programs import add_format, add_program, read
+from graphad.cli.programs import add_format, add_program, count, number, read
 from graphad.errors import GraphadError
 from graphad.program import Operator, Program
 from graphad.testing.cases import Case
@@ -21,7 +21,7 @@ def add_trial_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance", type=_tolerance, metavar="T", help="how far results may lie apart, relatively (default: as the passes say)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random arrays and programs (default: 0)")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the random arrays and programs (default: 0)")
 
 
 def add_program_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _tolerance(text: str) -> float:
-    value = float(text)
+    value = number(text)
     if not 0 <= value < 1:
         raise argparse.ArgumentTypeError(f"a tolerance is a number from 0 to 1, not {text}")
     return value

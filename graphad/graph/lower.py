@@ -18,7 +18,18 @@ from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
 from graphad.ops import REGISTRY, ControlDef
-from graphad.program import EMPTY, RANDOM_STREAM, Block, Operator, Program, Variable, located, name_in, random_streams
+from graphad.program import (
+    EMPTY,
+    RANDOM_STREAM,
+    Block,
+    Operator,
+    Program,
+    Variable,
+    check_slots_and_attributes,
+    located,
+    name_in,
+    random_streams,
+)
 from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
@@ -40,8 +51,9 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
             operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
 
     Raises:
-        ValueError: the program has no variable of a target's name, a target is a variable of another program, or two operators
-            draw from one random stream.
+        ValueError: an operator has a slot or an attribute that its row has not, and the program was not read with
+            ``allow_unknown=True``, nor from Paddle's format; the program has no variable of a target's name, a target is a variable
+            of another program, or two operators draw from one random stream.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -58,6 +70,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         raise InvalidType(f"lower takes a Program, not {program!r}")
     collect_if_due()
     with paused_collector(sum(len(block.ops) for block in program.blocks)):
+        _check_known(program)
         block = program.global_block()
         graph = _Lowering().fill(Graph(block), block)
         _give_streams(graph, random_streams(program))
@@ -66,6 +79,12 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         for each in graph.tree():
             each.marked = graph.journal.edits
         return graph
+
+
+def _check_known(program: Program) -> None:
+    for block in program.blocks if not program.allows_unknown else ():
+        for op in block.ops:
+            check_slots_and_attributes(op)
 
 
 def _give_streams(graph: Graph, streams: Mapping[Operator, str]) -> None:

@@ -18,7 +18,7 @@ from graphad.graph.regions import operands, outcomes
 from graphad.graph.text import print_op
 from graphad.ops import REGISTRY
 from graphad.program import EMPTY, located
-from graphad.types import STEP_SCOPES
+from graphad.types import STEP_SCOPES, TENSOR
 
 Complaint = tuple[Node, str]
 Rule = Callable[[Graph], Iterator[Complaint]]
@@ -133,13 +133,20 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
 
 
 def typed(graph: Graph) -> Iterator[Complaint]:
-    """A value a pass made has a shape and a dtype (a graph that claims ``typed``)."""
+    """A value a pass made of tensors of known types has a shape and a dtype (a graph that claims ``typed``)."""
     if TYPED not in graph.properties:
         return
     for value in graph.values:
-        made = not value.writers or value.writers[0].operator is None
-        if value.shape is None and value.var is None and made and value.name != EMPTY and value.kind != STEP_SCOPES:
+        if value.shape is None and value.var is None and value.name != EMPTY and value.kind != STEP_SCOPES and _has_known_operands(value):
             yield value, "it has no type"
+
+
+def _has_known_operands(value: Value) -> bool:
+    """Whether a pass made a value, and of tensors whose types are known: what comes from a tape, say, need not have a type."""
+    if not value.writers:
+        return True
+    writer = value.writers[0]
+    return writer.operator is None and all(v.kind == TENSOR and v.shape is not None for v in writer.reads() if v.name != EMPTY)
 
 
 def gradients_fit(graph: Graph) -> Iterator[Complaint]:

@@ -18,7 +18,7 @@ from graphad.program import Program
 class Format(NamedTuple):
     """How programs are read and written, and the ends of file names that say so."""
 
-    read: Callable[[bytes, str, bool], Program]
+    read: Callable[[bytes, str, bool | None], Program]
     write: Callable[[Program], bytes]
     suffixes: tuple[str, ...]
 
@@ -30,11 +30,11 @@ def _text(data: bytes) -> str:
         raise ParseError(f"byte {error.start} is not UTF-8") from None
 
 
-def _read_text(data: bytes, file: str, allow_unknown: bool) -> Program:
+def _read_text(data: bytes, file: str, allow_unknown: bool | None) -> Program:
     return Program.parse(_text(data), file, allow_unknown=allow_unknown)
 
 
-def _read_json(data: bytes, _: str, allow_unknown: bool) -> Program:
+def _read_json(data: bytes, _: str, allow_unknown: bool | None) -> Program:
     return from_json(_text(data), allow_unknown=allow_unknown)
 
 
@@ -50,7 +50,7 @@ _FIRST_BYTES = {  # of a protobuf: the tag of block 0
 }
 
 
-def read_program(source: PathLike, format: str | None = None, *, allow_unknown: bool = True) -> Program:
+def read_program(source: PathLike, format: str | None = None, *, allow_unknown: bool | None = None) -> Program:
     """The program in a file.
 
     Args:
@@ -67,7 +67,7 @@ def read_program(source: PathLike, format: str | None = None, *, allow_unknown: 
     return program_from(read_bytes(source), source, format, allow_unknown=allow_unknown)
 
 
-def program_from(data: bytes, source: PathLike, format: str | None = None, *, allow_unknown: bool = True) -> Program:
+def program_from(data: bytes, source: PathLike, format: str | None = None, *, allow_unknown: bool | None = None) -> Program:
     """The program in the bytes of a file; raises as ``read_program`` does."""
     known = _named(source, format)
     name = "standard input" if source == STREAM else os.fspath(source)

@@ -79,7 +79,7 @@ def _value(value: Any) -> Json:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def from_json(text: str, *, allow_unknown: bool = True) -> Program:
+def from_json(text: str, *, allow_unknown: bool | None = None) -> Program:
     """The program that a JSON text holds: ``str(from_json(to_json(p))) == str(p)``.
 
     Args:
@@ -102,8 +102,9 @@ def from_json(text: str, *, allow_unknown: bool = True) -> Program:
     program = Program()
     program.random_seed = _integer("random_seed", doc.get("random_seed", 0))
     _fill(program, _list("blocks", doc.get("blocks")))
-    if not allow_unknown:
+    if allow_unknown is False:
         _check_known(program)
+    program.allows_unknown = bool(allow_unknown)
     program.names.skip(var.name for var in program.list_vars())
     return program
 

@@ -48,6 +48,7 @@ def load_program(data: bytes) -> Program:
         _read_block(block, each, scalars)
     check_blocks(program)
     desc.ClearField("blocks")
+    program.allows_unknown = True  # of another version of Paddle, say
     program.random_seed, program.stored = desc.random_seed, desc.SerializeToString()
     program.names.skip(var.name for var in program.list_vars())
     return program

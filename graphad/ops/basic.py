@@ -132,6 +132,12 @@ def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Array:
     return X.astype(out_dtype)
 
 
+def in_dtype_of(t: Tensor, like: Tensor) -> Tensor:
+    """A tensor in the dtype of another one: a cast where it has not that dtype already."""
+    dtype = dtype_name(like.dtype)
+    return t if dtype_name(t.dtype) == dtype else cast(t, out_dtype=dtype)
+
+
 # -- sums ----------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
-from graphad.ops.basic import fill_any_like, fill_zeros_like, reshape_like
+from graphad.ops.basic import fill_any_like, fill_zeros_like, in_dtype_of, reshape_like
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.ops.reduce import reduce_sum
@@ -54,12 +54,16 @@ def _shares(Start: Tensor, Num: Tensor, dtype: str) -> Tensor:
     return linspace(fill_zeros_like(Start), fill_any_like(Start, value=1.0), Num, dtype=dtype)
 
 
+def _summed_like(cotangent: Tensor, like: Tensor) -> Tensor:
+    return in_dtype_of(reshape_like(reduce_sum(cotangent, reduce_all=True), like), like)
+
+
 def _start_grad(Start: Tensor, Num: Tensor, dOut: Tensor, *, dtype: str) -> Tensor:
-    return reshape_like(reduce_sum(dOut * (1.0 - _shares(Start, Num, dtype)), reduce_all=True), Start)
+    return _summed_like(dOut * (1.0 - _shares(Start, Num, dtype)), Start)
 
 
 def _stop_grad(Stop: Tensor, Num: Tensor, dOut: Tensor, *, dtype: str) -> Tensor:
-    return reshape_like(reduce_sum(dOut * _shares(Stop, Num, dtype), reduce_all=True), Stop)
+    return _summed_like(dOut * _shares(Stop, Num, dtype), Stop)
 
 
 @operator("Start Stop Num -> Out", infer=_spaced_type, grad={"Start": _start_grad, "Stop": _stop_grad}, shapes="Start:Start Stop:Stop")

@@ -139,8 +139,10 @@ def _kl_share(X: Tensor, dLoss: Tensor, reduction: str) -> Tensor:
     """The cotangent of the loss of every element."""
     if reduction == "none":
         return dLoss
-    count = size(X) if reduction == "mean" else slice_(shape_(X), axes=[0], starts=[0], ends=[1]) if reduction == "batchmean" else None
-    return expand_like(dLoss if count is None else dLoss / cast(count, out_dtype=dtype_name(X.dtype)), X)
+    if reduction == "sum" or (reduction == "batchmean" and not X.ndim):
+        return expand_like(dLoss, X)
+    count = size(X) if reduction == "mean" else slice_(shape_(X), axes=[0], starts=[0], ends=[1])
+    return expand_like(dLoss / cast(count, out_dtype=dtype_name(X.dtype)), X)
 
 
 def _kl_x_grad(X: Tensor, Target: Tensor, dLoss: Tensor, *, reduction: str) -> Tensor:

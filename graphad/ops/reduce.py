@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.basic import cast, expand_like, fill_any_like, fill_zeros_like, reshape_like, size
-from graphad.ops.definition import GRAD, Array, Inputs, OpDef, Outputs, Tensor, grad_kernel, operator
+from graphad.ops.basic import cast, expand_like, fill_any_like, fill_zeros_like, in_dtype_of, reshape_like, size
+from graphad.ops.definition import GRAD, Array, Inputs, OpDef, Outputs, Tensor, grad_kernel, lookup, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.index import where
 from graphad.ops.inference import reduced, reduced_axes, same_float
@@ -66,13 +66,8 @@ def _row(
 # -- sum and mean --------------------------------------------------------------------------------
 
 
-def _in_dtype_of(t: Tensor, like: Tensor) -> Tensor:
-    dtype = dtype_name(like.dtype)
-    return t if dtype_name(t.dtype) == dtype else cast(t, out_dtype=dtype)
-
-
 def _sum_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
-    return expand_like(kept(_in_dtype_of(dOut, X), X, dim, keep_dim, reduce_all), X)
+    return expand_like(kept(in_dtype_of(dOut, X), X, dim, keep_dim, reduce_all), X)
 
 
 def _share(cotangent: Tensor, X: Tensor) -> Tensor:
@@ -82,7 +77,7 @@ def _share(cotangent: Tensor, X: Tensor) -> Tensor:
 
 
 def _mean_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
-    return expand_like(kept(_share(_in_dtype_of(dOut, X), X), X, dim, keep_dim, reduce_all), X)
+    return expand_like(kept(_share(in_dtype_of(dOut, X), X), X, dim, keep_dim, reduce_all), X)
 
 
 def _sum(X: Array, axis: Axes, keepdims: bool) -> Array:
@@ -114,21 +109,36 @@ def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequenc
 # -- extrema -------------------------------------------------------------------------------------
 
 
-def _every_tie(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
-    mask = as_mask(X == kept(Out, X, dim, keep_dim, reduce_all), dOut)
-    return mask * kept(dOut, X, dim, keep_dim, reduce_all)
+def _ties(op: OpDef, X: Tensor, Out: Tensor, like: Tensor, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    """1 where X is the extremum, 0 elsewhere; that is found anew where the result was rounded to another dtype."""
+    is_rounded = dtype_name(Out.dtype) != dtype_name(X.dtype)
+    extremum = op(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all) if is_rounded else Out
+    return as_mask(X == kept(extremum, X, dim, keep_dim, reduce_all), like)
 
 
-def _split_ties(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
-    mask = as_mask(X == kept(Out, X, dim, keep_dim, reduce_all), dOut)
-    count = reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all)
-    return mask * kept(dOut / count, X, dim, keep_dim, reduce_all)
+def _to_every_tie(op_type: str) -> Callable[..., Tensor]:
+    def rule(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+        cotangent = in_dtype_of(dOut, X)
+        mask = _ties(lookup(op_type), X, Out, cotangent, dim, keep_dim, reduce_all)
+        return mask * kept(cotangent, X, dim, keep_dim, reduce_all)
+
+    return rule
 
 
-reduce_max = _row("reduce_max", np.max, _every_tie, _extreme_type)
-reduce_min = _row("reduce_min", np.min, _every_tie, _extreme_type)
-reduce_amax = _row("reduce_amax", np.max, _split_ties, _extreme_type)
-reduce_amin = _row("reduce_amin", np.min, _split_ties, _extreme_type)
+def _split_among_ties(op_type: str) -> Callable[..., Tensor]:
+    def rule(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+        cotangent = in_dtype_of(dOut, X)
+        mask = _ties(lookup(op_type), X, Out, cotangent, dim, keep_dim, reduce_all)
+        count = reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all)
+        return mask * kept(cotangent / count, X, dim, keep_dim, reduce_all)
+
+    return rule
+
+
+reduce_max = _row("reduce_max", np.max, _to_every_tie("reduce_max"), _extreme_type)
+reduce_min = _row("reduce_min", np.min, _to_every_tie("reduce_min"), _extreme_type)
+reduce_amax = _row("reduce_amax", np.max, _split_among_ties("reduce_amax"), _extreme_type)
+reduce_amin = _row("reduce_amin", np.min, _split_among_ties("reduce_amin"), _extreme_type)
 reduce_all = _row("reduce_all", np.all, None, _truth_type, "bool")
 reduce_any = _row("reduce_any", np.any, None, _truth_type, "bool")
 
@@ -156,7 +166,7 @@ def _prod_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduc
     factors = [X]
     for axis in axes[:-1]:
         factors.append(reduce_prod(factors[-1], dim=[axis], keep_dim=True))
-    cotangent = kept(dOut, X, dim, keep_dim, reduce_all)
+    cotangent = kept(in_dtype_of(dOut, X), X, dim, keep_dim, reduce_all)
     for factor, axis in zip(reversed(factors), reversed(axes), strict=False):
         before = cumprod(factor, dim=axis, exclusive=True)
         cotangent = cotangent * (before * cumprod(factor, dim=axis, exclusive=True, reverse=True))
@@ -220,7 +230,7 @@ def p_norm(
 
 
 def _frobenius_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
-    return X * kept(dOut / _or_one(Out), X, dim, keep_dim, reduce_all)
+    return X * kept(in_dtype_of(dOut, X) / _or_one(in_dtype_of(Out, X)), X, dim, keep_dim, reduce_all)
 
 
 def _frobenius(X: Array, axis: Axes, keepdims: bool) -> Array:

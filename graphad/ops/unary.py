@@ -75,7 +75,7 @@ def pow_(X: Array, *, factor: float = 1.0) -> Array:
     if factor == 3.0:
         return np.asarray(X * X * X)
     if X.dtype.kind == "f":
-        return np.asarray(X**factor)
+        return np.asarray(np.asarray(X) ** factor)  # a scalar of numpy's has a power of its own, which rounds otherwise
     if factor >= 0 and factor.is_integer():
         return np.asarray(X ** X.dtype.type(factor))
     return whole_numbers(np.trunc(np.power(X.astype("float64"), factor)), X.dtype)

@@ -2,7 +2,17 @@
 
 from graphad.program.block import Block
 from graphad.program.defaults import default_main_program, default_startup_program, program_guard, unique_name
-from graphad.program.operator import BACKWARD, EMPTY, FORWARD, OPTIMIZE, RANDOM_STREAM, ROLES, Operator, check_distinct
+from graphad.program.operator import (
+    BACKWARD,
+    EMPTY,
+    FORWARD,
+    OPTIMIZE,
+    RANDOM_STREAM,
+    ROLES,
+    Operator,
+    check_distinct,
+    check_slots_and_attributes,
+)
 from graphad.program.program import Program
 from graphad.program.regularizer import L1Decay, L2Decay, Regularizer
 from graphad.program.source import SourceLine, located, user_line
@@ -30,6 +40,7 @@ __all__ = [
     "SourceLine",
     "Variable",
     "check_distinct",
+    "check_slots_and_attributes",
     "default_main_program",
     "default_startup_program",
     "located",

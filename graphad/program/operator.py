@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
-from graphad.ops import ControlDef, OpDef, Slot, lookup
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, Slot, lookup
 from graphad.ops.attribute_kinds import checked_attr
 from graphad.ops.definition import AS_INPUT, REQUIRED, did_you_mean
 from graphad.ops.literals import fits_64_bits, shortened
@@ -170,6 +170,24 @@ def check_known(op: Operator) -> None:
     _check_slots(op.type, "output", op.outputs, row.outputs)
     for _ in _checked_attrs(op, row):
         pass
+
+
+def check_slots_and_attributes(op: Operator) -> None:
+    """Refuse what a registered operator has and its row has not; Paddle's grad operators are given more than they need."""
+    row = REGISTRY.get(op.type)
+    if row is None or isinstance(row, GradOpDef):
+        return
+    for side, given, slots in (("input", op.inputs, row.inputs), ("output", op.outputs, row.outputs)):
+        for slot, names in given.items():
+            if slot not in slots and names:
+                known, hint = ", ".join(slots) or "none", did_you_mean(slot, slots)
+                raise InvalidValue(
+                    located(f"operator {op.type!r} has no {side} slot {slot!r}; its {side} slots are {known}{hint}", op.source)
+                )
+    for name in op.attrs:
+        if name not in row.attrs and name not in COMMON_ATTRS:
+            known, hint = ", ".join(row.attrs) or "none", did_you_mean(name, row.attrs)
+            raise InvalidValue(located(f"operator {op.type!r} has no attribute {name!r}; its attributes are {known}{hint}", op.source))
 
 
 def check_distinct(op: Operator) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 64
 
 
-def parse_program(text: str, program: Program, file: str | None = None, allow_unknown: bool = True) -> None:
+def parse_program(text: str, program: Program, file: str | None = None, allow_unknown: bool | None = None) -> None:
     """Fill an empty program from its text; ``ParseError`` points at what is wrong. Operators know their lines in a file that is named."""
     reader = Reader(text, file)
     try:
@@ -33,7 +33,7 @@ def parse_program(text: str, program: Program, file: str | None = None, allow_un
         reader.fail(str(error))
 
 
-def _program(reader: Reader, program: Program, allow_unknown: bool) -> None:
+def _program(reader: Reader, program: Program, allow_unknown: bool | None) -> None:
     reader.expect("program")
     if reader.take("seed"):
         program.random_seed = reader.integer()
@@ -48,8 +48,9 @@ def _program(reader: Reader, program: Program, allow_unknown: bool) -> None:
         row = find(op.type)
         if isinstance(row, ControlDef):
             check_control(op, row)
-        if not allow_unknown:
+        if allow_unknown is False:
             check_known(op)
+    program.allows_unknown = bool(allow_unknown)
 
 
 def _block_head(reader: Reader, program: Program, seen: int) -> Block:

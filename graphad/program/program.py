@@ -48,6 +48,7 @@ class Program:
         self.random_seed = 0
         self.startup: Program | None = None
         self.stored: bytes | None = None
+        self.allows_unknown = False
         self.declarations: list[tuple[Variable, Shape | None, str | None]] | None = None
         self._current = 0
 
@@ -150,14 +151,15 @@ class Program:
         return f"<Program {self.identity.number}: {len(self.blocks)} blocks, {sum(len(b.ops) for b in self.blocks)} operators>"
 
     @staticmethod
-    def parse(text: str, file: str | None = None, *, allow_unknown: bool = True) -> Program:
+    def parse(text: str, file: str | None = None, *, allow_unknown: bool | None = None) -> Program:
         """The program a text describes: ``str(Program.parse(str(p))) == str(p)``.
 
         Args:
             text: as ``str(program)`` gives it.
             file: where the text comes from, for messages about its operators.
-            allow_unknown: keep operators that are not registered, and slots and attributes that a registered one does not have
-                (they print and are drawn, and fail when they are run or differentiated); False refuses them, as the commands do.
+            allow_unknown: what becomes of operators that are not registered, and of slots and attributes that a registered one does
+                not have. They are kept and print; they fail when they are run or differentiated, and unless this is True, such
+                slots and attributes where the program is lowered. False refuses all of that here, as the commands do.
 
         Raises:
             ParseError: it is no program, or it has something unknown; the message points at the character.
@@ -192,7 +194,7 @@ class Program:
         for old, new in zip(self.blocks, twin.blocks, strict=True):
             memo[id(old)] = new
             memo.update((id(var), new.vars[name]) for name, var in old.vars.items())
-            memo.update((id(op), copied) for op, copied in zip(old.ops, new.ops, strict=True))
+            memo.update((id(op), other) for op, other in zip(old.ops, new.ops, strict=True))
         twin.startup, twin._current = deepcopy(self.startup, memo), self._current
         return twin
 
@@ -200,6 +202,7 @@ class Program:
         """A program of the same nested blocks with nothing in them, counting its names on from here."""
         twin = Program()
         twin.names, twin.random_seed, twin.startup = self.names.copy(twin.declares), self.random_seed, self.startup
+        twin.allows_unknown = self.allows_unknown
         twin.stored, twin.identity = self.stored, self.identity.copy(twin.identity.source)
         twin.blocks = [Block(twin, b.idx, b.parent_idx, b.stored) for b in self.blocks]
         return twin

@@ -55,11 +55,6 @@ def as_stored(number: Number, dtype: str) -> Number:
     return float(number) if dtype == "float64" else float(np.dtype(dtype).type(number))
 
 
-def is_uniform(value: Value) -> bool:
-    """Whether a value is filled with one number."""
-    return uniform_number(value) is not None
-
-
 def same_number(a: Any, b: Any) -> bool:
     """Whether two numbers are equal; nan equals nan, and zeros of both signs are equal."""
     return bool(a == b or (a != a and b != b))

@@ -78,7 +78,7 @@ class Match:
         return Match(dict(self.values), dict(self.lists), dict(self.attrs), dict(self.ops), self.later, self.trace, self.choices)
 
     def type_of(self, term: Term) -> TensorType:
-        """Shape and dtype of what a term stands for."""
+        """Shape and dtype of what a term stands for; UnknownType if the graph does not know them."""
         return self.value_of(term).type or _untyped(term)
 
     def uses_of(self, term: Term) -> int:
@@ -101,8 +101,12 @@ class Match:
         return False
 
 
+class UnknownType(InvalidValue):
+    """A rule asks for a shape or a dtype that the graph does not know."""
+
+
 def _untyped(term: Term) -> TensorType:
-    raise InvalidValue(f"the type of {term!r} is not known")
+    raise UnknownType(f"the type of {term!r} is not known")
 
 
 def match_op(call: Call, op: Op, found: Match) -> bool:

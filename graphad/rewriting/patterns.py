@@ -33,7 +33,7 @@ from graphad.graph import Op, Value
 from graphad.program.source import SourceLine
 from graphad.rewriting.constants import UNIFORM
 from graphad.rewriting.evaluation import Instance, keeps_types
-from graphad.rewriting.matching import Choices, Match, Trace, compare_later, match_op, match_roots
+from graphad.rewriting.matching import Choices, Match, Trace, UnknownType, compare_later, match_op, match_roots
 from graphad.rewriting.rule_check import Evidence, Kinks, check_rule
 from graphad.rewriting.rule_inputs import Example
 from graphad.rewriting.rules import Place, Rule, Start
@@ -105,12 +105,12 @@ class PatternRule(Rule):
         return None
 
     def _is_right(self, variant: Variant, op: Op, found: Match) -> bool:
-        return (
-            compare_later(found)
-            and self._holds(found)
-            and keeps_types(self.before, self.after, found)
-            and self._is_possible(variant, op, found)
-        )
+        try:
+            fits = compare_later(found) and self._holds(found) and keeps_types(self.before, self.after, found)
+        except UnknownType as error:
+            reason = str(error)
+            return found.fail(lambda: reason)
+        return fits and self._is_possible(variant, op, found)
 
     def starts(self) -> Iterable[Start]:
         return [Start(variant.writers, variant) for variant in self.variants]

@@ -32,10 +32,9 @@ def _some_sum(x: Element, y: Element) -> Element:
     if minus_x:  # -x + y = -(x - y), but for the sign of a sum that is zero, which another function gives
         x, y, minus_y = neg(x), (neg(y) if minus_y else y), False
     y = neg(y) if minus_y else y
-    name = "sum"
     flipped = x.decl().kind() == z3.Z3_OP_FPA_NEG
     a, b = (x.arg(0), neg(y)) if flipped else (x, y)
-    result, is_new = current().apply(name, a.sort(), a, b)
+    result, is_new = current().apply("sum", a.sort(), a, b)
     if is_new:
         current().facts += [
             z3.Implies(z3.Or(z3.fpIsNaN(a), z3.fpIsNaN(b)), z3.fpIsNaN(result)),

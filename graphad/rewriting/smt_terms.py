@@ -35,9 +35,8 @@ class Elements(Evaluation):
         self.elements: dict[Any, Any] = {}
         self.needs: list[Any] = []  # what has to hold for the operators to run
         self.assumed: set[str] = set()
-        self.rank = max(
-            (len(type.shape) for type in setting.values.values()), default=0
-        )  # numpy squares arrays, and raises numbers to a power
+        # Numpy squares arrays where it raises single numbers to the power 2.
+        self.rank = max((len(type.shape) for type in setting.values.values()), default=0)
         for term, type in setting.values.items():
             self.elements[term] = self._element(term, type.dtype)
         for term, types in setting.lists.items():

@@ -5,7 +5,8 @@
     def test_my_pass():
         check_pass(MyPass(), examples=200)          # AssertionError with the smallest program on which it is wrong
 
-Random programs come from hypothesis (the extra ``testing``); what does not need it works without.
+``check_pass`` draws its programs itself; the strategies of random programs, for tests of your own, need hypothesis (the extra
+``testing``).
 """
 
 from __future__ import annotations

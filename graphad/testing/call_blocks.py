@@ -19,7 +19,18 @@ DEEPEST = 2
 
 def loop(w: CallProgram) -> None:
     """A ``while`` of 0 to 7 trips, whose body uses what is around it, and changes it."""
-    trips = w.choices.one_of(TRIPS)
+    write_loop(w, w.choices.one_of(TRIPS), lambda _: _body(w, overwrite=2))
+
+
+def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: bool = False) -> None:
+    """A ``while`` that ends after so many trips, or after one if its body cannot run again on what it leaves.
+
+    Args:
+        w: the program.
+        trips: how often it runs.
+        body: writes the body; it gets the name of the counter, which it may read.
+        early: whether the counter goes on before the body rather than behind it.
+    """
     counter = w.constant(np.array([0], "int64"), w.unique("i"))
     fed = w.choices.chance(3)
     limit = w.data(np.array([trips], "int64")) if fed else w.constant(np.array([trips], "int64"), w.unique("n"))
@@ -27,8 +38,11 @@ def loop(w: CallProgram) -> None:
     condition = w.apply("less_than", {"X": [counter], "Y": [limit]}, {}, w.unique("c")) or ""
     w.reserved |= {counter, limit, condition}
     with w.inside(runs=trips > 0) as block:
-        _body(w, overwrite=2)
-        w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
+        if early:
+            w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
+        body(counter)
+        if not early:
+            w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
         w.apply("less_than", {"X": [counter], "Y": [limit]}, {}, condition)
         if trips > 1 and not _run_on(w, block, trips - 1):
             if bound is None:
@@ -97,29 +111,42 @@ def _condition(w: CallProgram, holds: bool) -> str:
 
 def conditional(w: CallProgram) -> None:
     """A ``conditional_block`` that runs or not."""
-    holds = w.choices.boolean()
+    write_conditional(w, w.choices.boolean(), lambda: _body(w))
+
+
+def write_conditional(w: CallProgram, holds: bool, body: Callable[[], None]) -> None:
+    """A ``conditional_block`` with a body."""
     condition = _condition(w, holds)
     with w.inside(runs=holds) as block:
-        _body(w)
+        body()
     _append(w, "conditional_block", "Input", {"Cond": condition}, {"sub_block": block})
 
 
 def branch(w: CallProgram) -> None:
     """An ``if_else`` with both of its blocks."""
-    holds = w.choices.boolean()
+    write_branch(w, w.choices.boolean(), lambda: _body(w), lambda: _body(w))
+
+
+def write_branch(w: CallProgram, holds: bool, first: Callable[[], None], second: Callable[[], None]) -> None:
+    """An ``if_else`` with what writes its two blocks."""
     condition = _condition(w, holds)
     blocks = []
-    for runs in (holds, not holds):
+    for runs, body in ((holds, first), (not holds, second)):
         with w.inside(runs=runs) as block:
-            _body(w)
+            body()
         blocks.append(block)
     _append(w, "if_else", "X", {"Cond": condition}, {"true_block": blocks[0], "false_block": blocks[1]})
 
 
 def net(w: CallProgram) -> None:
     """A ``net``: a block that runs once."""
+    write_net(w, lambda: _body(w))
+
+
+def write_net(w: CallProgram, body: Callable[[], None]) -> None:
+    """A ``net`` with a body."""
     with w.inside() as block:
-        _body(w)
+        body()
     _append(w, "net", "X", {}, {"sub_block": block})
 
 

@@ -15,7 +15,7 @@ from graphad.plugins import ensure_plugins
 from graphad.testing.call_writer import CallWriter, Names
 from graphad.testing.calls import Call, Draft, Interest, checked, draw_call, finite, other_attr, sampled, with_numbers
 from graphad.testing.choices import Choices
-from graphad.testing.number_pools import KINDS, NON_FINITE, array_of
+from graphad.testing.number_pools import NON_FINITE, array_of
 from graphad.testing.samples import samples_of
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import name_of
@@ -65,6 +65,8 @@ COMMON = tuple(
         "flip",
     ]
 )
+NUMBERS = (0.0, 1.0, 0.0, 1.0, 2.0, 0.3, -1.0, -0.5, 3.0, 1e-7)  # of constants
+INTEGERS = (0, 1, 2, 3, -1, -2, 7)
 PARTNERS = {
     **{a: b for pair in ("exp log", "square sqrt", "sqrt rsqrt", "tanh atanh") for a, b in (pair.split(), pair.split()[::-1])},
     "stack": "unstack",
@@ -93,7 +95,7 @@ class CallProgram(CallWriter):
         self.interest = interest
         self.dtype = choices.one_of(DTYPES)
         self.non_finite = choices.chance(10)
-        self.kinds = ("sample", choices.one_of((*KINDS, "sample")), NON_FINITE if self.non_finite else "sample")
+        self.kinds: tuple[str, ...] = ("sample", choices.one_of((*interest.kinds, "sample")), NON_FINITE if self.non_finite else "sample")
 
     def op(self) -> OpDef:
         """An operator: every second time one of interest, else a common one or any."""
@@ -154,6 +156,11 @@ class CallProgram(CallWriter):
         if kind == 8:
             return self.state(value)
         return self.data(value, stop_gradient=True) if kind == 9 or value.size > 24 else self.constant(value)
+
+    def number_like(self, value: Array) -> str:
+        """A constant of the shape and dtype of a value, all of whose elements are one number."""
+        numbers = NUMBERS if value.dtype.kind == "f" else INTEGERS
+        return self.constant(np.full(value.shape, self.choices.one_of(numbers), value.dtype))
 
     # -- outputs ---------------------------------------------------------------------------------
 
@@ -239,7 +246,7 @@ def reading(w: CallProgram, name: str) -> tuple[Call, Names] | None:
     """A call with a name among its inputs, if the operator takes that."""
     op = (_same_or_partner(w, name) if w.choices.chance(4) else None) or w.op()
     draft = w.draft(op, name_of(w.values[name].dtype))
-    return None if draft is None else _over(w, draft, name) or w.operands(draft)
+    return None if draft is None else over(w, draft, name) or w.operands(draft)
 
 
 def _same_or_partner(w: CallProgram, name: str) -> OpDef | None:
@@ -251,7 +258,7 @@ def _same_or_partner(w: CallProgram, name: str) -> OpDef | None:
     return lookup(partner if partner is not None and w.choices.boolean() else writer.type)
 
 
-def _over(w: CallProgram, draft: Draft, name: str) -> tuple[Call, Names] | None:
+def over(w: CallProgram, draft: Draft, name: str) -> tuple[Call, Names] | None:
     """A call with a name among its inputs, and others of its shape where the draft has several of one shape."""
     value = w.values[name]
     places = [(s, i) for s, vs in draft.inputs.items() for i, v in enumerate(vs) if isinstance(v, np.ndarray) and v.dtype == value.dtype]
@@ -264,11 +271,20 @@ def _over(w: CallProgram, draft: Draft, name: str) -> tuple[Call, Names] | None:
     inputs[slot][i], names[slot][i] = value, name
     for s, n in places:
         if (s, n) != (slot, i) and inputs[s][n].shape == old:
-            known = w.like(value) if w.choices.boolean() else []
-            names[s][n] = known[0] if known else None
-            inputs[s][n] = w.values[known[0]] if known else array_of(w.choices, value.shape, name_of(value.dtype))
+            known = _beside(w, value)
+            names[s][n] = known
+            inputs[s][n] = w.values[known] if known else array_of(w.choices, value.shape, name_of(value.dtype))
     call = checked(draft.op, inputs, draft.attrs, draft.number)
     return (call, w.named(call, names)) if call is not None and w.accepts(call) else None
+
+
+def _beside(w: CallProgram, value: Array) -> str | None:
+    """What is read together with a value: one of its type that is known, perhaps itself, or a constant, or neither."""
+    kind = w.choices.below(8)
+    if kind == 7 and value.size:
+        return w.number_like(value)
+    known = w.like(value) if kind < 4 else []
+    return known[0] if known else None
 
 
 def twins(w: CallProgram) -> None:
@@ -276,7 +292,7 @@ def twins(w: CallProgram) -> None:
     names = w.tensors()
     name = w.choices.one_of(names[:3]) if names and w.choices.boolean() else None
     draft = w.draft(w.op(), name_of(w.values[name].dtype) if name else "")
-    first = None if draft is None else (_over(w, draft, name) if name else None) or w.operands(draft)
+    first = None if draft is None else (over(w, draft, name) if name else None) or w.operands(draft)
     if first is None or not w.append(*first, overwrite=20):
         return
     second = w.choices.one_of((_identical, _other_attr, _other_attr, _exchanged, _other_input, _overwritten))(w, *first)

@@ -13,7 +13,7 @@ from graphad.ops import OpDef
 from graphad.ops.sample import Array, Value
 from graphad.testing.attribute_values import canonical, other_value
 from graphad.testing.choices import Choices
-from graphad.testing.number_pools import array_of
+from graphad.testing.number_pools import KINDS, array_of
 from graphad.testing.samples import samples_of
 from graphad.testing.samples.valid import outputs_of
 from graphad.testing.values import arrays, name_of, remade, type_of
@@ -33,10 +33,12 @@ class Interest:
     Args:
         types: types of operators; half of a program's operators are of these.
         attrs: names of attributes; these are varied first.
+        kinds: kinds of numbers, of ``graphad.testing.number_pools``.
     """
 
     types: tuple[str, ...] = ()
     attrs: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = KINDS
 
 
 class Draft(NamedTuple):
@@ -129,7 +131,7 @@ def draw_call(choices: Choices, op: OpDef, dtype: str, interest: Interest) -> Dr
     for _ in range(choices.one_of((0, 1, 1, 2)) if op.attrs else 0):
         attrs = _other_attr(choices, op, number, attrs, interest)
     for name in dict.fromkeys((dtype, choices.one_of(("float32", "float64")))):
-        for draft in (Draft(op, *written, number) for written in _in_dtype(choices, op, inputs, attrs, name)):
+        for draft in (Draft(op, *written, number) for written in in_dtype(choices, op, inputs, attrs, name)):
             resized = _resized(choices, draft.inputs, draft.attrs) if choices.chance(3) else ()
             for other in (*(Draft(op, *written, number) for written in resized), draft):
                 accepted = inferred(other)
@@ -171,7 +173,7 @@ def other_attr(choices: Choices, call: Call, interest: Interest) -> Call | None:
 # -- dtypes --------------------------------------------------------------------------------------
 
 
-def _in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, Any], dtype: str) -> Iterator[Written]:
+def in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, Any], dtype: str) -> Iterator[Written]:
     """The call with its numbers, but not its indices, in another dtype; or with another attribute ``dtype``."""
     main = _numbers_dtype(inputs)
     typed = [a.name for a in op.attrs.values() if a.kind == "DType" and attrs.get(a.name, a.default) == (main or "float64")]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -25,19 +24,21 @@ from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.counterexample import Counterexample
 from graphad.testing.examine import ALL, after_pass, tried
 from graphad.testing.fitted import random_case
+from graphad.testing.number_pools import SHORT
 from graphad.testing.planted import planted_program
 from graphad.testing.programs import KINDS, any_program
 from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked
 from graphad.testing.requests import requested_names
 from graphad.testing.smallest import smallest
-from graphad.testing.subject import Expectation, Subject, as_pass, followed, inner_passes, standard_preparation
-from graphad.testing.sweep import constant_sweep, gradient_sweep, twin_sweep
+from graphad.testing.subject import Expectation, Subject, as_pass, claimed_tolerance, followed, inner_passes, standard_preparation
+from graphad.testing.sweep import sweeps
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
-SWEPT = 10  # of so many programs five go through all operators in turn
+SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
+PATIENCE = 10  # times as many programs are tried as were asked for until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
     "changed": 2,
@@ -48,7 +49,8 @@ SELDOM = {
     "compiled": 6,
     "gradients": 2,
 }  # checks that are made on every so many programs only
-MUTATED, CHANGES = 2, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
+COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
+MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
 DRAWN = 2  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 
@@ -88,7 +90,8 @@ def check_pass(
 
     Args:
         what: a pass, or a pipeline, or the text of one, in which ``$loss`` stands for the name of the loss.
-        examples: how many programs; 100 if there is no limit in seconds either.
+        examples: how many programs, and up to ten times as many until the pass changes one; 100 if there is no limit in seconds
+            either.
         seconds: of processor time, after which no further program is tried.
         seed: the same programs for the same seed.
         prepare: a pipeline, or its text, that makes what the pass requires, and is not on trial; where it is left out, the passes of
@@ -166,22 +169,22 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
 
 
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
-    """Half of the programs sweep through the operators; of the others half contain what a rule of the pass looks for."""
+    """Most programs sweep through the operators; if the pass has rules, half of all contain what one of them looks for, in turn."""
     passes = inner_passes(as_pass(subject.what, "loss"))
-    interest = interest_of(passes)
-    rules = [rule for each in passes for rule in rules_of(each) if isinstance(rule, PatternRule)]
-
-    sweeps = (gradient_sweep,) * 5 if subject.is_backward else (twin_sweep, constant_sweep, twin_sweep, gradient_sweep, twin_sweep)
-    turns: dict[object, Iterator[int]] = defaultdict(itertools.count)
+    found = [rule for each in passes for rule in rules_of(each)]
+    rules = [rule for rule in found if isinstance(rule, PatternRule)]
+    interest = interest_of(passes, (rule for rule in found if not isinstance(rule, PatternRule)))
+    if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
+        interest = replace(interest, kinds=SHORT)
+    random.Random("rules").shuffle(rules)
+    swept, rules_in_turn = sweeps(interest, subject.is_backward), itertools.cycle(rules)
 
     def program(choices: Choices) -> Case:
-        kind = choices.below(SWEPT)
-        if kind < len(sweeps):
-            leaning = interest if choices.chance(4) else Interest()
-            return sweeps[kind](choices, leaning, next(turns[sweeps[kind], leaning]))
-        planted = bool(rules) and choices.boolean()
-        case = planted_program(choices, rules) if planted else any_program(choices, interest)
-        return replace(case, requested=requested_names(choices, case))
+        if rules and choices.boolean():
+            case = planted_program(choices, [next(rules_in_turn)])
+        else:
+            case = swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)
+        return case if case.requested else replace(case, requested=requested_names(choices, case))
 
     return program
 
@@ -212,7 +215,7 @@ class _Search:
                     self.checked.seconds = time.process_time() - start
                     if finding is not None:
                         return case, finding
-                    if self.checked.examples == examples or (seconds is not None and self.checked.seconds >= seconds):
+                    if self._is_enough(examples) or (seconds is not None and self.checked.seconds >= seconds):
                         break
         except KeyboardInterrupt as interrupt:
             self.checked.interrupted = True
@@ -221,6 +224,13 @@ class _Search:
         finally:
             self.checked.unreached = self.reach.unreached()
         return None
+
+    def _is_enough(self, examples: int | None) -> bool:
+        """Whether there were as many programs as there should; ten times as many while the pass has changed none."""
+        checked = self.checked
+        if examples is None or checked.examples < examples:
+            return False
+        return bool(checked.changed) or self.subject.is_analysis or checked.examples >= PATIENCE * examples
 
     def _cases(self) -> Iterator[tuple[RandomChoices, Case]]:
         for number in itertools.count():

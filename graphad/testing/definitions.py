@@ -190,7 +190,7 @@ class Definitions:
         if isinstance(value, ModuleType):
             self._import_module(value.__name__, name)
         elif _is_small(value):
-            self.sources.append(f"{name} = {value!r}")
+            self.sources.append(f"{name} = {self.expression(value, name)}")
         elif self._imported(name, binding):
             return
         elif not binding.is_local and import_root(scope.module) is not None:

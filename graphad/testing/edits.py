@@ -240,6 +240,28 @@ def _without_variables(names: Collection[str]) -> Edit:
     return edit
 
 
+def bypasses(program: Program) -> Iterator[Edit]:
+    """An operator left out whose readers get one of its inputs, of the same type, in the place of its only output."""
+    for place in places(program):
+        block = program.blocks[place[0]]
+        op = block.ops[place[1]]
+        if isinstance(REGISTRY.get(op.type), ControlDef) or len(op.output_names()) != 1:
+            continue
+        for name in dict.fromkeys(op.input_names()):
+            known = [each for each in (name, *op.output_names()) if block.has_var_recursive(each)]
+            if len({*known}) == 2 and block.var_recursive(known[0]).declared == block.var_recursive(known[1]).declared:
+                yield _bypassed(place, name)
+
+
+def _bypassed(place: Place, name: str) -> Edit:
+    def edit(program: Program) -> None:
+        (written,) = program.blocks[place[0]].ops.pop(place[1]).output_names()
+        for op in (op for block in program.blocks for op in block.ops):
+            op.inputs = _renamed(op.inputs, {written: name})
+
+    return edit
+
+
 def smaller_extents(program: Program) -> Iterator[Edit]:
     """An extent, everywhere it occurs, made 1 or 2."""
     extents = {extent for var in program.list_vars() for extent in var.declared[0] or ()}

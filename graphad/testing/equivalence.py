@@ -92,7 +92,7 @@ def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str)
     return True
 
 
-def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after")) -> str:
+def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST) -> str:
     """How two results differ, empty if they do not; nan equals nan, 0.0 equals -0.0.
 
     The first line names the first element that differs, both of its values and how far apart they are. Where there are several
@@ -103,6 +103,7 @@ def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, 
         other: what is held against it.
         tolerance: how far elements may lie apart, relative to themselves or to the largest one; 0: not at all.
         labels: what the two are called in the text.
+        least: what is smaller than this may differ by as much as this may.
 
     >>> print(difference(np.array([1.0, 2.0]), np.array([1.0, -2.0])))
     at [1]: 2.0 before, -2.0 after, 4 apart; 1 of 2 elements differs
@@ -110,19 +111,19 @@ def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, 
         after:  [1.0, -2.0]
     """
     if isinstance(one, list) or isinstance(other, list):
-        return _list_difference(one, other, tolerance, labels)
+        return _list_difference(one, other, tolerance, labels, least)
     if one is None or other is None:  # in an array of tensors, an element that nothing has written
         return "" if one is other else f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
     if one.dtype != other.dtype or one.shape != other.shape:
         return f"{one.dtype}{list(one.shape)} {labels[0]}, {other.dtype}{list(other.shape)} {labels[1]}"
-    same = _same(one, other, tolerance)
+    same = _same(one, other, tolerance, least)
     return "" if same.all() else _located(one, other, ~same, tolerance, labels)
 
 
-def _list_difference(one: Any, other: Any, tolerance: float, labels: tuple[str, str]) -> str:
+def _list_difference(one: Any, other: Any, tolerance: float, labels: tuple[str, str], least: float) -> str:
     if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
         return f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
-    texts = (difference(a, b, tolerance, labels) for a, b in zip(one, other, strict=True))
+    texts = (difference(a, b, tolerance, labels, least) for a, b in zip(one, other, strict=True))
     return next((f"array {i} of the list: {text}" for i, text in enumerate(texts) if text), "")
 
 
@@ -132,14 +133,14 @@ def _shown(value: Any) -> str:
     return short_text(value) if isinstance(value, np.ndarray) else str(value)
 
 
-def _same(one: Array, other: Array, tolerance: float) -> NDArray[np.bool_]:
+def _same(one: Array, other: Array, tolerance: float, least: float) -> NDArray[np.bool_]:
     """Which elements are the same, as an array of their shape."""
     if one.dtype.kind not in "fc":
         return np.asarray(one == other)
     if not tolerance:
         return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
     finite = np.isfinite(one)
-    largest = float(np.abs(one[finite]).max(initial=LEAST))
+    largest = float(np.abs(one[finite]).max(initial=least))
     return np.asarray(~finite | np.isclose(other, one, rtol=tolerance, atol=tolerance * largest))
 
 

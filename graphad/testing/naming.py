@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from graphad.program import EMPTY, Program
+from graphad.program import EMPTY, RANDOM_STREAM, Program
 from graphad.testing.cases import Case
 
 PREFIX = "renamed."  # no name has it anywhere
@@ -38,6 +38,8 @@ def _rename(program: Program, known: set[str], rename: Callable[[str], str]) -> 
             op.inputs = {slot: [rename(name) for name in names] for slot, names in op.inputs.items()}
             op.outputs = {slot: [rename(name) for name in names] for slot, names in op.outputs.items()}
             op.attrs.update({name: _renamed_names(value, known, rename) for name, value in op.attrs.items() if isinstance(value, list)})
+            if RANDOM_STREAM in op.attrs:  # streams are called after what operators write
+                op.attrs[RANDOM_STREAM] = rename(op.attrs[RANDOM_STREAM])
 
 
 def _renamed_names(values: list[Any], known: set[str], rename: Callable[[str], str]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Random nested programs for hypothesis: ``nested_programs()`` draws a program of loops, branches and nets, and arrays to run it on.
+"""Random nested programs: ``nested_program`` draws a program of loops, branches and nets, and arrays to run it on.
 
 Blocks write what lies around them, hide names with their own, read what loops carry, and keep arrays of tensors; conditions come
 from data, from counters and from feeds.

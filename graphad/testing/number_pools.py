@@ -18,6 +18,7 @@ from graphad.types import FLOATS, Shape
 SIZE = 4096
 KINKS = (0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, 1.5, -1.5, 2.5, -2.5, 2.0)
 KINDS = ("ordinary", "ties", "kinks", "zeros", "large", "tiny", "offset")
+SHORT = ("ordinary", "ties", "kinks", "zeros")  # that fit into float16
 NON_FINITE = "nan and infinities"
 
 
@@ -39,6 +40,7 @@ POOLS: dict[str, Callable[[np.random.Generator], Array]] = {
     "offset": lambda rng: 1e4 + np.round(rng.normal(0.0, 1.0, SIZE), 3),
     NON_FINITE: _one_of(math.nan, math.inf, -math.inf, 0.0, 1.5, -0.25),
     "integers": lambda rng: rng.integers(-4, 5, SIZE),
+    "large integers": _one_of(2**24, 2**24 + 1, -(2**24) - 1, 2**31 - 1, 2**31 - 2, -7),
     "booleans": lambda rng: rng.integers(0, 2, SIZE),
 }
 
@@ -53,9 +55,9 @@ def pool(kind: str, dtype: str) -> Array:
 
 
 def array_of(choices: Choices, shape: Shape, dtype: str, kind: str = "ordinary") -> Array:
-    """An array of numbers of a kind; of integers or booleans where the dtype has no others."""
+    """An array of numbers of a kind; of integers, large ones for ``large``, or booleans where the dtype has no others."""
     if dtype not in FLOATS:
-        kind = "booleans" if dtype == "bool" else "integers"
+        kind = "booleans" if dtype == "bool" else "large integers" if kind == "large" else "integers"
     count = math.prod(shape)
     numbers = pool(kind, dtype)
     start = choices.below(SIZE - min(count, SIZE - 1))

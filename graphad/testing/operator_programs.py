@@ -58,7 +58,7 @@ def operator_program(choices: Choices, interest: Interest | None = None) -> Case
     loss = _loss(w) or _other_loss(w)
     if choices.chance(8):
         plain(w)
-    _unknown_extent(w.choices, w.program, w.feeds)
+    unknown_extent(w.choices, w.program, w.feeds)
     return Case(w.program, loss, w.feeds, w.params)
 
 
@@ -116,7 +116,7 @@ def _weighted(w: CallProgram, name: str) -> str:
 # -- extents that are not declared ---------------------------------------------------------------
 
 
-def _unknown_extent(choices: Choices, program: Program, feeds: dict[str, Array]) -> None:
+def unknown_extent(choices: Choices, program: Program, feeds: dict[str, Array]) -> None:
     """Declare the first extent of what is fed as unknown, in a few programs; not where inference has to know it."""
     if not choices.chance(6):
         return

@@ -1,4 +1,4 @@
-"""Random programs that give optimisations something to do, or something to trip over: ``optimizable_programs()``.
+"""Random programs that give optimisations something to do, or something to trip over: ``optimizable_program``.
 
 Among the operators of random nested programs stand the same one again (with the same attributes or others, before a name is
 overwritten and behind it), constants, what changes nothing, what nobody reads, what a loop need not do again, values that an

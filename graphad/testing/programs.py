@@ -43,6 +43,12 @@ def trainable(choices: Choices, interest: Interest) -> Case:
     return trainable_program(choices)
 
 
+def with_gradients(choices: Choices, interest: Interest) -> Case:
+    """A program of any kind with gradients of its loss, if it has one that can be differentiated."""
+    case = _program(choices, interest)
+    return case if _has_gradients(case) else differentiated(choices, case) or case
+
+
 Kind = Callable[[Choices, Interest], Case]
 KINDS: dict[str, tuple[int, Kind]] = {  # how many of a hundred programs are of a kind
     "operators": (45, operator_program),
@@ -51,6 +57,7 @@ KINDS: dict[str, tuple[int, Kind]] = {  # how many of a hundred programs are of 
     "straight-line": (12, small_straight_line),
     "training": (10, small_training),
     "trainable": (0, trainable),
+    "with-gradients": (0, with_gradients),
 }
 _TABLE = tuple(generator for share, generator in KINDS.values() for _ in range(share))
 
@@ -67,10 +74,14 @@ def any_program(choices: Choices, interest: Interest | None = None) -> Case:
     >>> bool(case.program.global_block().ops)
     True
     """
-    case = choices.one_of(_TABLE)(choices, interest or Interest())
+    case = _program(choices, interest or Interest())
     if not case.loss_name or not choices.chance(3) or _has_gradients(case):
         return case
     return differentiated(choices, case) or case
+
+
+def _program(choices: Choices, interest: Interest) -> Case:
+    return choices.one_of(_TABLE)(choices, interest)
 
 
 def _has_gradients(case: Case) -> bool:

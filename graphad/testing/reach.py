@@ -18,7 +18,7 @@ from typing import Any
 from graphad.graph import Graph
 from graphad.ops import REGISTRY
 from graphad.plugins import ensure_plugins
-from graphad.rewriting import Pass
+from graphad.rewriting import Pass, Rule
 from graphad.rewriting.running import Applier, applying
 from graphad.testing.calls import Interest
 
@@ -27,7 +27,7 @@ Arc = tuple[CodeType, int, int]  # from one line to the next within a function; 
 
 def own_functions(kind: type) -> list[FunctionType]:
     """The methods that a class and its bases outside graphad's framework define, and the functions of their files they use."""
-    bases = [base for base in kind.__mro__ if base not in Pass.__mro__ and base is not object]
+    bases = [base for base in kind.__mro__ if base not in (*Pass.__mro__, *Rule.__mro__)]
     pending = [f for base in bases for value in vars(base).values() if (f := _function(value)) is not None and _is_in_file_of(f, base)]
     functions: dict[FunctionType, None] = {}
     while pending:
@@ -78,11 +78,12 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def interest_of(passes: Iterable[Pass]) -> Interest:
-    """The operators, attributes and slots that the code of some passes mentions, in its constants and those of its module it reads."""
+def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
+    """The operators, attributes and slots that the code of some passes and rules mentions, in its constants and those of its module."""
     ensure_plugins()
-    words: dict[str, None] = {}
-    for each in passes:
+    rules = list(rules)
+    words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
+    for each in (*passes, *rules):
         for function in own_functions(type(each)):
             for code in _codes(function.__code__):
                 words.update(dict.fromkeys(_words(code.co_consts)))

@@ -1,8 +1,8 @@
 """Make a program smaller while it stays bad.
 
 Delta debugging: A. Zeller and R. Hildebrandt, Simplifying and isolating failure-inducing input, IEEE Transactions on Software
-Engineering 28(2), 2002. The parts left out are operators of all blocks; then blocks are inlined, numbers made simpler, operands
-and extents fewer, until none of it goes on.
+Engineering 28(2), 2002. The parts left out are operators of all blocks; then blocks are inlined, operators bypassed, numbers made
+simpler, operands and extents fewer, until none of it goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from graphad.program import Program
 from graphad.testing.edits import (
     Edit,
     Place,
+    bypasses,
     edited,
     fewer_operands,
     fewer_variables,
@@ -80,7 +81,7 @@ def reduce_program(program: Program, is_bad: IsBad, tries: int = TRIES) -> Progr
         before = str(search.program)
         _fewer_ops(search)
         _fewer_blocks(search)
-        for edits in (fewer_variables, simpler_attrs, fewer_operands, smaller_extents):
+        for edits in (fewer_variables, bypasses, simpler_attrs, fewer_operands, smaller_extents):
             _simpler(search, edits)
         if str(search.program) == before:
             break

@@ -54,7 +54,8 @@ class _Shrinking:
         self.take(replace(self.case, forward=None))
         for _ in range(2):
             size = _size(self.case)
-            reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program, self.values)))
+            with suppress(GraphadError):  # inference does not accept the program, so that it stays whole
+                reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program, self.values)))
             simplify_arrays(self.case, self.take)
             if self.case.requested:
                 self.take(replace(self.case, requested=()))

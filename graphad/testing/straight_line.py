@@ -1,4 +1,4 @@
-"""Random flat programs for hypothesis: ``straight_line_programs()`` draws a program that ends in a scalar loss, and arrays to run it on.
+"""Random flat programs: ``straight_line_program`` draws a program that ends in a scalar loss, and arrays to run it on.
 
 Names are written again and again, inputs among them; some values have stop_gradient, some operators are dead.
 """

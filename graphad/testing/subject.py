@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from graphad.errors import InvalidValue, NoGradient, PassError, Refused
@@ -14,7 +14,7 @@ from graphad.graph.verify import verify
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.program import Program
-from graphad.rewriting import Pass, Pipeline, claims_checked, verification
+from graphad.rewriting import PASSES, Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.running import check_order
 from graphad.testing.cases import Case
 from graphad.testing.derivatives import gradients_in, is_double
@@ -129,10 +129,12 @@ class Subject:
 
 def as_pass(what: Pass | str, loss: str) -> Pass:
     """A pass, or what a text says, with the loss's name put in."""
-    return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss))
+    return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss), tuple(PASSES.values()))
 
 
-def _parsed(text: str) -> Pass:
+@lru_cache
+def _parsed(text: str, known: tuple[type[Pass], ...]) -> Pass:
+    """The passes of a text; ``known`` are those there are, since a pass that is defined anew is another one."""
     pipeline = Pipeline.parse(text)
     return pipeline.passes[0] if len(pipeline.passes) == 1 else pipeline
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from graphad import layers
-from graphad.layers.helper import ParamAttr
 from graphad.optimizer import (
     SGD,
     Adadelta,
@@ -58,7 +57,6 @@ OPTIMIZERS: dict[type[Optimizer], dict[str, Any]] = {
 }
 CLIPS = (None, None, ClipByValue(0.1), ClipByValue(0.3, -0.05), ClipByNorm(0.3), ClipByGlobalNorm(0.3))
 DECAYS = (None, None, L2Decay(0.03), L1Decay(0.03))
-ATTRS = (ParamAttr(trainable=False), ParamAttr(learning_rate=0.3), ParamAttr(regularizer=L2Decay(0.2)), ParamAttr(need_clip=False))
 SIGNED = ("velocity", "moment1", "momentum", "linear")  # accumulators that may be negative
 
 

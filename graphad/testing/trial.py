@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.graph import Graph
 from graphad.knobs import changed_knobs
-from graphad.ops import GRAD
+from graphad.ops import GRAD, REGISTRY
 from graphad.program import Program
 from graphad.rewriting import Pass
 from graphad.testing.cases import Case
@@ -90,7 +91,7 @@ class Trial:
             Unfit: it does not run.
         """
         try:
-            return observe(self.before, self.case, self.case.targets)
+            return observe(self.before, self.case, [*self.case.targets, *_handed_out(self.before)])
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
 
@@ -113,6 +114,13 @@ class Trial:
     @property
     def passes(self) -> Pass:
         return self.subject.passes(self.case)
+
+
+def _handed_out(program: Program) -> list[str]:
+    """What operators with effects write that no other operator writes: it is requested as well, whatever the targets are."""
+    writers = Counter(name for block in program.blocks for op in block.ops for name in op.output_names())
+    effects = (op for op in program.global_block().ops if (row := REGISTRY.get(op.type)) is not None and row.side_effect)
+    return [name for op in effects for name in op.output_names() if writers[name] == 1]
 
 
 @contextmanager

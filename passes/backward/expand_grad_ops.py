@@ -18,7 +18,7 @@ from graphad.ops import GradOpDef
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.backward.region_expansion import expand_region
 from graphad.program import EMPTY
-from graphad.rewriting import Pass
+from graphad.rewriting import OnTrial, Pass
 from graphad.types import STEP_SCOPES
 
 
@@ -27,6 +27,7 @@ class ExpandGradOps(Pass):
     """Replace grad operators on the path by what they mean in terms of operators."""
 
     name = "expand-grad-ops"
+    on_trial = OnTrial(programs=("with-gradients", "any"))
     requires = (OpPath,)
 
     def apply(self, graph: Graph) -> bool:

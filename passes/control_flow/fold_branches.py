@@ -21,7 +21,7 @@ from graphad.passes.control_flow.known_choices import RULES
 from graphad.passes.control_flow.missing import is_safe
 from graphad.passes.control_flow.same_graphs import same_graphs
 from graphad.passes.control_flow.streams import holds_bound, runs_once
-from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
+from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, rewrite_greedily, sweep
 
 _BRANCHES = frozenset(("if_else", "conditional_block"))
 
@@ -35,6 +35,7 @@ class FoldBranches(Pass):
     """
 
     name = "fold-branches"
+    on_trial = OnTrial(programs=("optimizable", "nested", "any"))
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:

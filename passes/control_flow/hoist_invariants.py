@@ -20,7 +20,7 @@ from graphad.graph.regions_copying import copy_op, fresh_like
 from graphad.graph.regions_editing import add_captures
 from graphad.passes.analyses.certain import Certain
 from graphad.passes.analyses.speculation import may_run_early
-from graphad.rewriting import Pass, sweep
+from graphad.rewriting import OnTrial, Pass, sweep
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class HoistInvariants(Pass):
     """Move operators of a loop's body that depend only on captured values in front of the loop."""
 
     name = "hoist-invariants"
+    on_trial = OnTrial(programs=("optimizable", "nested", "any"))
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:

@@ -19,7 +19,7 @@ from graphad.graph.regions_inlining import gradients_of, replace_by_copy
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow.missing import is_safe
 from graphad.passes.control_flow.streams import holds_bound
-from graphad.rewriting import Pass
+from graphad.rewriting import OnTrial, Pass
 
 _MOST = 1 << 16  # iterations that are counted
 
@@ -40,6 +40,7 @@ class UnrollWhile(Pass):
     """
 
     name = "unroll-while"
+    on_trial = OnTrial(programs=("optimizable", "nested", "any"))
     limit: int = 16
     factor: int = 1
     max_ops: int = 10_000

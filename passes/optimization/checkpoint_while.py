@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op
-from graphad.rewriting import Pass
+from graphad.rewriting import OnTrial, Pass
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,13 @@ class CheckpointWhile(Pass):
     """
 
     name = "checkpoint-while"
+    on_trial = OnTrial(programs=("with-gradients",))
     every: int = 16
     recursive: bool = False
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise InvalidValue(f"checkpoint-while keeps every so manieth state, from 1 on, not every={self.every}")
+            raise InvalidValue(f"checkpoint-while keeps every k-th state, k from 1 on, not every={self.every}")
 
     def apply(self, graph: Graph) -> bool:
         loops = [op for each in graph.tree() for op in each.controls if op.type == "while_grad"]

@@ -49,6 +49,13 @@ def test_the_corpus_covers_what_it_should() -> None:
     assert len({entry.pass_type for entry in RIGHT}) >= 20
 
 
+def test_the_page_says_how_large_it_is() -> None:
+    text = (ROOT / "docs" / "checking.md").read_text(encoding="utf-8")
+    assert f"{len(MUTANTS)} mistakes planted in graphad" in text
+    assert f"{len(WRONG) + len(UNORDERED)} wrong passes in" in text
+    assert f"and {len(RIGHT)} right ones as controls" in text
+
+
 def test_a_patch_is_made_everywhere_and_undone() -> None:
     patch = Patch("graphad.ops.unary", "lambda Out, dOut: dOut * Out)", "lambda Out, dOut: dOut - Out)")
     rule = lookup("exp").grads

@@ -11,10 +11,21 @@ from graphad.ops import GRAD, OpDef, lookup
 from graphad.ops.aggregates import Tape
 from graphad.ops.definition import AS_INPUT
 from graphad.ops.sample import Array, Sample, Value
+from graphad.testing.samples import SAMPLES
 from graphad.testing.values import arrays, filled, is_float, kind_of, random_like, remade, type_of
 from graphad.types import TENSOR, TensorType, joined_shape
 
 Slots = dict[str, list[Value]]
+
+
+def on_samples(check: Callable[[str, Sample], None], op: str) -> None:
+    """Make a check on every sample of an operator; what it raises says on which."""
+    for number, sample in enumerate(SAMPLES[op]):
+        try:
+            check(op, sample)
+        except Exception as error:
+            error.add_note(f"on sample {number} of {op}")
+            raise
 
 
 def run(row: OpDef, inputs: Slots, attrs: dict[str, Any]) -> Slots:

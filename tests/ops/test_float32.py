@@ -8,15 +8,16 @@ axes the largest such change of any element counts, since a sum of random signs 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from graphad.errors import GraphadError, InvalidValue
-from graphad.ops import GRAD, GradOpDef, OpDef, lookup
+from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef, lookup
 from graphad.ops.sample import Array, Sample
-from graphad.testing.samples import SAMPLES
+from graphad.testing.samples import SAMPLES, samples_of
+from graphad.testing.samples.valid import outputs_of
 from graphad.testing.values import arrays, is_float, remade
 from tests.ops.check import Slots, differentiated, run, typed
 from tests.ops.hard_values import hard, long, narrowed, perturbed, widened
@@ -202,3 +203,36 @@ def test_the_moments_of_data_far_from_zero(op: str) -> None:
     expected = wide.var(axis=0)
     expected = 1 / np.sqrt(expected + 1e-5) if op == "instance_norm" else expected
     np.testing.assert_allclose(np.ravel(results[variance][0]), expected, rtol=1e-5)
+
+
+CASTING = sorted(t for t, op in REGISTRY.items() if isinstance(op, OpDef) and op.grad and {"dtype", "out_dtype"} & op.attrs.keys())
+
+
+@pytest.mark.parametrize("op_type", CASTING)
+def test_gradients_have_the_dtype_of_what_they_are_of_where_results_are_cast(op_type: str) -> None:
+    op = lookup(op_type)
+    for sample in samples_of(op_type):
+        inputs = sample.slots()
+        narrow, wide = (gradients_of(op, inputs, {**sample.attrs, **casts(op, dtype)}) for dtype in ("float32", "float64"))
+        for slot in narrow.keys() & wide.keys():
+            like = inputs[slot.removesuffix(GRAD)][0]
+            if isinstance(like, np.ndarray) and like.dtype.kind == "f":
+                assert narrow[slot].dtype == wide[slot].dtype == like.dtype
+                np.testing.assert_allclose(narrow[slot], wide[slot], rtol=1e-5, atol=1e-6)
+
+
+def casts(op: OpDef, dtype: str) -> dict[str, str]:
+    return {name: dtype for name in ("dtype", "out_dtype") if name in op.attrs}
+
+
+def gradients_of(op: OpDef, inputs: Slots, attrs: dict[str, Any]) -> dict[str, Array]:
+    """The gradients of the sum of all results."""
+    outputs = outputs_of(op, inputs, attrs)
+    assert op.grad is not None
+    if outputs is None:  # the operator does not take its inputs with that dtype
+        return {}
+    ones = {f"{slot}{GRAD}": [np.ones_like(v) for v in values] for slot, values in outputs.items() if values[0] is not None}
+    given = {slot: values for slot, values in {**outputs, **inputs, **ones}.items() if slot in op.grad.inputs}
+    with np.errstate(all="ignore"):
+        found = op.grad.run(given, attrs, [slot for slot in op.grad.outputs if slot.removesuffix(GRAD) in inputs])
+    return {slot: values[0] for slot, values in found.items()}

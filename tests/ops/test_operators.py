@@ -10,9 +10,7 @@ from graphad import ops
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.sample import Sample
 from graphad.testing.samples import SAMPLES
-from tests.ops.check import check_float32, check_gradient, check_inference
-
-CASES = [pytest.param(op, sample, id=f"{op}-{i}") for op, samples in sorted(SAMPLES.items()) for i, sample in enumerate(samples)]
+from tests.ops.check import check_float32, check_gradient, check_inference, on_samples
 
 
 def test_every_operator_has_samples() -> None:
@@ -27,16 +25,25 @@ def test_every_operator_is_an_attribute_of_the_package() -> None:
     assert not set(REGISTRY) & {module.name for module in pkgutil.iter_modules(ops.__path__)} - set(ops.__all__)
 
 
-@pytest.mark.parametrize(("op", "sample"), CASES)
-def test_inference_agrees_with_the_kernel(op: str, sample: Sample) -> None:
-    check_inference(op, sample)
+@pytest.mark.parametrize("op", sorted(SAMPLES))
+def test_inference_agrees_with_the_kernel(op: str) -> None:
+    on_samples(check_inference, op)
 
 
-@pytest.mark.parametrize(("op", "sample"), CASES)
-def test_float32_is_near_float64(op: str, sample: Sample) -> None:
-    check_float32(op, sample)
+@pytest.mark.parametrize("op", sorted(SAMPLES))
+def test_float32_is_near_float64(op: str) -> None:
+    on_samples(check_float32, op)
 
 
-@pytest.mark.parametrize(("op", "sample"), CASES)
-def test_gradient_is_central_differences(op: str, sample: Sample) -> None:
-    check_gradient(op, sample)
+@pytest.mark.parametrize("op", sorted(SAMPLES))
+def test_gradient_is_central_differences(op: str) -> None:
+    on_samples(check_gradient, op)
+
+
+def test_the_sample_that_a_check_fails_on_is_named() -> None:
+    def check(op: str, sample: Sample) -> None:
+        assert sample is not SAMPLES[op][1]
+
+    with pytest.raises(AssertionError) as caught:
+        on_samples(check, "relu")
+    assert caught.value.__notes__ == ["on sample 1 of relu"]

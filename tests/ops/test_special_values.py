@@ -177,3 +177,11 @@ def test_powers_and_quotients_of_integers(dtype: str) -> None:
 def test_large_integers_are_divided_exactly() -> None:
     x = np.array([2**62 + 1, -(2**62) - 1])
     np.testing.assert_array_equal(run(lookup("elementwise_div"), {"X": [x], "Y": [np.array([1, 1])]}, {})["Out"][0], x)
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5, -1.0, 1.5, 4.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_powers_of_single_numbers_are_those_of_arrays(dtype: str, factor: float) -> None:
+    x = np.random.default_rng(0).uniform(0.1, 3.0, 2000).astype(dtype)
+    single = [lookup("pow").kernel(number, factor=factor) for number in x]
+    np.testing.assert_array_equal(np.array(single), lookup("pow").kernel(x, factor=factor))

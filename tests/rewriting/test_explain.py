@@ -129,6 +129,16 @@ def test_a_type_nobody_knows() -> None:
     assert reason(log_exp, graph) == "the shape or the dtype of something is not known"
 
 
+def test_a_condition_on_a_type_nobody_knows() -> None:
+    @rewrite
+    def twice(x: Any) -> Any:
+        return ops.elementwise_add(x, x), x * 2.0, is_float(x)
+
+    graph = lowered(("elementwise_add", ("x", "x"), "y"))
+    graph.set_type(graph.value("x"), None, None)
+    assert reason(twice, graph) == "the type of x is not known"
+
+
 def test_lists() -> None:
     @rewrite
     def flat(xs: Any = several, ys: Any = several, zs: Any = several) -> Any:

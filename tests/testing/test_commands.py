@@ -109,10 +109,30 @@ def test_check_that_is_interrupted_says_what_it_has(
             signal.raise_signal(number)
 
     monkeypatch.setattr(Checked, "count", count)
-    assert run("check", "dead-code") == 130
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with it ignored
+    try:
+        assert run("check", "dead-code") == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     said = capsys.readouterr().out
     assert said.startswith("dead-code: nothing wrong on 3 programs")
     assert "interrupted" in said
+
+
+@pytest.mark.parametrize("command", ["check", "bisect", "reduce"])
+def test_numbers_that_make_no_sense_are_refused_in_a_line(command: str, program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [command, RIGHT] if command == "check" else [command, program, "-p", RIGHT]
+    for option, value in {
+        "--seed": "-1",
+        "--tolerance": "x",
+        **({"--examples": "1.5", "--seconds": "x"} if command == "check" else {}),
+    }.items():
+        with pytest.raises(SystemExit) as left:
+            run(*words, option, value)
+        assert left.value.code == 2
+        shown = capsys.readouterr().err
+        assert f"argument {option}: " in shown
+        assert f"not {value}" in shown
 
 
 def test_check_shows_a_counterexample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -90,6 +90,11 @@ def test_a_program_that_does_not_end_is_an_error() -> None:
         observe(endless(), random_case(endless()), ["y"])
 
 
+def test_a_number_without_axes_stays_one() -> None:
+    program = ga.Program.parse("program { block 0 { var x: float64[] var y: float64[] sin(X=x) -> (Out=y) } }")
+    assert fitted(Case(program, feeds={"x": np.array(2.0)}), program).feeds["x"].shape == ()
+
+
 def test_arrays_are_kept_as_far_as_they_fit() -> None:
     rows = "sin(X=x) -> (Out=y) assign(X=z) -> (Out=t)"
     text = "program { block 0 { var x: float64[%s] var z: int64[2] var y: float64[%s] var t: int64[2] " + rows + " } }"

@@ -31,6 +31,19 @@ def test_blocks_are_inlined_and_dropped() -> None:
     assert len(small.blocks) == 1
 
 
+def test_operators_are_bypassed() -> None:
+    rows = "tanh(X=x) -> (Out=y) sin(X=y) -> (Out=z) exp(X=z) -> (Out=o)"
+    program = ga.Program.parse(
+        "program { block 0 { var x: float64[3] var y: float64[3] var z: float64[3] var o: float64[3] " + rows + " } }"
+    )
+
+    def is_bad(smaller: ga.Program) -> bool:
+        written = {name for op in smaller.global_block().ops for name in op.output_names()}
+        return "tanh" in types(smaller) and any(op.type == "exp" and op.input("X")[0] in written for op in smaller.global_block().ops)
+
+    assert types(reduce_program(program, is_bad)) == ["tanh", "exp"]
+
+
 def test_what_needs_a_loop_keeps_it() -> None:
     program = nested(constant("y", 0), *count_to("n", add("y", "x", "y"), add("z", "y", "z")), x=[1], z=[1], n=([1], "int64"))
     small = reduce_program(program, lambda p: any(op.type == "elementwise_add" for block in p.blocks[1:] for op in block.ops))

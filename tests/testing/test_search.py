@@ -28,7 +28,7 @@ from graphad.testing.subject import BACKWARD as STANDARD
 from graphad.testing.subject import Subject, standard_preparation
 from graphad.testing.trainable import trainable_program
 from graphad.testing.trial import Unfit
-from tests.scratch import passes
+from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
 
 TANH = "program { block 0 { var x: float64[3] var y: float64[3] var z: float64[3] tanh(X=x) -> (Out=y) tanh(X=x) -> (Out=z) } }"
@@ -168,6 +168,23 @@ def test_a_reference_is_another_pipeline(tmp_path: Path) -> None:
         check_pass(TakesTanhForSin(), examples=60, reference="dead-code", folder=tmp_path)
 
 
+def test_the_name_of_a_pass_that_is_defined_anew_is_the_new_one() -> None:
+    case = Case(ga.Program.parse(TANH), "", {"x": np.zeros(3)})
+    with passes():
+        for to in ("sin", "tan"):
+            type("Anew", (Swap,), {"name": "anew", "apply": lambda self, graph, to=to: Swap("tanh", to).apply(graph)})
+            assert {op.type for op in after_pass(Subject("anew"), case).ops} == {to}
+
+
+def test_what_a_renamed_operator_draws_may_be_said_in_the_program() -> None:
+    """``inline-net`` moves a variable to where its name is taken, so that its operator says which stream it draws from."""
+    inner = 'block 1 in 0 { var d: float64[3] uniform_random() -> (Out=d) {shape=[3], dtype="float64"} assign(X=d) -> (Out=y) }'
+    around = "block 0 { var x: float64[3] var d: float64[3] var y: float64[3] sin(X=x) -> (Out=d) net() -> (Out=y) {sub_block=block(1)} }"
+    case = random_case(ga.Program.parse(f"program {{ {around} {inner} }}"))
+    assert 'random_stream="d"' in str(ga.schedule(after_pass(Subject("inline-net"), case)))
+    assert examine(Subject("inline-net"), case) is None
+
+
 def test_programs_can_be_given() -> None:
     checked = check_pass("cse", examples=3, programs=[ga.Program.parse(TANH), Case(ga.Program.parse(TANH), "", {"x": np.ones(3)})])
     assert (checked.examples, checked.changed, set(checked.operators)) == (3, 3, {"tanh"})
@@ -253,7 +270,9 @@ def test_lines_are_traced_only_within() -> None:
 
 def test_one_seed_gives_one_set_of_programs_in_every_process() -> None:
     text = "from graphad.testing.programs import any_program; from graphad.testing.choices import RandomChoices; import hashlib; "
-    text += "print(hashlib.sha256(''.join(str(any_program(RandomChoices(str(i)))) for i in range(40)).encode()).hexdigest())"
+    text += "from graphad.testing.sweep import sweeps; from graphad.testing.calls import Interest; swept = sweeps(Interest(), False); "
+    text += "cases = [generator(RandomChoices(str(i))) for i in range(40) for generator in (any_program, swept)]; "
+    text += "print(hashlib.sha256(''.join(map(str, cases)).encode()).hexdigest())"
     hashes = set()
     for seed, imported in (("1", "decimal"), ("2", "graphad.interop, unittest.mock")):
         command = [sys.executable, "-W", "ignore", "-c", f"import {imported}\n{text}"]

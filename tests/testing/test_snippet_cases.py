@@ -60,3 +60,9 @@ def test_the_loss_keeps_its_placeholder() -> None:
     """The checks run a pass under other names too, in which a pipeline's text has to follow."""
     text = snippet(Subject("create-grad-ops", prepare="find-op-path{targets=[$loss]}"), Case(ga.Program.parse(TEXT), "y"))
     assert "check_case('create-grad-ops', case, prepare='find-op-path{targets=[$loss]}')" in text
+
+
+def test_sets_are_written_in_order() -> None:
+    words = {"tanh", "sin", "cos", "exp"}
+    subject = Subject("cse", expect=lambda before, after: {op.type for op in after.global_block().ops} <= words)
+    assert "words = set(['cos', 'exp', 'sin', 'tanh'])\n" in snippet(subject, Case(ga.Program.parse(TEXT)))

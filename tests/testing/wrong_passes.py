@@ -29,7 +29,7 @@ def merged(graph: Graph, key: Any) -> bool:
     first: dict[Any, Op] = {}
     changed = False
     for op in list(graph.ops):
-        if list(op.outputs) != ["Out"] or op.graphs or (its := key(op)) is None:
+        if list(op.outputs) != ["Out"] or len(op.outputs["Out"]) > 1 or op.graphs or (its := key(op)) is None:
             continue
         other = first.setdefault(its, op)
         if other is not op and other.output("Out").type == op.output("Out").type:
@@ -390,7 +390,7 @@ WRONG: dict[type[Pass], tuple[str, ...]] = {
     IsNotIdempotent: ("claims", "idempotent"),
     FollowsHashes: ("deterministic",),
     PreservesNothing: ("claims",),
-    LeavesWrongType: ("verifier", "types"),
+    LeavesWrongType: ("verifier", "types", "values"),
     SaysNothingChanged: ("changed",),
     ForgetsStopGradient: ("gradients",),
     Stumbles: ("raises",),

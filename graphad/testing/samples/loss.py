@@ -37,7 +37,8 @@ SAMPLES: dict[str, list[Sample]] = {
     "kldiv_loss": [
         Sample({"X": uniform(2, 3), "Target": weights(2, 3)}, {"reduction": reduction})
         for reduction in ("none", "sum", "mean", "batchmean")
-    ],
+    ]
+    + [Sample({"X": uniform(), "Target": weights()}, {"reduction": "batchmean"})],
     "bce_loss": [Sample({"X": weights(3, 2), "Label": weights(3, 2, seed=1)}), Sample({"X": weights(), "Label": weights(seed=1)})],
     "log_loss": [Sample({"Predicted": weights(3, 1), "Labels": weights(3, 1, seed=1)}, {"epsilon": 1e-2})],
     "sigmoid_cross_entropy_with_logits": [

@@ -11,6 +11,7 @@ from graphad.ops.sample import Sample
 from graphad.passes.analyses import VIEWS, Liveness
 from graphad.passes.memory.buffers import makes_own
 from graphad.testing.samples import SAMPLES
+from tests.ops.check import on_samples
 
 
 def graph_of(text: str, targets: list[str] | None = None) -> ga.Graph:
@@ -45,9 +46,6 @@ def test_it_is_kept_until_the_graph_changes() -> None:
     assert Liveness.of(graph) is not first
 
 
-CASES = [pytest.param(type, sample, id=f"{type}-{i}") for type, samples in sorted(SAMPLES.items()) for i, sample in enumerate(samples)]
-
-
 def shares(type: str, sample: Sample) -> bool:
     """Whether an output of an operator lies in the memory of an input."""
     row, slots = REGISTRY[type], sample.slots()
@@ -62,8 +60,12 @@ def shares(type: str, sample: Sample) -> bool:
 SOMETIMES = ("adam", "batch_norm", "clip_by_norm", "pad", "select_input", "softmax_with_cross_entropy", "sum", "sum_like")
 
 
-@pytest.mark.parametrize(("type", "sample"), CASES)
-def test_what_shares_memory_is_known(type: str, sample: Sample) -> None:
+@pytest.mark.parametrize("type", sorted(SAMPLES))
+def test_what_shares_memory_is_known(type: str) -> None:
+    on_samples(check_memory, type)
+
+
+def check_memory(type: str, sample: Sample) -> None:
     """An operator that is said to make memory of its own does; one that does not is a view, or one of the few others."""
     if shares(type, sample):
         assert not owns(type, sample)

@@ -180,3 +180,29 @@ def test_random_programs_some_iterations_in_one() -> None:
 
 def test_random_programs_with_gradients() -> None:
     check_pass(UnrollWhile(), examples=40, programs=differentiated_program, seed=2)
+
+
+def test_what_a_tape_gives_needs_no_type() -> None:
+    text = """program {
+      block 0 {
+        var i: int64[1]
+        var n: int64[1]
+        var more: bool[1]
+        var scopes: ?[?] STEP_SCOPES
+        var tape: float32[] STEP_SCOPES
+        fill_constant() -> (Out=i) {shape=[1], dtype="int64"}
+        fill_constant() -> (Out=n) {shape=[1], dtype="int64", value=2.0}
+        less_than(X=i, Y=n) -> (Out=more)
+        while(Condition=more, X=[tape, i, n]) -> (StepScopes=scopes, Out=[i, more]) {sub_block=block(1)}
+      }
+      block 1 in 0 {
+        var rest: float32[] STEP_SCOPES
+        var top: ?[?]
+        pop_tape(Scopes=tape) -> (Out=rest, X=top) {count=1}
+        increment(X=i) -> (Out=i)
+        less_than(X=i, Y=n) -> (Out=more)
+      }
+    }"""
+    graph = ga.lower(ga.Program.parse(text))
+    assert UnrollWhile().run(graph)
+    assert [op.type for op in graph.ops].count("pop_tape") == 2

@@ -1,0 +1,210 @@
+"""Programs that go through the places where an operator can stand around and inside loops and branches, and what happens to its input.
+
+The same operator reads the same name before a block, in it and behind it; the block leaves the name alone, or overwrites it before
+or after that. What is merged, moved or folded across the border of a block without looking at this gives other results.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from graphad.testing.call_blocks import write_branch, write_conditional, write_loop, write_net
+from graphad.testing.call_statements import CallProgram
+from graphad.testing.call_writer import Names
+from graphad.testing.calls import Call, Interest
+from graphad.testing.cases import Case
+from graphad.testing.choices import Choices
+from graphad.testing.swept_calls import converted, loss_of, types_of, varied
+from graphad.testing.values import name_of
+
+KINDS = (
+    *(("while", trips) for trips in (0, 1, 2, 2, 3, 3)),
+    *((kind, runs) for kind in ("conditional_block", "if_else") for runs in (0, 1)),
+    ("net", 1),
+    *((kind, trips) for kind in ("while in while", "while in if_else", "if_else in while") for trips in (0, 2)),
+)
+ROLES = ("captured", "early", "late", "both")
+PLAIN = (
+    "tanh",
+    "scale",
+    "assign",
+    "square",
+    "elementwise_mul",
+    "elementwise_add",
+    "elementwise_sub",
+    "elementwise_max",
+    "sin",
+    "increment",
+    "cast",
+    "relu",
+    "softmax",
+    "reduce_mean",
+    "concat",
+    "transpose2",
+)
+_places = [(kind, role) for kind, role in itertools.product(KINDS, ROLES)]
+random.Random("places").shuffle(_places)
+PLACES = tuple(_places)
+
+
+def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """A block, with an operator in it and around it; ``start`` says which block, and when it overwrites what the operator reads."""
+    w = CallProgram(choices, interest)
+    (kind, runs), role = PLACES[start % len(PLACES)]
+    types = types_of(interest) if interest.types and choices.chance(3) else PLAIN
+    call = varied(choices, choices.one_of(types), interest)
+    twin = _Twin.drawn(w, None if call is None else converted(call, choices.one_of(("float64", "float64", "float32"))))
+    if twin is None:
+        return Case(w.program, "", w.feeds, w.params)
+    before = [] if choices.chance(4) else twin.read()
+    twin.keep()
+    _write(w, kind, runs, twin, role)
+    after = twin.read() if choices.boolean() else []
+    written = [name for op in w.block.ops for name in op.output_names() if name in w.values and name not in w.reserved]
+    return Case(w.program, loss_of(w, [*written[::-1], *before, *after]), w.feeds, w.params)
+
+
+def _write(w: CallProgram, kind: str, runs: int, twin: _Twin, role: str) -> None:
+    kind, _, around = kind.partition(" in ")
+    if around == "while":
+        write_loop(w, runs, lambda counter: _inner(w, lambda: _write(w, kind, 1, twin, role), twin))
+    elif around:
+        write_branch(w, bool(runs), lambda: _inner(w, lambda: _write(w, kind, runs, twin, role), twin), lambda: twin.body("captured"))
+    elif kind == "while":
+        write_loop(w, runs, lambda counter: twin.body(role, counter), early=w.choices.chance(4))
+    elif kind == "conditional_block":
+        write_conditional(w, bool(runs), lambda: twin.body(role))
+    elif kind == "if_else":
+        write_branch(w, bool(runs), lambda: twin.body(role), lambda: twin.body(w.choices.one_of(ROLES)))
+    else:
+        write_net(w, lambda: twin.body(role))
+
+
+def _inner(w: CallProgram, write: Callable[[], None], twin: _Twin) -> None:
+    """A block inside a block, and perhaps the operator beside it."""
+    if w.choices.chance(3):
+        twin.body("captured")
+    write()
+    if w.choices.chance(4):
+        twin.overwrite()
+
+
+class _Twin:
+    """An operator that is written again and again over one name.
+
+    Args:
+        w: the program.
+        call: the operator on the values at first.
+        names: its inputs.
+        name: that of the input which is overwritten.
+
+    Attributes:
+        kept: names around all blocks, of the type of the operator's first result, through which blocks hand out what it gave.
+    """
+
+    def __init__(self, w: CallProgram, call: Call, names: Names, name: str) -> None:
+        self.w, self.call, self.names, self.name = w, call, names, name
+        self.kept: list[str] = []
+
+    @classmethod
+    def drawn(cls, w: CallProgram, call: Call | None) -> _Twin | None:
+        """The operator over data, state or what another one computed; None if it has no floating-point input."""
+        inputs = {} if call is None else call.inputs
+        floats = [(s, i) for s, values in inputs.items() for i, v in enumerate(values) if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
+        if call is None or not floats:
+            return None
+        names = w.named(call, {})
+        slot, i = w.choices.one_of(floats)
+        name = names[slot][i]
+        if w.choices.boolean():
+            name = w.apply("tanh", {"X": [name]}, {}) or name
+            names[slot][i] = name
+        return cls(w, call, names, name)
+
+    def keep(self) -> None:
+        """Make names for results: constants, data, or what is known."""
+        w = self.w
+        value = next((v for values in self.call.outputs.values() for v in values if isinstance(v, np.ndarray)), None)
+        for _ in range(2 if value is not None else 0):
+            known = [name for name in w.like(value) if name not in (self.name, *self.kept)]
+            kind = w.choices.below(5)
+            if kind > 2 and known:
+                self.kept.append(known[0])
+            else:
+                self.kept.append(w.data(np.zeros_like(value)) if kind == 0 else w.constant(np.zeros_like(value), w.unique("o")))
+
+    def read(self, target: str = "") -> list[str]:
+        """The operator on what the names hold now; the names of its results, none if it does not take that.
+
+        The first result may get a name that there is already, if it has the type of what that holds.
+        """
+        w = self.w
+        call = self.call.with_inputs({slot: [w.values[n] for n in names] for slot, names in self.names.items()})
+        outputs = None if call is None or not w.accepts(call) else w.results(call, self.names, 1 << 10)
+        if call is None or not outputs:
+            return []
+        slot = next(iter(outputs))
+        if target and _alike(call.outputs[slot][0], w.values[target]):
+            outputs[slot][0] = target
+        return w.write(call, self.names, outputs)
+
+    def overwrite(self, result: str = "") -> None:
+        """Give the name another value: a function of its own, or what the operator gave."""
+        w, value = self.w, self.w.values[self.name]
+        fits = bool(result) and _alike(w.values[result], value)
+        kind = w.choices.below(6 if fits else 4)
+        if kind == 0:
+            w.apply("scale", {"X": [self.name]}, {"scale": 0.5, "bias": 0.25}, self.name)
+        elif kind == 1:
+            w.apply("tanh", {"X": [self.name]}, {}, self.name)
+        elif kind == 2:
+            other = w.choices.one_of([name for name in w.like(value) if name not in w.reserved] or [self.name])
+            w.apply("elementwise_sub", {"X": [self.name], "Y": [other]}, {}, self.name)
+        elif kind == 3 and isinstance(value, np.ndarray):
+            w.constant(np.full_like(value, 0.75), self.name)
+        elif kind == 4:
+            w.apply("assign", {"X": [result]}, {}, self.name)
+        else:
+            w.apply("elementwise_add", {"X": [self.name], "Y": [result]}, {}, self.name)
+
+    def body(self, role: str, counter: str = "") -> None:
+        """The body of a block: the operator, and before or after it the name is overwritten."""
+        w = self.w
+        if role in ("early", "both"):
+            self.overwrite()
+        into = w.choices.one_of(self.kept) if self.kept and w.choices.chance(4) else ""
+        results = self.read(into)
+        again = self.read() if w.choices.chance(4) else []
+        tensors = [name for name in (*results[:1], *again[:1]) if isinstance(w.values[name], np.ndarray)]
+        if counter and tensors and w.choices.chance(3):
+            tensors = [self._counted(tensors[0], counter), *tensors[1:]]
+        if role in ("late", "both"):
+            self.overwrite(tensors[0] if tensors else "")
+        if role == "late" and w.choices.chance(3):
+            tensors += self.read()[:1]
+        for name, target in zip(dict.fromkeys(tensors), self.kept, strict=False):
+            if name != target and _alike(w.values[name], w.values[target]):
+                self._hand_out(name, target)
+
+    def _hand_out(self, name: str, target: str) -> None:
+        """Let a result reach a name around the blocks: in the place of what that has, or added to it."""
+        w, value = self.w, self.w.values[name]
+        adds = isinstance(value, np.ndarray) and value.dtype.kind == "f" and w.choices.boolean()
+        if not adds or w.apply("elementwise_add", {"X": [target], "Y": [name]}, {}, target) is None:
+            w.apply("assign", {"X": [name]}, {}, target)
+
+    def _counted(self, name: str, counter: str) -> str:
+        """A result times the counter of the loop."""
+        w, value = self.w, self.w.values[name]
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or not value.ndim:
+            return name
+        number = w.apply("cast", {"X": [counter]}, {"out_dtype": name_of(value.dtype)})
+        return (w.apply("elementwise_mul", {"X": [name], "Y": [number]}, {}) if number else None) or name
+
+
+def _alike(one: object, other: object) -> bool:
+    return isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape and one.dtype == other.dtype

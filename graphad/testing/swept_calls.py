@@ -1,0 +1,177 @@
+"""Calls that sweeps go through: samples with all extents the same, and with other attributes, dtypes, shapes and numbers."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from functools import cache, lru_cache
+
+import numpy as np
+
+from graphad.ops import OpDef, lookup
+from graphad.ops.sample import Value
+from graphad.testing.attribute_values import candidates_of, canonical
+from graphad.testing.call_statements import COMMON, CallProgram, operators
+from graphad.testing.calls import Call, Draft, Interest, Slots, checked, cut_to, in_dtype, inferred, rank_of
+from graphad.testing.choices import Choices, RandomChoices
+from graphad.testing.number_pools import SHORT, array_of
+from graphad.testing.samples import samples_of
+from graphad.testing.values import name_of
+from graphad.types import FLOATS
+
+EXTENT = 3  # of all axes, where an operator takes that: transposed or not, the shapes are the same
+DTYPES = ("float64", "float64", "float64", "float32", "int64", "int32")
+LEFT = 0.3  # of the terms of a sum, where that does not cancel
+KEPT = 1 << 14  # so many calls that were made from others
+LARGEST, TERMS = 1e6, 8  # of what goes into a loss: no larger numbers, and so many results
+SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar")
+
+
+@cache
+def in_order(types: tuple[str, ...]) -> tuple[str, ...]:
+    """Some operators in an order that has neighbors far apart, the common ones first."""
+    shuffled = list(types)
+    random.Random("operators").shuffle(shuffled)
+    return tuple(sorted(shuffled, key=lambda op_type: op_type not in COMMON))
+
+
+def types_of(interest: Interest) -> tuple[str, ...]:
+    """The operators of interest, or if there are none, all."""
+    return tuple(t for t in interest.types if t in operators()) or operators()
+
+
+@cache
+def known_calls(op: OpDef) -> tuple[Call, ...]:
+    """The samples with all extents the same, and as they are, as far as their results are finite."""
+    return tuple(_calls(op))
+
+
+def _calls(op: OpDef) -> Iterator[Call]:
+    for number, sample in enumerate(samples_of(op.type)):
+        inputs, attrs = sample.slots(), canonical(op, sample.attrs)
+        for slots in (cut_to(inputs, _places(inputs), EXTENT), inputs):
+            call = checked(op, slots, attrs, number)
+            if call is not None and call.finite:
+                yield call
+
+
+def _places(inputs: Slots) -> list[tuple[str, int, int]]:
+    return [(s, i, axis) for s, values in inputs.items() for i, v in enumerate(values) for axis in range(rank_of(v))]
+
+
+def varied(choices: Choices, op_type: str, interest: Interest) -> Call | None:
+    """A call of an operator, in half of all cases with another value for an attribute, one of interest if it has such."""
+    op = lookup(op_type)
+    calls = known_calls(op)
+    if not calls:
+        return None
+    call = choices.one_of(calls)
+    names = [name for name in op.attrs if candidates_of(op, call.number, name)]
+    if not names or not choices.boolean():
+        return call
+    name = choices.one_of([n for n in interest.attrs if n in names] or names)
+    return _with_attr(call, name, choices.below(len(candidates_of(op, call.number, name))))
+
+
+@lru_cache(maxsize=KEPT)
+def _with_attr(call: Call, name: str, index: int) -> Call:
+    other = call.with_attrs({**call.attrs, name: candidates_of(call.op, call.number, name)[index]})
+    return other if other is not None and other.finite else call
+
+
+# -- other dtypes, shapes and numbers --------------------------------------------------------------
+
+
+@lru_cache(maxsize=KEPT)
+def converted(call: Call, dtype: str) -> Call:
+    """The call on numbers of a dtype, if the operator takes them; else as it is."""
+    for inputs, attrs in in_dtype(RandomChoices(dtype), call.op, call.inputs, call.attrs, dtype):
+        other = checked(call.op, inputs, attrs, call.number)
+        if other is not None:
+            return other
+    return call
+
+
+@lru_cache(maxsize=KEPT)
+def reshaped(call: Call, shape: str) -> Call:
+    """The call on inputs of one axis, without elements, of one element, of extent 5 or without axes, if the operator takes them."""
+    if shape == "as it is":
+        return call
+    if shape in ("flat", "scalar"):
+        change = _flat if shape == "flat" else _scalar
+        inputs: Slots = {slot: [change(value) for value in values] for slot, values in call.inputs.items()}
+    else:
+        extent = {"empty": 0, "single": 1, "odd": 5}[shape]
+        places = [place for place in _places(call.inputs) if extent or place[2] == 0]
+        inputs = cut_to(call.inputs, places, extent)
+    return call.with_inputs(inputs) or call
+
+
+def _flat(value: Value) -> Value:
+    return value.reshape(-1)[:5] if isinstance(value, np.ndarray) else value
+
+
+def _scalar(value: Value) -> Value:
+    return value.reshape(-1)[:1].reshape(()) if isinstance(value, np.ndarray) and value.size else value
+
+
+def renumbered(choices: Choices, call: Call, kind: str) -> Call:
+    """The call on numbers of a kind, if the operator takes them; integers beside floating-point numbers may be indices, and stay.
+
+    So do numbers on which the extents of the results depend: some are too large for that.
+    """
+    tensors = [value for values in call.inputs.values() for value in values if isinstance(value, np.ndarray)]
+    wanted = "f" if any(value.dtype.kind == "f" for value in tensors) else "iu"
+    accepted = inferred(Draft(call.op, call.inputs, call.attrs))
+    if accepted is None or not accepted.fixed:
+        return call
+
+    def other(value: Value) -> Value:
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in wanted:
+            return value
+        return array_of(choices, value.shape, name_of(value.dtype), kind)
+
+    return call.with_inputs({slot: [other(value) for value in values] for slot, values in call.inputs.items()}) or call
+
+
+def exchanged(inputs: Slots) -> Iterator[Slots]:
+    """The inputs with two of one type exchanged."""
+    places = [(slot, i) for slot, values in inputs.items() for i, value in enumerate(values) if isinstance(value, np.ndarray)]
+    for (s, i), (t, j) in itertools.combinations(places, 2):
+        one, other = inputs[s][i], inputs[t][j]
+        if one.shape == other.shape and one.dtype == other.dtype:
+            changed = {slot: list(values) for slot, values in inputs.items()}
+            changed[s][i], changed[t][j] = other, one
+            yield changed
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def _part_of_loss(w: CallProgram, name: str) -> list[str]:
+    """The names of a weighted sum over a result; none if it is not fit for a loss."""
+    value = w.values[name]
+    if not isinstance(value, np.ndarray) or name_of(value.dtype) not in FLOATS[1:] or not value.size or name in w.underivable:
+        return []
+    if not np.isfinite(value).all() or float(np.abs(value).max()) > LARGEST:
+        return []
+    weights = w.constant(np.round(np.random.default_rng(value.size).uniform(0.5, 1.5, value.shape), 2).astype(value.dtype))
+    product = w.apply("elementwise_mul", {"X": [name], "Y": [weights]}, {})
+    part = w.apply("reduce_sum", {"X": [product]}, {"reduce_all": True}) if product and not _cancels(w, [product]) else None
+    return [part] if part else []
+
+
+def _cancels(w: CallProgram, names: list[str]) -> bool:
+    """Whether a sum is much smaller than its terms, where a pass may round: what it rounds in them is no error then."""
+    numbers = np.concatenate([np.ravel(np.asarray(w.values[name], "float64")) for name in names])
+    return w.interest.kinds == SHORT and abs(float(numbers.sum())) < LEFT * float(np.abs(numbers).sum())
+
+
+def loss_of(w: CallProgram, names: list[str]) -> str:
+    """The sum of weighted sums over results of one dtype; empty if none is fit for a loss."""
+    fit = [name for name in [*dict.fromkeys(names)][:TERMS] if isinstance(w.values[name], np.ndarray) and w.values[name].dtype.kind == "f"]
+    parts = [part for name in fit if w.values[name].dtype == w.values[fit[0]].dtype for part in _part_of_loss(w, name)]
+    if len(parts) < 2 or _cancels(w, parts):
+        return "".join(parts[:1])
+    return w.apply("sum", {"X": parts}, {}) or ""

@@ -1,0 +1,109 @@
+"""Programs that go through operators on numbers, dtypes and shapes at which rewrites that look right go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+
+from graphad.ops import lookup
+from graphad.testing.call_statements import CallProgram
+from graphad.testing.call_writer import Names
+from graphad.testing.calls import Call, Interest
+from graphad.testing.cases import Case
+from graphad.testing.choices import Choices, RandomChoices
+from graphad.testing.number_pools import NON_FINITE
+from graphad.testing.swept_calls import (
+    DTYPES,
+    SHAPES,
+    converted,
+    in_order,
+    known_calls,
+    loss_of,
+    renumbered,
+    reshaped,
+    types_of,
+    varied,
+)
+
+INTEGERS = ("int64", "int32")
+VALUED = 4  # so many calls a program
+CONSTANT, SAME = 3, 2  # of so many operands one is a constant; of so many calls one has the same operand twice
+
+
+@cache
+def _turns(types: tuple[str, ...], kinds: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Every operator with every kind of numbers, the common operators first."""
+    order = tuple(filter(_reads_numbers, in_order(types))) or types
+    turns = [(op_type, kinds[(i + shift) % len(kinds)]) for shift in range(len(kinds)) for i, op_type in enumerate(order)]
+    return tuple(turns)
+
+
+def _reads_numbers(op_type: str) -> bool:
+    """Whether the results of an operator follow the numbers in its inputs; those of ``shape`` do not."""
+    call = next((call for call in known_calls(lookup(op_type)) if call.inputs), None)
+    if call is None:
+        return False
+    other = renumbered(RandomChoices(op_type), call, "kinks")
+    return any(not np.array_equal(a, b) for slot in call.outputs for a, b in zip(call.outputs[slot], other.outputs[slot], strict=False))
+
+
+def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators on ties, kinks, zeros, large and tiny numbers, nan, in any dtype and shape; a loss where the results are fit for one."""
+    w = CallProgram(choices, interest)
+    turns = _turns(types_of(interest), (NON_FINITE, *interest.kinds[:4], NON_FINITE, *interest.kinds[4:], "sample", NON_FINITE))
+    results: list[str] = []
+    for number in range(start * VALUED, (start + 1) * VALUED):
+        op_type, kind = turns[number % len(turns)]
+        call = varied(choices, op_type, interest)
+        if call is None:
+            continue
+        dtype = choices.one_of(DTYPES)
+        if dtype in INTEGERS:
+            kind = choices.one_of(("integers", "sample", "large" if "large" in interest.kinds else "integers"))
+        call = reshaped(converted(call, dtype), choices.one_of(SHAPES))
+        if kind != "sample":
+            call = renumbered(choices, call, kind)
+        call, names = _operands(w, call)
+        written = w.append(call, names, overwrite=1 << 10)
+        results += [name for name in written if kind != NON_FINITE]
+    return Case(w.program, loss_of(w, results), w.feeds, w.params)
+
+
+def _operands(w: CallProgram, call: Call) -> tuple[Call, Names]:
+    """A call and names for its inputs: data, now and then a constant, or one name for two inputs of one type."""
+    if w.choices.chance(SAME):
+        call = _with_one_operand(call)
+    names: dict[int, str] = {}
+    written: Names = {}
+    inputs = {slot: list(values) for slot, values in call.inputs.items()}
+    for slot, values in inputs.items():
+        for i, value in enumerate(values):
+            known = names.get(id(value))
+            if known is None and isinstance(value, np.ndarray) and value.size and w.choices.chance(CONSTANT):
+                known = w.number_like(value)
+            name = known or (w.data(value) if isinstance(value, np.ndarray) else w.new(value))
+            names[id(value)] = name
+            written.setdefault(slot, []).append(name)
+            values[i] = w.values[name]
+    other = call.with_inputs(inputs)
+    return (other, written) if other is not None else (call, {s: [w.new(v) for v in values] for s, values in call.inputs.items()})
+
+
+def _with_one_operand(call: Call) -> Call:
+    """The call with the first of two inputs of one type in both places, if there are such and the operator takes it."""
+    for one, other in _alike(call):
+        inputs = {slot: [one if value is other else value for value in values] for slot, values in call.inputs.items()}
+        changed = call.with_inputs(inputs)
+        if changed is not None:
+            return changed
+    return call
+
+
+def _alike(call: Call) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    tensors = [value for values in call.inputs.values() for value in values if isinstance(value, np.ndarray)]
+    for i, one in enumerate(tensors):
+        for other in tensors[i + 1 :]:
+            if one is not other and one.shape == other.shape and one.dtype == other.dtype:
+                yield one, other

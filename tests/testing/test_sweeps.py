@@ -1,0 +1,76 @@
+"""Sweeps run, read back and verify, and what they are for occurs in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from graphad.testing.calls import Interest
+from graphad.testing.cases import Case
+from graphad.testing.choices import RandomChoices
+from graphad.testing.sweep import SWEEPS, Sweep
+from graphad.testing.swept_blocks import block_sweep
+from graphad.testing.swept_names import name_sweep
+from graphad.testing.swept_twins import twin_sweep
+from graphad.testing.swept_values import value_sweep
+from tests.testing.test_programs import check_runs
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn
+
+
+def swept(sweep: Sweep, count: int, interest: Interest | None = None) -> list[Case]:
+    return [sweep(RandomChoices(f"{sweep.__name__} {i}"), interest or Interest(), i) for i in range(count)]
+
+
+def operands(case: Case, op_type: str) -> list[tuple[str, ...]]:
+    """The names that operators of a type in block 0 read."""
+    return [tuple(op.input_names()) for op in case.program.global_block().ops if op.type == op_type]
+
+
+@pytest.mark.parametrize("sweep", dict.fromkeys(SWEEPS), ids=lambda sweep: sweep.__name__)
+def test_sweeps_run_verify_and_read_back(sweep: Sweep) -> None:
+    for case in swept(sweep, 5):
+        check_runs(case)
+
+
+def test_twins_come_in_both_orders_and_with_zeros_of_both_signs() -> None:
+    cases = swept(twin_sweep, 25)
+    for op_type in ("elementwise_sub", "elementwise_max"):
+        pairs = {(i, *names) for i, case in enumerate(cases) for names in operands(case, op_type)}
+        assert any(x != y and (i, y, x) in pairs for i, x, y in pairs)
+    zeros = [str(op.attrs.get("value")) for case in cases for op in case.program.global_block().ops if op.type == "fill_constant"]
+    assert {"0.0", "-0.0"} <= {*zeros}
+
+
+def test_twins_whose_gradients_differ_alone_are_under_a_loss_at_ties() -> None:
+    cases = [case for case in swept(twin_sweep, 25) if case.loss_name]
+    arrays = [({**case.feeds, **case.params}, names) for case in cases for names in operands(case, "elementwise_max")]
+    assert any(x != y and x in known and y in known and (known[x] == known[y]).all() for known, (x, y) in arrays)
+
+
+def test_values_have_ties_along_one_axis_and_large_integers() -> None:
+    cases = swept(value_sweep, 40, Interest(("reduce_max",), ("keep_dim",)))
+    maxima = [case.feeds[name] for case in cases for (name,) in operands(case, "reduce_max") if name in case.feeds]
+    assert any(array.ndim == 1 and array.size and (array == array.max()).sum() > 1 for array in maxima)
+    assert any(array.dtype == "int64" and (array > 2**24).any() for array in maxima)
+
+
+def test_blocks_overwrite_what_the_same_operator_reads_around_them() -> None:
+    found = 0
+    for case in swept(block_sweep, 60):
+        root, *inner = case.program.blocks
+        around = {(op.type, *op.input_names()) for op in root.ops}
+        twins = [op for block in inner for op in block.ops if (op.type, *op.input_names()) in around]
+        found += any(name in other.output_names() for op in twins for name in op.input_names() for other in op.block.ops)
+    assert found > 5
+
+
+def test_state_is_written_twice_and_effects_occur() -> None:
+    cases = swept(name_sweep, 60)
+    written = [Counter(name for op in case.program.global_block().ops for name in op.output_names()) for case in cases]
+    assert (
+        sum(any(count > 1 and name in case.params for name, count in each.items()) for case, each in zip(cases, written, strict=True)) > 20
+    )
+    assert sum(bool(operands(case, "fetch")) for case in cases) > 10
+    assert {bool(case.requested) for case in cases} == {True, False}
