@@ -4,13 +4,14 @@ Programs of operators and variables are lowered into bipartite graphs, rewritten
 pipeline of them), drawn with Graphviz, and scheduled back into ordered operators that a numpy executor runs.
 """
 
-from graphad import errors, initializer, interop, layers, ops, optimizer, passes, program
-from graphad.backward import append_backward, backward_pipeline, gradients
-from graphad.drawing import draw, draw_pair, draw_rule, repr_svg
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from graphad import errors, initializer, layers, ops, program
 from graphad.execution import Executor, Scope, global_scope, scope_guard
 from graphad.graph import Graph, lower, schedule
-from graphad.interop import load, save
-from graphad.optimizer import optimize
 from graphad.plugins import load_plugins
 from graphad.program import (
     Block,
@@ -23,31 +24,86 @@ from graphad.program import (
     program_guard,
     unique_name,
 )
-from graphad.rewriting import (
-    Pass,
-    Pipeline,
-    Rule,
-    RulePass,
-    RuleSet,
-    constant,
-    explain,
-    fixpoint,
-    nested,
-    rewrite,
-    rewrite_greedily,
-    several,
-)
-from graphad.training import train
 
-# Notebooks show the drawing; it is hooked in here because drawing is a later layer than both.
-Graph._repr_svg_ = repr_svg  # type: ignore[attr-defined]
-Program._repr_svg_ = repr_svg  # type: ignore[attr-defined]
+if TYPE_CHECKING:
+    from graphad import drawing as drawing
+    from graphad import interop, optimizer, passes
+    from graphad import rewriting as rewriting
+    from graphad.backward import append_backward, backward_pipeline, gradients
+    from graphad.drawing import draw, draw_pair, draw_rule
+    from graphad.interop import load, save
+    from graphad.optimizer import optimize
+    from graphad.rewriting import (
+        Pass,
+        Pipeline,
+        Rule,
+        RulePass,
+        RuleSet,
+        constant,
+        explain,
+        fixpoint,
+        nested,
+        rewrite,
+        rewrite_greedily,
+        several,
+    )
+    from graphad.training import train
+
+_PARTS = ("backward", "drawing", "interop", "optimizer", "passes", "rewriting", "training")
+_HOMES = {
+    "Pass": "rewriting",
+    "Pipeline": "rewriting",
+    "Rule": "rewriting",
+    "RulePass": "rewriting",
+    "RuleSet": "rewriting",
+    "append_backward": "backward",
+    "backward_pipeline": "backward",
+    "constant": "rewriting",
+    "draw": "drawing",
+    "draw_pair": "drawing",
+    "draw_rule": "drawing",
+    "explain": "rewriting",
+    "fixpoint": "rewriting",
+    "gradients": "backward",
+    "load": "interop",
+    "nested": "rewriting",
+    "optimize": "optimizer",
+    "rewrite": "rewriting",
+    "rewrite_greedily": "rewriting",
+    "save": "interop",
+    "several": "rewriting",
+    "train": "training",
+}
 
 layer = layers  # the specification writes layer.data, layer.fc
 
 __version__ = "0.1.0"
 
-load_plugins()
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> Any:
+        """Import what is built on programs and graphs when it is first used: with pydot, protobuf and rich it costs as much again."""
+        if name in _PARTS:
+            return import_module(f"{__name__}.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PARTS, *__all__})
+
+
+def _repr_svg_(shown: Any) -> str | None:
+    """What notebooks show: the drawing. It is hooked in here because drawing is a later layer than what it draws."""
+    drawing = import_module(f"{__name__}.drawing")
+    return drawing.repr_svg(shown)  # type: ignore[no-any-return]
+
+
+Graph._repr_svg_ = _repr_svg_  # type: ignore[attr-defined]
+Program._repr_svg_ = _repr_svg_  # type: ignore[attr-defined]
 
 __all__ = [
     "Block",
@@ -81,6 +137,7 @@ __all__ = [
     "layer",
     "layers",
     "load",
+    "load_plugins",
     "lower",
     "nested",
     "ops",

@@ -1,4 +1,4 @@
-"""The few settings that hold for a whole process, from the environment or from the file ``graphad.toml`` in the current folder.
+"""The few settings, from the environment or from the file ``graphad.toml`` in the current folder.
 
 | environment            | graphad.toml       | default             |                                                                  |
 |------------------------|--------------------|---------------------|------------------------------------------------------------------|
@@ -8,31 +8,39 @@
 | GRAPHAD_PLUGINS        | plugins = true     | true                | load passes and operators that other packages bring              |
 
 The folder graphad-reproducers lies in the temporary folder. The environment wins. Truth is written 1, true, yes, on or 0, false, no, off.
+
+They are read when one of them is first used, not by ``import graphad``, and hold for the process: ``KNOBS.verify = False`` changes one
+for all threads. ``with changed_knobs(verify=False):`` changes it for what runs within, and for no other thread or asyncio task.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
 from graphad.errors import InvalidValue
 
+Value = TypeVar("Value")
 FILE = "graphad.toml"
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 @dataclass
 class Knobs:
-    """The settings; ``KNOBS`` holds those of this process."""
+    """The settings; ``KNOBS`` has those that hold now."""
 
     verify: bool = True
     check_claims: bool = False
-    reproducers: str = str(Path(tempfile.gettempdir()) / "graphad-reproducers")
+    reproducers: str = field(default_factory=lambda: str(Path(tempfile.gettempdir()) / "graphad-reproducers"))
     plugins: bool = True
 
 
@@ -60,9 +68,13 @@ def read_knobs(environment: Mapping[str, str], folder: Path) -> Knobs:
 
 def _from_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError:
         return {}
+    except ValueError as error:
+        raise InvalidValue(f"{FILE}: {error}") from None
+    try:
+        return dict(import_module("tomllib").loads(text))  # only where there is a file: it costs 4 ms
     except ValueError as error:
         raise InvalidValue(f"{FILE}: {error}") from None
 
@@ -74,4 +86,56 @@ def _truth(variable: str, text: str) -> bool:
     return word in _TRUE
 
 
-KNOBS = read_knobs(os.environ, Path())
+class _Setting(Generic[Value]):
+    """A setting as it holds now; to assign it changes that of the process."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Value:
+        changes = _changes.get()
+        return changes[self.name] if self.name in changes else getattr(_of_process(), self.name)  # type: ignore[no-any-return]
+
+    def __set__(self, instance: object, value: Value) -> None:
+        setattr(_of_process(), self.name, value)
+
+
+class _Current:
+    """The settings that hold now: those that ``changed_knobs`` has changed in this context, else those of the process."""
+
+    verify = _Setting[bool]()
+    check_claims = _Setting[bool]()
+    reproducers = _Setting[str]()
+    plugins = _Setting[bool]()
+
+    def __repr__(self) -> str:
+        return repr(Knobs(**{**asdict(_of_process()), **_changes.get()}))
+
+
+_changes: ContextVar[Mapping[str, Any]] = ContextVar("changes of settings", default=MappingProxyType({}))
+_process: list[Knobs] = []
+_reading = Lock()
+KNOBS = _Current()
+
+
+def _of_process() -> Knobs:
+    if not _process:
+        with _reading:
+            if not _process:
+                _process.append(read_knobs(os.environ, Path()))
+    return _process[0]
+
+
+@contextmanager
+def changed_knobs(**changes: Any) -> Iterator[None]:
+    """Within it, settings have other values: in this thread or asyncio task, and in tasks that it starts.
+
+    Raises:
+        TypeError: there is no such setting.
+    """
+    Knobs(**changes)
+    token = _changes.set({**_changes.get(), **changes})
+    try:
+        yield
+    finally:
+        _changes.reset(token)

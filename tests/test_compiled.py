@@ -24,8 +24,9 @@ layers: Any = ga.layers
 @pytest.fixture(scope="module", autouse=True)
 def from_the_first_run_on() -> Iterator[None]:
     """Blocks become functions at their first run, so that these tests run functions."""
-    with patch.object(prepared, "WARM", 1):
-        yield
+    before = prepared.WARM.set(1)
+    yield
+    prepared.WARM.reset(before)
 
 
 def test_blocks_do_become_functions() -> None:

@@ -120,6 +120,7 @@ def test_the_example_says_what_it_brings() -> None:
 def loads(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Load entry points given as ``group: (name, what it stands for)``; return the names of those that were loaded."""
     monkeypatch.setattr(KNOBS, "plugins", True)
+    monkeypatch.setattr(plugins, "_loader", plugins._Loader())
 
     class Point(EntryPoint):
         def load(self) -> Any:

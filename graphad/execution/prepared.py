@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,7 +30,7 @@ from graphad.types import FLOATS
 
 Array = NDArray[Any]
 Env = dict[str, Any]
-WARM = 8  # runs of a block before it becomes a function
+WARM: ContextVar[int] = ContextVar("warm", default=8)  # runs of a block before it becomes a function; 0: it never does
 _PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
 COMPILED = 2000  # operators up to which it does
 
@@ -215,7 +216,7 @@ class Prepared:
 
 def _warming(block: Block, layout: Layout, steps: list[tuple[Step, list[str]]]) -> Body:
     """A block run step by step the first few times, and from then on as one function: that takes some time to make."""
-    current, left = _body(steps), WARM
+    current, left = _body(steps), WARM.get()
 
     def run(frames: Frames) -> None:
         nonlocal current, left

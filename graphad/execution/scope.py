@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -53,21 +54,23 @@ class Scope:
             self.arrays.pop(name, None)
 
 
-_scopes: list[Scope] = [Scope()]
+_of_process = Scope()
+_guarded: ContextVar[Scope | None] = ContextVar("scope", default=None)
 
 
 def global_scope() -> Scope:
-    """The scope that runs use if none is given."""
-    return _scopes[-1]
+    """The scope that runs use if none is given: that of the innermost ``scope_guard``, else one for the whole process."""
+    guarded = _guarded.get()
+    return _of_process if guarded is None else guarded
 
 
 @contextmanager
 def scope_guard(scope: Scope) -> Iterator[None]:
-    """Within it, ``scope`` is the global scope."""
+    """Within it, ``scope`` is the global scope: in this thread or asyncio task, and in tasks started within it."""
     if not isinstance(scope, Scope):
         raise InvalidType(f"scope_guard takes a Scope, not {scope!r}")
-    _scopes.append(scope)
+    before = _guarded.set(scope)
     try:
         yield
     finally:
-        _scopes.pop()
+        _guarded.reset(before)

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
 
 
 @dataclass
@@ -18,6 +19,8 @@ class _Book:
 
 
 _book = _Book()
+_lock = RLock()  # a finalizer may make graphs
+_pauses: set[object] = set()
 _LARGE = 1000  # operators
 _FEW, _MANY = 200_000, 4_000_000  # objects
 
@@ -30,34 +33,61 @@ def paused_collector(operators: int) -> Iterator[None]:
     large ones, what was made meanwhile goes straight to the oldest generation (``gc.freeze`` and ``gc.unfreeze`` move objects without
     looking at them); else the collector would walk it all when it wakes. Python does not count what is moved like this,
     so it is counted here; ``collect_if_due`` is called where a new graph is begun, when the last one may be garbage.
+
+    The collector belongs to the process. It wakes when the last of the threads that hold it is through, and where it was off before the
+    first of them, it is left alone.
     """
-    if operators < _LARGE or not gc.isenabled():
+    if operators < _LARGE:
         yield
         return
-    if _book.moved > _MANY + 4 * _book.survived:
+    if gc.isenabled() and _book.moved > _MANY + 4 * _book.survived:
         _collect()
-    gc.disable()
+    pause = object()
     try:
+        _hold(pause)
         yield
     finally:
-        if gc.get_freeze_count() == 0:
-            _book.moved += gc.get_count()[0]
-            gc.freeze()
-            gc.unfreeze()
-        gc.enable()
+        _let_go(pause)
+
+
+def _hold(pause: object) -> None:
+    with _lock:
+        if _pauses or gc.isenabled():
+            _pauses.add(pause)  # first, so that an interruption here does not leave the collector off
+            gc.disable()
+
+
+def _let_go(pause: object) -> None:
+    with _lock:
+        if pause not in _pauses:
+            return
+        if len(_pauses) == 1:
+            _move_what_was_made()
+            gc.enable()
+        _pauses.discard(pause)
+
+
+def _move_what_was_made() -> None:
+    if gc.get_freeze_count() == 0:
+        _book.moved += gc.get_count()[0]
+        gc.freeze()
+        gc.unfreeze()
 
 
 @contextmanager
 def young_only() -> Iterator[None]:
-    """Within it, the collector leaves alone what there was before: for work that makes many small graphs and lets go of them."""
-    if gc.get_freeze_count():
-        yield
-        return
-    gc.freeze()
+    """Within it, the collector leaves alone what there was before: for work that makes many small graphs and lets go of them.
+
+    Where something is frozen already, by another thread or by the user, nothing is done.
+    """
+    free = gc.get_freeze_count() == 0
     try:
+        if free:
+            gc.freeze()
         yield
     finally:
-        gc.unfreeze()
+        if free:
+            gc.unfreeze()
 
 
 def collect_if_due() -> None:

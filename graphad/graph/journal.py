@@ -19,8 +19,9 @@ class Journal:
 
     ``asked`` are the names that the program was lowered for, None for all that nobody reads, ``history`` the passes that ran.
     ``rewrites`` counts what passes did one by one, of which there may be ``limit``; ``origin`` says what the last one was.
-    ``memory`` is what passes keep from run to run, by their class.
-    ``touched`` holds, once somebody follows it, the operators that changed or may have become dead, in order.
+    ``touched`` holds, once somebody follows it, the operators that changed or may have become dead, in order. ``kept`` is what passes
+    keep of the graph beside it, by their class: it is dropped when the list is begun anew, and what was touched since is checked again.
+    ``memory`` is what is to be remembered for as long as there is the graph.
     """
 
     properties: set[str] = field(default_factory=lambda: {SINGLE_WRITER, TYPED})
@@ -34,6 +35,7 @@ class Journal:
     history: list[Any] = field(default_factory=list)
     touched: list[Op] | None = None
     followers: dict[Any, int] = field(default_factory=dict)
+    kept: dict[Any, Any] = field(default_factory=dict)
     memory: dict[Any, Any] = field(default_factory=dict)
 
     @property

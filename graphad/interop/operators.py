@@ -9,7 +9,7 @@ from typing import Any
 from graphad.errors import ParseError
 from graphad.interop.attributes import canonical, is_single, shown, single, value_of, write_value
 from graphad.interop.schema import message, text
-from graphad.ops import REGISTRY
+from graphad.ops import find
 from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Block, Operator, Program, SourceLine, check_distinct
 from graphad.program.text import print_value
 
@@ -55,7 +55,7 @@ def _slots(side: str, messages: Iterable[Any]) -> dict[str, list[str]]:
 
 
 def _shown(op_type: str, attrs: Attrs) -> Attrs:
-    row = REGISTRY.get(op_type)
+    row = find(op_type)
     attrs = {name: canonical(row, name, value) for name, value in attrs.items()}
     if op_type == "fill_constant":
         attrs = _with_exact_value(attrs)
@@ -117,7 +117,7 @@ def write_operator(desc: Any, op: Operator) -> None:
 
 
 def _write_attrs(desc: Any, op: Operator) -> None:
-    row = REGISTRY.get(op.type)
+    row = find(op.type)
     raw = _values(desc, op.block.program)
     was = _shown(op.type, raw)
     now = {name: list(value) if isinstance(value, tuple) else value for name, value in op.attrs.items()}

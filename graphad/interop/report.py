@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from graphad.errors import GraphadError
-from graphad.ops import REGISTRY, OpDef, Slot
+from graphad.ops import OpDef, Slot, find
 from graphad.ops.attribute_kinds import checked_attr
 from graphad.ops.definition import REQUIRED
 from graphad.program import Operator, Program
@@ -20,7 +20,7 @@ def unknown_operators(program: Program) -> dict[str, int]:
     >>> unknown_operators(ga.Program.parse("program { block 0 { zork(X=x) -> (Out=y) zork(X=y) -> (Out=z) } }"))
     {'zork': 2}
     """
-    return _counted(op.type for block in program.blocks for op in block.ops if op.type not in REGISTRY)
+    return _counted(op.type for block in program.blocks for op in block.ops if find(op.type) is None)
 
 
 def refusals(program: Program) -> dict[str, int]:
@@ -30,7 +30,7 @@ def refusals(program: Program) -> dict[str, int]:
     >>> refusals(ga.Program.parse("program { block 0 { tanh(X=x, Y=y) -> (Out=z) {speed=3} } }"))
     {"tanh: no attribute 'speed'": 1, "tanh: no input slot 'Y'": 1}
     """
-    ops = ((op, REGISTRY.get(op.type)) for block in program.blocks for op in block.ops)
+    ops = ((op, find(op.type)) for block in program.blocks for op in block.ops)
     return _counted(f"{op.type}: {what}" for op, row in ops if row is not None for what in _refused(op, row))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphad.errors import InvalidValue, ParseError
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import ControlDef, find
 from graphad.program import Block, Operator, Program
 from graphad.program.block import MAX_DEPTH
 from graphad.program.control import check_control
@@ -30,7 +30,7 @@ def check_blocks(program: Program) -> None:
     for block in program.blocks:
         around: set[int] = set()
         for op in block.ops:
-            row = REGISTRY.get(op.type)
+            row = find(op.type)
             if isinstance(row, ControlDef):
                 _at_reading(op, row)
             for inner in blocks_of(op):

@@ -40,7 +40,7 @@ from graphad.layers.learning_rate_scheduler import (
 from graphad.layers.loss import accuracy, cross_entropy, mean, mse, softmax_with_cross_entropy, square_error_cost
 from graphad.layers.nn import batch_norm, conv2d, data, dropout, embedding, fc, layer_norm, pool2d
 from graphad.layers.static_rnn import StaticRNN
-from graphad.ops.definition import did_you_mean
+from graphad.ops.definition import did_you_mean, find
 from graphad.ops.symbol import REGISTRY
 
 __all__ = [
@@ -106,6 +106,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in REGISTRY:
-        return recorded(REGISTRY[name])
+    row = REGISTRY.get(name) or (None if name.startswith("__") else find(name))
+    if row is not None:
+        return recorded(row)
     raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*REGISTRY, *__all__])}")

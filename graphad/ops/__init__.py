@@ -62,7 +62,7 @@ from graphad.ops import (
     unary,
 )
 from graphad.ops.control import ControlDef
-from graphad.ops.definition import GRAD, GradOpDef, OpDef, Slot, grad_kernel, lookup, operator
+from graphad.ops.definition import GRAD, GradOpDef, OpDef, Slot, find, grad_kernel, lookup, operator
 from graphad.ops.double_gradients import DoubleGradOpDef
 from graphad.ops.sample import Sample
 from graphad.ops.symbol import REGISTRY, Symbol
@@ -134,6 +134,7 @@ __all__ = [
     "Sample",
     "Slot",
     "Symbol",
+    "find",
     "grad_kernel",
     "lookup",
     "operator",
@@ -141,6 +142,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> OpDef:
-    if name in REGISTRY:
-        return REGISTRY[name]
+    row = REGISTRY.get(name) or (None if name.startswith("__") else find(name))
+    if row is not None:
+        return row
     raise AttributeError(f"no operator is named {name!r}")

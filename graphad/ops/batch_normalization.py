@@ -23,7 +23,7 @@ from graphad.ops.unary import rsqrt
 from graphad.types import TensorType
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class BatchNorm:
     """The attributes of batch_norm."""
 

@@ -78,7 +78,7 @@ def lstm_unit(X: Array, C_prev: Array, *, forget_bias: float = 0.0) -> tuple[Arr
 IDENTITY, SIGMOID, TANH, RELU = range(4)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class GruUnit:
     """The attributes of gru_unit."""
 

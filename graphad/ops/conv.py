@@ -29,7 +29,7 @@ ONES2, ZEROS2 = [1, 1], [0, 0]
 ONES3, ZEROS3 = [1, 1, 1], [0, 0, 0]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Convolution:
     """The attributes of a convolution over height and width."""
 
@@ -52,7 +52,7 @@ class Convolution:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Convolution3d(Convolution):
     """The attributes of a convolution over depth, height and width."""
 

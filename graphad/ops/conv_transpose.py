@@ -18,7 +18,7 @@ from graphad.types import Shape, TensorType
 NO_INTS: list[int] = []
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class TransposedConvolution(Convolution):
     """The attributes of a transposed convolution; Output's extents are larger by ``output_padding``, or are ``output_size``."""
 
@@ -42,7 +42,7 @@ class TransposedConvolution(Convolution):
         return result
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class TransposedConvolution3d(TransposedConvolution):
     """The attributes of a transposed convolution over depth, height and width."""
 

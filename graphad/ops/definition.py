@@ -23,14 +23,18 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.parameters import REQUIRED as REQUIRED
+from graphad.ops.parameters import parameters_of
 from graphad.ops.sample import Sample
 from graphad.ops.symbol import REGISTRY, Symbol
+from graphad.plugins import ensure_plugins
 from graphad.types import TensorType
 
 Array = NDArray[Any]
@@ -42,8 +46,9 @@ Samples = Sequence[Sample] | Callable[[], Sequence[Sample]]
 
 GRAD = "@GRAD"
 GRAD_SUFFIX = "_grad"
-REQUIRED: Any = object()
 AS_INPUT = "as the first input"
+_NO_KINDS: Mapping[str, str] = MappingProxyType({})
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 class Slot(NamedTuple):
@@ -98,8 +103,8 @@ class OpDef:
     random: bool = False
     side_effect: bool = False
     partial: bool = False
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    shapes: frozenset[str] = frozenset()
+    kinds: Mapping[str, str] = field(default_factory=lambda: _NO_KINDS)
+    shapes: frozenset[str] = _NO_NAMES
     plain: Callable[..., Any] | None = None
     commutative: bool = False
     samples: Samples = ()
@@ -108,6 +113,11 @@ class OpDef:
     def grad(self) -> GradOpDef | None:
         """The row of ``<type>_grad``, None if no input has a gradient rule."""
         return REGISTRY.get(f"{self.type}{GRAD_SUFFIX}") if self.grads else None  # type: ignore[return-value]
+
+    @cached_property
+    def memory(self) -> dict[Any, Any]:
+        """What others find out about the row once, by who they are; it goes with the row."""
+        return {}
 
     @cached_property
     def required(self) -> dict[str, int]:
@@ -252,8 +262,8 @@ def operator(
             random=random,
             side_effect=side_effect,
             partial=partial,
-            kinds=kinds or {},
-            shapes=frozenset(shapes.split()),
+            kinds=kinds or _NO_KINDS,
+            shapes=frozenset(shapes.split()) if shapes else _NO_NAMES,
             plain=plain,
             commutative=commutative,
             samples=samples,
@@ -288,9 +298,18 @@ def grad_kernel(op_type: str) -> Callable[[Callable[..., Outputs]], Callable[...
     return add
 
 
+def find(op_type: str) -> OpDef | None:
+    """The row of an operator type, None if there is none: for types that are read or named; plugins are loaded if it is not known."""
+    row = REGISTRY.get(op_type)
+    if row is None:
+        ensure_plugins()
+        row = REGISTRY.get(op_type)
+    return row
+
+
 def lookup(op_type: str) -> OpDef:
     """The row of an operator type; ValueError with the nearest names if there is none."""
-    row = REGISTRY.get(op_type)
+    row = REGISTRY.get(op_type) or find(op_type)
     if row is None:
         raise InvalidValue(f"operator {op_type!r} is not registered{did_you_mean(op_type, REGISTRY)}")
     return row
@@ -305,6 +324,7 @@ def did_you_mean(name: str, known: Any) -> str:
 # -- reading signatures --------------------------------------------------------------------------
 
 
+@cache
 def slots_of(signature: str) -> tuple[dict[str, Slot], dict[str, Slot]]:
     """The input and output slots that a signature names: ``X Y? -> Out*``."""
     left, arrow, right = signature.partition("->")
@@ -316,35 +336,37 @@ def slots_of(signature: str) -> tuple[dict[str, Slot], dict[str, Slot]]:
 def _slot(word: str) -> Slot:
     name = word.rstrip("*?")
     marks = word[len(name) :]
-    return Slot(name, variadic="*" in marks, optional="?" in marks)
+    return _shared(name, "*" in marks, "?" in marks)
+
+
+@cache
+def _shared(name: str, variadic: bool, optional: bool) -> Slot:
+    """One object for all slots that are alike: there are thousands."""
+    return Slot(name, variadic, optional)
 
 
 def _attrs(kernel: Callable[..., Any]) -> dict[str, Attr]:
     try:
-        parameters = inspect.signature(kernel).parameters.values()
+        parameters = parameters_of(kernel)
     except ValueError:  # a numpy ufunc
         return {}
-    return {
-        p.name: Attr(p.name, str(p.annotation), REQUIRED if p.default is p.empty else p.default)
-        for p in parameters
-        if p.kind is p.KEYWORD_ONLY and p.name != "rng"
-    }
+    return {p.name: Attr(p.name, str(p.annotation), p.default) for p in parameters if p.keyword_only and p.name != "rng"}
 
 
 def _grad_rule(function: Callable[..., Any], inputs: Mapping[str, Slot], outputs: Mapping[str, Slot]) -> GradRule:
     cotangents = {f"d{slot}": f"{slot}{GRAD}" for slot in outputs}
     reads, optional, attrs = [], set(), []
-    for p in inspect.signature(function).parameters.values():
-        if p.kind is p.KEYWORD_ONLY:
+    for p in parameters_of(function):
+        if p.keyword_only:
             attrs.append(p.name)
             continue
         slot = cotangents.get(p.name, p.name)
         if p.name not in cotangents and p.name not in inputs and p.name not in outputs:
             raise InvalidValue(f"a gradient rule reads {p.name!r}, which is no slot and no cotangent of {[*inputs]} -> {[*outputs]}")
         reads.append(slot)
-        if p.default is not p.empty or (p.name in inputs and inputs[p.name].optional):
+        if p.default is not REQUIRED or (p.name in inputs and inputs[p.name].optional):
             optional.add(slot)
-    return GradRule(function, tuple(reads), frozenset(optional), tuple(attrs))
+    return GradRule(function, tuple(reads), frozenset(optional) if optional else _NO_NAMES, tuple(attrs))
 
 
 def _grad_operator(row: OpDef) -> GradOpDef:
@@ -353,12 +375,12 @@ def _grad_operator(row: OpDef) -> GradOpDef:
     rules = row.grads.values()
     read = {slot for rule in rules for slot in rule.reads}
     always = {slot for slot in read if all(slot in r.reads and slot not in r.optional for r in rules)}
-    slots = {**row.inputs, **row.outputs, **{s + GRAD: s_._replace(name=s + GRAD) for s, s_ in row.outputs.items()}}
+    slots = [*row.inputs.values(), *row.outputs.values(), *(_shared(s.name + GRAD, s.variadic, False) for s in row.outputs.values())]
     return GradOpDef(
         type=f"{row.type}{GRAD_SUFFIX}",
         doc=f"Cotangents of the inputs of ``{row.type}``.",
-        inputs={s: slot._replace(optional=s not in always) for s, slot in slots.items() if s in read},
-        outputs={s + GRAD: row.inputs[s]._replace(name=s + GRAD, optional=True) for s in row.grads},
+        inputs={s.name: _shared(s.name, s.variadic, s.name not in always) for s in slots if s.name in read},
+        outputs={s + GRAD: _shared(s + GRAD, row.inputs[s].variadic, True) for s in row.grads},
         attrs=row.attrs,
         kernel=_no_kernel,
         infer=_no_kernel,

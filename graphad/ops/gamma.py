@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.polynomial import Polynomial
 
 from graphad.errors import ShapeError
 from graphad.ops.definition import Array, Tensor, operator
@@ -49,7 +48,8 @@ def _poly_gamma(n: int, x: Array) -> Array:
 
 def _cotangent(n: int, x: Array) -> Array:
     """The n-th derivative of ``pi * cot(pi * x)``: a polynomial in the cotangent."""
-    derivative, inner = Polynomial([0.0, math.pi]), Polynomial([-math.pi, 0.0, -math.pi])
+    polynomial = np.polynomial.Polynomial  # numpy imports it when it is asked for
+    derivative, inner = polynomial([0.0, math.pi]), polynomial([-math.pi, 0.0, -math.pi])
     for _ in range(n):
         derivative = derivative.deriv() * inner
     return np.asarray(derivative(1.0 / np.tan(math.pi * (x - np.round(x)))))

@@ -18,7 +18,7 @@ from graphad.ops.windows import check_images
 from graphad.types import TensorType
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MaxPooling:
     """The attributes of a maximum pooling with an index."""
 
@@ -35,7 +35,7 @@ class MaxPooling:
         return {"pooling_type": "max", **vars(self)}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MaxPooling3d(MaxPooling):
     """The same over depth, height and width."""
 

@@ -23,7 +23,7 @@ from graphad.ops.windows import channels_first, check_images, from_front, laid_o
 from graphad.types import FLOATS, TensorType
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Pooling3d(Pooling):
     """The attributes of a pooling over depth, height and width."""
 

@@ -22,7 +22,7 @@ from graphad.types import Shape
 Bounds = list[tuple[int, int]]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Pooling:
     """The attributes of a pooling over height and width."""
 

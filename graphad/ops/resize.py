@@ -25,7 +25,7 @@ CUBIC = -0.75
 NO_FLOATS: list[float] = []
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Resampling:
     """How positions in the new tensor are found in the old one. A ``scale`` (new to old) replaces the quotient of the extents."""
 
@@ -128,9 +128,12 @@ def resample_spread(X: Array, Like: Array, Scale: Array | None = None, **attrs: 
 # -- the operators -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Interpolation:
-    """The attributes of the second version; the first has one number for ``scale`` and uses it for the new extents only."""
+    """The attributes of the second version; the first has one number for ``scale`` and uses it for the new extents only.
+
+    ``interp_method`` is the method that the operator is named after, unless it is said otherwise.
+    """
 
     out_d: int = 0
     out_h: int = 0
@@ -162,17 +165,21 @@ class Interpolation:
         return found
 
 
-def _spec(method: str, second: bool) -> type[Interpolation]:
-    """The attributes, with the method an operator is named after."""
-    named: dict[str, Any] = {"__annotations__": {"interp_method": "str"}, "interp_method": method}
-    if not second:
-        named["__annotations__"]["scale"] = "float"
-        named["scale"] = 0.0
-        named["scales"] = property(lambda self: [self.scale] if self.scale > 0 else [])
-    return dataclass(frozen=True)(type("Interpolation", (Interpolation,), named))
+@dataclass(eq=False, repr=False)
+class FirstInterpolation(Interpolation):
+    """The attributes of the first version."""
+
+    scale: float = 0.0  # type: ignore[assignment]
+
+    @property
+    def scales(self) -> list[float]:
+        return [self.scale] if self.scale > 0 else []
 
 
-def _type(method: str, spec: type[Interpolation]) -> Callable[..., TensorType]:
+Spec = type[Interpolation]
+
+
+def _type(method: str, spec: Spec) -> Callable[..., TensorType]:
     rank = METHODS[method]
 
     def infer(
@@ -182,7 +189,7 @@ def _type(method: str, spec: type[Interpolation]) -> Callable[..., TensorType]:
         Scale: TensorType | None = None,
         **attrs: Any,
     ) -> TensorType:
-        how = spec(**attrs)
+        how = spec(**{"interp_method": method, **attrs})
         check_images(how.data_layout, rank, X=X)
         if how.interp_method != method or how.align_mode not in (0, 1):
             raise ShapeError(f"interp_method={how.interp_method!r}, align_mode={how.align_mode}: {method!r} and 0 or 1 are expected")
@@ -201,12 +208,12 @@ def _type(method: str, spec: type[Interpolation]) -> Callable[..., TensorType]:
     return infer
 
 
-def _kernel(spec: type[Interpolation], second: bool) -> Callable[..., Array]:
-    @attributes(spec)
+def _kernel(method: str, spec: Spec) -> Callable[..., Array]:
+    @attributes(spec, interp_method=method)
     def kernel(
         X: Array, OutSize: Array | None = None, SizeTensor: list[Array] | None = None, Scale: Array | None = None, **attrs: Any
     ) -> Array:
-        how = spec(**attrs)
+        how = spec(**{"interp_method": method, **attrs})
         x = to_front(X, how.data_layout)
         scales = [] if SizeTensor is not None else how.scales if Scale is None else [float(s) for s in Scale.reshape(-1)]
         if SizeTensor is not None:
@@ -215,17 +222,17 @@ def _kernel(spec: type[Interpolation], second: bool) -> Callable[..., Array]:
             new = how.extents(x.shape[2:], scales) if OutSize is None else tuple(int(e) for e in OutSize.reshape(-1))
         if len(new) != x.ndim - 2 or min(new) < 1:
             raise InvalidValue(f"X of the shape {list(X.shape)} cannot be resized to the extents {list(new)}")
-        given = Resampling(**how.resampling(scales if second else ()))
+        given = Resampling(**how.resampling(scales if spec is Interpolation else ()))
         return from_front(along_axes(_matrices(given, x.shape[2:], new, None, X.dtype), x), how.data_layout)
 
     return kernel
 
 
-def _rule(spec: type[Interpolation], second: bool) -> Callable[..., Tensor]:
-    @attributes(spec)
+def _rule(method: str, spec: Spec) -> Callable[..., Tensor]:
+    @attributes(spec, interp_method=method)
     def rule(X: Tensor, SizeTensor: list[Tensor] | None, Scale: Tensor, dOut: Tensor, **attrs: Any) -> Tensor:
-        how = spec(**attrs)
-        scaled = second and SizeTensor is None
+        how = spec(**{"interp_method": method, **attrs})
+        scaled = spec is Interpolation and SizeTensor is None
         given = how.resampling(how.scales if scaled and Scale is None else ())
         return resample_spread(dOut, X, *([Scale] if scaled and Scale is not None else []), **given)
 
@@ -233,15 +240,15 @@ def _rule(spec: type[Interpolation], second: bool) -> Callable[..., Tensor]:
 
 
 def _row(method: str, second: bool) -> OpDef:
-    spec = _spec(method, second)
-    kernel = _kernel(spec, second)
+    spec = Interpolation if second else FirstInterpolation
+    kernel = _kernel(method, spec)
     kernel.__doc__ = f"""X resized by {method} interpolation: to SizeTensor, OutSize, by Scale, by ``scale``, or to ``out_h`` and ``out_w``.
 
     With ``align_corners`` the corners stay where they are; else ``align_mode`` 0 compares the centres of elements, 1 their edges.
     """
     name = f"{method}_interp{'_v2' if second else ''}"
     signature = "X OutSize? SizeTensor*? Scale? -> Out"
-    return operator(signature, name=name, infer=_type(method, spec), grad={"X": _rule(spec, second)}, shapes="X SizeTensor")(kernel)
+    return operator(signature, name=name, infer=_type(method, spec), grad={"X": _rule(method, spec)}, shapes="X SizeTensor")(kernel)
 
 
 ROWS = [_row(method, second) for method in METHODS for second in (False, True)]

@@ -16,7 +16,7 @@ from graphad.ops.inference import matched, normal_axis
 from graphad.types import Shape, TensorType, joined_shape
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Cut:
     """The attributes of ``slice``."""
 
@@ -27,7 +27,7 @@ class Cut:
     infer_flags: list[int] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class StridedCut(Cut):
     """The attributes of ``strided_slice``."""
 

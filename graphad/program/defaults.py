@@ -1,4 +1,9 @@
-"""The programs that layers write into, and guards that change them for a while."""
+"""The programs that layers write into, and guards that change them for a while.
+
+The two default programs are those of the process, as in Paddle: outside of every guard, all threads write into the same. A guard
+holds in its own thread or asyncio task, and in tasks started within it. A thread started within it begins outside of every guard;
+``Thread(target=contextvars.copy_context().run, args=(function,))`` takes it along.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +21,17 @@ _main.identity.title, _startup.identity.title = "the default main program", "the
 
 def default_main_program() -> Program:
     """The program that layers append to."""
-    return guards.MAIN[-1] if guards.MAIN else _main
+    return guards.MAIN.get() or _main
 
 
 def default_startup_program() -> Program:
     """The program that layers append initialisation operators to."""
-    return guards.STARTUP[-1] if guards.STARTUP else _startup
+    return guards.STARTUP.get() or _startup
 
 
 @contextmanager
 def program_guard(main: Program, startup: Program | None = None) -> Iterator[None]:
-    """Within it, layers write into these programs (a fresh startup program if None is given).
+    """Within it, and in this thread or asyncio task, layers write into these programs (a fresh startup program if None is given).
 
     Raises:
         TypeError: something other than a Program is given.
@@ -34,13 +39,12 @@ def program_guard(main: Program, startup: Program | None = None) -> Iterator[Non
     for what, program in (("main", main), ("startup", startup)):
         if not isinstance(program, Program | None) or (what == "main" and program is None):
             raise InvalidType(f"program_guard takes Programs; {what} is {program!r}")
-    guards.MAIN.append(main)
-    guards.STARTUP.append(Program() if startup is None else startup)
+    before = guards.MAIN.set(main), guards.STARTUP.set(Program() if startup is None else startup)
     try:
         yield
     finally:
-        guards.MAIN.pop()
-        guards.STARTUP.pop()
+        guards.MAIN.reset(before[0])
+        guards.STARTUP.reset(before[1])
 
 
 class unique_name:  # a namespace, spelt as Fluid spells it

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphad.errors import GraphadError, ParseError
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import ControlDef, find
 from graphad.program.block import Block
 from graphad.program.control import check_control
 from graphad.program.operator import FORWARD, ROLES, Operator, check_distinct, check_known
@@ -45,7 +45,7 @@ def _program(reader: Reader, program: Program, allow_unknown: bool | None) -> No
     reader.end()
     for op, reader.start in zip((op for block in program.blocks for op in block.ops), places, strict=True):
         op.attrs = {name: _resolved(reader, value, program) for name, value in op.attrs.items()}
-        row = REGISTRY.get(op.type)
+        row = find(op.type)
         if isinstance(row, ControlDef):
             check_control(op, row)
         if allow_unknown is False:

@@ -89,7 +89,7 @@ class Variable(Symbol):
 
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         program = self.block.program
-        current = guards.MAIN[-1] if guards.MAIN else program
+        current = guards.MAIN.get() or program
         if current.identity.family is not program.identity.family:
             raise InvalidValue(located(f"operator {op.type!r}: {foreign(current, self)}", user_line()))
         return current.current_block().emit(op, inputs, attrs)

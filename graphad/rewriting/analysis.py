@@ -21,9 +21,7 @@ from typing import Any, NamedTuple, Self
 
 from graphad.errors import PassError
 from graphad.graph import Graph
-from graphad.knobs import KNOBS
-
-_checking: list[bool] = [KNOBS.check_claims]
+from graphad.knobs import KNOBS, changed_knobs
 
 
 class _Kept(NamedTuple):
@@ -66,11 +64,11 @@ def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type,
     Raises:
         PassError: within ``claims_checked``, an analysis that is said to be preserved is not what it was.
     """
-    now = graph.analyses
+    now, checking = graph.analyses, KNOBS.check_claims
     graph.analyses = {kind: before.get(kind, now[kind]) for kind in preserved if kind in now}
     for kind, kept in list(graph.analyses.items()):
         if isinstance(kept, _Kept):
-            if _checking[-1]:
+            if checking:
                 _check(graph, kind, kept.result, who)
             graph.analyses[kind] = _Kept(graph.journal.edits, graph.journal.typings, kept.result)
 
@@ -86,8 +84,5 @@ def _check(graph: Graph, kind: type, claimed: Any, who: str) -> None:
 @contextmanager
 def claims_checked(on: bool = True) -> Iterator[None]:
     """Within it, what passes claim to preserve is computed again and compared."""
-    _checking.append(on)
-    try:
+    with changed_knobs(check_claims=on):
         yield
-    finally:
-        _checking.pop()

@@ -7,6 +7,7 @@ import shlex
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
     from graphad.rewriting.passes import Pass
 
 Run = Callable[["Pass", Graph], bool]
-_quiet: list[bool] = [False]
-_replaying: list[bool] = [False]
+_quiet: ContextVar[bool] = ContextVar("diagnoses only", default=False)
+_replaying: ContextVar[bool] = ContextVar("replaying", default=False)
 _REPORTED = "_graphad_reproducer"
 
 
 @contextmanager
 def diagnoses_only() -> Iterator[None]:
     """Within it, what graphad says about the user's own program (no gradient, a wrong name) leaves no reproducer; defects do."""
-    _quiet.append(True)
+    before = _quiet.set(True)
     try:
         yield
     finally:
-        _quiet.pop()
+        _quiet.reset(before)
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        asked_for = bool(KNOBS.reproducers) and not inside and not _replaying[-1]
+        asked_for = bool(KNOBS.reproducers) and not inside and not _replaying.get()
         if asked_for and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
             _mention(error, _written(each, graph, journal.history[:done], run, error))
         raise
@@ -55,11 +56,11 @@ def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
 
 def is_replaying() -> bool:
     """Whether passes run to make a reproducer, which is nobody's business."""
-    return _replaying[-1]
+    return _replaying.get()
 
 
 def _is_diagnosis(error: Exception) -> bool:
-    return _quiet[-1] and isinstance(error, GraphadError) and not isinstance(error, InvalidGraph)
+    return _quiet.get() and isinstance(error, GraphadError) and not isinstance(error, InvalidGraph)
 
 
 def _mention(error: Exception, text: str) -> None:
@@ -112,11 +113,11 @@ def _has_unknown(program: Program) -> bool:
 
 def _before(program: Program, asked: Sequence[str] | None, history: Sequence[Pass], run: Run) -> str:
     """The graph as it was before the failing pass, made again from the program by the passes that went well."""
-    _replaying.append(True)
+    before = _replaying.set(True)
     try:
         graph = lower(program, asked)
         for each in history:
             run(each, graph)
         return str(graph)
     finally:
-        _replaying.pop()
+        _replaying.reset(before)

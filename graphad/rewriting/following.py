@@ -20,7 +20,8 @@ def operator_count(graph: Graph) -> int:
 
 
 class Follower:
-    """A place in the list of touched operators. What lies behind it is forgotten where the list gets long: then all is looked at anew.
+    """A place in the list of touched operators. What lies behind it is forgotten where the list gets long: then all is
+    looked at anew, and what passes keep about the graph is dropped.
 
     Args:
         who: the pass, for instance; its next follower goes on where this one was.
@@ -31,7 +32,7 @@ class Follower:
         self.journal = graph.journal
         self.key = (who, graph)
         if self.journal.touched is None or len(self.journal.touched) > _REMEMBERED + 8 * operator_count(graph):
-            self.journal.touched, self.journal.followers = [], {}
+            self.journal.touched, self.journal.followers, self.journal.kept = [], {}, {}
         self.touched = self.journal.touched
 
     def fresh(self) -> list[Op] | None:

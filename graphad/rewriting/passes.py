@@ -13,19 +13,48 @@ Every pass is run by one function, ``graphad.rewriting.running.run_pass``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import fields
+from importlib import import_module
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.graph import Graph, paused_collector
 from graphad.ops.definition import did_you_mean
+from graphad.plugins import ensure_plugins
 from graphad.program import Program
 from graphad.rewriting.on_trial import OnTrial
 from graphad.rewriting.running import check_order, run_pass
 from graphad.rewriting.syntax import MAX_DEPTH, Call, parse_calls, print_option
 
-PASSES: dict[str, type[Pass]] = {}
+
+class _Library(MutableMapping[str, "type[Pass]"]):
+    """Passes by name. graphad's own and those of plugins are loaded when a name is not known, and when all are gone through."""
+
+    def __init__(self) -> None:
+        self.defined: dict[str, type[Pass]] = {}
+
+    def __getitem__(self, name: str) -> type[Pass]:
+        if name not in self.defined:
+            ensure_plugins()
+        return self.defined[name]
+
+    def __setitem__(self, name: str, kind: type[Pass]) -> None:
+        self.defined[name] = kind
+
+    def __delitem__(self, name: str) -> None:
+        del self.defined[name]
+
+    def __iter__(self) -> Iterator[str]:
+        ensure_plugins()
+        return iter(self.defined)
+
+    def __len__(self) -> int:
+        ensure_plugins()
+        return len(self.defined)
+
+
+PASSES = _Library()
 LIMIT = 100
 _CYCLE = 8
 
@@ -60,7 +89,9 @@ class Pass(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.name:
-            other = PASSES.setdefault(cls.name, cls)
+            if not cls.__module__.startswith("graphad."):
+                import_module("graphad.passes")  # so that a name that graphad has is refused here, not when its own pass is loaded
+            other = PASSES.defined.setdefault(cls.name, cls)
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise InvalidValue(
                     f"two passes are named {cls.name!r}: {other.__module__}.{other.__qualname__} and {cls.__module__}.{cls.__qualname__}"

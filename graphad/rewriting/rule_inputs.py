@@ -25,7 +25,7 @@ from graphad.rewriting.terms import Attribute, Call, Constant, Result, Scalar, S
 from graphad.types import FLOATS, Shape, TensorType
 
 Array = NDArray[Any]
-Example = Callable[[np.random.Generator], Mapping[str, Any]]
+Example = Callable[["np.random.Generator"], Mapping[str, Any]]
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
 SHAPES: tuple[Shape, ...] = (

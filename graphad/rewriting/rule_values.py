@@ -129,7 +129,7 @@ def kinks_of(numbers: Iterable[float]) -> tuple[float, ...]:
 # -- attributes ----------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def numbers_for(kind: str, rank: int, default: Any, extra: tuple[Any, ...], exact: bool) -> tuple[Any, ...]:
     """The values to try for an attribute of a kind, the likeliest first; ``extra`` are numbers that the rule names."""
     options: list[Any] = []

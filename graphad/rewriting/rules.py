@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
@@ -83,18 +84,18 @@ class RuleTimings(dict[str, RuleTime]):
         return "\n".join([head, *(f"{t.seconds * 1e3:7.2f} ms  {t.tried:8}  {t.applied:8}  {name}" for name, t in rows)])
 
 
-_clocks: list[RuleTimings] = []
+clocks: ContextVar[tuple[RuleTimings, ...]] = ContextVar("clocks", default=())
 
 
 @contextmanager
 def timing_rules() -> Iterator[RuleTimings]:
     """Within it, the time of every rule is taken: ``with timing_rules() as times: ...; print(times)``."""
     times = RuleTimings()
-    _clocks.append(times)
+    before = clocks.set((*clocks.get(), times))
     try:
         yield times
     finally:
-        _clocks.pop()
+        clocks.reset(before)
 
 
 class RuleSet(Sequence[Rule]):
@@ -199,14 +200,14 @@ def _writer_type(op: Op, slot: str, index: int) -> str:
     return values[index].writers[0].type if len(values) > index and values[index].writers else ""
 
 
-def timed(rule: Rule, op: Op, form: Any) -> bool:
-    """Try a rule, and take its time where somebody wants it."""
-    if not _clocks:
+def timed(rule: Rule, op: Op, form: Any, running: tuple[RuleTimings, ...]) -> bool:
+    """Try a rule, and add its time to those that are being taken."""
+    if not running:
         return rule.rewrite_as(op, form)
     start = perf_counter()
     applied = rule.rewrite_as(op, form)
     seconds = perf_counter() - start
-    for times in _clocks:
+    for times in running:
         time = times.setdefault(rule.name, RuleTime())
         time.tried, time.applied, time.seconds = time.tried + 1, time.applied + applied, time.seconds + seconds
     return applied

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from graphad.errors import InvalidGraph, PassError
 from graphad.graph import Graph, check_graph
 from graphad.graph.provenance import Origin
 from graphad.graph.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
-from graphad.knobs import KNOBS
+from graphad.knobs import KNOBS, changed_knobs
 from graphad.rewriting.analysis import Analysis, drop_outgrown, keep_preserved
 from graphad.rewriting.failure import is_replaying, reported
 
@@ -34,9 +35,8 @@ class Step:
 
 Observer = Callable[["Pass", Graph, Step], None]
 Applier = Callable[["Pass", Graph], bool]
-_observers: list[Observer] = []
-_appliers: list[Applier] = [lambda each, graph: each.apply(graph)]
-_verifying: list[bool] = [KNOBS.verify]
+_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
+_applier: ContextVar[Applier | None] = ContextVar("applier", default=None)
 
 
 class _Verified(NamedTuple):
@@ -63,30 +63,32 @@ def run_pass(each: Pass, graph: Graph) -> bool:
     journal = graph.journal
     if journal.is_exhausted:
         return False
+    verifying, applier = KNOBS.verify, _applier.get()
     ops, values, rewrites = len(graph.ops), len(graph.values), journal.rewrites
     with reported(each, graph, run_pass):
         _check_required(each, graph)
         drop_outgrown(graph)
-        if _verifying[-1] and graph.father is None and not journal.history and _Verified not in graph.analyses:
+        if verifying and graph.father is None and not journal.history and _Verified not in graph.analyses:
             verify(graph)  # else a pass would be blamed for the program that it was given, or fail on it
         before, author, last = dict(graph.analyses), journal.author, journal.origin
         journal.author, journal.origin = each.name, None
         start = perf_counter()
         try:
-            changed = _appliers[-1](each, graph)
+            changed = each.apply(graph) if applier is None else applier(each, graph)
         finally:
             journal.author = author
         seconds = perf_counter() - start
         if journal.rewrites == rewrites:
             journal.rewrites, journal.origin = (rewrites + 1, Origin(each.name, ())) if changed else (rewrites, last)
         _keep_books(each, graph, changed, before)
-        if _verifying[-1]:
+        if verifying:
             _verify_after(each, graph)
     if not each.combines and graph.father is None:
         journal.history.append(each)
-    if _observers and not is_replaying():
+    observers = _observers.get()
+    if observers and not is_replaying():
         step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
-        for observer in _observers:
+        for observer in observers:
             observer(each, graph, step)
     return changed
 
@@ -166,11 +168,8 @@ def _rules_to_check(last: _Verified | None, now: _Verified) -> tuple[Rule, ...]:
 @contextmanager
 def verification(on: bool) -> Iterator[None]:
     """Within it, graphs are verified after every pass, or not."""
-    _verifying.append(on)
-    try:
+    with changed_knobs(verify=on):
         yield
-    finally:
-        _verifying.pop()
 
 
 def take_as_verified(graph: Graph) -> None:
@@ -183,22 +182,22 @@ def take_as_verified(graph: Graph) -> None:
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Within it, the observer is told of every pass: ``observer(pass, graph, step)``."""
-    _observers.append(observer)
+    """Within it, the observer is told of every pass in this thread or asyncio task: ``observer(pass, graph, step)``."""
+    before = _observers.set((*_observers.get(), observer))
     try:
         yield
     finally:
-        _observers.remove(observer)
+        _observers.reset(before)
 
 
 @contextmanager
 def applying(by: Applier) -> Iterator[None]:
     """Within it, passes are applied by a function: ``by(pass, graph)``, which calls ``pass.apply(graph)`` and returns what that does."""
-    _appliers.append(by)
+    before = _applier.set(by)
     try:
         yield
     finally:
-        _appliers.pop()
+        _applier.reset(before)
 
 
 class Timings:

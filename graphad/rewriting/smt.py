@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -68,22 +69,23 @@ class Functions:
         return result, True
 
 
-_functions: list[Functions] = [Functions(exact=True)]
+_functions: ContextVar[Functions] = ContextVar("functions")
 
 
 def current() -> Functions:
-    """The functions that builders take now."""
-    return _functions[-1]
+    """The functions that builders take: builders are called within ``functions``."""
+    return _functions.get()
 
 
 @contextmanager
 def functions(exact: bool) -> Iterator[Functions]:
     """Within it, builders take these functions; their facts are premises of what is to be proved."""
-    _functions.append(Functions(exact))
+    taken = Functions(exact)
+    before = _functions.set(taken)
     try:
-        yield current()
+        yield taken
     finally:
-        _functions.pop()
+        _functions.reset(before)
 
 
 # -- sorts and numbers ---------------------------------------------------------------------------

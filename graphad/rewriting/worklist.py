@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator
 from graphad.errors import PassError
 from graphad.graph import Graph, Op
 from graphad.rewriting.following import Follower, in_graph, operator_count
-from graphad.rewriting.rules import Rule, RuleSet, timed
+from graphad.rewriting.rules import Rule, RuleSet, RuleTimings, clocks, timed
 from graphad.rewriting.triggers import Triggers
 
 _FEW, _MANY, _SHOWN = 1000, 50, 100  # rewrites that are never too many, those for each operator, and how many of them are named
@@ -31,9 +31,9 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
     """
     work = _Worklist(graph, rules, follower)
     last: deque[str] = deque(maxlen=_SHOWN)
-    count, size = 0, operator_count(graph)
+    count, size, running = 0, operator_count(graph), clocks.get()
     for op in work:
-        applied = _first_that_applies(rules, op)
+        applied = _first_that_applies(rules, op, running)
         if applied is not None:
             count += 1
             last.append(applied.name)
@@ -45,9 +45,9 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
     return count > 0
 
 
-def _first_that_applies(rules: RuleSet, op: Op) -> Rule | None:
+def _first_that_applies(rules: RuleSet, op: Op, running: tuple[RuleTimings, ...]) -> Rule | None:
     for rule, form in rules.candidates(op):
-        if timed(rule, op, form):
+        if timed(rule, op, form, running):
             return rule
     return None
 

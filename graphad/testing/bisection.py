@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from graphad.graph import Graph, schedule
 from graphad.graph.provenance import Origin
-from graphad.knobs import KNOBS
+from graphad.knobs import changed_knobs
 from graphad.rewriting import Pass, Step, observing
 from graphad.testing.cases import Case
 from graphad.testing.equivalence import Observed, observe, observed_difference
@@ -72,7 +70,7 @@ def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | N
     subject = Subject(what, prepare, tolerance)
     targets = case.targets
     expected = observe(subject.before(case, subject.prepared(case)), case, targets)
-    with _without_files():
+    with changed_knobs(reproducers=""):
         whole = _run(subject, case, targets, expected, None)
         if not whole.wrong:
             return None
@@ -84,15 +82,6 @@ def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | N
         found = _run(subject, case, targets, expected, wrong)
     name = str(found.last if found.last is not None else subject.passes(case))
     return Culprit(wrong, max(whole.made, 1), name, found.origin, found.wrong or whole.wrong)
-
-
-@contextmanager
-def _without_files() -> Iterator[None]:
-    folder, KNOBS.reproducers = KNOBS.reproducers, ""
-    try:
-        yield
-    finally:
-        KNOBS.reproducers = folder
 
 
 def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, limit: int | None) -> _Run:

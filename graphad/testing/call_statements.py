@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Array, Value
+from graphad.plugins import ensure_plugins
 from graphad.testing.call_writer import CallWriter, Names
 from graphad.testing.calls import Call, Draft, Interest, checked, draw_call, finite, other_attr, sampled, with_numbers
 from graphad.testing.choices import Choices
@@ -205,15 +207,16 @@ class CallProgram(CallWriter):
         return names["Out"][0]
 
 
-_OPERATORS: list[tuple[int, tuple[str, ...]]] = []
-
-
 def operators() -> tuple[str, ...]:
     """The types of the operators to draw from: all that have samples, in the order of their names."""
-    if not _OPERATORS or _OPERATORS[0][0] != len(REGISTRY):
-        types = (t for t, op in sorted(REGISTRY.items()) if not isinstance(op, GradOpDef | ControlDef))
-        _OPERATORS[:] = [(len(REGISTRY), tuple(op_type for op_type in types if samples_of(op_type)))]
-    return _OPERATORS[0][1]
+    ensure_plugins()
+    return _operators(tuple(REGISTRY.values()))
+
+
+@lru_cache(maxsize=1)
+def _operators(rows: tuple[OpDef, ...]) -> tuple[str, ...]:
+    types = sorted(op.type for op in rows if not isinstance(op, GradOpDef | ControlDef))
+    return tuple(op_type for op_type in types if samples_of(op_type))
 
 
 # -- statements ----------------------------------------------------------------------------------

@@ -38,12 +38,11 @@ class Observed:
 @contextmanager
 def _warm_after(runs: int) -> Iterator[None]:
     """Within it, blocks become functions at this run of theirs; 0 is never."""
-    before = prepared.WARM
-    prepared.WARM = runs
+    before = prepared.WARM.set(runs)
     try:
         yield
     finally:
-        prepared.WARM = before
+        prepared.WARM.reset(before)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphad.ops import lookup
 from graphad.program import Block, Operator, Program, Variable
 from graphad.testing.choices import Choices
 from graphad.testing.operators import Array, uniform_array
@@ -23,8 +24,15 @@ LETTERS = "tuvw"  # what fresh names begin with, by depth; blocks beside each ot
 THRESHOLDS = (0.1371, -0.3719, 0.4523)  # far from the values that programs like to have
 
 
-# What is written by operators that were checked once, by type, types of inputs and attributes: those are not checked again.
-_INFERRED: dict[tuple[Any, ...], tuple[Shape | None, str | None]] = {}
+_MOST_INFERRED = 1024
+
+
+def _inferred(op_type: str) -> dict[tuple[Any, ...], tuple[Shape | None, str | None]]:
+    """What an operator writes, by types of inputs and attributes with which it was checked once: it is not checked again."""
+    known: dict[tuple[Any, ...], tuple[Shape | None, str | None]] = lookup(op_type).memory.setdefault(_inferred, {})
+    if len(known) > _MOST_INFERRED:
+        known.clear()
+    return known
 
 
 @dataclass
@@ -178,14 +186,14 @@ class Writer:
         block = self.scope.block
         names = {slot: list(value) if isinstance(value, list) else [value] for slot, value in inputs.items()}
         types = tuple((slot, *(block.var_recursive(name).tensor_type for name in listed)) for slot, listed in names.items())
-        key = (op_type, types, repr(attrs))
+        inferred, key = _inferred(op_type), (types, repr(attrs))
         written = block.var_recursive(out) if block.has_var_recursive(out) else None
-        known = _INFERRED.get(key)
+        known = inferred.get(key)
         if known is None or (written is not None and written.declared != known):
             block.append_op(type=op_type, inputs=names, outputs={"Out": out}, attrs=attrs)
             declared = block.var_recursive(out)
             if declared.type == TENSOR and written is None and None not in declared.declared:
-                _INFERRED[key] = declared.declared
+                inferred[key] = declared.declared
             return out
         if written is None:
             block.vars[out] = Variable.trusted(block, out, *known)

@@ -17,6 +17,7 @@ from typing import Any
 
 from graphad.graph import Graph
 from graphad.ops import REGISTRY
+from graphad.plugins import ensure_plugins
 from graphad.rewriting import Pass, Rule
 from graphad.rewriting.running import Applier, applying
 from graphad.testing.calls import Interest
@@ -79,6 +80,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     """The operators, attributes and slots that the code of some passes and rules mentions, in its constants and those of its module."""
+    ensure_plugins()
     rules = list(rules)
     words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
     for each in (*passes, *rules):

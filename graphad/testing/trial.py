@@ -12,10 +12,10 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.graph import Graph
-from graphad.knobs import KNOBS
+from graphad.knobs import changed_knobs
 from graphad.ops import GRAD, REGISTRY
 from graphad.program import Program
-from graphad.rewriting import Pass, claims_checked, verification
+from graphad.rewriting import Pass
 from graphad.testing.cases import Case
 from graphad.testing.equivalence import Observed, observe
 from graphad.testing.subject import Subject, inner_passes
@@ -126,9 +126,5 @@ def _handed_out(program: Program) -> list[str]:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Within it, everything a pass claims is checked, and a pass that fails leaves no files."""
-    folder, KNOBS.reproducers = KNOBS.reproducers, ""
-    try:
-        with verification(True), claims_checked():
-            yield
-    finally:
-        KNOBS.reproducers = folder
+    with changed_knobs(verify=True, check_claims=True, reproducers=""):
+        yield

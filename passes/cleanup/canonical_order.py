@@ -37,21 +37,15 @@ class CanonicalOrder(Pass):
         fresh = follower.fresh()
         ops = [op for each in graph.tree() for op in each.ops] if fresh is None else _with_readers(fresh)
         order = _Order()
-        changed = any([order.put(op) for op in ops if op.type in _COMMUTATIVE or is_commutative(op.type)])
+        changed = any([order.put(op) for op in ops if is_commutative(op.type)])
         follower.catch_up()
         return changed
-
-
-_COMMUTATIVE: set[str] = set()
 
 
 def is_commutative(op_type: str) -> bool:
     """Whether the inputs of a type of operator may change places."""
     row = REGISTRY.get(op_type)
-    if row is None or not row.commutative:
-        return False
-    _COMMUTATIVE.add(op_type)
-    return True
+    return row is not None and row.commutative
 
 
 def _with_readers(fresh: list[Op]) -> list[Op]:

@@ -47,7 +47,7 @@ class Cse(Pass):
     def apply(self, graph: Graph) -> bool:
         follower = Follower(self, graph)
         fresh = follower.fresh()
-        tables: dict[Graph, Table] = graph.journal.memory.setdefault(Cse, {})
+        tables: dict[Graph, Table] = graph.journal.kept.setdefault(Cse, {})
         if fresh is None or graph not in tables:
             tables[graph] = {}
         search = _Search(graph, tables[graph], in_order=fresh is None)

@@ -10,8 +10,6 @@ from graphad.ops import REGISTRY, ControlDef, OpDef
 from graphad.types import TENSOR
 
 Key = tuple[Any, ...]
-_defaults: dict[OpDef, dict[str, Hashable]] = {}
-_repeatable: dict[OpDef, bool] = {}
 _UNLIKE = ("undefined",)
 
 
@@ -32,9 +30,9 @@ def frozen_attrs(row: OpDef, attrs: Any) -> Hashable:
     """The attributes that differ from their defaults."""
     if not attrs:
         return ()
-    known = _defaults.get(row)
+    known = row.memory.get(frozen)
     if known is None:
-        known = _defaults[row] = {name: frozen(attr.default) for name, attr in row.attrs.items()}
+        known = row.memory[frozen] = {name: frozen(attr.default) for name, attr in row.attrs.items()}
     given = [(name, frozen(value)) for name, value in attrs.items()]
     return tuple(sorted((name, value) for name, value in given if known.get(name) != value)) if len(given) > 1 else _other(given, known)
 
@@ -47,7 +45,7 @@ def _other(given: list[tuple[str, Hashable]], known: dict[str, Hashable]) -> Has
 def comparable(op: Op) -> bool:
     """Whether an operator may be equal to another one: it draws no random numbers, has no effect and writes tensors alone."""
     row = REGISTRY.get(op.type)
-    if row is None or not (_repeatable.get(row) or _is_repeatable(row)):
+    if row is None or not (row.memory.get(comparable) or _is_repeatable(row)):
         return False
     for values in op.outputs.values():
         for value in values:
@@ -57,7 +55,7 @@ def comparable(op: Op) -> bool:
 
 
 def _is_repeatable(row: OpDef) -> bool:
-    found = _repeatable[row] = not (row.random or row.side_effect or isinstance(row, ControlDef) or row.type in _UNLIKE)
+    found = row.memory[comparable] = not (row.random or row.side_effect or isinstance(row, ControlDef) or row.type in _UNLIKE)
     return found
 
 

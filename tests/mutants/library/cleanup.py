@@ -205,8 +205,8 @@ _ORDER = (
     _order(
         "swaps-a-difference",
         "graphad.passes.cleanup.canonical_order:is_commutative",
-        "row is None or not row.commutative",
-        'row is None or not (row.commutative or op_type == "elementwise_sub")',
+        "row is not None and row.commutative",
+        'row is not None and (row.commutative or op_type == "elementwise_sub")',
         """
         x: float64[2]
         y: float64[2]
@@ -217,8 +217,8 @@ _ORDER = (
     _order(
         "swaps-a-maximum",
         "graphad.passes.cleanup.canonical_order:is_commutative",
-        "row is None or not row.commutative",
-        'row is None or not (row.commutative or op_type == "elementwise_max")',
+        "row is not None and row.commutative",
+        'row is not None and (row.commutative or op_type == "elementwise_max")',
         """
         y: float64[1]
         x: float64[1]
