@@ -11,7 +11,7 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.program import Program
 from graphad.testing.cases import Array
-from graphad.testing.derivatives import can_difference, gradient_values, is_forward, slope
+from graphad.testing.derivatives import can_difference, gradient_values, is_forward, roundings, slope
 from graphad.testing.equivalence import LEAST, Observed, difference, observe, observed_difference
 from graphad.testing.fitted import completed
 from graphad.testing.naming import renamed_case, restored
