@@ -81,7 +81,7 @@ def _extents(shape: Shape, axis: int, num: int, sections: list[int]) -> list[int
     """The extents of the pieces; -1 where not known."""
     whole = shape[normal_axis(axis, len(shape))]
     wrong = ShapeError(f"X has the shape {list(shape)}: axis {axis} cannot be split with num={num}, sections={sections}")
-    if (num < 1 and not sections) or sections.count(-1) > 1:
+    if (num < 1 and not sections) or sections.count(-1) > 1 or any(s < -1 for s in sections):
         raise wrong
     if not sections:
         if whole != -1 and whole % num:

@@ -80,7 +80,8 @@ def _is_unstable(trial: Trial, tolerance: float) -> bool:
 
 
 def _moved(array: Array, by: float) -> Array:
-    return np.asarray(array + by * np.maximum(np.abs(array), LEAST), array.dtype) if array.dtype.kind == "f" else array
+    with np.errstate(all="ignore"):
+        return np.asarray(array + by * np.maximum(np.abs(array), LEAST), array.dtype) if array.dtype.kind == "f" else array
 
 
 def _compiled(trial: Trial) -> Finding | None:
@@ -134,11 +135,11 @@ def _idempotent(trial: Trial) -> Finding | None:
 
 
 def _gradients(trial: Trial) -> Finding | None:
-    """What is wrong with gradients; none is where the loss may be anything: nan, or infinite, before a pass that changes values."""
+    """What is wrong with gradients; nothing is where the loss is not a finite number, which has none."""
     if not trial.subject.gradients or trial.after is None or not trial.case.loss_name:
         return None
     finding = _of_gradients(trial)
-    return None if finding is not None and trial.subject.allowed(trial.case) and not _is_loss_finite(trial) else finding
+    return None if finding is not None and not _is_loss_finite(trial) else finding
 
 
 def _is_loss_finite(trial: Trial) -> bool:
