@@ -140,6 +140,7 @@ REFUSED = [
     ("multiplex", {"Ids": (2, 1, "int32"), "X": [(2, 3), (2, 4)]}, {}, "one shape"),
     ("maxout", {"X": (2, 5)}, {"groups": 2}, "groups=2"),
     ("unique", {"X": (2, 5)}, {"axis": [0, 1]}, "one axis"),
+    ("split", {"X": (2, 3)}, {"sections": [-2, 5], "axis": 1}, "cannot be split"),
     ("logcumsumexp", {"X": (2, 5)}, {"exclusive": True}, "exclusive=True"),
     ("unbind", {"X": (2, -1)}, {"axis": 1}, "has to be known"),
     ("reverse", {"X": (2, 3)}, {"axis": [1, -1]}, "twice"),

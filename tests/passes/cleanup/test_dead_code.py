@@ -152,5 +152,5 @@ def test_a_long_dead_chain_goes_in_one_walk() -> None:
 
 
 def test_on_random_programs() -> None:
-    assert check_pass("dead-code", examples=40).changed > 10
+    assert check_pass("dead-code", examples=80).changed > 10
     assert check_pass("dead-code", examples=25, programs=nested_program).changed > 10
