@@ -131,7 +131,8 @@ def applicable(rule: Any, rng: np.random.Generator, example: Example | None = No
                 setting = inputs.of_example(example(rng))
             else:
                 dtype = APPLICABLE[rng.integers(len(APPLICABLE))]
-                setting = _first(inputs, profiles[rng.integers(len(profiles))], dtype)
+                shapes = max((profiles[i] for i in rng.integers(len(profiles), size=2)), key=lambda each: max(map(len, each), default=0))
+                setting = _first(inputs, shapes, dtype)
             if setting is None:
                 continue
             drawn = inputs.arrays(setting, DIFFERENTIABLE[rng.integers(len(DIFFERENTIABLE))], int(rng.integers(50)))

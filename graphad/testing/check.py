@@ -163,6 +163,8 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
         return every
 
     def program(choices: Choices) -> Case:
+        if ANY in common and choices.boolean():
+            return every(choices)
         name = choices.one_of(common)
         return every(choices) if name == ANY else KINDS[name][1](choices, Interest())
 
@@ -170,7 +172,7 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
 
 
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
-    """Most programs sweep through the operators; if the pass has rules, half of all contain what one of them looks for, in turn."""
+    """Most programs sweep through the operators; if the pass has rules, two thirds of all contain what some look for, in turn."""
     passes = inner_passes(as_pass(subject.what, "loss"))
     found = [rule for each in passes for rule in rules_of(each)]
     rules = [rule for rule in found if isinstance(rule, PatternRule)]
@@ -181,7 +183,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     swept, rules_in_turn = sweeps(interest, subject.is_backward), itertools.cycle(rules)
 
     def program(choices: Choices) -> Case:
-        if rules and choices.boolean():
+        if rules and not choices.chance(3):
             case = planted_with_all(choices, list(itertools.islice(rules_in_turn, PLANTED)))
         else:
             case = swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)

@@ -72,7 +72,7 @@ class _Planting(Evaluation):
     def plant_some(self, before: Sequence[Term]) -> None:
         """Write a pattern's operators once or twice, perhaps in a block, and let others read some of what they give."""
         behind = len(self.finals)
-        for _ in range(self.choices.integer(1, 2)):
+        for _ in range(2 if self.choices.chance(3) else 1):
             if self.choices.chance(3):
                 self.plant_in_block(before)
             else:

@@ -15,7 +15,7 @@ import numpy as np
 from graphad.testing.call_blocks import write_branch, write_conditional, write_loop, write_net
 from graphad.testing.call_statements import CallProgram
 from graphad.testing.call_writer import Names
-from graphad.testing.calls import Call, Interest
+from graphad.testing.calls import Call, Interest, other_attr
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
 from graphad.testing.swept_calls import converted, loss_of, types_of, varied
@@ -23,10 +23,11 @@ from graphad.testing.values import name_of
 
 KINDS = (
     *(("while", trips) for trips in (0, 1, 2, 2, 3, 3)),
-    *((kind, runs) for kind in ("conditional_block", "if_else") for runs in (0, 1)),
+    *((kind, runs) for kind in ("conditional_block", "if_else", "if_else", "if_else") for runs in (0, 1)),
     ("net", 1),
     *((kind, trips) for kind in ("while in while", "while in if_else", "if_else in while") for trips in (0, 2)),
 )
+TRIES = 4  # other attributes
 ROLES = ("captured", "early", "late", "both")
 PLAIN = (
     "tanh",
@@ -45,6 +46,7 @@ PLAIN = (
     "reduce_mean",
     "concat",
     "transpose2",
+    "dropout",
 )
 _places = [(kind, role) for kind, role in itertools.product(KINDS, ROLES)]
 random.Random("places").shuffle(_places)
@@ -78,6 +80,8 @@ def _write(w: CallProgram, kind: str, runs: int, twin: _Twin, role: str) -> None
         write_loop(w, runs, lambda counter: twin.body(role, counter), early=w.choices.chance(4))
     elif kind == "conditional_block":
         write_conditional(w, bool(runs), lambda: twin.body(role))
+    elif kind == "if_else" and twin.kept and not w.choices.chance(3):
+        write_branch(w, bool(runs), *twin.alternatives())
     elif kind == "if_else":
         write_branch(w, bool(runs), lambda: twin.body(role), lambda: twin.body(w.choices.one_of(ROLES)))
     else:
@@ -190,6 +194,26 @@ class _Twin:
             if name != target and _alike(w.values[name], w.values[target]):
                 self._hand_out(name, target)
 
+    def alternatives(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Two bodies that look alike: one attribute of the operator differs, or two results change places."""
+        tries = (other_attr(self.w.choices, self.call, Interest()) for _ in range(TRIES))
+        other = next((call for call in tries if call is not None and _differ(call, self.call)), None)
+        first, second = self.kept[0], self.kept[-1]
+        if other is not None and self.w.choices.boolean():
+            changed = _Twin(self.w, other, self.names, self.name)
+            return lambda: self._into(first), lambda: changed._into(first)
+        return lambda: self._both(first, second), lambda: self._both(second, first)
+
+    def _into(self, target: str) -> None:
+        self.read(target)
+
+    def _both(self, one: str, other: str) -> None:
+        """The operator's result under one name, and what another operator makes of the same input under the other."""
+        self.read(one)
+        result = self.w.apply("sin", {"X": [self.name]}, {})
+        if result is not None and _alike(self.w.values[result], self.w.values[other]):
+            self.w.apply("assign", {"X": [result]}, {}, other)
+
     def _hand_out(self, name: str, target: str) -> None:
         """Let a result reach a name around the blocks: in the place of what that has, or added to it."""
         w, value = self.w, self.w.values[name]
@@ -204,6 +228,12 @@ class _Twin:
             return name
         number = w.apply("cast", {"X": [counter]}, {"out_dtype": name_of(value.dtype)})
         return (w.apply("elementwise_mul", {"X": [name], "Y": [number]}, {}) if number else None) or name
+
+
+def _differ(one: Call, other: Call) -> bool:
+    """Whether the first results of two calls are of one type, and differ."""
+    a, b = (next(iter(call.outputs.values()))[0] for call in (one, other))
+    return _alike(a, b) and not np.array_equal(a, b)
 
 
 def _alike(one: object, other: object) -> bool:

@@ -20,7 +20,7 @@ def single_axis(rng):
 
 def two_matrices(rng):
     """Two matrices to multiply, the first or the second turned."""
-    return {"x": rng.normal(size=(3, 3)), "y": rng.normal(size=(3, 3)), "a": [1, 0], "s": False, "t": bool(rng.integers(2))}
+    return {"x": rng.normal(size=(3, 3)), "y": rng.normal(size=(3, 3)), "a": [1, 0], "s": bool(rng.integers(2)), "t": bool(rng.integers(2))}
 
 
 def whole_tensor(rng):
