@@ -56,7 +56,7 @@ def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[st
         results = gradients([block.var(case.loss_name)], [block.var(name) for name in there])
     names = {source: g.name for source, g in zip(there, results, strict=True) if g is not None}
     values = observe(twin, case, list(names.values())).values
-    return {name: values[names[name]] if name in names else np.zeros_like(arrays[name]) for name in sources}
+    return {name: values.get(names.get(name, ""), np.zeros_like(arrays[name])) for name in sources}
 
 
 def is_forward(program: Program) -> bool:

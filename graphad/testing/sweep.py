@@ -31,7 +31,7 @@ LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few 
     twin_sweep,
     constant_sweep,
 )
-OF_BACKWARDS: tuple[Sweep, ...] = (gradient_sweep, gradient_sweep, chain_sweep, value_sweep)
+OF_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, block_sweep) * 2, name_sweep, chain_sweep, value_sweep)
 FEW = 16  # operators
 SEEDS = 1 << 30
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from graphad.errors import InvalidValue
+from graphad.errors import InvalidValue, Refused
 from graphad.graph import SINGLE_WRITER, TYPED, Graph, Op, Value
 from graphad.graph.regions import carried_count, operands, outcomes, scopes_of, the_row
 from graphad.ops import GRAD
@@ -52,6 +52,9 @@ class CreateGradOps(Pass):
     Args:
         target_gradients: names of the values the gradient starts from, one a target; empty, or ``""`` for a
             target, starts from ones.
+
+    Raises:
+        Refused: an operator on the path is a gradient itself: run expand-grad-ops first.
     """
 
     name = "create-grad-ops"
@@ -66,6 +69,7 @@ class CreateGradOps(Pass):
         starts = self.target_gradients or ("",) * len(path.targets)
         if len(starts) != len(path.targets):
             raise InvalidValue(f"{len(starts)} target_gradients are given for {len(path.targets)} targets")
+        _refuse_gradients(path)
         made = GradOps(path, GradientSide(graph, graph))
         seeds = [_seed(made.side, target, start) for target, start in zip(path.targets, starts, strict=True)]
         made.first = seeds[0]
@@ -84,15 +88,25 @@ def _seed(side: GradientSide, target: Value, start: str) -> Op:
     return graph.add_op("fill_constant", {}, out, attrs, role=BACKWARD, forward=forward)
 
 
+def _refuse_gradients(path: OpPath) -> None:
+    """Refuse gradients among what is differentiated, those of operators and of operators with blocks."""
+    for op in path.ops:
+        is_gradient = the_row(op).is_grad if op.graphs else op.row is None or op.row.grad is None
+        if is_gradient:
+            raise Refused(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
+        for graph in op.graphs.values():
+            _refuse_gradients(path.inner[graph])
+
+
 def _reverse(made: GradOps) -> None:
     for op in reversed(made.path.ops):
         made.ops.append(_region_grad(made, op) if op.graphs else _grad_op(made.side, op))
 
 
 def _grad_op(side: GradientSide, op: Op) -> Op:
-    grad = None if op.row is None else op.row.grad
-    if grad is None:
-        raise InvalidValue(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
+    assert op.row is not None
+    grad = op.row.grad
+    assert grad is not None  # _refuse_gradients has looked
     inputs = {slot: side.read_all(values) for slot, at in grad.given if (values := getattr(op, at).get(slot))}
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
@@ -110,8 +124,6 @@ def _grad_op(side: GradientSide, op: Op) -> Op:
 def _region_grad(made: GradOps, op: Op) -> Op:
     """The gradient of an operator with nested graphs: its graphs are their backwards."""
     row, side, path = the_row(op), made.side, made.path
-    if row.is_grad:
-        raise InvalidValue(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
     carried, given = path.carried[op], operands(op)
     first = carried_count(op) if op.type == "while" else 0
     summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
