@@ -9,7 +9,7 @@ import numpy as np
 from graphad.backward import gradients
 from graphad.errors import GraphadError
 from graphad.graph import Graph, Value
-from graphad.ops import lookup
+from graphad.ops import ControlDef, lookup
 from graphad.ops.definition import GRAD
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
@@ -20,7 +20,8 @@ from graphad.testing.equivalence import observe
 from graphad.types import FLOATS, TENSOR
 
 STEP = 1e-5  # of a difference; the error of a central one is about STEP ** 2
-SMOOTH = 1e-3  # by how much the slopes to the left and to the right may differ where a function is taken for smooth
+SMOOTH = 1e-4  # by how much the slopes to the left and to the right may differ where a function is taken for smooth
+STEADY = 1e-6  # and those of two steps
 
 
 def gradients_in(graph: Graph, sources: Iterable[str]) -> dict[str, Value]:
@@ -87,7 +88,8 @@ def can_difference(case: Case) -> bool:
     for block in case.program.blocks:
         for op in block.ops:
             definition = lookup(op.type)
-            if definition.grads is None or "padding_idx" in op.attrs or "ignore_index" in op.attrs:
+            has_rules = definition.grads is not None or isinstance(definition, ControlDef)
+            if not has_rules or "padding_idx" in op.attrs or "ignore_index" in op.attrs:
                 return False
             if any(_is_stopped(block.var_recursive(name)) for name in op.output_names() if block.has_var_recursive(name)):
                 return False
@@ -107,8 +109,8 @@ def slope(case: Case, direction: dict[str, Array]) -> float | None:
     ahead, behind = _loss_at(case, direction, STEP), _loss_at(case, direction, -STEP)
     right, left, central = (ahead - middle) / STEP, (middle - behind) / STEP, (ahead - behind) / (2 * STEP)
     wide = (_loss_at(case, direction, 2 * STEP) - _loss_at(case, direction, -2 * STEP)) / (4 * STEP)
-    scale = SMOOTH * (1 + abs(central))
-    if not np.isfinite([right, left, wide]).all() or abs(right - left) > scale or abs(wide - central) > scale * SMOOTH:
+    scale = 1 + abs(central)
+    if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
         return None
     return float(central)
 
