@@ -68,7 +68,7 @@ def load_plugins() -> list[str]:
 
 
 def ensure_plugins() -> None:
-    """Load them if that has not happened: a name is not known, or all names are asked for."""
+    """Load them if that has not happened: a name is not known, or all names are requested."""
     if not _loader.is_done:
         _loader.load()
 

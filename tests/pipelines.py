@@ -1,7 +1,7 @@
 """Random pipelines of the library's passes on random programs: ``python -m tests.pipelines``.
 
 A pipeline has 3 to 8 passes with random options; in half of them the standard backward stands somewhere among them, and in some
-of those updates of the parameters behind it. Each runs on a few programs under ``check_pass``.
+of those updates of the parameters after it. Each runs on a few programs under ``check_pass``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UPDATES: dict[str, tuple[str, ...]] = {
     "clip-gradients": ("bound=0.1", "kind=norm, bound=0.5", "kind=value, bound=0.05"),
     "decay-weights": ("coefficient=0.1", "kind=l1, coefficient=0.01"),
 }
-PARTS = set(BACKWARD_PASS.partition("{")[0] for BACKWARD_PASS in BACKWARD)
+PARTS = {text.partition("{")[0] for text in BACKWARD}
 AT_THE_END = ("optimize-parameters", "gradient-accumulation")
 NOT_TRIED = {"fixpoint", "nested"}  # they only run others; a pipeline has them around some of its passes
 
@@ -62,19 +62,19 @@ class Trial(NamedTuple):
 
 
 def random_trial(rng: Random) -> Trial:
-    """A pipeline. One that updates parameters is tried behind the backward: what it is held to are formulas over gradients."""
+    """A pipeline. One that updates parameters is tried after the backward: what it is held to are formulas over gradients."""
     passes = [_with_options(rng, name, ANYWHERE) for name in rng.choices(sorted(ANYWHERE), k=rng.randint(3, 8))]
     if rng.randrange(4) == 0:
         passes[0] = f"fixpoint({passes[0]})" if "jvp" not in passes[0] and "unroll" not in passes[0] else passes[0]
     if rng.randrange(2):
         return Trial(", ".join(passes))
     place = rng.randint(0, len(passes))
-    before, behind = passes[:place], passes[place:]
+    before, after = passes[:place], passes[place:]
     if rng.randrange(3):
-        return Trial(", ".join([*before, *BACKWARD, *behind]))
+        return Trial(", ".join([*before, *BACKWARD, *after]))
     updates = [_with_options(rng, name, UPDATES) for name in rng.sample(sorted(UPDATES), rng.randint(0, 2))]
     last = [*updates, "optimize-parameters"] if updates or rng.randrange(2) else ["gradient-accumulation"]
-    return Trial(", ".join([*last, *behind]), ", ".join([*before, *BACKWARD]), _trainable)
+    return Trial(", ".join([*last, *after]), ", ".join([*before, *BACKWARD]), _trainable)
 
 
 def _with_options(rng: Random, name: str, known: dict[str, tuple[str, ...]]) -> str:

@@ -43,7 +43,7 @@ def holding() -> Iterator[None]:
         thread.join()
 
 
-def test_it_is_off_within_and_as_it_was_behind(enabled: bool) -> None:
+def test_it_is_off_within_and_as_it_was_after(enabled: bool) -> None:
     with paused_collector(MANY), paused_collector(MANY):
         assert not gc.isenabled()
     assert gc.isenabled() is enabled

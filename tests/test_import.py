@@ -1,4 +1,4 @@
-"""``import graphad``: reads no file, runs nobody else's code, and leaves for later what building and running programs does without."""
+"""``import graphad``: reads no file, runs no foreign code, and leaves for later what building and running programs does without."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    row = REGISTRY.get(name) or (None if name.startswith("__") else find(name))
+    row = None if name.startswith("__") else find(name)
     if row is not None:
         return recorded(row)
     raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*REGISTRY, *__all__])}")

@@ -142,7 +142,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> OpDef:
-    row = REGISTRY.get(name) or (None if name.startswith("__") else find(name))
+    row = None if name.startswith("__") else find(name)
     if row is not None:
         return row
     raise AttributeError(f"no operator is named {name!r}")

@@ -48,7 +48,7 @@ def _poly_gamma(n: int, x: Array) -> Array:
 
 def _cotangent(n: int, x: Array) -> Array:
     """The n-th derivative of ``pi * cot(pi * x)``: a polynomial in the cotangent."""
-    polynomial = np.polynomial.Polynomial  # numpy imports it when it is asked for
+    polynomial = np.polynomial.Polynomial  # numpy imports it on first use
     derivative, inner = polynomial([0.0, math.pi]), polynomial([-math.pi, 0.0, -math.pi])
     for _ in range(n):
         derivative = derivative.deriv() * inner

@@ -116,29 +116,22 @@ def _ties(op: OpDef, X: Tensor, Out: Tensor, like: Tensor, dim: list[int], keep_
     return as_mask(X == kept(extremum, X, dim, keep_dim, reduce_all), like)
 
 
-def _to_every_tie(op_type: str) -> Callable[..., Tensor]:
+def _tie_rule(op_type: str, split: bool) -> Callable[..., Tensor]:
+    """The rule that gives the cotangent to every element that is the extremum, or splits it among them."""
+
     def rule(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
         cotangent = in_dtype_of(dOut, X)
         mask = _ties(lookup(op_type), X, Out, cotangent, dim, keep_dim, reduce_all)
-        return mask * kept(cotangent, X, dim, keep_dim, reduce_all)
+        share = cotangent / reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all) if split else cotangent
+        return mask * kept(share, X, dim, keep_dim, reduce_all)
 
     return rule
 
 
-def _split_among_ties(op_type: str) -> Callable[..., Tensor]:
-    def rule(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
-        cotangent = in_dtype_of(dOut, X)
-        mask = _ties(lookup(op_type), X, Out, cotangent, dim, keep_dim, reduce_all)
-        count = reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all)
-        return mask * kept(cotangent / count, X, dim, keep_dim, reduce_all)
-
-    return rule
-
-
-reduce_max = _row("reduce_max", np.max, _to_every_tie("reduce_max"), _extreme_type)
-reduce_min = _row("reduce_min", np.min, _to_every_tie("reduce_min"), _extreme_type)
-reduce_amax = _row("reduce_amax", np.max, _split_among_ties("reduce_amax"), _extreme_type)
-reduce_amin = _row("reduce_amin", np.min, _split_among_ties("reduce_amin"), _extreme_type)
+reduce_max = _row("reduce_max", np.max, _tie_rule("reduce_max", split=False), _extreme_type)
+reduce_min = _row("reduce_min", np.min, _tie_rule("reduce_min", split=False), _extreme_type)
+reduce_amax = _row("reduce_amax", np.max, _tie_rule("reduce_amax", split=True), _extreme_type)
+reduce_amin = _row("reduce_amin", np.min, _tie_rule("reduce_amin", split=True), _extreme_type)
 reduce_all = _row("reduce_all", np.all, None, _truth_type, "bool")
 reduce_any = _row("reduce_any", np.any, None, _truth_type, "bool")
 

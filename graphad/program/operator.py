@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, Slot, lookup
@@ -177,17 +177,16 @@ def check_slots_and_attributes(op: Operator) -> None:
     row = REGISTRY.get(op.type)
     if row is None or isinstance(row, GradOpDef):
         return
-    for side, given, slots in (("input", op.inputs, row.inputs), ("output", op.outputs, row.outputs)):
-        for slot, names in given.items():
-            if slot not in slots and names:
-                known, hint = ", ".join(slots) or "none", did_you_mean(slot, slots)
-                raise InvalidValue(
-                    located(f"operator {op.type!r} has no {side} slot {slot!r}; its {side} slots are {known}{hint}", op.source)
-                )
-    for name in op.attrs:
-        if name not in row.attrs and name not in COMMON_ATTRS:
-            known, hint = ", ".join(row.attrs) or "none", did_you_mean(name, row.attrs)
-            raise InvalidValue(located(f"operator {op.type!r} has no attribute {name!r}; its attributes are {known}{hint}", op.source))
+    try:
+        for side, given, slots in (("input", op.inputs, row.inputs), ("output", op.outputs, row.outputs)):
+            for slot, names in given.items():
+                if slot not in slots and names:
+                    _refuse_slot(op.type, side, slot, slots)
+        for name in op.attrs:
+            if name not in row.attrs and name not in COMMON_ATTRS:
+                _refuse_attr(op.type, name, row)
+    except InvalidValue as error:
+        raise InvalidValue(located(str(error), op.source)) from None
 
 
 def check_distinct(op: Operator) -> None:
@@ -204,13 +203,22 @@ def check_distinct(op: Operator) -> None:
 def _check_slots(op_type: str, side: str, given: Names, slots: Mapping[str, Slot]) -> None:
     for slot, names in given.items():
         if slot not in slots:
-            known, hint = ", ".join(slots) or "none", did_you_mean(slot, slots)
-            raise InvalidValue(f"operator {op_type!r} has no {side} slot {slot!r}; its {side} slots are {known}{hint}")
+            _refuse_slot(op_type, side, slot, slots)
         if not slots[slot].variadic and len(names) > 1:
             raise InvalidValue(f"operator {op_type!r}: {side} slot {slot!r} takes one name, got {len(names)}: {', '.join(names)}")
     for row_slot in slots.values():
         if not row_slot.optional and not given.get(row_slot.name):
             raise InvalidValue(f"operator {op_type!r}: {side} slot {row_slot.name!r} is missing")
+
+
+def _refuse_slot(op_type: str, side: str, slot: str, slots: Mapping[str, Slot]) -> NoReturn:
+    known = ", ".join(slots) or "none"
+    raise InvalidValue(f"operator {op_type!r} has no {side} slot {slot!r}; its {side} slots are {known}{did_you_mean(slot, slots)}")
+
+
+def _refuse_attr(op_type: str, name: str, row: OpDef) -> NoReturn:
+    known = ", ".join(row.attrs) or "none"
+    raise InvalidValue(f"operator {op_type!r} has no attribute {name!r}; its attributes are {known}{did_you_mean(name, row.attrs)}")
 
 
 def _checked_attrs(op: Operator, row: OpDef) -> Iterator[tuple[str, Any]]:
@@ -220,9 +228,7 @@ def _checked_attrs(op: Operator, row: OpDef) -> Iterator[tuple[str, Any]]:
         if name in COMMON_ATTRS:
             yield name, _printable(op, name, value)
         elif name not in row.attrs:
-            known = ", ".join(row.attrs) or "none"
-            hint = did_you_mean(name, row.attrs)
-            raise InvalidValue(f"operator {op.type!r} has no attribute {name!r}; its attributes are {known}{hint}")
+            _refuse_attr(op.type, name, row)
         else:
             yield name, _checked_value(op, row, name, value)
     for attr in row.attrs.values():

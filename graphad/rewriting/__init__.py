@@ -59,7 +59,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
 
     def __getattr__(name: str) -> Any:
-        """Proofs are imported when they are first asked for: eight files, for a solver that may not be installed."""
+        """Proofs are imported on first use: eight files, for a solver that may not be installed."""
         if name not in ("Proof", "prove"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.proving"), name)

@@ -20,7 +20,7 @@ def operator_count(graph: Graph) -> int:
 
 
 class Follower:
-    """A place in the list of touched operators. What lies behind it is forgotten where the list gets long: then all is
+    """A place in the list of touched operators. What comes after it is forgotten where the list gets long: then all is
     looked at anew, and what passes keep about the graph is dropped.
 
     Args:

@@ -12,12 +12,12 @@ class OnTrial:
     Args:
         programs: kinds of random programs that give it something to do, of those in ``graphad.testing.programs.KINDS``, or
             any; none: all kinds.
-        behind_backward: whether the whole standard backward runs before it.
+        after_backward: whether the whole standard backward runs before it.
         goes_by_names: whether names of variables mean something to it, so that it does something else where they are others.
-        followed_by: the text of passes that run behind it, where nothing else reads what it makes.
+        followed_by: the text of passes that run after it, where nothing else reads what it makes.
     """
 
     programs: tuple[str, ...] = ()
-    behind_backward: bool = False
+    after_backward: bool = False
     goes_by_names: bool = False
     followed_by: str = ""

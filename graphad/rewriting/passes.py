@@ -111,7 +111,7 @@ class Pass(ABC):
         return (self,)
 
     def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the pass is there to change: the arrays that a program computes behind it where they are others than before, by name.
+        """What the pass is there to change: the arrays that differ after it, by name.
 
         ``check_pass`` holds the pass to it. A formula over arrays that owes nothing to ``apply`` says most.
 

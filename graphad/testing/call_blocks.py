@@ -29,7 +29,7 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
         w: the program.
         trips: how often it runs.
         body: writes the body; it gets the name of the counter, which it may read.
-        early: whether the counter goes on before the body rather than behind it.
+        early: whether the counter goes on before the body rather than after it.
     """
     counter = w.constant(np.array([0], "int64"), w.unique("i"))
     fed = w.choices.chance(3)
@@ -114,7 +114,7 @@ def conditional(w: CallProgram) -> None:
     write_conditional(w, w.choices.boolean(), lambda: _body(w))
 
 
-def write_conditional(w: CallProgram, holds: bool, body: Callable[[], None]) -> None:
+def write_conditional(w: CallProgram, holds: bool, body: Callable[[], object]) -> None:
     """A ``conditional_block`` with a body."""
     condition = _condition(w, holds)
     with w.inside(runs=holds) as block:
@@ -127,7 +127,7 @@ def branch(w: CallProgram) -> None:
     write_branch(w, w.choices.boolean(), lambda: _body(w), lambda: _body(w))
 
 
-def write_branch(w: CallProgram, holds: bool, first: Callable[[], None], second: Callable[[], None]) -> None:
+def write_branch(w: CallProgram, holds: bool, first: Callable[[], object], second: Callable[[], object]) -> None:
     """An ``if_else`` with what writes its two blocks."""
     condition = _condition(w, holds)
     blocks = []
@@ -143,7 +143,7 @@ def net(w: CallProgram) -> None:
     write_net(w, lambda: _body(w))
 
 
-def write_net(w: CallProgram, body: Callable[[], None]) -> None:
+def write_net(w: CallProgram, body: Callable[[], object]) -> None:
     """A ``net`` with a body."""
     with w.inside() as block:
         body()

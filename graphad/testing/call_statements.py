@@ -67,6 +67,7 @@ COMMON = tuple(
 )
 NUMBERS = (0.0, 1.0, 0.0, 1.0, 2.0, 0.3, -1.0, -0.5, 3.0, 1e-7)  # of constants
 INTEGERS = (0, 1, 2, 3, -1, -2, 7)
+NEVER = 1 << 10  # of so many results one gets a name that there is: hardly any
 PARTNERS = {
     **{a: b for pair in ("exp log", "square sqrt", "sqrt rsqrt", "tanh atanh") for a, b in (pair.split(), pair.split()[::-1])},
     "stack": "unstack",

@@ -39,7 +39,7 @@ EXAMPLES = 100
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
 PLANTED = 4  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
-PATIENCE = 10  # times as many programs are tried as were asked for until the pass changes one
+PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
 SELDOM = {
     "changed": 2,
@@ -157,16 +157,16 @@ def _with_arrays(program: Program | Case, choices: Choices) -> Case:
 
 def _suitable(subject: Subject) -> Callable[[Choices], Case]:
     """Programs of the kinds that all passes on trial have something to do on."""
-    every, kinds = _every_kind(subject), [each.on_trial.programs for each in inner_passes(as_pass(subject.what, "loss"))]
-    common = [name for name in kinds[0] if all(name in each for each in kinds)] if kinds else []
-    if not common:
+    every, named = _every_kind(subject), [each.on_trial.programs for each in inner_passes(as_pass(subject.what, "loss"))]
+    common = [name for name in named[0] if all(name in each for each in named)] if named else []
+    kinds = [KINDS[name][1] for name in common if name != ANY]
+    if not kinds:
         return every
 
     def program(choices: Choices) -> Case:
         if ANY in common and choices.boolean():
             return every(choices)
-        name = choices.one_of(common)
-        return every(choices) if name == ANY else KINDS[name][1](choices, Interest())
+        return choices.one_of(kinds)(choices, Interest())
 
     return program
 

@@ -71,14 +71,14 @@ class _Planting(Evaluation):
 
     def plant_some(self, before: Sequence[Term]) -> None:
         """Write a pattern's operators once or twice, perhaps in a block, and let others read some of what they give."""
-        behind = len(self.finals)
+        first = len(self.finals)
         for _ in range(2 if self.choices.chance(3) else 1):
             if self.choices.chance(3):
                 self.plant_in_block(before)
             else:
                 self.plant(before, share=self.choices.boolean())
         self.read_some([name for names in self.inside for name in names if self.choices.boolean()])
-        self.read_some([name for name in self.finals[behind:] if self.choices.boolean()])
+        self.read_some([name for name in self.finals[first:] if self.choices.boolean()])
 
     def plant(self, before: Sequence[Term], share: bool = False) -> list[str]:
         """Write a pattern's operators, over the same inputs each time; return the names of its results.

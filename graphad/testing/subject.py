@@ -153,23 +153,23 @@ def claimed_tolerance(each: Pass) -> float:
 
 
 def followed(what: Pass | str) -> Pass | str:
-    """A pass with those behind it that let what it does show; others, and pipelines, as they are."""
-    behind = as_pass(what, "loss").on_trial.followed_by
-    if not behind:
+    """A pass with those after it that let what it does show; others, and pipelines, as they are."""
+    following = as_pass(what, "loss").on_trial.followed_by
+    if not following:
         return what
-    return f"{what}, {behind}" if isinstance(what, str) else Pipeline(what, Pipeline.parse(behind))
+    return f"{what}, {following}" if isinstance(what, str) else Pipeline(what, Pipeline.parse(following))
 
 
 def standard_preparation(what: Pass | str) -> str:
     """The passes of the standard backward that have to run before a pass, as text; empty if it works on a program as it is.
 
-    That is what the pass requires, or all of them if it says that it is tried behind the backward.
+    That is what the pass requires, or all of them if it says that it is tried after the backward.
 
     >>> standard_preparation("create-grad-ops")
     'find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}'
     """
     passes = as_pass(what, "loss").parts()
-    if passes and passes[0].on_trial.behind_backward:
+    if passes and passes[0].on_trial.after_backward:
         return ", ".join(BACKWARD)
     names = [text.partition("{")[0] for text in BACKWARD]
     first = passes[0].name

@@ -1,6 +1,6 @@
 """Programs that go through the places where an operator can stand around and inside loops and branches, and what happens to its input.
 
-The same operator reads the same name before a block, in it and behind it; the block leaves the name alone, or overwrites it before
+The same operator reads the same name before a block, in it and after it; the block leaves the name alone, or overwrites it before
 or after that. What is merged, moved or folded across the border of a block without looking at this gives other results.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graphad.testing.call_blocks import write_branch, write_conditional, write_loop, write_net
-from graphad.testing.call_statements import CallProgram
+from graphad.testing.call_statements import NEVER, CallProgram
 from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Interest, other_attr
 from graphad.testing.cases import Case
@@ -107,7 +107,7 @@ class _Twin:
         name: that of the input which is overwritten.
 
     Attributes:
-        kept: names around all blocks, of the type of the operator's first result, through which blocks hand out what it gave.
+        kept: names around all blocks, of the type of the operator's first result, through which its results leave blocks.
     """
 
     def __init__(self, w: CallProgram, call: Call, names: Names, name: str) -> None:
@@ -148,7 +148,7 @@ class _Twin:
         """
         w = self.w
         call = self.call.with_inputs({slot: [w.values[n] for n in names] for slot, names in self.names.items()})
-        outputs = None if call is None or not w.accepts(call) else w.results(call, self.names, 1 << 10)
+        outputs = None if call is None or not w.accepts(call) else w.results(call, self.names, NEVER)
         if call is None or not outputs:
             return []
         slot = next(iter(outputs))
@@ -192,20 +192,17 @@ class _Twin:
             tensors += self.read()[:1]
         for name, target in zip(dict.fromkeys(tensors), self.kept, strict=False):
             if name != target and _alike(w.values[name], w.values[target]):
-                self._hand_out(name, target)
+                self._pass_out(name, target)
 
-    def alternatives(self) -> tuple[Callable[[], None], Callable[[], None]]:
+    def alternatives(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Two bodies that look alike: one attribute of the operator differs, or two results change places."""
         tries = (other_attr(self.w.choices, self.call, Interest()) for _ in range(TRIES))
         other = next((call for call in tries if call is not None and _differ(call, self.call)), None)
         first, second = self.kept[0], self.kept[-1]
         if other is not None and self.w.choices.boolean():
             changed = _Twin(self.w, other, self.names, self.name)
-            return lambda: self._into(first), lambda: changed._into(first)
+            return lambda: self.read(first), lambda: changed.read(first)
         return lambda: self._both(first, second), lambda: self._both(second, first)
-
-    def _into(self, target: str) -> None:
-        self.read(target)
 
     def _both(self, one: str, other: str) -> None:
         """The operator's result under one name, and what another operator makes of the same input under the other."""
@@ -214,7 +211,7 @@ class _Twin:
         if result is not None and _alike(self.w.values[result], self.w.values[other]):
             self.w.apply("assign", {"X": [result]}, {}, other)
 
-    def _hand_out(self, name: str, target: str) -> None:
+    def _pass_out(self, name: str, target: str) -> None:
         """Let a result reach a name around the blocks: in the place of what that has, or added to it."""
         w, value = self.w, self.w.values[name]
         adds = isinstance(value, np.ndarray) and value.dtype.kind == "f" and w.choices.boolean()

@@ -12,7 +12,7 @@ import numpy as np
 from graphad.ops import OpDef, lookup
 from graphad.ops.sample import Value
 from graphad.testing.attribute_values import candidates_of, canonical
-from graphad.testing.call_statements import COMMON, CallProgram, operators
+from graphad.testing.call_statements import COMMON, CallProgram, operators, over
 from graphad.testing.calls import Call, Draft, Interest, Slots, checked, cut_to, in_dtype, inferred, rank_of
 from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.number_pools import SHORT, array_of
@@ -144,6 +144,17 @@ def exchanged(inputs: Slots) -> Iterator[Slots]:
             changed = {slot: list(values) for slot, values in inputs.items()}
             changed[s][i], changed[t][j] = other, one
             yield changed
+
+
+def append_over(w: CallProgram, op_type: str, name: str, overwrite: int) -> list[str]:
+    """An operator over a name; the names of its results, none if it takes no value of that type."""
+    call, value = varied(w.choices, op_type, w.interest), w.values[name]
+    if call is None or not isinstance(value, np.ndarray):
+        return []
+    call = converted(call, name_of(value.dtype))
+    draft = inferred(Draft(call.op, call.inputs, call.attrs, call.number))
+    found = over(w, draft, name) if draft is not None else None
+    return w.append(*found, overwrite=overwrite) if found is not None else []
 
 
 # -- names -----------------------------------------------------------------------------------------

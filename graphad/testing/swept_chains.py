@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.ops import lookup
-from graphad.testing.call_statements import CallProgram, over
-from graphad.testing.calls import Draft, Interest, inferred
+from graphad.testing.call_statements import CallProgram
+from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
 from graphad.testing.number_pools import NON_FINITE
-from graphad.testing.swept_calls import DTYPES, converted, in_order, loss_of, renumbered, types_of, varied
+from graphad.testing.swept_calls import DTYPES, append_over, converted, in_order, loss_of, renumbered, types_of, varied
 
 CHAINS = 3  # so many pairs of operators a program
 LINKS = (  # what stands between operators of interest: copies, views, arithmetic
@@ -54,11 +53,11 @@ def _chain(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     for op_type in types[1:]:
         written = names + written
         tensors = [name for name in names if isinstance(w.values[name], np.ndarray)]
-        names = _next(w, op_type, w.choices.one_of(tensors)) if tensors else []
+        names = append_over(w, op_type, w.choices.one_of(tensors), 8) if tensors else []
     written = names + written
     for known in (sources, written[len(names) :]):
         if names and known and w.choices.chance(3):
-            written += _next(w, w.choices.one_of(("tanh", "scale", types[0])), w.choices.one_of(known))
+            written += append_over(w, w.choices.one_of(("tanh", "scale", types[0])), w.choices.one_of(known), 8)
     return written
 
 
@@ -84,15 +83,3 @@ def _known(w: CallProgram, value: object) -> str | None:
         return w.number_like(value)
     names = w.like(value) if kind > 2 else []
     return w.choices.one_of(names) if names else None
-
-
-def _next(w: CallProgram, op_type: str, name: str) -> list[str]:
-    """An operator over a name; nothing if it takes no value of that type."""
-    call = varied(w.choices, op_type, w.interest)
-    value = w.values[name]
-    if call is None or not isinstance(value, np.ndarray):
-        return []
-    call = converted(call, str(value.dtype))
-    draft = inferred(Draft(lookup(op_type), call.inputs, call.attrs, call.number))
-    found = over(w, draft, name) if draft is not None else None
-    return w.append(*found, overwrite=8) if found is not None else []

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.testing.call_statements import CallProgram, over
-from graphad.testing.calls import Draft, Interest, inferred
+from graphad.testing.call_statements import CallProgram
+from graphad.testing.calls import Interest
 from graphad.testing.cases import Array, Case
 from graphad.testing.choices import Choices
 from graphad.testing.number_pools import array_of
-from graphad.testing.swept_calls import converted, loss_of, types_of, varied
-from graphad.testing.values import name_of
+from graphad.testing.swept_calls import append_over, loss_of, types_of
 
 SHAPES = ((3,), (1,), (2, 2), (1, 3))
 DTYPES = ("float64", "float64", "float32", "int64")
@@ -76,12 +75,5 @@ def _statement(w: CallProgram, names: list[str]) -> None:
 
 def _of_interest(w: CallProgram, name: str) -> str:
     """An operator of interest over a name; the name of its result, if that has the type of the other names."""
-    value = w.values[name]
-    call = varied(w.choices, w.choices.one_of(types_of(w.interest)), w.interest)
-    if call is None or not isinstance(value, np.ndarray):
-        return ""
-    call = converted(call, name_of(value.dtype))
-    draft = inferred(Draft(call.op, call.inputs, call.attrs, call.number))
-    found = over(w, draft, name) if draft is not None else None
-    written = w.append(*found, overwrite=2) if found is not None else []
-    return next((each for each in written if each in w.like(value)), "")
+    written = append_over(w, w.choices.one_of(types_of(w.interest)), name, 2)
+    return next((each for each in written if each in w.like(w.values[name])), "")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from graphad.testing.call_statements import CallProgram
+from graphad.testing.call_statements import NEVER, CallProgram
 from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Interest
 from graphad.testing.cases import Case
@@ -24,7 +24,7 @@ def constant_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         if choices.chance(3):
             call = converted(call, choices.one_of(("int64", "float32", "int32")))
         names: Names = {s: [w.constant(v) if isinstance(v, np.ndarray) else w.new(v) for v in values] for s, values in call.inputs.items()}
-        w.append(call, names, overwrite=1 << 10)
+        w.append(call, names, overwrite=NEVER)
     return Case(w.program, "", w.feeds, w.params)
 
 
@@ -37,7 +37,7 @@ def gradient_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         call = converted(call, WIDE)
         call = call if kind == "sample" else renumbered(choices, call, kind)
         names = {s: [w.data(v) if isinstance(v, np.ndarray) else w.new(v) for v in values] for s, values in call.inputs.items()}
-        results += w.append(call, names, overwrite=1 << 10)
+        results += w.append(call, names, overwrite=NEVER)
         if choices.chance(3):
             results += _again(w, call, names)
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
@@ -49,7 +49,7 @@ def _again(w: CallProgram, call: Call, names: Names) -> list[str]:
     for inputs in exchanged(call.inputs):
         other = call.with_inputs(inputs)
         if other is not None:
-            return w.append(other, {s: [known[id(v)] for v in values] for s, values in inputs.items()}, overwrite=1 << 10)
+            return w.append(other, {s: [known[id(v)] for v in values] for s, values in inputs.items()}, overwrite=NEVER)
     return []
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from graphad.ops import GRAD, lookup
 from graphad.ops.sample import Value
 from graphad.testing.attribute_values import candidates_of
-from graphad.testing.call_statements import COMMON, CallProgram
+from graphad.testing.call_statements import COMMON, NEVER, CallProgram
 from graphad.testing.calls import Call, Interest, Slots
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
@@ -108,7 +108,7 @@ def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
     same = {slot: [known.get(id(value)) for value in values] for slot, values in other.inputs.items()}
     results: list[str] = []
     for call, names in ((one, first), (other, w.named(other, same))):
-        written = w.append(call, names, overwrite=1 << 10)
+        written = w.append(call, names, overwrite=NEVER)
         results += written
         if kind == "zero" and written and isinstance(value := w.values[written[0]], np.ndarray):
             w.emit("reciprocal", {"X": written[:1]}, {"Out": [w.unique("t")]}, {}, {"Out": [_inverse(value)]})

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from graphad.ops import lookup
-from graphad.testing.call_statements import CallProgram
+from graphad.testing.call_statements import NEVER, CallProgram
 from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Interest
 from graphad.testing.cases import Case
@@ -66,7 +66,7 @@ def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         if kind != "sample":
             call = renumbered(choices, call, kind)
         call, names = _operands(w, call)
-        written = w.append(call, names, overwrite=1 << 10)
+        written = w.append(call, names, overwrite=NEVER)
         results += [name for name in written if kind != NON_FINITE]
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
 

@@ -18,7 +18,7 @@ def trainable_program(choices: Choices) -> Case:
     """A network of up to two hidden layers with its loss, without backward and updates.
 
     Half of them compute every row by itself, in float64. The batch has an even number of them. In the others there are
-    layers of all kinds, many of them products with a batch norm behind, and mostly another output beside the loss. The learning rate,
+    layers of all kinds, many of them products with a batch norm, and mostly another output beside the loss. The learning rate,
     and what one optimizer keeps, are declared as ``minimize`` declares them, and have values as after some steps.
 
     >>> from graphad.testing.choices import RandomChoices

@@ -91,7 +91,7 @@ class Trial:
             Unfit: it does not run.
         """
         try:
-            return observe(self.before, self.case, [*self.case.targets, *_handed_out(self.before)])
+            return observe(self.before, self.case, [*self.case.targets, *_fetched(self.before)])
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
 
@@ -116,7 +116,7 @@ class Trial:
         return self.subject.passes(self.case)
 
 
-def _handed_out(program: Program) -> list[str]:
+def _fetched(program: Program) -> list[str]:
     """What operators with effects write that no other operator writes: it is requested as well, whatever the targets are."""
     writers = Counter(name for block in program.blocks for op in block.ops for name in op.output_names())
     effects = (op for op in program.global_block().ops if (row := REGISTRY.get(op.type)) is not None and row.side_effect)

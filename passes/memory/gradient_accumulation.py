@@ -42,7 +42,7 @@ class GradientAccumulation(Pass):
 
     name = "gradient-accumulation"
     tolerance = 1e-5
-    on_trial = OnTrial(programs=("trainable",), behind_backward=True)
+    on_trial = OnTrial(programs=("trainable",), after_backward=True)
     micro_batches: int = 2
     inputs: tuple[str, ...] = ()
 

@@ -35,7 +35,7 @@ class ClipGradients(Pass):
 
     name = "clip-gradients"
     preserves = (Updates,)
-    on_trial = OnTrial(programs=("trainable",), behind_backward=True, goes_by_names=True, followed_by="optimize-parameters")
+    on_trial = OnTrial(programs=("trainable",), after_backward=True, goes_by_names=True, followed_by="optimize-parameters")
     kind: str = "global-norm"
     bound: float = 1.0
     parameters: tuple[str, ...] = ()

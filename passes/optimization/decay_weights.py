@@ -33,7 +33,7 @@ class DecayWeights(Pass):
     """
 
     name = "decay-weights"
-    on_trial = OnTrial(programs=("trainable",), behind_backward=True, goes_by_names=True, followed_by="optimize-parameters")
+    on_trial = OnTrial(programs=("trainable",), after_backward=True, goes_by_names=True, followed_by="optimize-parameters")
     preserves = (Updates,)
     kind: str = "l2"
     coefficient: float = 0.0

@@ -108,7 +108,7 @@ class OptimizeParameters(Pass):
     """
 
     name = "optimize-parameters"
-    on_trial = OnTrial(programs=("trainable",), behind_backward=True, goes_by_names=True)
+    on_trial = OnTrial(programs=("trainable",), after_backward=True, goes_by_names=True)
     type: str = "sgd"
     parameters: tuple[str, ...] = ()
     learning_rate: str = "learning_rate_0"

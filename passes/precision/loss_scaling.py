@@ -4,7 +4,7 @@ fill_constant{value=1} ─▶ loss@GRAD ─▶ ... ─▶ w@GRAD ─▶ sgd
 
   ⇒    fill_constant{value=s} ─▶ loss@GRAD ─▶ ... ─▶ w@GRAD@SCALED ─▶ scale{1 / s} ─▶ w@GRAD ─▶ sgd
 
-The gradient of the loss itself leaves the backward part too where it is asked for.
+The gradient of the loss itself leaves the backward part too where it is requested.
 """
 
 from __future__ import annotations

@@ -205,12 +205,15 @@ def test_the_moments_of_data_far_from_zero(op: str) -> None:
     np.testing.assert_allclose(np.ravel(results[variance][0]), expected, rtol=1e-5)
 
 
-CASTING = sorted(t for t, op in REGISTRY.items() if isinstance(op, OpDef) and op.grad and {"dtype", "out_dtype"} & op.attrs.keys())
+SAME = {"fill_constant"}  # takes a value in the dtype that it writes, so that it casts nothing
+CASTING = sorted(
+    t for t, op in REGISTRY.items() if isinstance(op, OpDef) and op.grad and {"dtype", "out_dtype"} & op.attrs.keys() and t not in SAME
+)
 
 
 @pytest.mark.parametrize("op_type", CASTING)
 def test_gradients_have_the_dtype_of_what_they_are_of_where_results_are_cast(op_type: str) -> None:
-    op = lookup(op_type)
+    op, compared = lookup(op_type), 0
     for sample in samples_of(op_type):
         inputs = sample.slots()
         narrow, wide = (gradients_of(op, inputs, {**sample.attrs, **casts(op, dtype)}) for dtype in ("float32", "float64"))
@@ -219,6 +222,8 @@ def test_gradients_have_the_dtype_of_what_they_are_of_where_results_are_cast(op_
             if isinstance(like, np.ndarray) and like.dtype.kind == "f":
                 assert narrow[slot].dtype == wide[slot].dtype == like.dtype
                 np.testing.assert_allclose(narrow[slot], wide[slot], rtol=1e-5, atol=1e-6)
+                compared += 1
+    assert compared
 
 
 def casts(op: OpDef, dtype: str) -> dict[str, str]:
@@ -229,8 +234,7 @@ def gradients_of(op: OpDef, inputs: Slots, attrs: dict[str, Any]) -> dict[str, A
     """The gradients of the sum of all results."""
     outputs = outputs_of(op, inputs, attrs)
     assert op.grad is not None
-    if outputs is None:  # the operator does not take its inputs with that dtype
-        return {}
+    assert outputs is not None
     ones = {f"{slot}{GRAD}": [np.ones_like(v) for v in values] for slot, values in outputs.items() if values[0] is not None}
     given = {slot: values for slot, values in {**outputs, **inputs, **ones}.items() if slot in op.grad.inputs}
     with np.errstate(all="ignore"):

@@ -129,7 +129,7 @@ def test_a_type_nobody_knows() -> None:
     assert reason(log_exp, graph) == "the shape or the dtype of something is not known"
 
 
-def test_a_condition_on_a_type_nobody_knows() -> None:
+def test_a_condition_on_an_unknown_type() -> None:
     @rewrite
     def twice(x: Any) -> Any:
         return ops.elementwise_add(x, x), x * 2.0, is_float(x)

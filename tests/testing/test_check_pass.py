@@ -133,7 +133,7 @@ with passes():
 def test_a_check_that_checked_nothing_fails() -> None:
     with pytest.raises(Vacuous, match="changed none of 300 programs") as raised:
         check_pass(Nothing(), examples=30)
-    assert (raised.value.checked.examples, raised.value.checked.changed) == (300, 0)  # ten times as many as it was asked for
+    assert (raised.value.checked.examples, raised.value.checked.changed) == (300, 0)  # ten times as many as requested
 
 
 def test_a_finding_without_details_is_its_headline() -> None:

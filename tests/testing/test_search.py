@@ -138,7 +138,7 @@ def test_a_jump_is_no_finding_within_a_tolerance(tiny: float, found: bool) -> No
     assert (finding is not None) == found
 
 
-def test_a_pass_behind_one_that_changed_the_graph_may_refuse() -> None:
+def test_a_pass_after_one_that_changed_the_graph_may_refuse() -> None:
     both = "clip-gradients, optimize-parameters{learning_rate=nowhere}"
     with pytest.raises(Unfit, match="the program declares no 'nowhere'"):
         examine(Subject(both, standard_preparation(both)), TRAINABLE)
@@ -242,7 +242,7 @@ def test_a_report_says_how_often_loops_ran() -> None:
 
 
 def _loop(trips: int) -> ga.Program:
-    """A loop of so many iterations, in which one value is read by nobody."""
+    """A loop of so many iterations, in which one value is unused."""
     program = ga.Program()
     with ga.program_guard(program):
         start, end = (ga.layers.fill_constant([1], "int64", number) for number in (0, trips))
