@@ -16,7 +16,7 @@ from graphad.rewriting.running import take_as_verified
 from graphad.testing.cases import Case
 from graphad.testing.checks import CHECKS, OF_RESULTS
 from graphad.testing.reach import Arc, Reach
-from graphad.testing.subject import HiddenChange, RefusedLate, Subject, finished, request_gradients, run_requesting_gradients
+from graphad.testing.subject import HiddenChange, RefusedLate, Subject, finished, program_of, request_gradients, run_requesting_gradients
 from graphad.testing.trial import Finding, Trial, Unfit, quietly
 
 ALL = frozenset({"changed", *CHECKS})
@@ -62,7 +62,11 @@ def tried(
         try:
             subject.check_fits(case)
             trial.graph = subject.prepared(case)
-            trial.before = subject.before(case, trial.graph)
+            if subject.reference is None:
+                trial.before = subject.before(case, trial.graph)
+            else:
+                referred = subject.referred(case)
+                trial.before, trial.referred = program_of(referred, case), [value.name for value in referred.targets]
         except (GraphadError, ArithmeticError) as error:
             raise Unfit(str(error)) from error
         finding = _applied(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs)

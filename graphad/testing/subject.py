@@ -72,14 +72,16 @@ class Subject:
 
     def before(self, case: Case, prepared: Graph) -> Program:
         """The program that the pass gets, or the reference makes; if that cannot be run yet, the case's own."""
-        if not self.prepare and self.reference is None:
-            return case.program
-        graph = prepared
         if self.reference is not None:
-            graph = self.prepared(case)
-            run_requesting_gradients(as_pass(self.reference, case.loss_name), graph, case)
-            return schedule(graph) if finished(graph) else case.program
-        return schedule(graph) if SINGLE_WRITER in graph.properties else case.program
+            return program_of(self.referred(case), case)
+        return schedule(prepared) if self.prepare and SINGLE_WRITER in prepared.properties else case.program
+
+    def referred(self, case: Case) -> Graph:
+        """The graph that the reference makes."""
+        assert self.reference is not None
+        graph = self.prepared(case)
+        run_requesting_gradients(as_pass(self.reference, case.loss_name), graph, case)
+        return graph
 
     def names_variables(self, case: Case) -> bool:
         """Whether names of a case's variables mean something to the passes: to their options, beside ``$loss``, or always."""
@@ -238,6 +240,11 @@ def scheduled(graph: Graph, case: Case) -> Program | None:
         return None
     request_gradients(graph, case)
     return schedule(graph)
+
+
+def program_of(graph: Graph, case: Case) -> Program:
+    """The program that a graph is, or if it cannot be one yet, the case's own."""
+    return schedule(graph) if finished(graph) else case.program
 
 
 def finished(graph: Graph) -> bool:

@@ -67,6 +67,7 @@ class Trial:
 
     Attributes:
         before: the program that the pass gets, or where that cannot be one yet, the case's own.
+        referred: the names of the targets that a reference leaves.
         graph: the graph after the pass.
         after: the program after the pass, None if the graph cannot be one yet.
         made: the gradients that passes made, by the source's name: the names they have in ``after``.
@@ -77,6 +78,7 @@ class Trial:
     subject: Subject
     case: Case
     before: Program = field(default_factory=Program)
+    referred: list[str] = field(default_factory=list)
     graph: Graph = field(default_factory=Graph)
     after: Program | None = None
     made: dict[str, str] = field(default_factory=dict)
@@ -91,9 +93,14 @@ class Trial:
             Unfit: it does not run.
         """
         try:
-            return observe(self.before, self.case, [*self.case.targets, *_fetched(self.before)])
+            return observe(self.before, self.case, [*self.case.targets, *_fetched(self.before), *self._requested_by_both()])
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
+
+    def _requested_by_both(self) -> list[str]:
+        """The targets that the reference adds to the case's, and the pass too."""
+        added = {value.name for value in self.graph.targets}.difference(self.case.targets)
+        return [name for name in self.referred if name in added]
 
     @cached_property
     def intended(self) -> Observed:

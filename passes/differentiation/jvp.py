@@ -22,6 +22,7 @@ from graphad.passes.backward.find_op_path import FindOpPath, OpPath, source_valu
 from graphad.passes.differentiation.nesting import follow
 from graphad.passes.differentiation.tangents import TANGENT, Tangents, check_start
 from graphad.rewriting import Pass
+from graphad.types import TENSOR
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Jvp(Pass):
 
     Args:
         targets: names of the values whose tangents are asked for.
-        inputs: names of the values that move; empty means every value given from outside that has not stop_gradient.
+        inputs: names of the values that move; empty means every value given from outside that has not stop_gradient, except
+            for one of unknown extents that blocks only pass through, which may have no value.
         tangents: for each input the name of its tangent; one that the graph has not becomes an input of it, to be fed. ``""``,
             or no names at all, is a tangent of ones.
 
@@ -77,18 +79,25 @@ class Jvp(Pass):
         values = [source_value(graph, name) for name in self.inputs] or list(path.sources)
         for value, name in zip(values, self.tangents or ("",) * len(values), strict=True):
             start = _named_start(graph, value, name) if name else None
-            if value in path.active and (start is not None or self.inputs or is_needed(value)):
+            if value in path.active and (start is not None or self.inputs or is_needed(value) or has_known_extents(value)):
                 yield value, _ones(graph, value) if start is None else start
 
 
 def is_needed(value: Value) -> bool:
-    """Whether some operator cannot do without a value; one that branches only pass through may have none at all."""
+    """Whether a value has to be there: an operator outside of all blocks reads it, or one inside cannot do without it.
+
+    What blocks only pass through, or read if it is there, may have no value at all.
+    """
     return bool(value.writers) or value.persistable or any(_needs(op, value) for op in value.readers)
+
+
+def has_known_extents(value: Value) -> bool:
+    return value.kind == TENSOR and value.shape is not None and -1 not in value.shape
 
 
 def _needs(op: Op, value: Value) -> bool:
     if not op.graphs:
-        return op.row is None or not op.row.partial
+        return op.graph.father is None or op.row is None or not op.row.partial
     places = [i for i, operand in enumerate(operands(op)) if operand is value]
     inner = [graph.inputs[i] for graph in op.graphs.values() for i in places if i < len(graph.inputs)]
     return not places or any(_needs(reader, inside) for inside in inner for reader in inside.readers)
@@ -104,7 +113,11 @@ def _named_start(graph: Graph, value: Value, name: str) -> Value:
 def _ones(graph: Graph, value: Value) -> Value:
     first = graph.ops.first if value.writer is None else value.writer.next
     ones = graph.add_value(value.name + TANGENT, value.shape, value.dtype)
-    graph.add_op("fill_any_like", {"X": [value]}, {"Out": [ones]}, {"value": 1.0}, before=first, forward=value.writer)
+    if is_needed(value) or not has_known_extents(value):
+        graph.add_op("fill_any_like", {"X": [value]}, {"Out": [ones]}, {"value": 1.0}, before=first, forward=value.writer)
+    else:
+        attrs = {"shape": list(value.shape or ()), "value": 1.0, "dtype": value.dtype}
+        graph.add_op("fill_constant", {}, {"Out": [ones]}, attrs, before=first)
     return ones
 
 

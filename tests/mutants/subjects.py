@@ -43,6 +43,7 @@ with passes():
         """The tangent of a value along ones, forwards."""
 
         name = "tangent-of-loss"
+        tolerance = 1e-9  # the products are added up in another order
         loss: str = "loss"
 
         def apply(self, graph: Graph) -> bool:

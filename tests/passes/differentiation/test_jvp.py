@@ -190,3 +190,12 @@ def test_a_product_with_the_hessian_is_forward_over_reverse() -> None:
 def test_refusals(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         ga.Pipeline.parse(text).run(ga.lower(ga.Program.parse(SQUARE)))
+
+
+@pytest.mark.parametrize("op", ["assign", "sum"])
+def test_data_that_only_operators_read_which_can_do_without_has_a_tangent(op: str) -> None:
+    text = f"program {{ block 0 {{ var x: float64[2] var y: float64[2] var l: float64[] {op}(X=x) -> (Out=y) mean(X=y) -> (Out=l) }} }}"
+    graph = ga.lower(ga.Program.parse(text))
+    Jvp(("l",)).run(graph)
+    (got,) = run(ga.schedule(graph), {"x": np.ones(2)}, "l@TANGENT")
+    assert got == 1.0
