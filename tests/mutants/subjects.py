@@ -84,6 +84,7 @@ with passes():
         """
 
         name = "update-all"
+        tolerance = 1e-9  # by hand, clipping and updates round otherwise
         clip: str = ""
         decay: str = ""
         factor: float = 1.0
