@@ -11,8 +11,8 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.program import Program
 from graphad.testing.cases import Array
-from graphad.testing.derivatives import can_difference, gradient_values, is_forward, roundings, slope
-from graphad.testing.equivalence import LEAST, Observed, difference, observe, observed_difference
+from graphad.testing.derivatives import can_difference, frozen, gradient_values, is_forward, roundings, slope
+from graphad.testing.equivalence import LEAST, Observed, bounded_executor, difference, observe, observed_difference
 from graphad.testing.fitted import completed
 from graphad.testing.naming import renamed_case, restored
 from graphad.testing.subject import run_requesting_gradients, scheduled
@@ -48,9 +48,9 @@ def _typed(trial: Trial) -> Finding | None:
 
 def _values(trial: Trial, compiled: bool = False) -> Finding | None:
     assert trial.after is not None
-    kind, names = "compiled" if compiled else "values", list(trial.expected.values)
+    kind = "compiled" if compiled else "values"
     try:
-        got = observe(trial.after, trial.case, names, compiled)
+        got = observe(trial.after, trial.case, list(trial.expected.values), compiled) if compiled else trial.got
     except Exception as error:
         return Finding(kind, f"the program after the pass does not run: {type(error).__name__}: {error}", type(error).__name__)
     kept, allowed = trial.expected.without(trial.intended), trial.subject.allowed(trial.case)
@@ -66,12 +66,12 @@ def _is_unstable(trial: Trial, tolerance: float) -> bool:
 
     All arrays are moved up or down; or every second one the other way, which shows where large numbers cancel.
     """
-    case = trial.case
+    case, executor = trial.case, bounded_executor()
     for up, other in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
         ways = itertools.cycle((up, other))
         feeds, params = ({name: _moved(array, next(ways)) for name, array in each.items()} for each in (case.feeds, case.params))
         try:
-            moved = observe(trial.before, replace(case, feeds=feeds, params=params), list(trial.expected.values))
+            moved = observe(trial.before, replace(case, feeds=feeds, params=params), list(trial.expected.values), executor=executor)
         except GraphadError:
             return True
         if observed_difference(Observed(trial.expected.values, {}), moved, UNSTABLE * tolerance):
@@ -149,10 +149,8 @@ def _is_loss_finite(trial: Trial) -> bool:
 
 def _of_gradients(trial: Trial) -> Finding | None:
     """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made."""
-    if trial.made:
+    if trial.made or (trial.subject.differentiates(trial.case) and is_forward(trial.before)):
         return _made_gradients(trial) or _against_differences(trial)
-    if trial.subject.differentiates(trial.case) and is_forward(trial.before):
-        return _made_gradients(trial)
     return _gradients_after(trial)
 
 
@@ -165,9 +163,8 @@ def _made_gradients(trial: Trial) -> Finding | None:
     standard = _finite(lambda: gradient_values(case.program, case, wanted))
     if standard is None:
         return None
-    assert trial.after is not None
     try:
-        values = observe(trial.after, case, list(trial.made.values())).values
+        values = trial.got.values
     except Exception as error:
         return Finding("gradients", f"the program with them does not run: {type(error).__name__}: {error}", type(error).__name__)
     missing = {name: np.zeros_like(standard[name]) for name in wanted if trial.made.get(name) not in values}
@@ -176,22 +173,24 @@ def _made_gradients(trial: Trial) -> Finding | None:
 
 
 def _against_differences(trial: Trial) -> Finding | None:
-    """The gradients along a random direction are the slope of the loss, where that is smooth."""
+    """The gradients along a random direction are the slope of the loss, where that is smooth; one that is missing is zero."""
     case = trial.case
-    if not trial.subject.differentiates(case) or not can_difference(case):
+    if not trial.subject.differentiates(case) or not can_difference(case.program):
         return None
     variables = case.program.global_block()
-    open_sources = [name for name in trial.made if not variables.var(name).stop_gradient]
+    sources = [name for name in case.sources if not variables.var(name).stop_gradient]
     arrays = {**case.feeds, **case.params}
-    direction = {name: np.round(trial.random.uniform(-1, 1, arrays[name].shape), 3) for name in open_sources}
-    if not direction or (expected := slope(case, direction)) is None:
+    direction = {name: np.round(trial.random.uniform(-1, 1, arrays[name].shape), 3) for name in sources}
+    if not direction or (expected := slope(frozen(case), direction)) is None:
         return None
-    assert trial.after is not None
     try:
-        values = observe(trial.after, case, [trial.made[name] for name in open_sources]).values
-    except GraphadError:  # the standard backward does not run either: with that the gradients were compared before
+        values = trial.got.values
+    except Exception:  # the standard backward does not run either: with that the gradients were compared before
         return None
-    terms = [values[trial.made[name]] * direction[name] for name in open_sources if trial.made[name] in values]
+    for name, way in direction.items():
+        if np.shape(found := values.get(trial.made.get(name, ""), way)) != way.shape:
+            return Finding("gradients", f"that of {name} is {list(np.shape(found))}, and {name} {list(way.shape)}", "shape")
+    terms = [values[trial.made[name]] * direction[name] for name in sources if trial.made.get(name) in values]
     got, scale = sum(float(np.sum(term)) for term in terms), sum(float(np.sum(np.abs(term))) for term in terms)
     if abs(got - expected) <= DIFFERENCED * max(1.0, abs(expected), scale) or not np.isfinite(got):
         return None  # what is nan here and finite in the standard backward was found before

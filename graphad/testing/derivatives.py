@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from graphad.backward import gradients
 from graphad.errors import GraphadError
+from graphad.execution import Executor
 from graphad.graph import Graph, Value
-from graphad.ops import ControlDef, lookup
+from graphad.ops import ControlDef, OpDef, lookup
 from graphad.ops.definition import GRAD
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
-from graphad.program import FORWARD, Program
+from graphad.program import FORWARD, Block, Operator, Program
 from graphad.rewriting import claims_checked, verification
 from graphad.testing.cases import Array, Case
-from graphad.testing.equivalence import observe
+from graphad.testing.equivalence import bounded_executor, observe
 from graphad.types import FLOATS, TENSOR
 
 STEP = 1e-5  # of a difference; the error of a central one is about STEP ** 2
@@ -81,23 +83,68 @@ def is_double(program: Program) -> bool:
 # -- differences ---------------------------------------------------------------------------------
 
 
-def can_difference(case: Case) -> bool:
-    """Whether the loss's gradient is what differences give: all in float64, and no gradient stopped or defined otherwise."""
-    if not case.loss_name or not is_forward(case.program) or not is_double(case.program):
+def can_difference(program: Program) -> bool:
+    """Whether the loss's gradient is what differences give: all in float64, and no gradient stopped in a block or defined otherwise.
+
+    Values of block 0 may be stopped: see ``frozen``.
+    """
+    if not is_forward(program) or not is_double(program):
         return False
-    for block in case.program.blocks:
-        for op in block.ops:
-            definition = lookup(op.type)
-            has_rules = definition.grads is not None or isinstance(definition, ControlDef)
-            if not has_rules or "padding_idx" in op.attrs or "ignore_index" in op.attrs:
-                return False
-            if any(_is_stopped(block.var_recursive(name)) for name in op.output_names() if block.has_var_recursive(name)):
-                return False
-    return True
+    return all(_can_difference(block, op) for block in program.blocks for op in block.ops)
 
 
-def _is_stopped(variable: object) -> bool:
-    return bool(getattr(variable, "stop_gradient", False)) and getattr(variable, "dtype", None) in FLOATS
+def _can_difference(block: Block, op: Operator) -> bool:
+    definition, stopped = lookup(op.type), _stopped(block, op)
+    if stopped and (block.idx or any(block.var(name).type != TENSOR for name in stopped)):
+        return False
+    if isinstance(definition, ControlDef):
+        return True
+    if definition.grads is None:
+        return False
+    without = (name for slot in op.inputs if not has_slope(definition, slot) for name in op.input(slot) if _is_float(block, name))
+    return all(block.var_recursive(name).stop_gradient for name in without) or not any(_is_float(block, n) for n in op.output_names())
+
+
+def has_slope(definition: OpDef, slot: str) -> bool:
+    """Whether an operator has a gradient with respect to an input, or reads nothing but its shape."""
+    return slot in (definition.grads or ()) or slot in definition.shapes
+
+
+def _is_float(block: Block, name: str) -> bool:
+    return block.has_var_recursive(name) and getattr(block.var_recursive(name), "dtype", None) in FLOATS
+
+
+def _stopped(block: Block, op: Operator) -> list[str]:
+    """The floating-point results of an operator that stop gradients."""
+    names = [name for name in op.output_names() if _is_float(block, name)]
+    return [name for name in names if block.var_recursive(name).stop_gradient]
+
+
+def frozen(case: Case) -> Case:
+    """The case with the values of block 0 that stop gradients kept as they are, whatever they are computed from.
+
+    Raises:
+        GraphadError: it does not run.
+    """
+    block = case.program.global_block()
+    if not any(_stopped(block, op) for op in block.ops):
+        return case
+    noted, names = _with_each_stopped(case.program, noting=True)
+    values = observe(noted, case, names).values
+    return replace(case, program=_with_each_stopped(case.program, noting=False)[0], feeds={**case.feeds, **values})
+
+
+def _with_each_stopped(program: Program, noting: bool) -> tuple[Program, list[str]]:
+    """A copy in which each stopped value of block 0 is noted under a name of its own, or taken from that name; and these names."""
+    twin = program.clone()
+    block, names = twin.global_block(), list[str]()
+    for op in list(block.ops):
+        for name in _stopped(block, op):
+            var = block.var(name)
+            names.append(block.create_var(name=f"{name}@STOPPED@{len(names)}", shape=var.shape, dtype=var.dtype).name)
+            x, out = (name, names[-1]) if noting else (names[-1], name)
+            block.ops.insert(block.ops.index(op) + 1, Operator(block, "assign", {"X": [x]}, {"Out": [out]}, {}))
+    return twin, names
 
 
 def slope(case: Case, direction: dict[str, Array]) -> float | None:
@@ -105,17 +152,21 @@ def slope(case: Case, direction: dict[str, Array]) -> float | None:
 
     The differences to both sides, and those with twice the step, have to agree: at a kink, or where rounding prevails, they don't.
     """
-    middle = _loss_at(case, direction, 0.0)
-    ahead, behind = _loss_at(case, direction, STEP), _loss_at(case, direction, -STEP)
-    right, left, central = (ahead - middle) / STEP, (middle - behind) / STEP, (ahead - behind) / (2 * STEP)
-    wide = (_loss_at(case, direction, 2 * STEP) - _loss_at(case, direction, -2 * STEP)) / (4 * STEP)
+    executor = bounded_executor()
+    back, behind, middle, ahead, beyond = (_loss_at(executor, case, direction, n * STEP) for n in (-2, -1, 0, 1, 2))
+    right, left, central, wide = (
+        (ahead - middle) / STEP,
+        (middle - behind) / STEP,
+        (ahead - behind) / (2 * STEP),
+        (beyond - back) / (4 * STEP),
+    )
     scale = 1 + abs(central)
     if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
         return None
     return float(central)
 
 
-def _loss_at(case: Case, direction: dict[str, Array], distance: float) -> float:
+def _loss_at(executor: Executor, case: Case, direction: dict[str, Array], distance: float) -> float:
     moved = {name: array + distance * direction[name] for name, array in {**case.feeds, **case.params}.items() if name in direction}
     there = Case(
         case.program,
@@ -124,7 +175,7 @@ def _loss_at(case: Case, direction: dict[str, Array], distance: float) -> float:
         {**case.params, **{n: a for n, a in moved.items() if n in case.params}},
     )
     try:
-        value = observe(case.program, there, [case.loss_name]).values.get(case.loss_name)
+        value = observe(case.program, there, [case.loss_name], executor=executor).values.get(case.loss_name)
     except GraphadError:  # what was moved is a label, or another number that has to be one of a few
         return float("nan")
     return float("nan") if value is None else float(np.sum(value))

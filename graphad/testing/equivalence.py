@@ -56,8 +56,13 @@ def _seeded(program: Program) -> Iterator[None]:
         program.random_seed = seed
 
 
-def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False) -> Observed:
-    """Run a program on the arrays of a case: step by step, or as functions over numpy.
+def bounded_executor() -> Executor:
+    """An executor of programs whose loops end."""
+    return Executor(max_iterations=ITERATIONS)
+
+
+def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False, executor: Executor | None = None) -> Observed:
+    """Run a program on the arrays of a case: step by step, or as functions over numpy; on an executor that knows it, if one is given.
 
     Names without a value (of a block that did not run) are left out; so are arrays for what the program does not declare.
 
@@ -66,27 +71,27 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     """
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
+    executor = executor or bounded_executor()
     with _warm_after(1 if compiled else 0), _seeded(program):
         try:
-            return _run(program, feeds, case, names)
+            return _run(executor, program, feeds, case, names)
         except NoValue:
-            with_value = [name for name in names if _has_value(program, feeds, case, name)]
-            return _run(program, feeds, case, with_value)
+            with_value = [name for name in names if _has_value(executor, program, feeds, case, name)]
+            return _run(executor, program, feeds, case, with_value)
 
 
-def _run(program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
+def _run(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
     scope = Scope()
     for name, array in case.params.items():
         scope.set(name, array)
-    executor = Executor(max_iterations=ITERATIONS)
     results = executor.run(program, feed=feeds, fetch_list=list(names), scope=scope)
     values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
     return Observed(values, dict(scope.arrays), executor.trips)
 
 
-def _has_value(program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:
+def _has_value(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:
     try:
-        _run(program, feeds, case, [name])
+        _run(executor, program, feeds, case, [name])
     except NoValue:
         return False
     return True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from graphad.program import Block
 from graphad.testing.choices import Choices
 from graphad.testing.names import outside_reads, outside_writes
-from graphad.testing.nested_operators import SHAPES, THRESHOLDS, Shape, Writer, write_tensor
+from graphad.testing.nested_operators import RECIPES, SHAPES, THRESHOLDS, Shape, Writer, filled, write_tensor
 
 
 class NestedWriter(Writer):
@@ -100,11 +101,11 @@ def _data_condition(w: NestedWriter, x: str) -> str:
 # -- loops ---------------------------------------------------------------------------------------
 
 
-def _while(w: NestedWriter, first: Statement | None = None) -> None:
-    """A loop of 0 to 3 iterations, or ``most_trips``; it counts in an integer, or in a number that is a value like any other."""
+def _while(w: NestedWriter, first: Statement | None = None, trips: int | None = None) -> None:
+    """A loop of ``trips`` iterations, else of 0 to 3 or ``most_trips``; it counts in an integer, or in a number that is like any value."""
     w.left -= 1
     scratch = w.promise((3,)) if w.rarely(8) else None
-    step, test, counter, early_exit = _counting(w)
+    step, test, counter, early_exit = _counting(w, w.one_of(1, 2, 0, 3, 2 if w.depth else w.most_trips) if trips is None else trips)
     condition = w.unique("c")
     test(condition)
     exit_on = w.recent(list(w.tensors())) if early_exit else None
@@ -127,6 +128,29 @@ def _while(w: NestedWriter, first: Statement | None = None) -> None:
     w.scope.booleans.append(condition)
 
 
+def _delay(w: NestedWriter) -> None:
+    """A loop that hands values on: in each iteration names get what the next one had before, and the last one gets a new value.
+
+    A value needs as many iterations as there are names to get from the last one to the first.
+    """
+    shape, count = w.one_of(*w.tensors().values()), w.one_of(3, 3, 2)
+    line = [w.fresh(shape) for _ in range(count)]
+    for name in line:
+        w.one_of(filled, filled, *RECIPES)(w, name, shape)
+        w.wrote(name, shape)
+    _while(w, lambda inner: _hand_on(inner, line, shape), trips=count + w.choices.integer(0, 1))
+    w.wrote(line[0], shape)
+
+
+def _hand_on(w: NestedWriter, line: list[str], shape: Shape) -> None:
+    if any(not w.outer(name) for name in line):  # the block has variables of its own under these names
+        return
+    for name, following in itertools.pairwise(line):
+        w.append("assign", {"X": following}, name)
+        w.wrote(name, shape)
+    write_tensor(w, line[-1], shape)
+
+
 def _test_again(w: NestedWriter, test: Callable[[str], object], condition: str, exit_on: str | None) -> None:
     if exit_on is None or exit_on not in w.tensors():
         test(condition)
@@ -136,9 +160,8 @@ def _test_again(w: NestedWriter, test: Callable[[str], object], condition: str, 
     w.append("logical_and", {"X": more, "Y": _data_condition(w, exit_on)}, condition)
 
 
-def _counting(w: NestedWriter) -> tuple[Callable[[], object], Callable[[str], object], str | None, bool]:
+def _counting(w: NestedWriter, trips: int) -> tuple[Callable[[], object], Callable[[str], object], str | None, bool]:
     """How a loop counts: what an iteration does, what tests it, the integer counter, and whether data may end the loop early."""
-    trips = w.one_of(1, 2, 0, 3, 2 if w.depth else w.most_trips)
     early_exit = w.rarely(6)
     if w.rarely(5):
         return *_float_counter(w, trips), None, early_exit
@@ -300,4 +323,4 @@ def _element(w: NestedWriter, name: str, shape: Shape) -> None:
 
 
 PLAIN: tuple[Statement, ...] = (_plain,)
-BLOCKS: tuple[Statement, ...] = (_while, _if_else, _conditional_block, _select_input, _net, _while, _if_else)
+BLOCKS: tuple[Statement, ...] = (_delay, _while, _if_else, _conditional_block, _select_input, _net, _while, _if_else)

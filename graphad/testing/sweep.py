@@ -11,11 +11,12 @@ from dataclasses import replace
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
+from graphad.testing.nested import nested_program
 from graphad.testing.operator_programs import unknown_extent
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_chains import chain_sweep
 from graphad.testing.swept_names import name_sweep
-from graphad.testing.swept_operators import constant_sweep, gradient_sweep
+from graphad.testing.swept_operators import constant_sweep, gradient_sweep, slope_sweep
 from graphad.testing.swept_twins import twin_sweep
 from graphad.testing.swept_values import value_sweep
 
@@ -31,9 +32,22 @@ LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few 
     twin_sweep,
     constant_sweep,
 )
-OF_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, block_sweep) * 2, name_sweep, chain_sweep, value_sweep)
 FEW = 16  # operators
 SEEDS = 1 << 30
+
+
+def smooth(choices: Choices, interest: Interest, start: int) -> Case:
+    """A small ``nested_program`` as it is: all smooth, in float64 and of tame numbers, so that differences say what its gradients are."""
+    depth, count = choices.one_of((1, 1, 2)), choices.one_of((1, 1, 2))
+    return nested_program(choices, depth, max_statements=1, max_nested=count, arrays=choices.chance(4), most_trips=3)
+
+
+OF_BACKWARDS: tuple[Sweep, ...] = (
+    *(gradient_sweep, block_sweep, smooth, slope_sweep, slope_sweep) * 3,
+    name_sweep,
+    chain_sweep,
+    value_sweep,
+)
 
 
 def sweeps(interest: Interest, is_backward: bool) -> Callable[[Choices], Case]:

@@ -38,7 +38,12 @@ def in_order(types: tuple[str, ...]) -> tuple[str, ...]:
 
 def types_of(interest: Interest) -> tuple[str, ...]:
     """The operators of interest, or if there are none, all."""
-    return tuple(t for t in interest.types if t in operators()) or operators()
+    return _among(interest.types, operators())
+
+
+@lru_cache
+def _among(types: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(t for t in types if t in known) or known
 
 
 @cache
@@ -179,9 +184,9 @@ def _cancels(w: CallProgram, names: list[str]) -> bool:
     return w.interest.kinds == SHORT and abs(float(numbers.sum())) < LEFT * float(np.abs(numbers).sum())
 
 
-def loss_of(w: CallProgram, names: list[str]) -> str:
-    """The sum of weighted sums over results of one dtype; empty if none is fit for a loss."""
-    fit = [name for name in [*dict.fromkeys(names)][:TERMS] if isinstance(w.values[name], np.ndarray) and w.values[name].dtype.kind == "f"]
+def loss_of(w: CallProgram, names: list[str], terms: int = TERMS) -> str:
+    """The sum of weighted sums over the first so many results of one dtype; empty if none is fit for a loss."""
+    fit = [name for name in [*dict.fromkeys(names)][:terms] if isinstance(w.values[name], np.ndarray) and w.values[name].dtype.kind == "f"]
     parts = [part for name in fit if w.values[name].dtype == w.values[fit[0]].dtype for part in _part_of_loss(w, name)]
     if len(parts) < 2 or _cancels(w, parts):
         return "".join(parts[:1])

@@ -97,6 +97,16 @@ class Trial:
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
 
+    @cached_property
+    def got(self) -> Observed:
+        """What ``after`` gives, the gradients that passes made included.
+
+        Raises:
+            GraphadError, or whatever else a kernel raises: it does not run.
+        """
+        assert self.after is not None
+        return observe(self.after, self.case, list(dict.fromkeys([*self.expected.values, *self.made.values()])))
+
     def _requested_by_both(self) -> list[str]:
         """The targets that the reference adds to the case's, and the pass too."""
         added = {value.name for value in self.graph.targets}.difference(self.case.targets)
