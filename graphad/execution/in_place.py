@@ -62,7 +62,12 @@ def _reusing(run: Owner, write: Write, reads: list[Place], reused: int, place: P
 
 
 def _fit(arrays: list[Any], out: Any) -> bool:
-    """Whether all are arrays of one dtype; more than two, which are computed one after the other, have to be of one shape, too."""
-    if type(out) is not np.ndarray or any(type(each) is not np.ndarray or each.dtype != out.dtype for each in arrays):
+    """Whether all are arrays of one dtype; more than two, which are computed one after the other, have to be of one shape, too.
+
+    They lie in memory in the order of their elements, as a new array would: what adds them up later adds in that order.
+    """
+    if type(out) is not np.ndarray:
+        return False
+    if any(type(each) is not np.ndarray or each.dtype != out.dtype or not each.flags.c_contiguous for each in arrays):
         return False
     return len(arrays) < 3 or all(each.shape == out.shape for each in arrays)

@@ -37,6 +37,7 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
     bound = None if fed else w.block.ops[-1]
     condition = w.apply("less_than", {"X": [counter], "Y": [limit]}, {}, w.unique("c")) or ""
     w.reserved |= {counter, limit, condition}
+    w.counters.append(counter)
     with w.inside(runs=trips > 0) as block:
         if early:
             w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
@@ -49,6 +50,7 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
                 w.feeds[limit] = np.array([1], "int64")
             else:
                 bound.attrs["value"] = 1.0
+    w.counters.pop()
     read = [name for name in outside_reads(block) if name != condition]
     written = [*(name for name in outside_writes(block) if name != condition), condition]
     scopes = {} if w.choices.chance(4) else {"StepScopes": w.unique("scopes")}
@@ -102,10 +104,23 @@ def _hand_out(w: CallProgram, name: str, overwrite: int) -> None:
 
 
 def _condition(w: CallProgram, holds: bool) -> str:
-    """A boolean that is fed or a constant."""
+    """A boolean that is fed, a constant, or inside a loop whether this is the first iteration, or a later one."""
     array = np.array([holds])
+    if w.counters and w.choices.boolean():
+        return _about_iteration(w, holds)
     name = w.data(array) if w.choices.boolean() else w.constant(array, w.unique("b"))
     w.reserved.add(name)
+    return name
+
+
+def _about_iteration(w: CallProgram, is_first: bool) -> str:
+    """Whether this is the first iteration of the innermost loop, which is being written, or whether it is not."""
+    counter = w.counters[-1]
+    now = w.values[counter]
+    assert isinstance(now, np.ndarray)
+    first = w.constant(now, w.unique("n"))
+    name = w.apply("equal" if is_first else "not_equal", {"X": [counter], "Y": [first]}, {}, w.unique("b")) or ""
+    w.reserved |= {first, name}
     return name
 
 

@@ -41,6 +41,7 @@ class CallWriter:
         self.around: list[dict[str, Value]] = []  # for each open block, the values of the names around it
         self.underivable: set[str] = set()  # names whose gradient some operator without a rule may stop with an error
         self.moving: set[str] = set()  # names whose values have a gradient with respect to data or parameters
+        self.counters: list[str] = []  # those of the loops that are open
         self.count = 0
 
     @property
@@ -78,7 +79,7 @@ class CallWriter:
         self.blocks.pop()
         self.program.rollback()
         outer = self.around.pop()
-        self.values = {name: self.values[name] if runs else value for name, value in outer.items()}
+        self.values = {name: self.values[name] if runs and name not in block.vars else value for name, value in outer.items()}
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -92,6 +93,12 @@ class CallWriter:
         for values in (self.values, *self.around):
             values[name] = value
         return name
+
+    def hide(self, name: str, stop_gradient: bool) -> None:
+        """Declare a variable of the current block under the name of one around it, and of its type."""
+        value = self.values[name]
+        assert isinstance(value, np.ndarray)
+        self.block.vars[name] = Variable.trusted(self.block, name, value.shape, name_of(value.dtype), stop_gradient)
 
     # -- inputs ----------------------------------------------------------------------------------
 

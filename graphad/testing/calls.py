@@ -34,11 +34,13 @@ class Interest:
         types: types of operators; half of a program's operators are of these.
         attrs: names of attributes; these are varied first.
         kinds: kinds of numbers, of ``graphad.testing.number_pools``.
+        blocks: whether loops and branches are to be looked at.
     """
 
     types: tuple[str, ...] = ()
     attrs: tuple[str, ...] = ()
     kinds: tuple[str, ...] = KINDS
+    blocks: bool = False
 
 
 class Draft(NamedTuple):

@@ -51,12 +51,14 @@ def _infer(block: Block) -> None:
 def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingProxyType({}), seed: int = 0) -> Case:
     """The case of another program: with the arrays of this case as far as they fit, and the loss if an operator still writes it.
 
-    ``values`` are arrays for names that nothing writes any more; what neither has is drawn.
+    ``values`` are arrays for names that nothing writes any more; what neither has is drawn. What is missing on purpose, since a block
+    that would write it does not run, stays missing.
     """
+    missing = _missing(case) if case.program is not program else set()
     feeds: dict[str, Array] = {}
     params: dict[str, Array] = {}
     for value in lower(program).inputs:
-        if value.kind == TENSOR and value.shape is not None:
+        if value.kind == TENSOR and value.shape is not None and value.name not in missing:
             chosen, known = (params, case.params) if value.persistable else (feeds, case.feeds)
             chosen[value.name] = _array(value.name, value.shape, value.dtype, {**values, **known}, seed)
     for name, var in program.global_block().vars.items():
@@ -64,6 +66,11 @@ def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingPr
             params[name] = _array(name, *var.declared, case.params, seed)
     written = {name for op in program.global_block().ops for name in op.output_names()}
     return Case(program, case.loss_name if case.loss_name in written else "", feeds, params, case.requested)
+
+
+def _missing(case: Case) -> set[str]:
+    """What a case's program may take from outside, and does not."""
+    return {value.name for value in lower(case.program).inputs if value.name not in case.feeds and value.name not in case.params}
 
 
 def _array(name: str, shape: Shape | None, dtype: str | None, known: Mapping[str, Array], seed: int) -> Array:

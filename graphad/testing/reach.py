@@ -16,13 +16,14 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from graphad.graph import Graph
-from graphad.ops import REGISTRY
+from graphad.ops import REGISTRY, ControlDef
 from graphad.plugins import ensure_plugins
 from graphad.rewriting import Pass, Rule
 from graphad.rewriting.running import Applier, applying
 from graphad.testing.calls import Interest
 
 Arc = tuple[CodeType, int, int]  # from one line to the next within a function; 0 before the first
+OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of loops and branches
 
 
 def own_functions(kind: type) -> list[FunctionType]:
@@ -79,18 +80,24 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
-    """The operators, attributes and slots that the code of some passes and rules mentions, in its constants and those of its module."""
+    """The operators, attributes and slots that the code of some passes and rules mentions, in its constants and those of its module.
+
+    And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in.
+    """
     ensure_plugins()
     rules = list(rules)
     words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
+    names = set[str]()
     for each in (*passes, *rules):
         for function in own_functions(type(each)):
             for code in _codes(function.__code__):
+                names.update(code.co_names)
                 words.update(dict.fromkeys(_words(code.co_consts)))
                 words.update(dict.fromkeys(_words([function.__globals__.get(name) for name in code.co_names])))
     types = tuple(sorted(word for word in words if word in REGISTRY))
     attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
-    return Interest(types, tuple(sorted(word for word in words if word in attributes)))
+    about_blocks = bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types)
+    return Interest(types, tuple(sorted(word for word in words if word in attributes)), blocks=about_blocks)
 
 
 def _words(values: Iterable[Any], depth: int = 3) -> Iterator[str]:

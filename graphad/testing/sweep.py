@@ -32,6 +32,7 @@ LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few 
     twin_sweep,
     constant_sweep,
 )
+OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
 FEW = 16  # operators
 SEEDS = 1 << 30
 
@@ -50,6 +51,13 @@ OF_BACKWARDS: tuple[Sweep, ...] = (
 )
 
 
+def _led(interest: Interest, are_few: bool) -> tuple[Sweep, ...]:
+    """The mix of sweeps about what is of interest."""
+    if interest.blocks:
+        return OF_BLOCKS
+    return LED if are_few else SWEEPS
+
+
 def sweeps(interest: Interest, is_backward: bool) -> Callable[[Choices], Case]:
     """A source of programs that go on where the last one of their kind ended; most are about operators of interest if these are few.
 
@@ -62,7 +70,7 @@ def sweeps(interest: Interest, is_backward: bool) -> Callable[[Choices], Case]:
     """
     everything = replace(interest, types=(), attrs=())
     are_few = 0 < len(interest.types) <= FEW
-    led, others = (OF_BACKWARDS, OF_BACKWARDS) if is_backward else (LED if are_few else SWEEPS, SWEEPS)
+    led, others = (OF_BACKWARDS, OF_BACKWARDS) if is_backward else (_led(interest, are_few), SWEEPS)
     kinds = [*((sweep, interest) for sweep in led * (2 if are_few else 1)), *((sweep, everything) for sweep in others)]
     random.Random("kinds").shuffle(kinds)
     turns: dict[tuple[Sweep, Interest], Iterator[int]] = defaultdict(itertools.count)

@@ -9,15 +9,19 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
+from graphad.program import Variable
 from graphad.testing.call_blocks import write_branch, write_conditional, write_loop, write_net
-from graphad.testing.call_statements import NEVER, CallProgram
+from graphad.testing.call_statements import NEVER, CallProgram, operators
 from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Interest, other_attr
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
+from graphad.testing.names import outside_reads
+from graphad.testing.samples import samples_of
 from graphad.testing.swept_calls import converted, loss_of, types_of, varied
 from graphad.testing.values import name_of
 
@@ -25,11 +29,17 @@ KINDS = (
     *(("while", trips) for trips in (0, 1, 2, 2, 3, 3)),
     *((kind, runs) for kind in ("conditional_block", "if_else", "if_else", "if_else") for runs in (0, 1)),
     ("net", 1),
-    *((kind, trips) for kind in ("while in while", "while in if_else", "if_else in while") for trips in (0, 2)),
+    *((kind, trips) for kind in ("while in while", "while in if_else", "if_else in while", "if_else in while") for trips in (0, 2, 3)),
+    *(("never", trips) for trips in (0, 0, 0)),
 )
 TRIES = 4  # other attributes
+LOOKUPS = ("gather", "lookup_table_v2", "index_select", "gather_nd", "one_hot_v2")
+FAR, FAR_READS = 1000, 3
+FLOAT = np.zeros(())
 ROLES = ("captured", "early", "late", "both")
+WITH_ATTRIBUTES = ("scale", "scale", "increment", "softmax", "reduce_sum", "cumsum", "clip", "leaky_relu", "transpose2", "concat", "roll")
 PLAIN = (
+    "dropout",
     "tanh",
     "scale",
     "assign",
@@ -56,8 +66,10 @@ PLACES = tuple(_places)
 def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """A block, with an operator in it and around it; ``start`` says which block, and when it overwrites what the operator reads."""
     w = CallProgram(choices, interest)
-    (kind, runs), role = PLACES[start % len(PLACES)]
-    types = types_of(interest) if interest.types and choices.chance(3) else PLAIN
+    places = _places_of(interest.types) if choices.boolean() else PLACES
+    (kind, runs), role = places[start % len(places)]
+    common = WITH_ATTRIBUTES if kind.startswith("if_else") and choices.boolean() else PLAIN
+    types = types_of(interest) if interest.types and choices.chance(3) else common
     call = varied(choices, choices.one_of(types), interest)
     twin = _Twin.drawn(w, None if call is None else converted(call, choices.one_of(("float64", "float64", "float32"))))
     if twin is None:
@@ -70,6 +82,12 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     return Case(w.program, loss_of(w, [*written[::-1], *before, *after]), w.feeds, w.params)
 
 
+@cache
+def _places_of(types: tuple[str, ...]) -> tuple[tuple[tuple[str, int], str], ...]:
+    """The places in blocks of some types, or if there are none, all."""
+    return tuple(place for place in PLACES if any(op_type in place[0][0] for op_type in types)) or PLACES
+
+
 def _write(w: CallProgram, kind: str, runs: int, twin: _Twin, role: str) -> None:
     kind, _, around = kind.partition(" in ")
     if around == "while":
@@ -78,6 +96,8 @@ def _write(w: CallProgram, kind: str, runs: int, twin: _Twin, role: str) -> None
         write_branch(w, bool(runs), lambda: _inner(w, lambda: _write(w, kind, runs, twin, role), twin), lambda: twin.body("captured"))
     elif kind == "while":
         write_loop(w, runs, lambda counter: twin.body(role, counter), early=w.choices.chance(4))
+    elif kind == "never":
+        _write_never(w, twin)
     elif kind == "conditional_block":
         write_conditional(w, bool(runs), lambda: twin.body(role))
     elif kind == "if_else" and twin.kept and not w.choices.chance(3):
@@ -86,6 +106,67 @@ def _write(w: CallProgram, kind: str, runs: int, twin: _Twin, role: str) -> None
         write_branch(w, bool(runs), lambda: twin.body(role), lambda: twin.body(w.choices.one_of(ROLES)))
     else:
         write_net(w, lambda: twin.body(role))
+
+
+def _write_never(w: CallProgram, twin: _Twin) -> None:
+    """Blocks that do not run, and could not: one reads what has no value, others an index that is none."""
+    _read_missing(w, twin)
+    for _ in range(FAR_READS):
+        _read_far(w)
+
+
+def _never(w: CallProgram, body: Callable[[], None]) -> None:
+    if not w.choices.chance(3):
+        write_loop(w, 0, lambda counter: body())
+    else:
+        write_conditional(w, False, body)
+
+
+def _read_missing(w: CallProgram, twin: _Twin) -> None:
+    """What a block that did not run would have written, is read in another one."""
+    value, missing = w.values[twin.name], w.unique("u")
+    assert isinstance(value, np.ndarray)
+    w.root.vars[missing] = Variable.trusted(w.root, missing, value.shape, name_of(value.dtype))
+    write_conditional(w, False, lambda: w.apply("tanh", {"X": [twin.name]}, {}, missing))
+    result = w.constant(np.zeros_like(value), w.unique("o"))
+
+    def read() -> None:
+        w.values[missing] = value
+        found = w.apply("exp", {"X": [missing]}, {})
+        w.apply("elementwise_add", {"X": [result], "Y": [found or result]}, {}, result)
+
+    _never(w, read)
+
+
+def _read_far(w: CallProgram) -> None:
+    """An operator that gets indices far beyond what there is."""
+    types = LOOKUPS if w.choices.boolean() else _indexed()
+    call = varied(w.choices, w.choices.one_of(types), w.interest)
+    if call is None:
+        return
+    names = {s: [w.data(v) if isinstance(v, np.ndarray) else w.new(v) for v in values] for s, values in call.inputs.items()}
+    value = next(iter(call.outputs.values()))[0]
+    result = w.constant(np.zeros_like(value), w.unique("o")) if isinstance(value, np.ndarray) else ""
+
+    def read() -> None:
+        found = w.append(call, names, overwrite=NEVER)
+        if found and result:
+            w.apply("assign", {"X": found[:1]}, {}, result)
+
+    _never(w, read)
+    for name in {name for listed in names.values() for name in listed if w.feeds.get(name, FLOAT).dtype.kind == "i"}:
+        w.feeds[name] = w.feeds[name] + FAR
+        w.reserved.add(name)
+
+
+@cache
+def _indexed() -> tuple[str, ...]:
+    """The operators that take integers beside floating-point numbers."""
+    kinds = {
+        t: {v.dtype.kind for s in samples_of(t)[:1] for vs in s.slots().values() for v in vs if isinstance(v, np.ndarray)}
+        for t in operators()
+    }
+    return tuple(op_type for op_type, found in kinds.items() if {"i", "f"} <= found)
 
 
 def _inner(w: CallProgram, write: Callable[[], None], twin: _Twin) -> None:
@@ -178,6 +259,8 @@ class _Twin:
     def body(self, role: str, counter: str = "") -> None:
         """The body of a block: the operator, and before or after it the name is overwritten."""
         w = self.w
+        if w.choices.chance(6):
+            self._hide()
         if role in ("early", "both"):
             self.overwrite()
         into = w.choices.one_of(self.kept) if self.kept and w.choices.chance(4) else ""
@@ -193,6 +276,17 @@ class _Twin:
         for name, target in zip(dict.fromkeys(tensors), self.kept, strict=False):
             if name != target and _alike(w.values[name], w.values[target]):
                 self._pass_out(name, target)
+
+    def _hide(self) -> None:
+        """Another variable under a name that there is around the block; every second one stops gradients."""
+        w = self.w
+        taken = {self.name, *self.kept, *w.reserved, *w.block.vars, *outside_reads(w.block)}
+        names = [name for name in w.like(w.values[self.name]) if name not in taken]
+        if names and w.blocks[-1] is not w.root:
+            name = w.choices.one_of(names)
+            w.hide(name, stop_gradient=w.choices.boolean())
+            w.apply("sin", {"X": [self.name]}, {}, name)
+            self._pass_out(name, next((each for each in self.kept if _alike(w.values[each], w.values[name])), name))
 
     def alternatives(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Two bodies that look alike: one attribute of the operator differs, or two results change places."""

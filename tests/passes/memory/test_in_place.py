@@ -13,7 +13,8 @@ import graphad as ga
 from graphad.ops import REGISTRY
 from graphad.ops.in_place import INPLACE, can_write, takes_required, writer
 from graphad.passes.memory.in_place import InPlace
-from graphad.testing import check_pass
+from graphad.testing import check_case, check_pass
+from graphad.testing.fitted import random_case
 from graphad.testing.samples import SAMPLES
 
 Array = NDArray[Any]
@@ -38,6 +39,14 @@ def marks(program: ga.Program) -> dict[str, list[str]]:
 
 def run(program: ga.Program, *fetch: str, **feeds: Array) -> list[Array]:
     return ga.Executor().run(program, feed=feeds, fetch_list=list(fetch))
+
+
+def test_what_lies_in_memory_in_another_order_is_added_up_as_before() -> None:
+    """A turned array stays turned in place: its sum rounds otherwise than that of a new array."""
+    text = """program { block 0 { var x: float32[7, 5, 3] var k: float32[3, 7, 5] transpose(X=x) -> (Out=t) {axis=[2, 0, 1]}
+    scale(X=t) -> (Out=u) {scale=1.1} elementwise_mul(X=u, Y=k) -> (Out=v) reduce_sum(X=v) -> (Out=s) {reduce_all=true} } }"""
+    for seed in range(5):  # four of them are told apart where it is wrong
+        check_case("in-place", random_case(ga.Program.parse(text), seed))
 
 
 # -- which ---------------------------------------------------------------------------------------
