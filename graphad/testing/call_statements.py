@@ -96,6 +96,7 @@ class CallProgram(CallWriter):
         self.interest = interest
         self.dtype = choices.one_of(DTYPES)
         self.non_finite = choices.chance(10)
+        self.stopped = 16  # one result in so many stops gradients
         self.kinds: tuple[str, ...] = ("sample", choices.one_of((*interest.kinds, "sample")), NON_FINITE if self.non_finite else "sample")
 
     def op(self) -> OpDef:
@@ -187,7 +188,7 @@ class CallProgram(CallWriter):
             name = self.choices.one_of(known)
         else:
             name = self.unique("t")
-            if self.choices.chance(16) and isinstance(value, np.ndarray):
+            if self.choices.chance(self.stopped) and isinstance(value, np.ndarray):
                 self.block.create_var(name=name, shape=value.shape, dtype=name_of(value.dtype), stop_gradient=True)
         taken.add(name)
         return name

@@ -180,7 +180,8 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
         interest = replace(interest, kinds=SHORT)
     random.Random("rules").shuffle(rules)
-    swept, rules_in_turn = sweeps(interest, subject.is_backward), itertools.cycle(rules)
+    after = subject.is_backward and "create-grad-ops" in str(subject.prepare)
+    swept, rules_in_turn = sweeps(interest, subject.is_backward and not after, after), itertools.cycle(rules)
 
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):

@@ -38,20 +38,28 @@ def _readable(trial: Trial) -> Finding | None:
 
 
 def _typed(trial: Trial) -> Finding | None:
-    """What is declared is what the operators give."""
+    """What is declared is what the operators give, if it is that before the pass."""
     assert trial.after is not None
     try:
         completed(trial.after)
     except GraphadError as error:
-        return Finding("types", str(error))
+        return Finding("types", str(error)) if _is_typed(trial.before) else None
     return None
+
+
+def _is_typed(program: Program) -> bool:
+    try:
+        completed(program)
+    except GraphadError:
+        return False
+    return True
 
 
 def _values(trial: Trial, compiled: bool = False) -> Finding | None:
     assert trial.after is not None
-    kind = "compiled" if compiled else "values"
+    kind, names = "compiled" if compiled else "values", list(trial.expected.values)
     try:
-        got = observe(trial.after, trial.case, list(trial.expected.values), compiled) if compiled else trial.got
+        got = observe(trial.after, trial.case, names, compiled) if compiled else trial.got
     except Exception as error:
         return Finding(kind, f"the program after the pass does not run: {type(error).__name__}: {error}", type(error).__name__)
     kept, allowed = trial.expected.without(trial.intended), trial.subject.allowed(trial.case)
@@ -228,7 +236,7 @@ def _finite(values: Callable[[], dict[str, Array]]) -> dict[str, Array] | None:
     """Gradients, None where there are none or one is not finite."""
     try:
         arrays = values()
-    except GraphadError:
+    except Exception:  # whatever the standard backward raises is no fault of the pass
         return None
     return arrays if all(np.isfinite(array).all() for array in arrays.values()) else None
 

@@ -82,7 +82,7 @@ class _Shrinking:
             finding = examine(self.subject, smaller, {self.finding.kind})
         except (GraphadError, ArithmeticError, LookupError, ValueError, TypeError):
             return False
-        if finding is None or (finding.kind, finding.mark) != (self.finding.kind, self.finding.mark):
+        if finding is None or (finding.kind, finding.mark) != (self.finding.kind, self.finding.mark) or not _runs(smaller):
             return False
         self.case, self.finding = smaller, finding
         return True
@@ -91,6 +91,14 @@ class _Shrinking:
         """Raise where it takes too long."""
         if time.process_time() > self.deadline:
             raise _OutOfTime
+
+
+def _runs(case: Case) -> bool:
+    try:
+        observe(case.program, case, [])
+    except Exception:  # a kernel may raise anything
+        return False
+    return True
 
 
 def _intermediate_values(case: Case) -> dict[str, Array]:

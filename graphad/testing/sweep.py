@@ -43,6 +43,7 @@ def smooth(choices: Choices, interest: Interest, start: int) -> Case:
     return nested_program(choices, depth, max_statements=1, max_nested=count, arrays=choices.chance(4), most_trips=3)
 
 
+AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, smooth, chain_sweep, name_sweep) * 2, twin_sweep, value_sweep)
 OF_BACKWARDS: tuple[Sweep, ...] = (
     *(gradient_sweep, block_sweep, smooth, slope_sweep, slope_sweep) * 3,
     name_sweep,
@@ -58,19 +59,22 @@ def _led(interest: Interest, are_few: bool) -> tuple[Sweep, ...]:
     return LED if are_few else SWEEPS
 
 
-def sweeps(interest: Interest, is_backward: bool) -> Callable[[Choices], Case]:
+def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool = False) -> Callable[[Choices], Case]:
     """A source of programs that go on where the last one of their kind ended; most are about operators of interest if these are few.
 
     Args:
         interest: operators to go through, and attributes to change, more often.
-        is_backward: whether only programs with a loss are of use.
+        is_backward: whether gradients are what is on trial.
+        after_backward: whether what is on trial comes after the backward; in either case, only programs with a loss are of use.
 
     Returns:
         A function of choices, of which it takes one number: which sweep comes next is not left to them.
     """
     everything = replace(interest, types=(), attrs=())
     are_few = 0 < len(interest.types) <= FEW
-    led, others = (OF_BACKWARDS, OF_BACKWARDS) if is_backward else (_led(interest, are_few), SWEEPS)
+    led, others = _led(interest, are_few), SWEEPS
+    if is_backward or after_backward:
+        led = others = OF_BACKWARDS if is_backward else AFTER_BACKWARDS
     kinds = [*((sweep, interest) for sweep in led * (2 if are_few else 1)), *((sweep, everything) for sweep in others)]
     random.Random("kinds").shuffle(kinds)
     turns: dict[tuple[Sweep, Interest], Iterator[int]] = defaultdict(itertools.count)

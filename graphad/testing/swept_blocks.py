@@ -76,6 +76,7 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         return Case(w.program, "", w.feeds, w.params)
     before = [] if choices.chance(4) else twin.read()
     twin.keep()
+    twin.prepare()
     _write(w, kind, runs, twin, role)
     after = twin.read() if choices.boolean() else []
     written = [name for op in w.block.ops for name in op.output_names() if name in w.values and name not in w.reserved]
@@ -189,11 +190,15 @@ class _Twin:
 
     Attributes:
         kept: names around all blocks, of the type of the operator's first result, through which its results leave blocks.
+        copy: a name around all blocks for what the name holds at first, or empty.
+        line: names that change places.
     """
 
     def __init__(self, w: CallProgram, call: Call, names: Names, name: str) -> None:
         self.w, self.call, self.names, self.name = w, call, names, name
         self.kept: list[str] = []
+        self.copy = ""
+        self.line: list[str] = []
 
     @classmethod
     def drawn(cls, w: CallProgram, call: Call | None) -> _Twin | None:
@@ -221,6 +226,16 @@ class _Twin:
                 self.kept.append(known[0])
             else:
                 self.kept.append(w.data(np.zeros_like(value)) if kind == 0 else w.constant(np.zeros_like(value), w.unique("o")))
+
+    def prepare(self) -> None:
+        """Perhaps copy what blocks may overwrite, or let names change places."""
+        if self.w.choices.chance(3):
+            self.copy = self.w.apply("assign", {"X": [self.name]}, {}) or ""
+        if self.w.choices.chance(4):
+            value = self.w.values[self.name]
+            assert isinstance(value, np.ndarray)
+            self.line = [self.w.data(value * factor) for factor in (0.5, 0.25)] if self.w.choices.boolean() else []
+            self._exchange()
 
     def read(self, target: str = "") -> list[str]:
         """The operator on what the names hold now; the names of its results, none if it does not take that.
@@ -261,6 +276,10 @@ class _Twin:
         w = self.w
         if w.choices.chance(6):
             self._hide()
+        if w.choices.chance(2 if self.line else 6):
+            self._exchange()
+        if self.copy and self.kept and w.choices.boolean() and _alike(w.values[self.copy], w.values[self.kept[0]]):
+            self._pass_out(self.copy, self.kept[0])
         if role in ("early", "both"):
             self.overwrite()
         into = w.choices.one_of(self.kept) if self.kept and w.choices.chance(4) else ""
@@ -276,6 +295,21 @@ class _Twin:
         for name, target in zip(dict.fromkeys(tensors), self.kept, strict=False):
             if name != target and _alike(w.values[name], w.values[target]):
                 self._pass_out(name, target)
+
+    def _exchange(self) -> None:
+        """Two or three names around the blocks change places; mostly those that did before."""
+        w, line = self.w, self.line
+        if not line or (w.block is not w.root and w.choices.chance(3)):
+            known = [name for name in w.like(w.values[self.name]) if name not in w.reserved]
+            names = [name for name in known if w.block is w.root or name not in w.block.vars]
+            line = w.choices.permutation(names)[: w.choices.integer(2, 3)]
+        if w.block is w.root:
+            self.line = line
+        aside = w.apply("assign", {"X": line[:1]}, {}) if len(line) > 1 else None
+        if aside:
+            for name, following in itertools.pairwise(line):
+                w.apply("assign", {"X": [following]}, {}, name)
+            w.apply("assign", {"X": [aside]}, {}, line[-1])
 
     def _hide(self) -> None:
         """Another variable under a name that there is around the block; every second one stops gradients."""

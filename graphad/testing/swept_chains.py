@@ -26,6 +26,7 @@ LINKS = (  # what stands between operators of interest: copies, views, arithmeti
     "elementwise_mul",
     "tanh",
     "concat",
+    "dropout",
 )
 
 
@@ -33,6 +34,7 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Pairs of operators, the second over a result of the first; what lies before and between them is perhaps read once more."""
     w = CallProgram(choices, interest)
     w.non_finite = choices.chance(4)
+    w.stopped = choices.one_of((2, 6, 16))
     w.kinds = (*interest.kinds, *(NON_FINITE,) * (3 * w.non_finite))
     types = in_order(types_of(interest))
     around = tuple(dict.fromkeys((*types, *LINKS))) if interest.types else types

@@ -34,9 +34,30 @@ def trainable_program(choices: Choices) -> Case:
             hidden = choices.one_of(SMOOTH if by_rows else _LAYERS)(net, hidden)
         if not by_rows and choices.boolean():
             layers.relu(normalized_product(net, hidden))
-        cost = loss_of(net, hidden, by_rows)
+        cost = loss_of(net, hidden, by_rows) if choices.boolean() else _other_loss(net, hidden)
         _declare_state(choices, main.all_parameters(), cost)
     return Case(main, cost.name, net.feeds, persistent_arrays(choices, main))
+
+
+def _other_loss(net: Network, hidden: Variable) -> Variable:
+    """A loss that is no mean over the rows: a sum, one with a bias, a product of means, a term of weights, numbers across the batch."""
+    kind = net.choices.below(5)
+    if kind == 0:
+        hidden = layers.softmax(hidden, axis=net.choices.one_of((0, -len(hidden.shape))))
+    last = layers.fc(hidden, size=2)
+    errors = layers.square(last)
+    mean, total = layers.mean(errors), layers.reduce_sum(errors)
+    cost: Variable = mean
+    if kind == 1:
+        cost = total
+    elif kind == 2:
+        cost = layers.scale(net.choices.one_of((total, mean)), scale=2.0, bias=1.0)
+    elif kind == 3:
+        cost = layers.elementwise_mul(mean, net.choices.one_of((mean, layers.mean(last))))
+    elif kind == 4:
+        weights = last.block.program.all_parameters()[0]
+        cost = layers.elementwise_add(mean, layers.mean(layers.square(weights)))
+    return cost
 
 
 def _declare_state(choices: Choices, parameters: list[Parameter], cost: Variable) -> None:

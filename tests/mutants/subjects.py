@@ -10,8 +10,10 @@ from graphad.ops import lookup
 from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, GradOps, OpPath, PruneNoGrad
 from graphad.passes.differentiation import Jvp
 from graphad.passes.optimization import ClipGradients, DecayWeights, OptimizeParameters
-from graphad.program import OPTIMIZE
+from graphad.program import OPTIMIZE, Program
 from graphad.rewriting import Pass, Pipeline
+from graphad.testing.equivalence import observe, observed_difference
+from graphad.testing.fitted import random_case
 from tests.scratch import passes
 
 GRADIENT = "@GRAD"
@@ -37,6 +39,18 @@ with passes():
                 return False
             FindOpPath(names).apply(graph)
             return ExpandGradOps().apply(graph)
+
+    @dataclass(frozen=True)
+    class PropagateCopies(Pass):
+        """What reads a copy reads what was copied, also where names then have to be found anew."""
+
+        name = "propagate-copies"
+
+        def apply(self, graph: Graph) -> bool:
+            copies = [op for each in graph.tree() for op in each.ops if op.type == "assign" and not op.output("Out").persistable]
+            for op in copies:
+                op.graph.substitute(op.output("Out"), op.input("X"))
+            return bool(copies)
 
     @dataclass(frozen=True)
     class TangentOfLoss(Pass):
@@ -137,6 +151,13 @@ with passes():
             return {name: g * _factor(total if self.clip == "global-norm" else squares[name]) for name, g in gradients.items()}
 
 
+def can_fetch_all(before: Program, after: Program) -> bool:
+    """Whether every name of a program that a pass has left can be fetched with the others, and is what it was."""
+    case = random_case(before)
+    names = [name for op in before.global_block().ops for name in op.output_names() if after.global_block().has_var(name)]
+    return not observed_difference(observe(before, case, names), observe(after, case, names))
+
+
 def _factor(squares: Any) -> Any:
     """The bound over the norm, at most 1."""
     return lookup("clip")(lookup("rsqrt")(squares) * _BOUND, min=0.0, max=1.0)
@@ -148,4 +169,4 @@ def _parameters(graph: Graph) -> tuple[str, ...]:
     return tuple(name for name in names if graph.versions(name) and graph.value(name).persistable and graph.value(name).given)
 
 
-SUBJECTS: tuple[type[Pass], ...] = (ExpandGradients, TangentOfLoss, TangentByGradients, UpdateAll, UpdateByHand)
+SUBJECTS: tuple[type[Pass], ...] = (ExpandGradients, PropagateCopies, TangentOfLoss, TangentByGradients, UpdateAll, UpdateByHand)

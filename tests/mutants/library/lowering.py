@@ -30,10 +30,12 @@ def _loop(body: str, out: str = "h, ", after: str = "elementwise_add(X=h, Y=k) -
     return _LOOP.format(body=body, out=out, after=after)
 
 
-def _mutant(name: str, where: str, old: str, new: str, text: str, what: str = "", family: str = "lowering", **options: Any) -> Mutant:
-    """A mistake on the way to a graph or back: a pass that changes nothing leads the checker through both."""
+def _mutant(
+    name: str, where: str, old: str, new: str, text: str, what: str = "", family: str = "lowering", tried: str = "", **options: Any
+) -> Mutant:
+    """A mistake on the way to a graph or back: a pass that changes nothing, or ``tried``, leads the checker through both."""
     witness = Witness(text, what or "canonical-order", **options)
-    return Mutant(f"{family}-{name}", family, Patch(f"{GRAPH}.{where}", old, new), witness, Check(what or FIND, witness.prepare))
+    return Mutant(f"{family}-{name}", family, Patch(f"{GRAPH}.{where}", old, new), witness, Check(tried or what or FIND, witness.prepare))
 
 
 _LOWERING = (
@@ -116,6 +118,7 @@ _SCHEDULING = (
         less_than(X=i, Y=n) -> (Out=more)
         """,
         "simplify",
+        tried="propagate-copies, dead-code",
         feeds={"n": [2]},
     ),
     _mutant(
@@ -131,6 +134,7 @@ _SCHEDULING = (
             1,
         ),
         "simplify",
+        tried="propagate-copies, dead-code",
         feeds={"n": [2]},
     ),
     _mutant(
@@ -145,6 +149,7 @@ _SCHEDULING = (
         tanh(X=a) -> (Out=y)
         """,
         "simplify",
+        tried="propagate-copies, dead-code",
     ),
 )
 
