@@ -166,7 +166,7 @@ def _is_loss_finite(trial: Trial) -> bool:
 def _of_gradients(trial: Trial) -> Finding | None:
     """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made."""
     if trial.made or (trial.subject.differentiates(trial.case) and is_forward(trial.before)):
-        return _made_gradients(trial) or _against_differences(trial)
+        return _made_gradients(trial) or against_differences(trial)
     return _gradients_after(trial)
 
 
@@ -188,7 +188,7 @@ def _made_gradients(trial: Trial) -> Finding | None:
     return _compared(trial, standard, got, "of the standard backward", "made here", _tolerance(trial))
 
 
-def _against_differences(trial: Trial) -> Finding | None:
+def against_differences(trial: Trial) -> Finding | None:
     """The gradients along a random direction are the slope of the loss, where that is smooth; one that is missing is zero."""
     case = trial.case
     if not trial.subject.differentiates(case) or not can_difference(case.program):

@@ -14,6 +14,7 @@ from graphad.ops import lookup
 from graphad.program import Block, Program
 from graphad.program.operator import check
 from graphad.testing.cases import Array, Case
+from graphad.testing.names import always_written
 from graphad.types import TENSOR, Shape
 
 UNKNOWN = 2  # the extent of an axis that no declaration gives
@@ -69,8 +70,9 @@ def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingPr
 
 
 def _missing(case: Case) -> set[str]:
-    """What a case's program may take from outside, and does not."""
-    return {value.name for value in lower(case.program).inputs if value.name not in case.feeds and value.name not in case.params}
+    """What only blocks of a case's program write, and nothing gives from outside."""
+    written = {name for op in case.program.global_block().ops if blocks_of(op) for name in op.output_names()}
+    return written - set(case.feeds) - set(case.params) - {name for op in case.program.global_block().ops for name in always_written(op)}
 
 
 def _array(name: str, shape: Shape | None, dtype: str | None, known: Mapping[str, Array], seed: int) -> Array:

@@ -97,7 +97,10 @@ def _smooth(op: OpDef, turn: int) -> Call | None:
 
 
 def _is_smooth(choices: Choices, call: Call) -> bool:
-    """Whether the results have the same slope on both sides, along a random direction, and no steep one."""
+    """Whether all are tensors, and results have the same slope on both sides, along a random direction, and no steep one."""
+    values = [value for slots in (call.inputs, call.outputs) for listed in slots.values() for value in listed]
+    if not all(isinstance(value, np.ndarray) and (value.dtype.kind != "f" or _is_wide(value)) for value in values):
+        return False
     rng = np.random.default_rng(choices.below(KEPT))
     ways = {
         s: [rng.uniform(-1, 1, v.shape) if _is_wide(v) and has_slope(call.op, s) else None for v in vs] for s, vs in call.inputs.items()

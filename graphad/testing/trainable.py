@@ -26,7 +26,7 @@ def trainable_program(choices: Choices) -> Case:
     True
     """
     main, by_rows = Program(), choices.boolean()
-    dtype = "float64" if by_rows else choices.one_of(("float32", "float64"))
+    dtype = "float64" if by_rows else choices.one_of(("float32", "float32", "float64"))
     net = Network(choices, dtype, choices.one_of(EVEN))
     with program_guard(main, Program()):
         hidden = net.start(by_rows)

@@ -10,8 +10,12 @@ import pytest
 import graphad as ga
 from graphad.errors import TooManyIterations
 from graphad.testing import Case, assert_equivalent
+from graphad.testing.checks import against_differences
+from graphad.testing.derivatives import frozen, slope
 from graphad.testing.equivalence import difference, observe
 from graphad.testing.fitted import completed, fitted, random_case
+from graphad.testing.subject import Subject
+from graphad.testing.trial import Trial
 from tests.nested_programs import add, constant, do, nested, while_
 
 NAN, INF = float("nan"), float("inf")
@@ -105,3 +109,30 @@ def test_arrays_are_kept_as_far_as_they_fit() -> None:
     larger = fitted(case, ga.Program.parse(text % ("4", "4")))
     assert larger.feeds["x"].shape == (4,)
     assert larger.feeds["x"].tolist() == fitted(case, ga.Program.parse(text % ("4", "4"))).feeds["x"].tolist()
+
+
+def test_what_a_block_that_does_not_run_would_have_written_stays_missing() -> None:
+    text = """program {{ block 0 {{ var x: float64[2] var u: float64[2] var c: bool[1] var y: float64[2] {more}
+    conditional_block(Cond=c, Input=x) -> (Out=u) {{sub_block=block(1)}} assign(X=u) -> (Out=y) }}
+    block 1 in 0 {{ tanh(X=x) -> (Out=u) }} }}"""
+    case = Case(ga.Program.parse(text.format(more="sin(X=x) -> (Out=y)")), feeds={"x": np.ones(2), "c": np.array([False])})
+    smaller = fitted(case, ga.Program.parse(text.format(more="")))
+    assert sorted(smaller.feeds) == ["c", "x"]
+
+
+def test_a_stopped_value_stays_while_what_it_is_computed_from_moves() -> None:
+    text = """program { block 0 { var x: float64[1] var a: float64[1] stop_gradient var y: float64[1] var loss: float64[1]
+    square(X=x) -> (Out=a) elementwise_mul(X=x, Y=a) -> (Out=y) assign(X=y) -> (Out=loss) } }"""
+    case = Case(ga.Program.parse(text), "loss", {"x": np.array([3.0])})
+    assert slope(case, {"x": np.ones(1)}) == pytest.approx(27.0)  # of x cubed
+    assert slope(frozen(case), {"x": np.ones(1)}) == pytest.approx(9.0)  # of 9 x
+    assert str(frozen(case).program.blocks[0].ops[0]) == str(case.program.blocks[0].ops[0])
+
+
+def test_a_gradient_that_is_missing_is_held_against_differences() -> None:
+    text = "program { block 0 { var x: float64[2] var y: float64[2] var loss: float64[] tanh(X=x) -> (Out=y) mean(X=y) -> (Out=loss) } }"
+    case = Case(ga.Program.parse(text), "loss", {"x": np.array([0.5, 1.0])})
+    trial = Trial(Subject("find-op-path{targets=[$loss]}, create-grad-ops"), case, case.program, after=case.program)
+    found = against_differences(trial)
+    assert found is not None
+    assert "the gradients say 0" in found.text

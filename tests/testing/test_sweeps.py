@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import RandomChoices
-from graphad.testing.sweep import SWEEPS, Sweep
+from graphad.testing.derivatives import can_difference, frozen, gradient_values, slope
+from graphad.testing.equivalence import observe
+from graphad.testing.sweep import OF_BACKWARDS, SWEEPS, Sweep
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_names import name_sweep
+from graphad.testing.swept_operators import slope_sweep
 from graphad.testing.swept_twins import twin_sweep
 from graphad.testing.swept_values import value_sweep
 from tests.testing.test_programs import check_runs
@@ -28,7 +32,7 @@ def operands(case: Case, op_type: str) -> list[tuple[str, ...]]:
     return [tuple(op.input_names()) for op in case.program.global_block().ops if op.type == op_type]
 
 
-@pytest.mark.parametrize("sweep", dict.fromkeys(SWEEPS), ids=lambda sweep: sweep.__name__)
+@pytest.mark.parametrize("sweep", dict.fromkeys((*SWEEPS, *OF_BACKWARDS)), ids=lambda sweep: sweep.__name__)
 def test_sweeps_run_verify_and_read_back(sweep: Sweep) -> None:
     for case in swept(sweep, 5):
         check_runs(case)
@@ -64,6 +68,36 @@ def test_blocks_overwrite_what_the_same_operator_reads_around_them() -> None:
         twins = [op for block in inner for op in block.ops if (op.type, *op.input_names()) in around]
         found += any(name in other.output_names() for op in twins for name in op.input_names() for other in op.block.ops)
     assert found > 5
+
+
+def test_blocks_that_do_not_run_read_what_is_missing_and_indices_that_are_none() -> None:
+    missing = far = 0
+    for case in swept(block_sweep, 60):
+        ops = case.program.global_block().ops
+        once = {name for op in ops if op.type == "conditional_block" for name in op.output("Out")}
+        missing += any(name in once and name not in case.feeds and name.startswith("u") for op in ops for name in op.input("X"))
+        far += any(array.dtype.kind == "i" and (array >= 1000).any() for array in case.feeds.values())
+        observe(case.program, case, [])
+    assert missing > 1
+    assert far > 1
+
+
+def test_many_smooth_operators_have_one_slope() -> None:
+    """What central differences say of a program is what the standard backward does, for all of its operators at once."""
+    agreeing = 0
+    for case in swept(slope_sweep, 8):
+        assert can_difference(case.program)
+        direction = {name: np.ones_like({**case.feeds, **case.params}[name]) for name in gradients_of(case)}
+        expected = slope(frozen(case), direction)
+        found = gradient_values(case.program, case, list(direction))
+        if expected is not None:
+            np.testing.assert_allclose(sum(float(array.sum()) for array in found.values()), expected, rtol=1e-4)
+            agreeing += 1
+    assert agreeing > 5
+
+
+def gradients_of(case: Case) -> list[str]:
+    return [name for name in case.sources if not case.program.global_block().var(name).stop_gradient]
 
 
 def test_state_is_written_twice_and_effects_occur() -> None:
