@@ -136,7 +136,7 @@ class CallWriter:
         dtype, shape = name_of(array.dtype), list(array.shape)
         first = array.flat[0] if array.size else np.zeros((), dtype)
         attrs: dict[str, Any] = {"shape": shape, "dtype": dtype}
-        if not array.size or (array == first).all():
+        if not array.size or ((array == first).all() and _same_signs(array)):
             op_type, attrs = "fill_constant", {**attrs, "value": float(first)}
         elif dtype == "bool":
             op_type, attrs = "assign_value", {**attrs, "bool_values": [int(n) for n in array.flat]}
@@ -198,6 +198,11 @@ class CallWriter:
         """Append a call; return the names of its outputs."""
         self.emit(call.op.type, inputs, outputs, call.attrs, call.outputs)
         return [name for names in outputs.values() for name in names]
+
+
+def _same_signs(array: Array) -> bool:
+    """Whether zeros, if there are any, are all of one sign."""
+    return array.dtype.kind != "f" or len(set(np.signbit(array).flat)) == 1
 
 
 def _floating(value: Value) -> bool:

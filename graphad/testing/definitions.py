@@ -14,6 +14,7 @@ import ast
 import importlib.util
 import inspect
 import itertools
+import re
 import sys
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -29,6 +30,7 @@ from graphad.testing.sources import UNKNOWN, Binding, Scope, bound, defined, fre
 
 FUTURE = "from __future__ import annotations"
 LONGEST_LITERAL = 10_000
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # another one in each process
 
 
 class Definitions:
@@ -297,5 +299,5 @@ def _is_small(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = _ADDRESS.sub("", repr(value))
     return text if len(text) <= 60 else f"{text[:57]}..."

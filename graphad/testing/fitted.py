@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from graphad.errors import InvalidValue
 from graphad.execution.layout import blocks_of
 from graphad.graph import lower
 from graphad.ops import lookup
@@ -23,10 +24,15 @@ UNKNOWN = 2  # the extent of an axis that no declaration gives
 def random_case(program: Program, seed: int = 0, loss_name: str = "") -> Case:
     """A program with random arrays for all it takes from outside.
 
+    Raises:
+        ValueError: the seed is negative.
+
     >>> program = Program.parse("program { block 0 { var x: float64[-1, 3] tanh(X=x) -> (Out=y) } }")
     >>> random_case(program).feeds["x"].shape
     (2, 3)
     """
+    if seed < 0:
+        raise InvalidValue(f"a seed is 0 or more, not {seed}")
     program = completed(program)
     return fitted(Case(program, loss_name), program, seed=seed)
 

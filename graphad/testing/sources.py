@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -163,6 +164,8 @@ def functions_of(value: Any) -> Iterator[FunctionType]:
         yield value
     elif isinstance(value, staticmethod | classmethod):
         yield from functions_of(value.__func__)
+    elif isinstance(value, cached_property):
+        yield from functions_of(value.func)
     elif isinstance(value, property):
         yield from (f for each in (value.fget, value.fset) if each is not None for f in functions_of(each))
     elif isinstance(value, type):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphad.ops import GRAD, lookup
+from graphad.ops import GRAD, OpDef, lookup
 from graphad.ops.sample import Value
 from graphad.testing.attribute_values import candidates_of
 from graphad.testing.call_statements import COMMON, NEVER, CallProgram
@@ -40,30 +40,29 @@ class Variation(NamedTuple):
     ``name`` is the attribute or slot.
     """
 
-    op_type: str
+    op: OpDef
     kind: str
     name: str = ""
 
 
 @cache
-def variations(types: tuple[str, ...]) -> tuple[Variation, ...]:
+def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
     """The attributes and inputs of some operators, common and random ones first, in an order that has neighbors far apart."""
-    definitions = [lookup(op_type) for op_type in types]
-    known = [Variation(op.type, "attr", name) for op in definitions for name in op.attrs]
-    known += [Variation(op.type, kind, a.name) for op in definitions for a in op.attrs.values() if a.kind == "float" for kind in NUMBERS]
-    known += [Variation(op.type, "input", slot) for op in definitions for slot in op.inputs]
-    known += [Variation(op.type, "order") for op in definitions if len(op.inputs) > 1 or any(s.variadic for s in op.inputs.values())]
-    known += [Variation(op.type, "tied") for op in definitions for _ in range(TIMES) if op.grads and len(op.inputs) > 1]
-    known += [Variation(op.type, "again") for op in definitions if op.random]
+    known = [Variation(op, "attr", name) for op in definitions for name in op.attrs]
+    known += [Variation(op, kind, a.name) for op in definitions for a in op.attrs.values() if a.kind == "float" for kind in NUMBERS]
+    known += [Variation(op, "input", slot) for op in definitions for slot in op.inputs]
+    known += [Variation(op, "order") for op in definitions if len(op.inputs) > 1 or any(s.variadic for s in op.inputs.values())]
+    known += [Variation(op, "tied") for op in definitions for _ in range(TIMES) if op.grads and len(op.inputs) > 1]
+    known += [Variation(op, "again") for op in definitions if op.random]
     random.Random("variations").shuffle(known)
-    return tuple(sorted(known, key=lambda variation: variation.op_type not in COMMON and variation.kind != "again"))
+    return tuple(sorted(known, key=lambda variation: variation.op.type not in COMMON and variation.kind != "again"))
 
 
 def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators twice, with one attribute or input changed; ``start`` says where in the order of all variations."""
     w = CallProgram(choices, interest)
     tied: list[str] = []
-    for variation, turn in _pairs(types_of(interest)).piece(start * TWINS, TWINS):
+    for variation, turn in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * TWINS, TWINS):
         pair = _pair(variation, turn)
         if pair is not None:
             written = _write_pair(w, variation.kind, *pair)
@@ -74,13 +73,13 @@ def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 class _Pairs:
     """The variations that make a difference, found one by one when they are needed; after the last come those of another dtype."""
 
-    def __init__(self, types: tuple[str, ...]) -> None:
+    def __init__(self, definitions: tuple[OpDef, ...]) -> None:
         self.found: list[tuple[Variation, int]] = []
-        self.left = self._all(types)
+        self.left = self._all(definitions)
 
-    def _all(self, types: tuple[str, ...]) -> Iterator[tuple[Variation, int]]:
+    def _all(self, definitions: tuple[OpDef, ...]) -> Iterator[tuple[Variation, int]]:
         for turn in itertools.count():
-            yield from ((v, turn) for v in variations(types) if _pair(v, turn % len(DTYPES)) is not None)
+            yield from ((v, turn) for v in variations(definitions) if _pair(v, turn % len(DTYPES)) is not None)
             if not self.found:
                 return
 
@@ -91,8 +90,8 @@ class _Pairs:
 
 
 @cache
-def _pairs(types: tuple[str, ...]) -> _Pairs:
-    return _Pairs(types)
+def _pairs(definitions: tuple[OpDef, ...]) -> _Pairs:
+    return _Pairs(definitions)
 
 
 def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
@@ -128,8 +127,8 @@ def _pair(variation: Variation, turn: int) -> tuple[Call, Call] | None:
     """Two calls that differ in an attribute or input, and in their results, of the same shapes if there are such."""
     pairs: list[tuple[Call, Call]] = []
     if variation.kind == "tied":
-        return next(filter(None, map(_tied, known_calls(lookup(variation.op_type)))), None)
-    for call in known_calls(lookup(variation.op_type)):
+        return next(filter(None, map(_tied, known_calls(variation.op))), None)
+    for call in known_calls(variation.op):
         call = converted(call, DTYPES[turn]) if turn else call
         one = call.with_attrs({**call.attrs, variation.name: 0.0}) if variation.kind == "zero" else call
         if one is None:

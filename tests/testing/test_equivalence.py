@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.errors import TooManyIterations
+from graphad.errors import InvalidValue, TooManyIterations
 from graphad.testing import Case, assert_equivalent
 from graphad.testing.checks import against_differences
 from graphad.testing.derivatives import frozen, slope
@@ -136,3 +136,8 @@ def test_a_gradient_that_is_missing_is_held_against_differences() -> None:
     found = against_differences(trial)
     assert found is not None
     assert "the gradients say 0" in found.text
+
+
+def test_a_seed_below_zero_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="a seed is 0 or more, not -1"):
+        random_case(ga.Program.parse("program { block 0 { var x: float64[2] var y: float64[2] tanh(X=x) -> (Out=y) } }"), seed=-1)
