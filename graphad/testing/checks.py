@@ -62,7 +62,7 @@ def _values(trial: Trial, compiled: bool = False) -> Finding | None:
         got = observe(trial.after, trial.case, names, compiled) if compiled else trial.got
     except Exception as error:
         return Finding(kind, f"the program after the pass does not run: {type(error).__name__}: {error}", type(error).__name__)
-    kept, allowed = trial.expected.without(trial.intended), trial.subject.allowed(trial.case)
+    kept, allowed = trial.expected.without(trial.intended), trial.allowed
     text = observed_difference(kept, got, allowed)
     if text and allowed and _is_unstable(trial, allowed):
         return None
@@ -242,7 +242,7 @@ def _finite(values: Callable[[], dict[str, Array]]) -> dict[str, Array] | None:
 
 
 def _tolerance(trial: Trial) -> float:
-    return max(EXACT, roundings(trial.before), trial.subject.allowed(trial.case))
+    return max(EXACT, roundings(trial.before), trial.allowed)
 
 
 def _compared(trial: Trial, expected: dict[str, Array], got: dict[str, Array], one: str, other: str, tolerance: float) -> Finding | None:

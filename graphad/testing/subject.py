@@ -98,12 +98,18 @@ class Subject:
         if self.is_backward and any(var.type == TENSOR and var.declared[1] is None for var in case.program.list_vars()):
             raise InvalidValue("a tensor of the program has no type, so that its gradient can have none")
 
-    def allowed(self, case: Case) -> float:
-        """The tolerance: the largest one that the passes ask for, if none is given; what may round rounds more in float32."""
+    def allowed(self, case: Case, is_prepared: bool = True) -> float:
+        """The tolerance: the largest one that the passes need, if none is given; what may round rounds more in float32.
+
+        Args:
+            case: its passes, and the narrowest of its dtypes.
+            is_prepared: whether results are compared with those of the prepared program; else what prepares it may round as well.
+        """
         if self.tolerance is not None:
             return self.tolerance
-        reference = () if self.reference is None else (as_pass(self.reference, case.loss_name),)
-        claimed = max(claimed_tolerance(each) for each in (self.passes(case), *reference))
+        others = [] if self.reference is None else [self.reference]
+        others += [self.prepare] if self.prepare and not is_prepared else []
+        claimed = max(claimed_tolerance(each) for each in (self.passes(case), *(as_pass(other, case.loss_name) for other in others)))
         return max(claimed, roundings(case.program)) if claimed else claimed
 
     @property

@@ -248,7 +248,8 @@ class _Twin:
         if call is None or not outputs:
             return []
         slot = next(iter(outputs))
-        if target and _alike(call.outputs[slot][0], w.values[target]):
+        is_free = all(target != name for names in outputs.values() for name in names)
+        if target and is_free and _alike(call.outputs[slot][0], w.values[target]):
             outputs[slot][0] = target
         return w.write(call, self.names, outputs)
 

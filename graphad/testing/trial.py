@@ -124,6 +124,11 @@ class Trial:
         return Observed({n: a for n, a in found.items() if n in known.values}, {n: a for n, a in found.items() if n in known.scope})
 
     @property
+    def allowed(self) -> float:
+        """By how much results may differ, relatively."""
+        return self.subject.allowed(self.case, is_prepared=self.before is not self.case.program)
+
+    @property
     def trips(self) -> frozenset[int]:
         """How often the loops of ``before`` ran; none where it was not run, as where the pass changed nothing."""
         return self.expected.trips if "expected" in vars(self) else frozenset()

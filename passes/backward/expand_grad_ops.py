@@ -27,6 +27,7 @@ class ExpandGradOps(Pass):
     """Replace grad operators on the path by what they mean in terms of operators."""
 
     name = "expand-grad-ops"
+    tolerance = 1e-9  # a gradient's own kernel may add up in another order
     on_trial = OnTrial(programs=("with-gradients", "any"))
     requires = (OpPath,)
 
