@@ -11,13 +11,13 @@ from typing import Any
 from graphad.errors import InvalidValue, NoGradient, PassError, Refused
 from graphad.graph import SINGLE_WRITER, Graph, lower, schedule
 from graphad.graph.verify import verify
-from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
+from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.program import Program
 from graphad.rewriting import PASSES, Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.running import check_order
 from graphad.testing.cases import Case
-from graphad.testing.derivatives import gradients_in, roundings
+from graphad.testing.derivatives import gradients_in, is_forward, roundings
 from graphad.types import TENSOR
 
 LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
@@ -101,6 +101,8 @@ class Subject:
     def allowed(self, case: Case, is_prepared: bool = True) -> float:
         """The tolerance: the largest one that the passes need, if none is given; what may round rounds more in float32.
 
+        Where a program has no gradients yet, there is nothing that expanding them could round.
+
         Args:
             case: its passes, and the narrowest of its dtypes.
             is_prepared: whether results are compared with those of the prepared program; else what prepares it may round as well.
@@ -109,7 +111,9 @@ class Subject:
             return self.tolerance
         others = [] if self.reference is None else [self.reference]
         others += [self.prepare] if self.prepare and not is_prepared else []
-        claimed = max(claimed_tolerance(each) for each in (self.passes(case), *(as_pass(other, case.loss_name) for other in others)))
+        passes = [self.passes(case), *(as_pass(other, case.loss_name) for other in others)]
+        found = [each for one in passes for each in inner_passes(one) if not (isinstance(each, ExpandGradOps) and is_forward(case.program))]
+        claimed = max((each.tolerance for each in found), default=0.0)
         return max(claimed, roundings(case.program)) if claimed else claimed
 
     @property
