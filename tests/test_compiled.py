@@ -36,6 +36,14 @@ def test_blocks_do_become_functions() -> None:
     assert sorted(call.args[0].idx for call in made.call_args_list) == [0, 1]
 
 
+def test_narrow_integers_stay_narrow_where_they_are_added_up() -> None:
+    operators = "sum_like(X=x, Like=y) -> (Out=z)"
+    program = ga.Program.parse(f"program {{ block 0 {{ var x: int32[2, 3] var y: int32[3] var z: int32[3] {operators} }} }}")
+    feeds = {"x": np.ones((2, 3), "int32"), "y": np.ones(3, "int32")}
+    (z,) = ga.Executor().run(program, feeds, ["z"])
+    assert (z.dtype, z.tolist()) == (np.dtype("int32"), [2, 2, 2])
+
+
 def test_a_constant_that_nobody_declared_is_made() -> None:
     operators = ['fill_constant() -> (Out=a) {shape=[2], value=1.5, dtype="float32"}', "scale(X=a) -> (Out=b) {scale=2.0}"]
     text = "program { block 0 { var b: float32[2] " + " ".join(operators) + " } }"

@@ -17,7 +17,7 @@ from graphad.ops import GRAD, GradOpDef, OpDef, Slot, Symbol
 from graphad.ops.definition import REQUIRED
 from graphad.ops.inference import aligned
 from graphad.ops.summation import summed
-from graphad.types import Shape, TensorType
+from graphad.types import FLOATS, Shape, TensorType
 
 Function = Callable[..., Any]
 Types = Sequence[TensorType]
@@ -158,7 +158,7 @@ def _matmul(types: Types, attrs: Mapping[str, Any]) -> Function | None:
 
 def _sum_like(types: Types, attrs: Mapping[str, Any]) -> Function | None:
     x, like = types[0].shape, types[1].shape
-    if -1 in x or -1 in like:
+    if -1 in x or -1 in like or types[0].dtype not in FLOATS:  # numpy adds narrow integers up in a wider type
         return None
     wide = aligned(x, like, attrs["axis"])
     padded = (1,) * (len(x) - len(wide)) + wide

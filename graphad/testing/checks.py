@@ -56,13 +56,11 @@ def _is_typed(program: Program) -> bool:
 
 
 def _values(trial: Trial, compiled: bool = False) -> Finding | None:
-    assert trial.after is not None
-    kind, names = "compiled" if compiled else "values", list(trial.expected.values)
+    kind, kept, allowed = "compiled" if compiled else "values", trial.expected.without(trial.intended), trial.allowed
     try:
-        got = observe(trial.after, trial.case, names, compiled) if compiled else trial.got
+        got = trial.observed_after(compiled=True) if compiled else trial.got
     except Exception as error:
         return Finding(kind, f"the program after the pass does not run: {type(error).__name__}: {error}", type(error).__name__)
-    kept, allowed = trial.expected.without(trial.intended), trial.allowed
     text = observed_difference(kept, got, allowed)
     if text and allowed and _is_unstable(trial, allowed):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,14 @@ from graphad.testing.calls import Call, Interest, other_attr
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.derivatives import has_slope
-from graphad.testing.samples import samples_of
 from graphad.testing.swept_calls import converted, exchanged, in_order, loss_of, renumbered, types_of, varied
 
 FOLDED, DIFFERENTIATED, SMOOTH = 4, 3, 24  # so many operators a program tries
 WIDE = "float64"
 STEP, BENT = 1e-4, 3e-4  # how far numbers move, and how much slopes may differ where an operator is smooth
 STEEPEST = 1e2  # the slope of what goes into a sum with many others, which would not be seen beside larger ones
-KEPT = 1 << 14
+SEEDS = 1 << 14
+MOST_VARIANTS = 60  # calls tried to find some that differ
 
 
 def constant_sweep(choices: Choices, interest: Interest, start: int) -> Case:
@@ -76,17 +76,33 @@ def _input(w: CallProgram, op: OpDef, slot: str, value: Value) -> str:
 
 def smooth_variant(op: OpDef, turn: int) -> Call | None:
     """One of an operator's calls that are smooth, another one each turn; None if there is none, or the operator has no gradient."""
-    if isinstance(op, ControlDef) or not op.grads:
-        return None
-    count = len(samples_of(op.type)) * (1 + len(op.attrs))
-    for number in range(turn, turn + max(1, count)):
-        call = _smooth(op, number)
-        if call is not None:
-            return call
-    return None
+    return None if isinstance(op, ControlDef) or not op.grads else _variants(op).at(turn)
 
 
-@lru_cache(maxsize=KEPT)
+class _Variants:
+    """The calls of an operator that are smooth and differ in attributes, or which inputs there are, found one by one when needed."""
+
+    def __init__(self, op: OpDef) -> None:
+        self.found: dict[str, Call] = {}
+        self.left = filter(None, (_smooth(op, number) for number in range(MOST_VARIANTS)))
+
+    def at(self, turn: int) -> Call | None:
+        while len(self.found) <= turn and (call := next(self.left, None)) is not None:
+            self.found.setdefault(_key(call), call)
+        known = list(self.found.values())
+        return known[turn % len(known)] if known else None
+
+
+def _key(call: Call) -> str:
+    attrs = {name: value for name, value in call.attrs.items() if value != call.op.attrs[name].default}
+    return f"{sorted(attrs.items(), key=repr)} {[(slot, len(values)) for slot, values in call.inputs.items()]}"
+
+
+@cache
+def _variants(op: OpDef) -> _Variants:
+    return _Variants(op)
+
+
 def _smooth(op: OpDef, turn: int) -> Call | None:
     choices = RandomChoices(f"{op.type} {turn}")
     call = varied(choices, op.type, Interest())
@@ -101,7 +117,7 @@ def _is_smooth(choices: Choices, call: Call) -> bool:
     values = [value for slots in (call.inputs, call.outputs) for listed in slots.values() for value in listed]
     if not all(isinstance(value, np.ndarray) and (value.dtype.kind != "f" or _is_wide(value)) for value in values):
         return False
-    rng = np.random.default_rng(choices.below(KEPT))
+    rng = np.random.default_rng(choices.below(SEEDS))
     ways = {
         s: [rng.uniform(-1, 1, v.shape) if _is_wide(v) and has_slope(call.op, s) else None for v in vs] for s, vs in call.inputs.items()
     }

@@ -26,7 +26,7 @@ from graphad.testing.values import arrays, random_like
 
 TWINS = 11  # so many pairs a program
 MOST_TRIED = 12
-TIMES = 5  # so often a pair comes whose gradients may differ: these are compared now and then
+TIMES = 8  # so often a pair comes whose gradients may differ: these are compared now and then
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
 DTYPES = ("float64", "float32", "int64")  # of the first time through all variations, the second, and so on
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -99,13 +99,27 @@ class Trial:
 
     @cached_property
     def got(self) -> Observed:
-        """What ``after`` gives, the gradients that passes made included.
+        """What ``after`` gives, the gradients that passes made included; see ``observed_after``."""
+        return self.observed_after(list(self.made.values()))
+
+    def observed_after(self, names: Sequence[str] = (), compiled: bool = False) -> Observed:
+        """What ``after`` gives: what is expected, and ``names``. What operators with effects write may have got other names.
 
         Raises:
             GraphadError, or whatever else a kernel raises: it does not run.
         """
         assert self.after is not None
-        return observe(self.after, self.case, list(dict.fromkeys([*self.expected.values, *self.made.values()])))
+        new = self._renamed()
+        found = observe(self.after, self.case, list(dict.fromkeys([*(new.get(n, n) for n in self.expected.values), *names])), compiled)
+        values = {**found.values, **{old: found.values[name] for old, name in new.items() if name in found.values}}
+        return replace(found, values=values)
+
+    def _renamed(self) -> dict[str, str]:
+        """The new names of what operators with effects write, by the old ones, where these are not requested."""
+        assert self.after is not None
+        old, new = _fetched(self.before), _fetched(self.after)
+        pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
+        return {one: other for one, other in pairs if one != other and one not in self.case.targets}
 
     def _requested_by_both(self) -> list[str]:
         """The targets that the reference adds to the case's, and the pass too."""

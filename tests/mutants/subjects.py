@@ -41,6 +41,19 @@ with passes():
             return ExpandGradOps().apply(graph)
 
     @dataclass(frozen=True)
+    class RenameValues(Pass):
+        """Give other names to values whose names are known inside alone: it leads the checker through almost every program."""
+
+        name = "rename-values"
+
+        def apply(self, graph: Graph) -> bool:
+            values = [(each, value) for each in graph.tree() for op in each.ops for value in op.writes()]
+            inner = [(each, value) for each, value in values if not value.persistable and not each.is_observed(value)]
+            for each, value in inner:
+                each.rename(value, each.values.numbered(value.name, "{}@NEW@{}"))
+            return bool(inner)
+
+    @dataclass(frozen=True)
     class PropagateCopies(Pass):
         """What reads a copy reads what was copied, also where names then have to be found anew."""
 
@@ -169,4 +182,12 @@ def _parameters(graph: Graph) -> tuple[str, ...]:
     return tuple(name for name in names if graph.versions(name) and graph.value(name).persistable and graph.value(name).given)
 
 
-SUBJECTS: tuple[type[Pass], ...] = (ExpandGradients, PropagateCopies, TangentOfLoss, TangentByGradients, UpdateAll, UpdateByHand)
+SUBJECTS: tuple[type[Pass], ...] = (
+    ExpandGradients,
+    RenameValues,
+    PropagateCopies,
+    TangentOfLoss,
+    TangentByGradients,
+    UpdateAll,
+    UpdateByHand,
+)

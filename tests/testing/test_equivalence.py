@@ -141,3 +141,13 @@ def test_a_gradient_that_is_missing_is_held_against_differences() -> None:
 def test_a_seed_below_zero_is_refused() -> None:
     with pytest.raises(InvalidValue, match="a seed is 0 or more, not -1"):
         random_case(ga.Program.parse("program { block 0 { var x: float64[2] var y: float64[2] tanh(X=x) -> (Out=y) } }"), seed=-1)
+
+
+def test_what_fetch_writes_may_get_another_name() -> None:
+    text = (
+        "program {{ block 0 {{ var x: float64[2] var {y}: float64[2] var z: float64[2] fetch(X=x) -> (Out={y}) tanh(X={y}) -> (Out=z) }} }}"
+    )
+    before, after = (ga.Program.parse(text.format(y=name)) for name in ("y", "other"))
+    trial = Trial(Subject("dead-code"), Case(before, "", {"x": np.ones(2)}, requested=("z",)), before, after=after)
+    assert sorted(trial.expected.values) == ["y", "z"]
+    assert trial.got.values["y"].tolist() == [1.0, 1.0]

@@ -230,7 +230,7 @@ _EDITS = (
 def _compiled(name: str, where: str, old: str, new: str, body: str, **options: Any) -> Mutant:
     text = _loop(body, "h, ")
     witness = Witness(text, "canonical-order", feeds={"n": [20], **options.pop("feeds", {})}, **options)
-    return Mutant(f"executor-{name}", "executor", Patch(f"{RUN}.{where}", old, new), witness)
+    return Mutant(f"executor-{name}", "executor", Patch(f"{RUN}.{where}", old, new), witness, Check("rename-values"))
 
 
 _COMPILED = (
