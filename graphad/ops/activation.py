@@ -67,6 +67,8 @@ def hard_sigmoid(X: Array, *, slope: float = 0.2, offset: float = 0.5) -> Array:
 
 
 def _hard_swish_grad(X: Tensor, dOut: Tensor, *, threshold: float, scale: float, offset: float) -> Tensor:
+    if threshold <= 0.0:  # the factor is the threshold everywhere
+        return dOut * (threshold / scale)
     rising = (X * 2.0 + offset) * (1.0 / scale) * as_mask(X + offset > 0.0, dOut)
     return where(X + offset < threshold, dOut * rising, dOut * (threshold / scale))
 

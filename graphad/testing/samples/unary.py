@@ -72,7 +72,11 @@ SAMPLES: dict[str, list[Sample]] = {
     **{op: AWAY for op in ("softsign",)},
     "swish": [_with(uniform(2, 3)), _with(uniform(), beta=1.5)],
     "hard_sigmoid": [_with(away_from_zero(3, 5) * 4), _with(uniform(), slope=0.3, offset=0.4)],
-    "hard_swish": [*WIDE, _with(uniform(2, 3, low=-2.0, high=3.0), threshold=4.0, scale=5.0, offset=2.5)],
+    "hard_swish": [
+        *WIDE,
+        _with(uniform(2, 3, low=-2.0, high=3.0), threshold=4.0, scale=5.0, offset=2.5),
+        _with(uniform(2, 3, low=-2.0, high=3.0), threshold=-1.0),
+    ],
     "stanh": [_with(uniform(2, 3)), _with(uniform(), scale_a=0.5, scale_b=2.0)],
     "relu6": [*WIDE, _with(away_from_zero(), threshold=2.0)],
     "leaky_relu": [*AWAY, _with(away_from_zero(2, 3), alpha=0.125)],
