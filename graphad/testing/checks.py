@@ -96,7 +96,11 @@ def _compiled(trial: Trial) -> Finding | None:
 
     Numbers may be added up in another order there; where they are, the bits of the two programs are not compared.
     """
-    plain = observe(trial.before, trial.case, list(trial.expected.values), compiled=True)
+    names = list(trial.expected.values)
+    try:
+        plain = observe(trial.before, trial.case, names, compiled=True)
+    except Exception as error:
+        return Finding("compiled", f"before the pass already, it does not run: {type(error).__name__}: {error}", type(error).__name__)
     if not observed_difference(trial.expected, plain):
         return _values(trial, compiled=True)
     tolerance = max(REORDERED, roundings(trial.before))
