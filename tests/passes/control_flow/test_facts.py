@@ -77,6 +77,39 @@ def test_what_is_there() -> None:
     assert graph.value("x") not in certain
 
 
+MAYBE_NEVER = """program {
+  block 0 {
+    var x: float64[2]
+    var y: float64[2]
+    var z: float64[2]
+    var c: bool[1]
+    var d: bool[1]
+    while(X=x, Condition=c) -> (Out=[y, c]) {sub_block=block(1)}
+    while(X=y, Condition=d) -> (Out=[z, d]) {sub_block=block(2)}
+  }
+  block 1 in 0 {
+    tanh(X=x) -> (Out=y)
+    logical_and(X=c, Y=d) -> (Out=c)
+  }
+  block 2 in 0 {
+    var t: float64[2]
+    tanh(X=y) -> (Out=t)
+    sin(X=t) -> (Out=z)
+    logical_xor(X=d, Y=d) -> (Out=d)
+  }
+}"""
+
+
+def test_what_only_a_loop_writes_is_not_there_for_certain() -> None:
+    """It may run no iteration; so nothing that reads it moves in front of another loop, which may run none either."""
+    program, never = ga.Program.parse(MAYBE_NEVER), np.zeros(1, bool)
+    graph = ga.lower(program, ["x"])
+    assert graph.value("y") not in Certain.of(graph).values
+    ga.Pipeline.parse("hoist-invariants").run(graph)
+    feed = {"x": np.ones(2), "c": never, "d": never}
+    assert [result.tolist() for result in ga.Executor().run(ga.schedule(graph), feed, ["x"])] == [[1.0, 1.0]]
+
+
 def test_constants_are_followed_into_loops_but_not_what_they_carry() -> None:
     program = counted("elementwise_add(X=n, Y=n) -> (Out=m)", declared='fill_constant() -> (Out=n) {shape=[1], value=3.0, dtype="int64"}')
     graph = ga.lower(program)
