@@ -59,12 +59,14 @@ class Dataflow(ABC, Generic[F]):
         bottom: what is said of a value before anything is found; ``join(bottom, fact)`` is ``fact``.
         top: the fact that is true of every value.
         backward: whether facts go from readers to writers.
+        of_presence: whether ``holds`` is also asked about values that are no array, or None where there is none.
         delay: how often the fact about a block argument of a loop may grow before it is widened.
     """
 
     bottom: ClassVar[Any] = None
     top: ClassVar[Any]
     backward: ClassVar[bool] = False
+    of_presence: ClassVar[bool] = False
     delay: ClassVar[int] = 2
 
     @abstractmethod

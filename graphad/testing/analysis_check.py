@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from graphad.program import Program
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.testing.array_text import short_text
 from graphad.testing.calls import Interest
-from graphad.testing.cases import Array, Case
+from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.fitted import fitted, random_case
 from graphad.testing.programs import any_program
@@ -47,7 +48,7 @@ class _Wrong(NamedTuple):
 
     value: Value
     fact: Any
-    array: Array
+    array: Any
 
 
 class _Unfit(Exception):
@@ -69,14 +70,14 @@ class WrongFact(AssertionError):
         case: the smallest program found, and its arrays.
         value: of its graph, the one that the fact is about.
         fact: what the analysis says.
-        array: what the value is.
+        array: what the value is, None if there is none.
     """
 
     def __init__(self, analysis: Dataflow[Any], case: Case, wrong: _Wrong) -> None:
         self.case = case
         self.value, self.fact, self.array = wrong
         arrays = [f"  {name} = {short_text(array)}" for name, array in {**case.feeds, **case.params}.items()]
-        said = f"{analysis} says of {self.value!r} {self.fact!r}, but it is {short_text(self.array)}"
+        said = f"{analysis} says of {self.value!r} {self.fact!r}, but it is {_text(self.array)}"
         made = f"  made by {self.value.writer!r}" if self.value.writer is not None else f"  an argument of {self.value.graph!r}"
         super().__init__("\n".join([said, made, str(case.program).rstrip(), *arrays]))
 
@@ -160,8 +161,10 @@ class _Looking:
         self.analysis, self.facts, self.checked = analysis, facts, checked
         self.run: dict[Any, Any] = {}
 
-    def see(self, value: Value, array: Array) -> None:
+    def see(self, value: Value, array: Any) -> None:
         """Look at one array; raise if the fact does not hold."""
+        if not isinstance(array, np.ndarray) and not self.analysis.of_presence:
+            return
         fact = self.facts[value]
         self.checked.arrays += 1
         self.checked.told += bool(fact != self.analysis.top)
@@ -171,7 +174,7 @@ class _Looking:
             return
         if value.given and value.graph.father is None:
             raise _Unfit
-        raise _Found(_Wrong(value, fact, array.copy()))
+        raise _Found(_Wrong(value, fact, copy(array)))
 
 
 class _Shrinking:
@@ -200,6 +203,10 @@ class _Shrinking:
             return False
         self.case, self.wrong = smaller, wrong
         return True
+
+
+def _text(array: Any) -> str:
+    return short_text(array) if isinstance(array, np.ndarray) else "not there" if array is None else repr(array)
 
 
 def _made_by(wrong: _Wrong) -> str:

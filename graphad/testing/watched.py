@@ -16,9 +16,9 @@ from graphad.execution.prepared import Prepared
 from graphad.execution.steps import Frames, Step
 from graphad.graph import Graph, Op, Value
 from graphad.program import EMPTY, Operator
-from graphad.testing.cases import Array, Case
+from graphad.testing.cases import Case
 
-See = Callable[[Value, Array], None]
+See = Callable[[Value, Any], None]
 ITERATIONS = 500  # of the loops of a run, all together
 
 
@@ -26,8 +26,8 @@ def watch(graph: Graph, case: Case, see: See) -> None:
     """Run the program that a graph was lowered from on the arrays of a case, step by step.
 
     ``see`` is called with a value and its array: for what is given first of all, then for what an operator reads, before it runs, and
-    for what it writes, behind it. The array is the run's own, which may be overwritten later. A run that fails ends there, as it does with
-    what ``see`` raises.
+    for what it writes, behind it; None is for no value. The array is the run's own, which may be overwritten later. A run that fails
+    ends there, as it does with what ``see`` raises.
     """
     assert graph.block is not None
     scope, variables = Scope(), graph.block.vars
@@ -66,9 +66,7 @@ class _Watched(Prepared):
 
         def look(frames: Frames, places: list[tuple[Value, int]]) -> None:
             for value, at in places:
-                array = frames[at].get(value.name)
-                if isinstance(array, np.ndarray):
-                    self.see(value, array)
+                self.see(value, frames[at].get(value.name))
 
         def looking(frames: Frames) -> None:
             look(frames, reads)

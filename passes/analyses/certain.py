@@ -9,6 +9,7 @@ write, unless one that needs a value reads it: then it may be what a branch woul
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from graphad.graph import Graph, Op, Value
 from graphad.graph.region_edges import SAVED, Edge
@@ -33,7 +34,7 @@ class Certain(Analysis):
 class _There(Dataflow[bool]):
     """Definite assignment: true of a value that is there on all ways to where it is read."""
 
-    bottom, top = True, False
+    bottom, top, of_presence = True, False, True
 
     def join(self, a: bool, b: bool) -> bool:
         return a and b
@@ -45,6 +46,9 @@ class _There(Dataflow[bool]):
 
     def transfer(self, op: Op, facts: Facts[bool]) -> dict[Value, bool]:
         return dict.fromkeys(op.writes(), _writes_surely(op, facts))
+
+    def holds(self, fact: bool, array: Any, run: dict[Any, Any]) -> bool:
+        return not fact or array is not None
 
     def along(self, edge: Edge, fact: bool) -> bool:
         """A cotangent may be missing, and what is made of it: of what a gradient's graph reads only the rest is certain."""

@@ -12,6 +12,7 @@ import pytest
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
 from graphad.graph.region_edges import BACK, BYPASS, EXIT, Edge
+from graphad.rewriting.constants import uniform_number
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.testing import analysis_check
 from graphad.testing.analysis_check import WrongFact, check_analysis
@@ -50,8 +51,9 @@ class Numbers(Dataflow[Any]):
         return "any" if "any" in (a, b) else a | b
 
     def transfer(self, op: ga.graph.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
-        if op.type == "fill_constant" and not op.inputs:
-            return {op.output("Out"): frozenset({op.attrs.get("value", 0.0)})}
+        number = uniform_number(op.output("Out")) if op.type == "fill_constant" else None
+        if number is not None and number == number:
+            return {op.output("Out"): frozenset({number})}
         return {op.output("Out"): facts[op.input("X")]} if op.type == "assign" else {}
 
     def along(self, edge: Edge, fact: Any) -> Any:
