@@ -40,7 +40,7 @@ ROUNDS = 1000  # how often the fact about one block argument may grow
 
 
 class Facts(dict[Value, F]):
-    """What an analysis says: ``facts[value]``, which is ``bottom`` for a value that nothing says anything about."""
+    """What an analysis says: ``facts[value]``, which is ``bottom`` for a value that nothing says anything about; the others are in it."""
 
     def __init__(self, bottom: F) -> None:
         super().__init__()
@@ -219,25 +219,33 @@ class _Solver(ABC, Generic[F]):
         """Line up what depends on a value, unless its turn comes anyway."""
         for op in value.writers if self.analysis.backward else value.readers:
             place = self.place.get(op, self.cursor)
-            if place < self.cursor and place not in self.waiting:
+            if place < self.cursor and place not in self.waiting and (self.analysis.backward or op not in self.edges):
                 self.waiting.add(place)
                 heappush(self.again, place)
 
 
 class _Forward(_Solver[F]):
     def visit(self, op: Op) -> None:
-        edges, top = self.edges.get(op), self.analysis.top
-        if edges is None:
-            made = self.analysis.transfer(op, self.facts)
-            for values in op.outputs.values():
-                for value in values:
-                    self.raise_to(value, made.get(value, top) if len(value.writers) == 1 else top)
+        if op in self.edges:
+            self.enter_regions(op, self.edges[op])
             return
+        made, facts, top, bottom = self.analysis.transfer(op, self.facts), self.facts, self.analysis.top, self.analysis.bottom
+        for values in op.outputs.values():
+            for value in values:
+                fact = made.get(value, top) if len(value.writers) == 1 else top
+                if self.place or value in facts:
+                    self.raise_to(value, fact)
+                elif fact != bottom:
+                    facts[value] = fact
+
+    def enter_regions(self, op: Op, edges: list[Edge]) -> None:
+        """What goes in; what comes out grows from there. Of what no way leads to, nothing is known."""
         for edge in edges:
             self.raise_to(edge.target, self.analysis.along(edge, self.facts[edge.source]))
+        reached = {edge.target for edge in edges}
         for value in op.writes():
-            if value not in {edge.target for edge in edges}:
-                self.raise_to(value, top)
+            if value not in reached:
+                self.raise_to(value, self.analysis.top)
 
 
 class _Backward(_Solver[F]):

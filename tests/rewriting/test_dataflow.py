@@ -11,8 +11,12 @@ import pytest
 import graphad as ga
 from graphad.errors import PassError
 from graphad.graph.region_edges import BYPASS, Edge
+from graphad.passes.backward import FindOpPath, OpPath, find_op_path
 from graphad.rewriting import claims_checked
 from graphad.rewriting.dataflow import Dataflow, Facts
+from graphad.testing.choices import RandomChoices
+from graphad.testing.nested import nested_program
+from graphad.types import FLOATS
 from tests.scratch import passes
 
 LOOP = """program {
@@ -248,3 +252,78 @@ def test_an_operator_may_be_left_whole() -> None:
     facts = Around().of(graph)
     assert facts[graph.value("after")] == "any"
     assert not any(value in facts for value in body(graph).values)
+
+
+# -- against an analysis that walks by itself -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Both(Dataflow[bool]):
+    """What the two halves of activity have in common: true wins."""
+
+    bottom: ClassVar[Any] = False
+    top: ClassVar[Any] = True
+
+    def join(self, a: bool, b: bool) -> bool:
+        return True
+
+    def transfer(self, op: ga.graph.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Varied(Both):
+    """Which values depend differentiably on floating-point inputs."""
+
+    def boundary(self, value: ga.graph.Value) -> bool:
+        return value.dtype in FLOATS and not value.stop_gradient
+
+    def transfer(self, op: ga.graph.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
+        varied = set(facts)
+        found = {v for values in find_op_path._varied_outputs(op, varied) for v in values} if find_op_path._carries(op, varied) else set()
+        return {value: value in found and may_vary(value) for value in op.writes()}
+
+    def along(self, edge: Edge, fact: bool) -> bool:
+        return fact and (edge.target.graph is not edge.op.graph or may_vary(edge.target))
+
+
+@dataclass(frozen=True)
+class Useful(Both):
+    """Which of them the targets depend on."""
+
+    varied: Facts[bool]
+    targets: tuple[ga.graph.Value, ...]
+    backward: ClassVar[bool] = True
+
+    def boundary(self, value: ga.graph.Value) -> bool:
+        return value in self.targets and self.varied[value]
+
+    def transfer(self, op: ga.graph.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
+        useful = set(facts)
+        slots = find_op_path._reached_slots(op, useful) if find_op_path._writes_any(op, useful) else ()
+        return {v: True for slot, values in op.inputs.items() if slots is None or slot in slots for v in values if self.varied[v]}
+
+    def along(self, edge: Edge, fact: bool) -> bool:
+        return fact and self.varied[edge.source]
+
+
+def may_vary(value: ga.graph.Value) -> bool:
+    return (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient
+
+
+def all_active(path: OpPath) -> set[ga.graph.Value]:
+    return set(path.active).union(*map(all_active, path.inner.values()))
+
+
+def test_activity_in_both_directions_is_what_find_op_path_finds() -> None:
+    """On random loops and branches; facts go on over the same ways, and the fixpoints are the same."""
+    sizes = []
+    for number in range(12):
+        case = nested_program(RandomChoices(f"activity {number}"), 2, max_statements=2, max_nested=2)
+        graph = ga.lower(case.program)
+        FindOpPath(targets=(case.loss_name,)).apply(graph)
+        path: OpPath = graph.analyses[OpPath]
+        varied = Varied().solve(graph)
+        assert set(Useful(varied, path.targets).solve(graph)) == all_active(path)
+        sizes.append(len(path.inner))
+    assert sum(map(bool, sizes)) > 6
