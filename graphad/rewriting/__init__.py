@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from graphad.rewriting.analysis import Analysis, claims_checked
+from graphad.rewriting.dataflow import Dataflow
 from graphad.rewriting.failure import diagnoses_only
 from graphad.rewriting.following import Follower, in_graph
 from graphad.rewriting.on_trial import OnTrial
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PASSES",
     "Analysis",
+    "Dataflow",
     "Fixpoint",
     "Follower",
     "Nested",

@@ -15,6 +15,7 @@ from graphad.graph.provenance import Origin
 from graphad.graph.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
 from graphad.knobs import KNOBS, changed_knobs
 from graphad.rewriting.analysis import Analysis, drop_outgrown, keep_preserved
+from graphad.rewriting.dataflow import Dataflow
 from graphad.rewriting.failure import is_replaying, reported
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
 def _missing(each: Pass, available: Iterable[Any]) -> Any:
     """The first thing that a pass requires and that is not there; analyses are made when asked for."""
     there = set(available)
-    wanted = (w for w in each.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis)))
+    wanted = (w for w in each.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
     return next(wanted, None)
 
 

@@ -8,12 +8,14 @@ write, unless one that needs a value reads it: then it may be what a branch woul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import operands, outcomes, the_row
+from graphad.graph.region_edges import SAVED, Edge
+from graphad.graph.regions import is_grad_op
 from graphad.rewriting import Analysis
+from graphad.rewriting.dataflow import Dataflow, Facts
 
 
 @dataclass(frozen=True)
@@ -24,49 +26,39 @@ class Certain(Analysis):
 
     @classmethod
     def compute(cls, graph: Graph) -> Certain:
-        certain: set[Value] = set()
-        _fill(graph, [_is_there(value) for value in graph.inputs], certain)
-        return cls(frozenset(certain))
+        there = _There().solve(graph)
+        return cls(frozenset(value for each in graph.tree() for value in each.values if there[value]))
 
 
-def _is_there(value: Value) -> bool:
-    if value.persistable or value.graph.values.number(value) is None:
-        return True
-    return any(op.row is not None and not op.row.partial and not op.graphs for op in value.readers)
+@dataclass(frozen=True)
+class _There(Dataflow[bool]):
+    """Definite assignment: true of a value that is there on all ways to where it is read."""
+
+    bottom, top, of_presence = True, False, True
+
+    def join(self, a: bool, b: bool) -> bool:
+        return a and b
+
+    def boundary(self, value: Value) -> bool:
+        if value.persistable or value.graph.values.number(value) is None:
+            return True
+        return any(op.row is not None and not op.row.partial and not op.graphs for op in value.readers)
+
+    def transfer(self, op: Op, facts: Facts[bool]) -> dict[Value, bool]:
+        return dict.fromkeys(op.writes(), _writes_surely(op, facts))
+
+    def holds(self, fact: bool, array: Any, run: dict[Any, Any]) -> bool:
+        return not fact or array is not None
+
+    def along(self, edge: Edge, fact: bool) -> bool:
+        """A cotangent may be missing, and what is made of it: of what a gradient's graph reads only the rest is certain."""
+        is_certain = not is_grad_op(edge.op) or edge.kind == SAVED or edge.source in edge.op.inputs.get("X", ())
+        return fact and is_certain
 
 
-def _fill(graph: Graph, given: Sequence[bool], certain: set[Value]) -> None:
-    certain.update(value for value, there in zip(graph.inputs, given, strict=True) if there)
-    for op in graph.ordered_ops():
-        if op.graphs:
-            certain.update(_handed_out(op, certain))
-        elif _writes_surely(op, certain):
-            certain.update(op.writes())
-
-
-def _writes_surely(op: Op, certain: set[Value]) -> bool:
+def _writes_surely(op: Op, there: Facts[bool]) -> bool:
     """An operator that runs writes all it has to; a partial one may hand on that there is nothing."""
     row = op.row
     if row is None or op.type == "undefined" or "run_once" in op.attrs:
         return False
-    return not row.partial or (op.type != "pop_tape" and all(value in certain for value in op.reads()))
-
-
-def _handed_out(op: Op, certain: set[Value]) -> list[Value]:
-    given = [value in certain for value in operands(op)]
-    if the_row(op).is_grad:
-        handed = len(op.inputs.get("X", ()))
-        given[handed:] = [False] * (len(given) - handed)
-    carried = len(outcomes(op)) if op.type == "while" else 0
-    while True:
-        inside: set[Value] = set()
-        for graph in op.graphs.values():
-            saved = [kept in certain for kept in graph.saved.values()]
-            _fill(graph, [*given, *saved], inside)
-        there = [all(graph.results[k] in inside for graph in op.graphs.values()) for k in range(len(outcomes(op)))]
-        still = [is_given and there[i] if i < carried else is_given for i, is_given in enumerate(given)]
-        if still == given:
-            break
-        given = still
-    certain.update(inside)
-    return [] if the_row(op).is_grad else [out for out, is_there in zip(outcomes(op), there, strict=True) if is_there]
+    return not row.partial or (op.type != "pop_tape" and all(there[value] for value in op.reads()))

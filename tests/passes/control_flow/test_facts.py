@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.graph.region_edges import BYPASS, Edge
 from graphad.ops import REGISTRY
 from graphad.passes.analyses import speculation
-from graphad.passes.analyses.certain import Certain
+from graphad.passes.analyses.certain import Certain, _There
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.analyses.speculation import may_run_early
+from graphad.testing import Case, analysis_check
+from graphad.testing.analysis_check import WrongFact, check_analysis
 from tests.passes.control_flow.programs import counted, ops_of
 
 
@@ -75,6 +78,54 @@ def test_what_is_there() -> None:
     assert {"z": there["z"], "v": there["v"], "c": there["c"]} == {"z": True, "v": False, "c": True}
     assert graph.value("y") not in certain
     assert graph.value("x") not in certain
+
+
+MAYBE_NEVER = """program {
+  block 0 {
+    var x: float64[2]
+    var y: float64[2]
+    var z: float64[2]
+    var c: bool[1]
+    var d: bool[1]
+    while(X=x, Condition=c) -> (Out=[y, c]) {sub_block=block(1)}
+    while(X=y, Condition=d) -> (Out=[z, d]) {sub_block=block(2)}
+  }
+  block 1 in 0 {
+    tanh(X=x) -> (Out=y)
+    logical_and(X=c, Y=d) -> (Out=c)
+  }
+  block 2 in 0 {
+    var t: float64[2]
+    tanh(X=y) -> (Out=t)
+    sin(X=t) -> (Out=z)
+    logical_xor(X=d, Y=d) -> (Out=d)
+  }
+}"""
+
+
+def test_what_only_a_loop_writes_is_not_there_for_certain() -> None:
+    """It may run no iteration; so nothing that reads it moves in front of another loop, which may run none either."""
+    program, never = ga.Program.parse(MAYBE_NEVER), np.zeros(1, bool)
+    graph = ga.lower(program, ["x"])
+    assert graph.value("y") not in Certain.of(graph).values
+    ga.Pipeline.parse("hoist-invariants").run(graph)
+    feed = {"x": np.ones(2), "c": never, "d": never}
+    assert [result.tolist() for result in ga.Executor().run(ga.schedule(graph), feed, ["x"])] == [[1.0, 1.0]]
+
+
+def test_what_is_there_for_certain_is_there_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutBypass(_There):
+        def along(self, edge: Edge, fact: bool) -> bool:
+            return edge.kind == BYPASS or super().along(edge, fact)
+
+    programs = [
+        Case(ga.Program.parse(MAYBE_NEVER), feeds={"x": np.ones(2), "c": np.array([run], bool), "d": np.array([False])}) for run in (0, 1)
+    ]
+    assert check_analysis(_There(), 2, programs=programs).told
+    assert check_analysis(_There(), 3).told
+    monkeypatch.setattr(analysis_check, "SECONDS", 0.0)
+    with pytest.raises(WrongFact, match="says of y#1 True, but it is not there"):
+        check_analysis(WithoutBypass(), 2, programs=programs)
 
 
 def test_constants_are_followed_into_loops_but_not_what_they_carry() -> None:

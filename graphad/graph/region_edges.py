@@ -1,0 +1,52 @@
+"""How values get into nested graphs, round loops and out again: what an analysis has to know of an operator with blocks.
+
+    while(X = [h#0, w]) -> (Out = h#1) { graph (h, w) { h2 = h * w } -> h2 }
+
+    ENTRY   h#0 -> h, w#0 -> w      operands become block arguments
+    BACK    h2  -> h                results are the arguments of the next iteration
+    EXIT    h2  -> h#1              results are handed out; of branches, those of each
+    BYPASS  h#0 -> h#1              a loop that runs no iteration leaves what it was given
+
+Gradients have two more: SAVED, from a value of the forward graph to the argument that stands for it, and SUM, from a result to what
+adds up over the iterations of a loop (zeros if there is none). MLIR's ``RegionBranchOpInterface`` says the same of its operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from graphad.graph.nodes import Op, Value
+from graphad.graph.regions import carried_count, is_loop, operands, outcomes, the_row
+
+ENTRY, BACK, EXIT, BYPASS, SAVED, SUM = "entry", "back", "exit", "bypass", "saved", "sum"
+
+
+class Edge(NamedTuple):
+    """One way that a value may go: what ``target`` is may be what ``source`` is. ``op`` is the operator with the nested graphs."""
+
+    source: Value
+    target: Value
+    kind: str
+    op: Op
+
+
+def region_edges(op: Op) -> Iterator[Edge]:
+    """All ways of values into the nested graphs of an operator, out of them, and around."""
+    given, outs = operands(op), outcomes(op)
+    count, looping = carried_count(op) if is_loop(op) else len(outs), is_loop(op)
+    first = len(given) - count if the_row(op).is_grad else 0  # of the carried operands: cotangents stand behind what was handed in
+    for graph in op.graphs.values():
+        yield from (Edge(value, inner, ENTRY, op) for value, inner in zip(given, graph.inputs, strict=False))
+        yield from (Edge(kept, inner, SAVED, op) for inner, kept in graph.saved.items())
+        for k, (result, out) in enumerate(zip(graph.results, outs, strict=True)):
+            yield Edge(result, out, EXIT if k < count else SUM, op)
+            if looping and k < count:
+                yield Edge(result, graph.inputs[first + k], BACK, op)
+                yield Edge(given[first + k], out, BYPASS, op)
+
+
+def conditions(op: Op) -> tuple[Value, ...]:
+    """The values that decide which nested graph of an operator runs, and how often."""
+    found = op.inputs.get(the_row(op).condition, ())
+    return (*found, *(graph.results[-1] for graph in op.graphs.values())) if op.type == "while" else found

@@ -1,0 +1,261 @@
+"""Dataflow analyses: a fact about each value, from the facts about what it is made of (or, backwards, what is made of it).
+
+    @dataclass(frozen=True)
+    class Finite(Dataflow[bool]):                # options are fields
+        bottom, top = True, False                # the lattice: nothing says otherwise yet; nothing is known
+        def join(self, a, b):                    # the least fact that both imply
+            return a and b
+        def transfer(self, op, facts):           # what an operator makes of facts
+            return dict.fromkeys(op.writes(), op.type == "tanh" and facts[op.input("X")])
+
+    Finite().of(graph)[value]                    # computed now, or the one kept
+
+Loops and branches are done here, once: facts follow the ways of values into nested graphs and out of them
+(``graphad.graph.region_edges``). At the argument of a loop's body the initial value is joined with what comes round; behind the loop
+the initial value is joined with what comes out, since a loop may run no iteration; behind branches their results are joined.
+
+Facts only grow: a worklist takes operators in their order until nothing changes, which is the least fixpoint (G. A. Kildall, "A unified
+approach to global program optimization", POPL 1973) if transfer functions are monotone. A lattice of infinite height is left upwards
+by widening, at block arguments of loops alone, which cut every cycle (P. Cousot and R. Cousot, "Abstract interpretation", POPL 1977).
+Facts belong to single-assignment values and go straight from writers to readers, as in the sparse analyses of M. N. Wegman and
+F. K. Zadeck ("Constant propagation with conditional branches", TOPLAS 13(2), 1991) and in MLIR's dataflow framework; unlike theirs
+both branches count, whatever is known of the condition.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from graphad.errors import PassError
+from graphad.graph import Graph, Op, Value
+from graphad.graph.region_edges import BACK, SUM, Edge, conditions, region_edges
+from graphad.rewriting.analysis import kept_or_new
+
+F = TypeVar("F")
+ROUNDS = 1000  # how often the fact about one block argument may grow
+
+
+class Facts(dict[Value, F]):
+    """What an analysis says: ``facts[value]``, which is ``bottom`` for a value that nothing says anything about; the others are in it."""
+
+    def __init__(self, bottom: F) -> None:
+        super().__init__()
+        self.bottom = bottom
+
+    def __missing__(self, value: Value) -> F:
+        return self.bottom
+
+
+class Dataflow(ABC, Generic[F]):
+    """An analysis of the values of a graph and of those nested in it: a lattice of facts, and a transfer function.
+
+    Derive a frozen dataclass whose fields are its options. Facts are compared with ``==``, so there may be no nan among them.
+
+    Attributes:
+        bottom: what is said of a value before anything is found; ``join(bottom, fact)`` is ``fact``.
+        top: the fact that is true of every value.
+        backward: whether facts go from readers to writers.
+        of_presence: whether ``holds`` is also asked about values that are no array, or None where there is none.
+        delay: how often the fact about a block argument of a loop may grow before it is widened.
+    """
+
+    bottom: ClassVar[Any] = None
+    top: ClassVar[Any]
+    backward: ClassVar[bool] = False
+    of_presence: ClassVar[bool] = False
+    delay: ClassVar[int] = 2
+
+    @abstractmethod
+    def join(self, a: F, b: F) -> F:
+        """The least fact that is true wherever one of two is; neither is ``bottom``."""
+
+    @abstractmethod
+    def transfer(self, op: Op, facts: Facts[F]) -> Mapping[Value, F]:
+        """The facts about what an operator writes, ``top`` where one is left out; backwards those about what it reads, as far as it
+        has a part in them."""
+
+    def widen(self, before: F, after: F) -> F:
+        """A fact that both imply, such that a sequence of them ends; needed where facts could grow forever."""
+        return after
+
+    def boundary(self, value: Value) -> F:
+        """The fact about an input of the graph; backwards about any of its values, as the user sees it."""
+        return self.bottom if self.backward and not value.graph.is_observed(value) else self.top  # type: ignore[no-any-return]
+
+    def along(self, edge: Edge, fact: F) -> F:
+        """What becomes of a fact along a way into a nested graph, out of it or round: the same, unless values are added up."""
+        return self.top if edge.kind == SUM and not self.backward else fact
+
+    def decides(self, op: Op, facts: Facts[F]) -> F:
+        """Of a backward analysis, the fact about the conditions of an operator with nested graphs."""
+        return self.bottom  # type: ignore[no-any-return]
+
+    def enters(self, op: Op) -> bool:
+        """Whether to follow facts through the nested graphs of an operator; one that is not entered goes to ``transfer``."""
+        return True
+
+    def holds(self, fact: F, array: Any, run: dict[Any, Any]) -> bool:
+        """Whether a fact is true of what a value was in a run; ``run`` is for what has to agree between the arrays of one run.
+
+        ``graphad.testing.check_analysis`` holds the analysis to it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what its facts mean: define holds")
+
+    def of(self, graph: Graph) -> Facts[F]:
+        """The facts about a graph as it is now: those kept if the graph has not changed, else new ones.
+
+        Raises:
+            PassError: the facts about a value grow without end.
+        """
+        kept: dict[Dataflow[F], Facts[F]] = kept_or_new(graph, type(self), lambda _: {})
+        if self not in kept:
+            kept[self] = self.solve(graph)
+        return kept[self]
+
+    def solve(self, graph: Graph) -> Facts[F]:
+        """The same, computed now."""
+        return (_Backward if self.backward else _Forward)(self, graph).solved()
+
+    @classmethod
+    def recomputed(cls, graph: Graph, claimed: Mapping[Self, Facts[F]]) -> dict[Self, Facts[F]]:
+        """What was kept, computed anew."""
+        return {each: each.solve(graph) for each in claimed}
+
+
+class _Solver(ABC, Generic[F]):
+    """The facts so far, and the operators to look at: those from ``cursor`` on, and those in ``again``."""
+
+    def __init__(self, analysis: Dataflow[F], graph: Graph) -> None:
+        self.analysis = analysis
+        self.graph = graph
+        self.facts: Facts[F] = Facts(analysis.bottom)
+        self.ops: list[Op] = []
+        self.place: dict[Op, int] = {}
+        self.edges: dict[Op, list[Edge]] = {}
+        self.ways: dict[Value, list[tuple[Edge, Value]]] = defaultdict(list)  # from a value on, in the direction of the analysis
+        self.rounds: dict[Value, int] = {}  # where loops come round -> how often the fact there grew
+        self.found: list[tuple[Value, F]] = []  # facts on their way
+        self.cursor = 0
+        self.again: list[int] = []
+        self.waiting: set[int] = set()
+
+    @abstractmethod
+    def visit(self, op: Op) -> None:
+        """Let facts go through an operator."""
+
+    def solved(self) -> Facts[F]:
+        """Go on until nothing changes."""
+        self.enter(self.graph)
+        if self.edges:
+            self.place = {op: i for i, op in enumerate(self.ops)}
+        values = self.graph.values if self.analysis.backward else self.graph.inputs
+        for value in values:
+            self.raise_to(value, self.analysis.boundary(value))
+        self.settle()
+        while self.again or self.cursor < len(self.ops):
+            if self.again:
+                place = heappop(self.again)
+                self.waiting.discard(place)
+            else:
+                place = self.cursor
+                self.cursor += 1
+            self.visit(self.ops[place])
+            if self.found:
+                self.settle()
+        return self.facts
+
+    def enter(self, graph: Graph) -> None:
+        """Line up the operators of a graph, those of nested ones behind the operator that has them."""
+        backward, analysis = self.analysis.backward, self.analysis
+        ops = graph.ordered_ops()
+        for op in reversed(ops) if backward else ops:
+            self.ops.append(op)
+            if not op.graphs or not analysis.enters(op):
+                continue
+            edges = self.edges[op] = list(region_edges(op))
+            for edge in edges:
+                start, end = (edge.target, edge.source) if backward else (edge.source, edge.target)
+                self.ways[start].append((edge, end))
+                if edge.kind == BACK:
+                    self.rounds[end] = 0
+            for nested in op.graphs.values():
+                self.enter(nested)
+
+    def raise_to(self, value: Value, fact: F) -> None:
+        """Join a fact with what is known of a value, and pass on what is new."""
+        facts, bottom = self.facts, self.analysis.bottom
+        old = facts.get(value, bottom)
+        if fact in (old, bottom):
+            return
+        new = fact if old == bottom else self.analysis.join(old, fact)
+        if value in self.rounds:
+            new = self.widened(value, old, new)
+        if new == old:
+            return
+        facts[value] = new
+        if self.place:
+            self.found += [(end, self.analysis.along(edge, new)) for edge, end in self.ways.get(value, ())]
+            self.look_again(value)
+
+    def settle(self) -> None:
+        """Pass on what is new to where values go."""
+        while self.found:
+            self.raise_to(*self.found.pop())
+
+    def widened(self, value: Value, old: F, new: F) -> F:
+        """The fact about a value where a loop comes round; see ``Dataflow.widen``."""
+        if new == old:
+            return old
+        count = self.rounds[value] = self.rounds[value] + 1
+        if count > ROUNDS:
+            raise PassError(f"{self.analysis} finds no fixpoint: what it says of {value!r} still grows, from {old!r} to {new!r}; see widen")
+        return new if old == self.analysis.bottom or count <= self.analysis.delay else self.analysis.widen(old, new)
+
+    def look_again(self, value: Value) -> None:
+        """Line up what depends on a value, unless its turn comes anyway."""
+        for op in value.writers if self.analysis.backward else value.readers:
+            place = self.place.get(op, self.cursor)
+            if place < self.cursor and place not in self.waiting and (self.analysis.backward or op not in self.edges):
+                self.waiting.add(place)
+                heappush(self.again, place)
+
+
+class _Forward(_Solver[F]):
+    def visit(self, op: Op) -> None:
+        if op in self.edges:
+            self.enter_regions(op, self.edges[op])
+            return
+        made, facts, top, bottom = self.analysis.transfer(op, self.facts), self.facts, self.analysis.top, self.analysis.bottom
+        for values in op.outputs.values():
+            for value in values:
+                fact = made.get(value, top) if len(value.writers) == 1 else top
+                if self.place or value in facts:
+                    self.raise_to(value, fact)
+                elif fact != bottom:
+                    facts[value] = fact
+
+    def enter_regions(self, op: Op, edges: list[Edge]) -> None:
+        """What goes in; what comes out grows from there. Of what no way leads to, nothing is known."""
+        for edge in edges:
+            self.raise_to(edge.target, self.analysis.along(edge, self.facts[edge.source]))
+        reached = {edge.target for edge in edges}
+        for value in op.writes():
+            if value not in reached:
+                self.raise_to(value, self.analysis.top)
+
+
+class _Backward(_Solver[F]):
+    def visit(self, op: Op) -> None:
+        edges = self.edges.get(op)
+        if edges is None:
+            for value, fact in self.analysis.transfer(op, self.facts).items():
+                self.raise_to(value, fact)
+            return
+        for edge in edges:
+            self.raise_to(edge.source, self.analysis.along(edge, self.facts[edge.target]))
+        for value in conditions(op):
+            self.raise_to(value, self.analysis.decides(op, self.facts))

@@ -1,0 +1,80 @@
+"""Watched runs: what every value of a graph is, step by step, in every iteration of its loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.execution import Scope, prepared
+from graphad.execution.feeding import fed_array
+from graphad.execution.layout import Layout, depth
+from graphad.execution.prepared import Prepared
+from graphad.execution.steps import Frames, Step
+from graphad.graph import Graph, Op, Value
+from graphad.program import EMPTY, Operator
+from graphad.testing.cases import Case
+
+See = Callable[[Value, Any], None]
+ITERATIONS = 500  # of the loops of a run, all together
+
+
+def watch(graph: Graph, case: Case, see: See) -> None:
+    """Run the program that a graph was lowered from on the arrays of a case, step by step.
+
+    ``see`` is called with a value and its array: for what is given first of all, then for what an operator reads, before it runs, and
+    for what it writes, behind it; None is for no value. The array is the run's own, which may be overwritten later. A run that fails
+    ends there, as it does with what ``see`` raises.
+    """
+    assert graph.block is not None
+    scope, variables = Scope(), graph.block.vars
+    for name, array in case.params.items():
+        scope.set(name, array)
+    fed = {name: fed_array(name, array, *variables[name].declared) for name, array in case.feeds.items() if name in variables}
+    for value in graph.inputs:
+        given = fed.get(value.name, case.params.get(value.name))
+        if given is not None:
+            see(value, given)
+    before = prepared.WARM.set(0)
+    try:
+        run = _Watched(graph, see)
+        run.begin(dict(fed), scope)
+        with np.errstate(all="ignore"), suppress(GraphadError, ArithmeticError, RecursionError):
+            run.operators()
+    finally:
+        prepared.WARM.reset(before)
+
+
+class _Watched(Prepared):
+    """A program whose steps are looked at."""
+
+    def __init__(self, graph: Graph, see: See) -> None:
+        assert graph.block is not None
+        self.see = see
+        self.lowered = {op.operator: op for each in graph.tree() for op in each.ops if op.operator is not None}
+        super().__init__(graph.block.program, (), check_finite=False, reinitialize=False, max_iterations=ITERATIONS)
+
+    def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
+        step, found = super()._step(op, layout, freed), self.lowered.get(op)
+        return step if found is None else self._looking(found, layout, step)
+
+    def _looking(self, op: Op, layout: Layout, step: Step) -> Step:
+        reads, writes = _places(op.reads(), layout), _places(op.writes(), layout)
+
+        def look(frames: Frames, places: list[tuple[Value, int]]) -> None:
+            for value, at in places:
+                self.see(value, frames[at].get(value.name))
+
+        def looking(frames: Frames) -> None:
+            look(frames, reads)
+            step(frames)
+            look(frames, writes)
+
+        return looking
+
+
+def _places(values: Iterable[Value], layout: Layout) -> list[tuple[Value, Any]]:
+    return [(value, depth(layout, value.name)) for value in dict.fromkeys(values) if value.name != EMPTY]
