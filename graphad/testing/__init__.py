@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import GraphadError
 
 if TYPE_CHECKING:
+    from graphad.testing.analysis_check import check_analysis as check_analysis
     from graphad.testing.bisection import Culprit as Culprit
     from graphad.testing.bisection import bisect as bisect
     from graphad.testing.cases import Case as Case
@@ -44,6 +45,7 @@ _HOMES = {
     "Vacuous": "check",
     "assert_equivalent": "equivalence",
     "bisect": "bisection",
+    "check_analysis": "analysis_check",
     "check_case": "examine",
     "check_operator": "operator_check",
     "check_pass": "check",
