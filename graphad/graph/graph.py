@@ -41,15 +41,16 @@ class Graph(PlainResults):
 
     Attributes:
         ops, values: the operators in order, and the values; ``value(name)`` finds one.
-        inputs: the values given from outside: data, parameters; in a nested graph what its operator hands in, then ``saved``.
+        inputs: the values given from outside: data, parameters; in a nested graph the block arguments, then ``saved``.
         analyses: results of analyses by their class, dropped when a pass changes the graph.
         journal: what it shares with the graphs nested in it.
         lost_operators: whether an operator of the program it was lowered from was removed.
         controls: its operators that have nested graphs.
-        father: of a nested graph the one around it; of a gradient's graph the forward graph. None for a whole program's.
-        results: of a nested graph, the values that its operator hands out.
-        targets: of a whole program's graph, the final values that are asked for, by their names, besides what is persistable.
-        saved: of a gradient's graph, the inputs that stand for what a run of the forward graph left -> that graph's value.
+        father: the parent of a nested graph, which holds its operator; for a gradient's graph, the forward graph. None for the
+            graph of a whole program.
+        results: of a nested graph, the values that it returns.
+        targets: of a whole program's graph, the requested final values, by name. Persistable variables are kept besides.
+        saved: of a gradient's graph, the residuals: its input -> the value of the forward graph that the input stands for.
         gradients: of a forward graph, the graphs of its gradients.
     """
 
@@ -73,7 +74,7 @@ class Graph(PlainResults):
         self._adj, self._pred = Adjacency(self._node, successors), Adjacency(self._node, predecessors)
 
     def nested(self, block: Block | None = None, father: Graph | None = None) -> Graph:
-        """An empty graph for an operator of this one; ``father`` is the forward graph if it is to be a gradient's."""
+        """An empty graph for an operator of this one; ``father`` is the forward graph if it is the graph of a gradient."""
         graph = Graph(block)
         graph.journal = self.journal
         graph.father = self if father is None else father
@@ -104,7 +105,7 @@ class Graph(PlainResults):
     def value(self, name: str) -> Value:
         """The final value of a name; ``x#0`` is its first. ValueError if there is none."""
         if not isinstance(name, str):
-            raise InvalidType(f"a value is asked for by its name, not by {name!r}")
+            raise InvalidType(f"a value is looked up by its name, not by {name!r}")
         final = self.values.last(name)
         if final is not None:
             return final
@@ -135,7 +136,7 @@ class Graph(PlainResults):
         return chain(self.value(node) if isinstance(node, str) else node)
 
     def ordered_ops(self) -> list[Op]:
-        """The operators so that each stands behind the writers of what it reads, otherwise in their order; ``op.order`` counts them.
+        """The operators in topological order: each comes after the writers of what it reads. Ties keep their order; ``op.order`` counts.
 
         Raises:
             InvalidGraph: operators wait for one another in a cycle.
@@ -194,7 +195,7 @@ class Graph(PlainResults):
         """
         op = Op(self, type, frozen_slots(inputs), frozen_slots(outputs), attrs or {})
         if before is not None and before.graph is not self:
-            raise InvalidGraph(f"{type} cannot stand before {before!r}, which is not in this graph")
+            raise InvalidGraph(f"{type} cannot be inserted before {before!r}, which is not in this graph")
         if forward is not None:
             op.forward, op.source, op.role = forward, forward.source, forward.role
         if role is not None:
@@ -205,7 +206,7 @@ class Graph(PlainResults):
         return op
 
     def link(self, op: Op, before: Op | None = None) -> None:
-        """Put an operator that was made by hand into the graph; ``add_op`` makes one and does this.
+        """Insert an operator that was constructed directly; ``add_op`` makes one and does this.
 
         Raises:
             InvalidGraph: it touches a value of another graph.
@@ -239,7 +240,7 @@ class Graph(PlainResults):
         raise InvalidGraph(f"{op.type} touches {stranger.name}, which is not in this graph")
 
     def remove_op(self, op: Op) -> None:
-        """Take an operator out; values that nobody reads or writes any more go with it, unless they are given from outside.
+        """Remove an operator, and the values that no operator reads or writes any more, unless they are inputs of the graph.
 
         Raises:
             InvalidGraph: the operator is not in this graph.

@@ -17,9 +17,9 @@ SINGLE_WRITER, TYPED = "single_writer", "typed"
 class Journal:
     """Who is at work, how often the graphs were changed, what they claim.
 
-    ``asked`` are the names that the program was lowered for, None for all that nobody reads, ``history`` the passes that ran.
+    ``asked`` are the names that the program was lowered for, None for all that are unused, ``history`` the passes that ran.
     ``rewrites`` counts what passes did one by one, of which there may be ``limit``; ``origin`` says what the last one was.
-    ``touched`` holds, once somebody follows it, the operators that changed or may have become dead, in order. ``kept`` is what passes
+    ``touched`` holds, once there is a listener, the operators that changed or may have become dead, in order. ``kept`` is what passes
     keep of the graph beside it, by their class: it is dropped when the list is begun anew, and what was touched since is checked again.
     ``memory`` is what is to be remembered for as long as there is the graph.
     """
@@ -52,6 +52,6 @@ class Journal:
         return True
 
     def touch(self, *ops: Op) -> None:
-        """Remember operators that changed, or that may have become dead, if somebody follows what is touched."""
+        """Remember operators that changed, or that may have become dead, if there is a listener."""
         if self.touched is not None:
             self.touched += ops

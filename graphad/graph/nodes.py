@@ -120,7 +120,7 @@ class Op:
 
     @property
     def row(self) -> OpDef | None:
-        """The operator's row in the table, None for a type nobody registered."""
+        """The operator's definition, None for a type that is not registered."""
         return REGISTRY.get(self.type)
 
     def reads(self) -> Iterator[Value]:

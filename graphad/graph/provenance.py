@@ -32,7 +32,7 @@ class Ancestor(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """One rewrite: the rule of the pass, the operators it saw, and how many rewrites lie behind one another up to it."""
+    """One rewrite: the rule of the pass, the operators it saw, and the length of the chain of rewrites up to it."""
 
     rule: str
     ancestors: tuple[Ancestor, ...]

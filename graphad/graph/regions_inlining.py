@@ -68,7 +68,7 @@ def replace_by_copy(op: Op, nested: Graph, given: Sequence[Value]) -> list[Op]:
 
 
 def _copied_out(op: Op, nested: Graph, given: Sequence[Value], twins: Twins) -> None:
-    """Copy a nested graph before its operator, and make what it hands out stand for what the operator writes."""
+    """Copy a nested graph before its operator, and replace the operator's results by those of the copy."""
     copy_into(nested, op.graph, given, op, _onto(op, nested), twins)
     for out, result in zip(outcomes(op), nested.results, strict=True):
         found = twins.values[result]
@@ -145,12 +145,12 @@ def _may_have_gradient(value: Value) -> bool:
 
 
 def outline(ops: Sequence[Op]) -> Op:
-    """Make a ``net`` of operators of one graph; it stands where the last of them stood.
+    """Make a ``net`` of operators of one graph; it takes the place of the last of them.
 
-    It is handed what they read from around, and hands out what anything around reads or asks for, under its names.
+    Its arguments are what they read from outside; its results are what is read or requested outside, under the same names.
 
     Args:
-        ops: operators that stand in this order; what lies between two of them must be among them.
+        ops: operators in this order; what is between two of them must be among them.
 
     Raises:
         InvalidGraph: there are none, they are of several graphs, or a nested graph of theirs has a gradient outside.

@@ -76,7 +76,7 @@ def _copy(graph: Graph, old: Value, new: Value) -> None:
     writer = old.writers[0]
     spare = graph.add_version(graph.values.numbered(old.name, "{}@OLD@{}"), old.shape, old.dtype)
     spare.kind = old.kind
-    graph.add_op("assign", {"X": [new]}, {"Out": [old]}, before=writer.next, role=writer.role)  # a value nobody writes would be gone
+    graph.add_op("assign", {"X": [new]}, {"Out": [old]}, before=writer.next, role=writer.role)  # a value without a writer would be removed
     for slot, values in list(writer.outputs.items()):
         if old in values:
             graph.set_outputs(writer, slot, [spare if v is old else v for v in values])

@@ -4,7 +4,7 @@
       tanh(X=x) -> (Out=y: float32[3])
     }
 
-Nested graphs stand below their operator, with what they are given and what they hand out; in the graph of a gradient, ``saved``
+Nested graphs are printed below their operator, with their arguments and results; in the graph of a gradient, ``saved``
 says which value of the forward graph a run left for it.
 
 The values of a name that is written more than once are told apart as ``x#0``, ``x#1``; a type that nothing has said is ``?``.

@@ -160,19 +160,19 @@ def gradients_fit(graph: Graph) -> Iterator[Complaint]:
 
 
 def nested(graph: Graph) -> Iterator[Complaint]:
-    """A nested graph takes what its operator hands in, and what its gradient reads, and hands out what the operator writes."""
+    """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
     for op in graph.controls:
         given, taken = len(operands(op)), len(outcomes(op))
         if op.type == "while" and op.inputs["Condition"] != operands(op)[taken - 1 : taken]:
             yield op, f"its condition {op.input('Condition')!r} is not the last value it carries"
         for name, inner in op.graphs.items():
             if len(inner.inputs) != given + len(inner.saved):
-                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are handed in and {len(inner.saved)} saved"
+                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are passed in and {len(inner.saved)} saved"
             if len(inner.results) != taken:
-                yield op, f"{name} hands out {len(inner.results)} values, but the operator writes {taken}"
+                yield op, f"{name} returns {len(inner.results)} values, but the operator writes {taken}"
             for value in (*inner.inputs, *inner.saved, *inner.results):
                 if value.graph is not inner:
-                    yield op, f"{name} takes or hands out {value.name}, which is not in it"
+                    yield op, f"{name} takes or returns {value.name}, which is not in it"
             yield from ((op, f"{name} {complaint}") for complaint in _wrongly_saved(inner))
 
 

@@ -269,7 +269,7 @@ def _block(op: Operator, row: ControlDef, name: str, value: Any) -> Block:
     if value in op.block.chain():
         raise InvalidValue(f"operator {op.type!r}: block {value.idx} cannot hold an operator that runs it")
     if not row.is_grad and value.parent is not op.block:
-        raise InvalidValue(f"operator {op.type!r} is in block {op.block.idx}, but block {value.idx} lies in block {value.parent_idx}")
+        raise InvalidValue(f"operator {op.type!r} is in block {op.block.idx}, but block {value.idx} has the parent {value.parent_idx}")
     return value
 
 
