@@ -125,7 +125,7 @@ class _Source:
         return "; ".join(parts)
 
     def _calls(self, calls: Sequence[Call], name: str) -> str:
-        """The calls one after the other; what they hand to one another is let go behind them."""
+        """The calls in sequence; a value passed between them is freed after its last use."""
         texts = []
         for call in calls:
             args = ", ".join(self._read(a) if isinstance(a, str) else f"t{a}" for a in call.args)

@@ -22,7 +22,7 @@ _BOOL = np.dtype(bool)
 
 
 def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
-    """The step of an operator with blocks; ``freed`` are the names that nothing needs behind it."""
+    """The step of an operator with blocks; ``freed`` are the names that are dead after it."""
     if op.type == "while":
         return _loop(run, op, layout)
     if op.type == "while_grad":
@@ -211,7 +211,7 @@ def _branch_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout)
 
 
 class _Inside:
-    """One block of a gradient operator: what is handed in, what comes out, and under which names inside."""
+    """One block of a gradient operator: its arguments and results, and their names inside."""
 
     def __init__(self, run: Runner, op: Operator, row: ControlDef, layout: Layout, which: int) -> None:
         block: Block = op.attrs[row.blocks[which]]
@@ -224,7 +224,7 @@ class _Inside:
         self.targets = _places(layout, op.output("X@GRAD"))
         self.count = len(self.targets) - len(self.out_grad)
         self.inputs = handed_in(op, which)
-        self.handed = self.inputs[len(self.x) :]
+        self.cotangents = self.inputs[len(self.x) :]
         self.outputs = nth(op, "original_input_grad", which, len(self.targets))
 
     def read(self, frames: Frames) -> tuple[list[Any], list[Any]]:
@@ -248,13 +248,13 @@ class _Inside:
         return found
 
     def operands(self, outer: Sequence[Any]) -> Frame:
-        """What is handed in of X, by its names inside."""
+        """The operands X that are passed in, by their names inside."""
         return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
 
     def results(self, kept: Frame, operands: Frame, cotangents: Sequence[Any]) -> list[Any]:
         """Run the block once."""
         local = operands.copy()
-        for name, value in zip(self.handed, cotangents, strict=True):
+        for name, value in zip(self.cotangents, cotangents, strict=True):
             if value is not None:
                 local[name] = value
         self.body((local, kept))

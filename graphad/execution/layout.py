@@ -16,7 +16,7 @@ Layout = tuple[Collection[str], ...]  # the names of each frame, innermost first
 
 
 def depth(layout: Layout, name: str) -> int:
-    """The frame that holds a name; the outermost one if nobody declares it."""
+    """The frame that holds a name; the outermost one if it is undeclared."""
     return next((i for i, names in enumerate(layout) if name in names), len(layout) - 1)
 
 
@@ -45,7 +45,7 @@ def touched(op: Operator) -> set[str]:
 
 
 def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
-    """For each operator of a block the names that nothing needs behind it."""
+    """For each operator of a block, the names that are dead after it."""
     last = {name: i for i, op in enumerate(block.ops) for name in touched(op)}
     free: list[list[str]] = [[] for _ in block.ops]
     for name in sorted(last):

@@ -93,7 +93,7 @@ class Prepared:
         self.body(self.block, (self.block.vars,))((self.env,))
 
     def body(self, block: Block, layout: Layout) -> Body:
-        """How a block is run: its operators in order, each value freed behind its last use."""
+        """How a block is run: its operators in order, each value freed after its last use."""
         key = (block.idx, *map(id, layout))
         found = self.bodies.get(key)
         if found is None:
@@ -146,7 +146,7 @@ class Prepared:
         self.iterations_left -= 1
 
     def is_given(self, array: Array) -> bool:
-        """Whether an array, or the one it is a view of, was fed or is the scope's: nobody may write to it."""
+        """Whether an array, or the one it is a view of, was fed or is the scope's, so that it must not be written to."""
         if len(self.given_ids) != len(self.given):
             self.given_ids = {name: (id(each), id(getattr(each, "base", None))) for name, each in self.given.items()}
             self.not_ours = {number for ids in self.given_ids.values() for number in ids} - {id(None)}
@@ -191,7 +191,7 @@ class Prepared:
         return cast
 
     def _refuse_missing(self, name: str, op: Operator | None) -> NoReturn:
-        reader = f"operator {op.type!r} reads" if op else "the fetch list asks for"
+        reader = f"operator {op.type!r} reads" if op else "the fetch list has"
         source = op.source if op else None
         if name in self.persistable:
             raise InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
@@ -252,7 +252,7 @@ def _raising(message: str) -> Step:
 
 
 def _handed_out(block: Block) -> frozenset[str]:
-    """The results of the block of a gradient, which the operator that runs it hands out."""
+    """The results of the block of a gradient, which the operator that runs it returns."""
     if block.idx == 0:
         return frozenset()
     ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))

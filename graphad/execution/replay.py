@@ -72,7 +72,7 @@ class _Backwards:
             yield from self._between(starts[0], 0, count, max(1, 2 * int(log2(count + 1))))
 
     def _stretch(self, start: Frame, begin: int, end: int) -> Iterator[Frame]:
-        """The iterations of a stretch, all run again and kept before the first is handed back."""
+        """The iterations of a stretch, all run again and kept before the first is returned."""
         frame, kept = {**self.scopes.context, **start}, []
         for at in range(begin, end):
             kept.append(self._iteration(frame, at))
@@ -107,5 +107,5 @@ def _advance(count: int, free: int) -> int:
     times = 1
     while comb(free + times, times) < count:
         times += 1
-    behind = min(comb(free + times - 1, times), count - 1)
-    return max(count - behind, 1)
+    rest = min(comb(free + times - 1, times), count - 1)
+    return max(count - rest, 1)

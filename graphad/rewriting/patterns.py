@@ -145,7 +145,7 @@ class PatternRule(Rule):
         return True
 
     def _is_possible(self, variant: Variant, op: Op, found: Match) -> bool:
-        """Whether the graph can be changed like that: nothing is asked for by two names, and no operator would wait for itself."""
+        """Whether the rewrite is legal: no value would be requested under two names, and no cycle would arise."""
         results = [found.value_of(term) for term in self.before]
         if not any(value.readers or op.graph.is_observed(value) for value in results):
             return found.fail(lambda: "its results are unused: rewriting them would change nothing, again and again")
@@ -159,7 +159,7 @@ class PatternRule(Rule):
         ):
             return found.fail(lambda: "gradients would flow where they stop")
         if op.type == "assign" and isinstance(self.after[0], Unknown) and _is_bound(result):
-            return found.fail(lambda: f"{result!r} is asked for by its name")
+            return found.fail(lambda: f"{result!r} is requested by name")
         if len(variant.calls) > 1 and _would_wait(found, variant):
             return found.fail(lambda: "an operator would wait for itself")
         return True
@@ -328,7 +328,7 @@ def _types_of(term: Result | Constant) -> frozenset[str]:
 
 
 def _below(term: Term, distance: int = 0) -> Iterator[tuple[int, frozenset[str]]]:
-    """The operators of a term, with how many of them lie before the one it starts at."""
+    """The operators of a term, and how many of them precede the one where the match starts."""
     if isinstance(term, Result | Constant):
         yield distance, _types_of(term)
     for terms in term.call.inputs.values() if isinstance(term, Result) else ():

@@ -24,7 +24,7 @@ Place = tuple[str, int]  # an input slot, and which of the values in it
 class Start(NamedTuple):
     """A way in which a rule can start at an operator: the types that the writers of some of its inputs have to be of.
 
-    ``form`` is handed to the rule where it is tried; it says for instance in which order it takes the inputs.
+    ``form`` is passed to the rule when it is tried; it says for instance in which order the inputs are matched.
     """
 
     writers: tuple[tuple[Place, frozenset[str]], ...] = ()
@@ -37,7 +37,7 @@ class Rule(ABC):
     Attributes:
         name: what the rule is called in listings, timings and provenance.
         types: the types of the operators that it starts at; None for all.
-        depth: how many operators lie one behind the other in what it looks at, at most.
+        depth: the length of the longest chain of operators that it looks at.
         aside: whether it looks at operators beside the one it starts at, which read what is read or written there.
     """
 

@@ -97,7 +97,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
 
 
 def _missing(each: Pass, available: Iterable[Any]) -> Any:
-    """The first thing that a pass requires and that is not there; analyses are made when asked for."""
+    """The first requirement of a pass that does not hold; analyses are computed on request."""
     there = set(available)
     wanted = (w for w in each.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis)))
     return next(wanted, None)
@@ -127,7 +127,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
         wanted = _missing(each, available)
         if wanted is not None:
             later = next((p.name for p in passes[place:] if wanted in p.establishes), None)
-            hint = f"; {later}, which does, stands behind it" if later else ""
+            hint = f"; {later}, which does, comes after it" if later else ""
             where = f"{each.name}, pass {place} of the {len(passes)} in the pipeline,"
             raise PassError(f"{where} requires {_name(wanted)}, which the graph does not have and no pass before it establishes{hint}")
         available -= set(each.clears)

@@ -125,7 +125,7 @@ class Term(Symbol):
 
     @property
     def uses(self) -> Scalar:
-        """How many operators read it; one more if it is asked for from outside."""
+        """How many operators read it, plus one if it is requested or read from outside the graph."""
         return Uses(f"{self!r}.uses", lambda found, term: found.uses_of(term), (FOUND, self))
 
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
@@ -158,7 +158,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 class _Found(Scalar):
-    """Stands for the match itself among the parts of a scalar."""
+    """The match itself, among the parts of a scalar."""
 
     def __init__(self) -> None:
         super().__init__("match", lambda: None)
@@ -183,7 +183,7 @@ class Unknown(Term):
 
 
 class Several(Unknown):
-    """Any number of tensors in a slot that takes a list: ``[*before, x, *behind]``, or the whole slot."""
+    """Any number of tensors in a slot that takes a list: ``[*before, x, *after]``, or the whole slot."""
 
     __slots__ = ()
 

@@ -179,7 +179,7 @@ def test_a_name_that_is_asked_for() -> None:
     def no_copy(x: Any) -> Any:
         return ops.assign(x), x
 
-    assert reason(no_copy, lowered(("assign", "x", "y"))) == "y is asked for by its name"
+    assert reason(no_copy, lowered(("assign", "x", "y"))) == "y is requested by name"
 
 
 def test_the_order_that_comes_farthest_is_told() -> None:
