@@ -19,7 +19,7 @@ def add_trial_options(parser: argparse.ArgumentParser) -> None:
     """``--prepare``, ``--tolerance`` and ``--seed``."""
     parser.add_argument("--prepare", default="", metavar="PIPELINE", help="passes that run before, and are not on trial")
     parser.add_argument(
-        "--tolerance", type=_tolerance, metavar="T", help="how far results may lie apart, relatively (default: as the passes say)"
+        "--tolerance", type=_tolerance, metavar="T", help="the allowed relative difference of results (default: as the passes say)"
     )
     parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the random arrays and programs (default: 0)")
 
@@ -28,7 +28,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
     """The program and the pipeline on trial."""
     add_program(parser)
     add_format(parser)
-    parser.add_argument("-p", "--pipeline", required=True, help="the passes on trial, as text; $loss stands for --loss")
+    parser.add_argument("-p", "--pipeline", required=True, help="the passes under test, as text; $loss stands for --loss")
     parser.add_argument("--loss", default="", metavar="NAME", help="a scalar of the program whose gradients are compared as well")
     add_trial_options(parser)
 

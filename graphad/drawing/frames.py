@@ -1,4 +1,4 @@
-"""Frames around nested graphs, joined to their operators, which stand above the rest: in the frame of the graph, or around several.
+"""Frames around nested graphs, joined to their operators, which are above the rest: in the frame of the graph, or around several.
 
 ┌ while: body ──┐      ┌───────────────────┐
 │ while         │      │ if_else           │
@@ -77,7 +77,7 @@ class Frames:
         return frame_style(part(self.nesting.role(op)))
 
     def join(self, ids: Mapping[Node, str]) -> None:
-        """Join the frames to operators that stand outside; hold each operator above its graphs."""
+        """Join the frames to operators outside of them; hold each operator above its graphs."""
         for op, regions in self.nesting.opened.items():
             for region in regions:
                 for i, node in enumerate(self.tops.get(region.graph, ())):

@@ -1,4 +1,4 @@
-"""Names and attributes as text that Graphviz shows as it is: names never stand in DOT but quoted in here."""
+"""Names and attributes as text that Graphviz shows as it is: names occur in DOT only as quoted here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def quoted(*lines: str) -> str:
 def tooltip(*lines: str) -> str:
     """Lines as a quoted tooltip.
 
-    Graphviz reads escapes in a tooltip twice; an invisible word joiner behind a backslash leaves it nothing to read.
+    Graphviz reads escapes in a tooltip twice; an invisible word joiner after a backslash leaves it nothing to read.
     """
     return quoted(*(line.replace("\\", "\\\u2060") for line in lines))
 

@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def framed(self) -> int:
-        """How many of them stand in frames."""
+        """How many of them are in frames."""
         return sum(self.nesting.home(node) is not self.nesting.root for node in self.nodes)
 
 
@@ -65,7 +65,7 @@ def plan(graph: Graph, options: Options) -> Plan:
 
 
 def _attempts(graph: Graph, options: Options) -> Iterator[tuple[int, str]]:
-    """Depths and modes to try: values fold before graphs close, and go altogether behind that."""
+    """Depths and modes to try: values fold before graphs close, and are left out only after that."""
     depths = {"all": [DEEPEST], "none": [0]}.get(options.nested) or range(_depth(graph), -1, -1)
     modes = ("all", "shared", "none") if options.values == "auto" else (options.values,)
     yield from ((depth, mode) for depth in depths for mode in modes[:2])
@@ -124,7 +124,7 @@ class _Planner:
         return private
 
     def _private(self) -> Iterable[Value]:
-        """What an optimizer operator alone keeps from run to run; if nobody reads them, scopes and the last condition of a loop."""
+        """State that one optimizer operator alone keeps from run to run; scopes and the last condition of a loop if they are unused."""
         for op in self.nesting.root.ops:
             own = {slot: values[0] for slot, values in op.inputs.items() if op.role == OPTIMIZE and _is_state_of(values, op)}
             if not self.highlighted.isdisjoint(own.values()):
@@ -166,7 +166,7 @@ class _Planner:
         self.result.levels += [(op, forward) for forward, op in pairs.ops.items() if forward in self.result.nodes]
 
     def _levelled(self, arrow: Arrow, pairs: Pairs) -> Arrow:
-        """A grad operator stands at the height of its operator: what that reads is above it, what it writes below."""
+        """A grad operator is at the height of its operator: what that reads is above it, what it writes below."""
         forward = pairs.forward(arrow.op) if arrow.head is arrow.op and not arrow.backward else None
         if forward is None or pairs.ops.get(forward) is not arrow.op or arrow.sort == KEPT:
             return arrow

@@ -100,7 +100,7 @@ WAYS: dict[str, Attributes] = {ALONG: {"weight": "8"}, ASIDE: {}, LOOKUP: {"cons
 
 # The mark, the tooltip and the look of arrows of a sort.
 SORTS: dict[int, tuple[str, str, Attributes]] = {
-    LEAVES: ("", "what is handed out", {}),
+    LEAVES: ("", "a result", {}),
     ENTERS: ("", "what the first iteration starts from", {}),
     SAVED: ("saved", "saved for the gradient", SAVED_EDGE),
     KEPT: ("saved", "what is kept for the gradient", SAVED_EDGE | {"arrowhead": "none"}),
@@ -136,7 +136,7 @@ def node_style(node: Node, kind: str, strong: bool, slots: int = 0) -> Attribute
 
 
 def arrow_style(part: str, way: str, slot: str, crowded: bool) -> Attributes:
-    """Colour and weight of an arrow of an operator, and where beside it the name of the slot stands."""
+    """Colour and weight of an arrow of an operator, and where beside it the name of the slot is."""
     place = LOOKUP if crowded and way == ASIDE else way
     color = LOOKS[part].line + ("70" if way == LOOKUP else "")
     return {"color": color} | WAYS[way] | (_slot_place(place, 2.4 * len(slot)) if slot else {})

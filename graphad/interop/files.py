@@ -39,7 +39,7 @@ def write_bytes(target: PathLike, data: bytes) -> None:
 
 
 def _print(data: bytes) -> None:
-    """Write to standard output, which need not be a stream of bytes where somebody has redirected it."""
+    """Write to standard output, which need not be a stream of bytes where it was redirected."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "it is closed", "standard output")
     if hasattr(sys.stdout, "buffer"):

@@ -13,7 +13,7 @@ from graphad.interop.structure import add_block, check_blocks
 from graphad.interop.variables import read_variable, write_variable
 from graphad.program import Block, Program
 
-# Version 2.5 is the first with tensors of rank 0; before, no extents meant that nobody knows. 0 is a build of its own.
+# Version 2.5 is the first with tensors of rank 0; before, no extents meant an unknown shape. 0 is a build of its own.
 _SCALARS_SINCE = 2005000
 
 

@@ -57,7 +57,7 @@ def while_loop(
         body: takes them and returns their next values in the same structure; a single one need not be in a list.
         loop_vars: what they start from: a list of Variables (also arrays of tensors), numbers and numpy arrays, which may be in
             lists, tuples and dicts of their own. A number becomes an int64, float32 or bool of shape [].
-        is_test: say that no gradient will be asked for.
+        is_test: say that no gradient will be requested.
         shape_invariants: a shape for each variable, with -1 where an iteration may change the extent, or None.
 
     Returns:

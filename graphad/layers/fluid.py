@@ -177,7 +177,7 @@ def less_than(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -
     Args:
         x, y: tensors of one dtype whose shapes broadcast; one of them may be a number or an array.
         cond: a boolean Variable to overwrite, the condition of a loop, say; a new one if None.
-        axis: where the first axis of y lies in x; -1 aligns the last ones.
+        axis: where the first axis of y is in x; -1 aligns the last ones.
 
     Returns:
         ``cond``, or the new one.

@@ -6,7 +6,7 @@ The counter is persistable and one for all schedules of a program, and saved wit
 if the first schedule is ``noam_decay``, as in Paddle, whose checkpoints hold it, and one more in each run after that; each schedule
 sees its own first step in the first run. The operators belong to the optimization part: a program cloned for a test has none of
 them, and does not count.
-They compute in float64, and give the learning rate in the dtype asked for.
+They compute in float64, and give the learning rate in the requested dtype.
 """
 
 from __future__ import annotations

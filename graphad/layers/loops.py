@@ -73,7 +73,7 @@ def write_body(
     with at_users_line("layers.while_loop"):
         again = one_boolean("cond returns", test)
         if None not in (again.tensor_type, condition.tensor_type) and again.shape != condition.shape:
-            raise ShapeError(f"cond returns {described(condition)} before the loop, but {described(again)} behind body")
+            raise ShapeError(f"cond returns {described(condition)} before the loop, but {described(again)} after body")
     overwrite(block, f"{helper.name}.tmp", [*zip(carried, results, strict=True), (condition, again)])
     _declare_again(carried, declared)
 

@@ -38,10 +38,10 @@ def fc(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """A fully connected layer: ``act(X @ W + b)``, X flattened to a matrix behind ``num_flatten_dims`` axes.
+    """A fully connected layer: ``act(X @ W + b)``, X flattened to a matrix after ``num_flatten_dims`` axes.
 
     Args:
-        input: of shape ``[n, ..., d]``; the extents behind ``num_flatten_dims`` must be known.
+        input: of shape ``[n, ..., d]``; the extents after ``num_flatten_dims`` must be known.
         size: the number of outputs.
 
     Returns:
@@ -55,7 +55,7 @@ def fc(
     x = checked_input("fc", input)
     width = element_count(x.shape[num_flatten_dims:])
     if width <= 0:
-        raise InvalidValue(f"layers.fc: {x!r} has no known width behind its first {num_flatten_dims} axes")
+        raise InvalidValue(f"layers.fc: {x!r} has no known width after its first {num_flatten_dims} axes")
     if x.dtype not in FLOATS:
         raise InvalidValue(f"layers.fc takes a floating-point variable, not {x!r}; cast it first")
     helper = LayerHelper("fc", name)

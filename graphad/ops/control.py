@@ -110,7 +110,7 @@ def while_grad(
 ) -> Any:
     """Run the block over the iterations that the loop kept, the last one first.
 
-    The first cotangents in X@GRAD belong to those in Out@GRAD: each iteration hands them to the one before. The others, of what
+    The first cotangents in X@GRAD belong to those in Out@GRAD: each iteration passes them to the one before. The others, of what
     the first tensors in X are, add up over the iterations. With ``checkpoint_every`` the loop keeps only what it carries, each time
     so many iterations have run, and the others are run again; ``recursive`` keeps the start alone, and runs again from places between.
     """

@@ -114,7 +114,7 @@ def _check_output(X: TensorType, output: TensorType) -> None:
 
 
 def channel_axis(data_format: str) -> int:
-    """Where a vector with a value for each channel lies."""
+    """The axis of a vector with a value for each channel."""
     return -1 if data_format in CHANNELS_LAST else 1
 
 

@@ -76,7 +76,7 @@ def times(cotangent: Tensor, factor: Any) -> Tensor:
 
 
 def affine(X: Tensor, Scale: Tensor, Bias: Tensor, axis: int) -> Tensor:
-    """X scaled and shifted, where it is asked for, along an axis."""
+    """X scaled and shifted along an axis, where scale and shift are given."""
     scaled = X if Scale is None else elementwise_mul(X, Scale, axis=axis)
     return scaled if Bias is None else elementwise_add(scaled, Bias, axis=axis)
 

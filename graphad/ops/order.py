@@ -114,7 +114,7 @@ def maxout(X: Array, *, groups: int, axis: int = 1) -> Array:
     grad={},
 )
 def maxout_index(X: Array, *, groups: int, axis: int = 1) -> Array:
-    """Where along ``axis`` what ``maxout`` chooses lies."""
+    """The places along ``axis`` of the elements that ``maxout`` chooses."""
     at, parts = _split_groups(X, groups, axis)
     starts = np.arange(parts.shape[at]).reshape(-1, *(1,) * (X.ndim - at - 1))
     return np.asarray(np.argmax(parts, axis=at + 1) + starts * groups, "int64")

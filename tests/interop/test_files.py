@@ -184,7 +184,7 @@ HEAD = '{"format": "graphad.program", "version": 1, "blocks": [{"parent": -1, '
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": {"b": 1}}}]}]}', r"ops\[0\]: a value is no object but"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": null}}]}]}', r"ops\[0\]: a value is no null"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": {"block": 1}}}]}]}', r"ops\[0\]: .*no block 1"),
-        (HEAD + '"ops": [{"type": "z", "attrs": {"a": {"block": 0}}}]}]}', "holds block 0, which it lies in"),
+        (HEAD + '"ops": [{"type": "z", "attrs": {"a": {"block": 0}}}]}]}', "holds block 0, which it is in"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": ' + "[" * 80 + "]" * 80 + "}}]}]}", "nested more than 64 deep"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": ' + "9" * 5000 + "}}]}]}", "digits"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": NaN}}]}]}', "NaN is no JSON"),
