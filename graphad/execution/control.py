@@ -11,7 +11,7 @@ import numpy as np
 
 from graphad.errors import ExecutionError, InvalidValue
 from graphad.execution.fused import fused_step
-from graphad.execution.layout import Layout, depth, handed_in, names_around, nth, written
+from graphad.execution.layout import Layout, argument_names, depth, names_around, nth, written
 from graphad.execution.replay import Replay, Runner
 from graphad.execution.steps import Frame, Frames, Place, Reader, Step, settled
 from graphad.ops import ControlDef
@@ -215,7 +215,7 @@ class _Inside:
 
     def __init__(self, run: Runner, op: Operator, row: ControlDef, layout: Layout, which: int) -> None:
         block: Block = op.attrs[row.blocks[which]]
-        saved = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *handed_in(op, which)}
+        saved = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *argument_names(op, which)}
         self.body = run.body(block, (block.vars, saved))
         self.fetch, self.op = run.fetch, op
         self.x = _places(layout, op.input("X"))
@@ -223,7 +223,7 @@ class _Inside:
         self.scopes = _places(layout, op.input(row.scopes))
         self.targets = _places(layout, op.output("X@GRAD"))
         self.count = len(self.targets) - len(self.out_grad)
-        self.inputs = handed_in(op, which)
+        self.inputs = argument_names(op, which)
         self.cotangents = self.inputs[len(self.x) :]
         self.outputs = nth(op, "original_input_grad", which, len(self.targets))
 

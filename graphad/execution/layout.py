@@ -65,7 +65,7 @@ def saved_names(program: Program) -> dict[int, frozenset[str]]:
     for op, row in _controls(program):
         if row.is_grad:
             for i, block in enumerate(blocks_of(op)):
-                found = _free(block).difference(handed_in(op, i))
+                found = _free(block).difference(argument_names(op, i))
                 saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | found
     return saved
 
@@ -99,7 +99,7 @@ def _names_in(block: Block, saved: Mapping[int, frozenset[str]]) -> set[str]:
     return names
 
 
-def handed_in(op: Operator, which: int) -> list[str]:
+def argument_names(op: Operator, which: int) -> list[str]:
     """The names that the operands of a gradient operator have in one of its blocks."""
     return nth(op, "original_input", which, len(op.input("X"))) + nth(op, "original_output_grad", which, len(op.input("Out@GRAD")))
 

@@ -97,7 +97,7 @@ class Prepared:
         key = (block.idx, *map(id, layout))
         found = self.bodies.get(key)
         if found is None:
-            free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _handed_out(block))
+            free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _block_results(block))
             own = set(block.vars)
             if len(layout) == 1:
                 own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
@@ -251,7 +251,7 @@ def _raising(message: str) -> Step:
     return step
 
 
-def _handed_out(block: Block) -> frozenset[str]:
+def _block_results(block: Block) -> frozenset[str]:
     """The results of the block of a gradient, which the operator that runs it returns."""
     if block.idx == 0:
         return frozenset()

@@ -21,7 +21,7 @@ from graphad.graph.order import ordered
 from graphad.graph.plain import PlainResults
 from graphad.graph.provenance import chain
 from graphad.graph.regions import has_effects
-from graphad.graph.substitution import hand_over, replace_saved, stopped
+from graphad.graph.substitution import replace_saved, stopped, transfer_name
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
@@ -336,7 +336,7 @@ class Graph(PlainResults):
             new = stopped(self, old, new)
             self.replace(old, new)
             if by_name:
-                hand_over(self, old, new)
+                transfer_name(self, old, new)
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value another name; ValueError if a value has it already."""

@@ -177,7 +177,7 @@ class _Lowering:
             )
             nested = graphs[name] = self.fill(graph.nested(block, self.graphs.get(block.parent_idx)), block)
             final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
-            _hand_in(nested, block, [*given, *cotangents], final)
+            _set_arguments(nested, block, [*given, *cotangents], final)
             nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
             nested.saved = {v: forward[v.name] for v in nested.inputs[count[0] + count[1] :] if v.name in forward}
             _check_saved(operator, block, nested, count[0] + count[1])
@@ -254,7 +254,7 @@ def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Cur
     return given
 
 
-def _hand_in(nested: Graph, block: Block, names: list[str], final: Current) -> None:
+def _set_arguments(nested: Graph, block: Block, names: list[str], final: Current) -> None:
     """Make the values passed in under the names the first inputs of a gradient's graph; the residuals of the forward block follow."""
     found = {value.name: value for value in nested.inputs}
     for name in names:

@@ -130,7 +130,7 @@ def drop_result(op: Op, i: int) -> bool:
     if not 0 <= i < len(out) or out[i].readers or op.graph.is_observed(out[i]):
         return False
     loop = op.type == "while"
-    if loop and (i == len(out) - 1 or not _only_handed_on(op, i)):
+    if loop and (i == len(out) - 1 or not _only_carried(op, i)):
         return False
     if the_row(op).is_grad and not _forget_summed(op, i):
         return False
@@ -146,7 +146,7 @@ def drop_result(op: Op, i: int) -> bool:
     return True
 
 
-def _only_handed_on(op: Op, i: int) -> bool:
+def _only_carried(op: Op, i: int) -> bool:
     (graph,) = op.graphs.values()
     value = graph.inputs[i]
     kept = any(value in each.saved.values() for each in graph.gradients)

@@ -114,8 +114,8 @@ def gradients_of(op: Op) -> list[Op] | None:
     inner = {graph for grad in grads for graph in grad.graphs.values()}
     known = {graph for each in op.graphs.values() for graph in each.gradients}
     fits = all(len(grad.graphs) == len(op.graphs) and not is_loop(grad) for grad in grads)
-    handed_on = any(value in value.graph.results or value in value.graph.targets for value in read)
-    return grads if fits and inner == known and not handed_on else None
+    escapes = any(value in value.graph.results or value in value.graph.targets for value in read)
+    return grads if fits and inner == known and not escapes else None
 
 
 def _read_in(around: Graph, graph: Graph, value: Value) -> Value:

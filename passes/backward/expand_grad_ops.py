@@ -62,7 +62,7 @@ def expand(graph: Graph, op: Op) -> None:
                 _take_over(graph, builder, op, old, new)
         graph.set_outputs(op, slot, ())
     for value in builder.made:
-        if value.type is None:  # popped from a tape, and wanted by nobody: it may be anything that a tape holds
+        if value.type is None:  # popped from a tape, and unused: it may be anything that a tape holds
             graph.set_type(value, (), "float32")
             value.kind = STEP_SCOPES
     graph.remove_op(op)

@@ -181,7 +181,7 @@ def _replace(
 
 
 def _not_empty(graph: Graph, values: Sequence[Value], likes: Sequence[Value]) -> list[Value]:
-    """The values, one of its own in the place of each that nobody wants."""
+    """The values, with a new one in the place of each that is not wanted (``EMPTY``)."""
     return [_like(graph, like, f"{like.name}@UNUSED") if value.name == EMPTY else value for value, like in zip(values, likes, strict=True)]
 
 

@@ -18,7 +18,7 @@ from graphad.passes.cleanup.constant_arrays import is_source
 from graphad.passes.cleanup.operator_keys import frozen_attrs
 from graphad.rewriting import Follower, Pass
 
-Place = tuple[bool, int, int]  # whether it is a constant, where its writer stands, and its place there or among what is given
+Place = tuple[bool, int, int]  # whether it is a constant, the place of its writer, and its place there or among the inputs
 
 
 @dataclass(frozen=True)

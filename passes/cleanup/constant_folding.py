@@ -27,7 +27,7 @@ from graphad.types import TENSOR
 
 Arrays = dict[str, list[Array]]
 
-# Elementwise operators that give an element the same bits wherever it stands, so that one stands for all: numpy's vector loops round
+# Elementwise operators that give an element the same bits wherever it is, so that one represents all: numpy's vector loops round
 # exp, tanh and the like by the place in the array.
 _ANYWHERE = """
     abs assign cast elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mul elementwise_sub equal fill_any_like

@@ -46,7 +46,7 @@ class FoldBranches(Pass):
 
 @dataclass
 class _Facts:
-    """What the rules ask for, of a whole graph."""
+    """Facts about a whole graph that the rules need."""
 
     graph: Graph
     known: KnownValues = field(init=False)
@@ -55,7 +55,7 @@ class _Facts:
         self.known = KnownValues(self.graph)
 
     def fits(self, value: Value, out: Value) -> bool:
-        """Whether a value can stand for another one: gradients that stop there do so still, and there is one if it is read."""
+        """Whether a value can replace another one: gradients that stop there do so still, and there is a value if it is read."""
         return (value.stop_gradient or not out.stop_gradient) and is_safe(out, value, self.known)
 
     def inline(self, op: Op, name: str, rule: str) -> bool:
@@ -131,7 +131,7 @@ class _SameResults(Rule):
     types = _BRANCHES
 
     def rewrite(self, op: Op) -> bool:
-        found = [(k, value) for k, value in _handed_through(op) if self.facts.fits(value, outcomes(op)[k])]
+        found = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, outcomes(op)[k])]
         if not found or not op.graph.allows(self.name, op):
             return False
         for k, value in reversed(found):
@@ -140,7 +140,7 @@ class _SameResults(Rule):
         return True
 
 
-def _handed_through(op: Op) -> list[tuple[int, Value]]:
+def _passed_through(op: Op) -> list[tuple[int, Value]]:
     given, found = operands(op), []
     one, other = op.graphs.values()
     place = {value: i for i, value in enumerate(one.inputs)}

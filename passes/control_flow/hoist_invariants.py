@@ -63,7 +63,7 @@ class _Hoist:
                     self._move(constant)
                 self._move(op)
                 moved.append(op)
-        self._hand_in(moved)
+        self._pass_in(moved)
         return bool(moved)
 
     def _is_invariant(self, op: Op) -> bool:
@@ -88,7 +88,7 @@ class _Hoist:
         around.link(copied, self.op)
         self.certain.update(copied.writes())
 
-    def _hand_in(self, moved: list[Op]) -> None:
+    def _pass_in(self, moved: list[Op]) -> None:
         """Make what is left in the loop read what is in front of it, and take out what was moved."""
         going = set(moved)
         written = [value for op in moved for value in op.writes()]

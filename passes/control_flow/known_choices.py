@@ -48,7 +48,7 @@ class SelectInput(_Choice):
 
 
 class SelectOutput(_Choice):
-    """A value handed out at a place that is a constant: the value there, zeros elsewhere."""
+    """A ``select_output`` with a constant choice: its input at that place, zeros elsewhere."""
 
     name = "known-select-output"
     types = frozenset(("select_output",))

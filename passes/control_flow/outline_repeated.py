@@ -3,7 +3,7 @@
     mul, add, tanh, mul, add, tanh, mul, add, tanh      ⇒      net { mul, add, tanh }, net { ... }, net { ... }
 
 Repeated stretches of the operators in their order are looked for, the longest first; one that repeats itself is cut into what it
-repeats. A stretch of the order lies between no two of its operators, so it can always be one operator.
+repeats. A stretch is contiguous in a topological order, so it can always become one operator.
 """
 
 from __future__ import annotations

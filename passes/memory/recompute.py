@@ -28,7 +28,7 @@ RECOMPUTE = "@RECOMPUTE"
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What ``recompute`` did: the peak memory in bytes before and behind it, operators that run again, and their operations."""
+    """What ``recompute`` did: the peak memory in bytes before and after it, operators that run again, and their operations."""
 
     before: int
     after: int
@@ -40,7 +40,7 @@ class Recomputed:
 class Recompute(Pass):
     """Keep less of the forward part for the backward part, and compute the rest again.
 
-    ``graph.analyses[Recomputed]`` has the peak memory before and behind it. All values stay the same to the last bit. Operators that
+    ``graph.analyses[Recomputed]`` has the peak memory before and after it. All values stay the same to the last bit. Operators that
     draw random numbers, have effects or hold blocks do not run again (of loops, ``checkpoint-while`` keeps less).
 
     Args:

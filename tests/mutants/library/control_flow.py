@@ -113,7 +113,7 @@ _BRANCHES = (
     in_pass(
         "takes-different-operands-for-one",
         "fold-branches",
-        f"{FOLD}:_handed_through",
+        f"{FOLD}:_passed_through",
         "other.inputs[i] is b",
         "b in other.inputs",
         _if("assign(X=x) -> (Out=y)", "assign(X=z) -> (Out=y)"),

@@ -195,7 +195,7 @@ _EDITS = (
     ),
     _mutant(
         "hands-over-a-name-that-is-taken",
-        "substitution:hand_over",
+        "substitution:transfer_name",
         "if new.given or new.persistable or graph.is_observed(new) or flows",
         "if new.given or new.persistable or flows",
         """

@@ -268,8 +268,8 @@ _NORMS = (
     _norm(
         "hands-out-the-variance",
         "_fold",
-        '_stand_in(op, "SavedVariance", inverse.value)',
-        '_stand_in(op, "SavedVariance", op.input("Variance"))',
+        '_replace_statistic(op, "SavedVariance", inverse.value)',
+        '_replace_statistic(op, "SavedVariance", op.input("Variance"))',
     ),
     _norm("subtracts-an-unscaled-mean", "_fold", "bias - mean * factor", "bias - mean"),
 )

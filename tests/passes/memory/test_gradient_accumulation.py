@@ -146,9 +146,9 @@ def test_losses_that_are_refused(loss: Callable[[Any, Any], Any], says: str) -> 
 def test_other_refusals() -> None:
     one = Training()
     hidden = one.main.global_block().ops[0].output("Out")[0]
-    with pytest.raises(PassError, match=f"'{hidden}' is asked for, which is neither a mean nor a sum over the batch"):
+    with pytest.raises(PassError, match=f"'{hidden}' is requested, which is neither a mean nor a sum over the batch"):
         one.in_parts(3, hidden)
-    with pytest.raises(PassError, match=f"'{hidden}@GRAD' is asked for, which is not the gradient of a parameter"):
+    with pytest.raises(PassError, match=f"'{hidden}@GRAD' is requested, which is not the gradient of a parameter"):
         one.in_parts(3, one.loss.name, f"{hidden}@GRAD")
     with pytest.raises(PassError, match="'x' has 12 rows, which do not make 5 parts of one size"):
         Training(batch=ROWS).in_parts(5)
