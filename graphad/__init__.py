@@ -97,7 +97,7 @@ def __dir__() -> list[str]:
 
 
 def _repr_svg_(shown: Any) -> str | None:
-    """What notebooks show: the drawing. It is hooked in here because drawing is a later layer than what it draws."""
+    """The drawing, for notebooks. It is attached here because drawing is a later layer than programs and graphs."""
     drawing = import_module(f"{__name__}.drawing")
     return drawing.repr_svg(shown)  # type: ignore[no-any-return]
 

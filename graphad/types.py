@@ -19,7 +19,7 @@ DTYPES = (*FLOATS, *INTS)
 TENSOR, TENSOR_ARRAY, STEP_SCOPES = "LOD_TENSOR", "LOD_TENSOR_ARRAY", "STEP_SCOPES"
 KINDS = (TENSOR, TENSOR_ARRAY, STEP_SCOPES)
 
-# The dtype numbers of Fluid's serialised programs (framework.proto, VarType.Type).
+# The dtype numbers of Fluid's serialized programs (framework.proto, VarType.Type).
 DTYPE_OF_NUMBER = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 20: "uint8", 21: "int8"}
 
 

@@ -1,4 +1,4 @@
-"""What the commands check, bisect and reduce have in common: a pipeline on trial, and a program with random arrays to try it on."""
+"""What the commands check, bisect and reduce have in common: a pipeline under test, and a program with random arrays to run it on."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def _keyed(program: Program) -> Iterator[tuple[Operator, tuple[str, ...]]]:
 
 
 def refused(error: GraphadError | OSError) -> int:
-    """Say what is wrong with the command line, or with what it names."""
+    """Report an error in the command line, or in a file or pass that it names."""
     print(f"graphad: {error}", file=sys.stderr)
     return WRONG_USE

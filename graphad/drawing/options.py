@@ -1,4 +1,4 @@
-"""What a caller may ask of a drawing, checked once."""
+"""The options of a drawing, checked once."""
 
 from __future__ import annotations
 

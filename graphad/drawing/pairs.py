@@ -1,4 +1,4 @@
-"""What is the gradient of what: gradients and values, grad operators and operators, also across nested graphs."""
+"""Pairs of gradients and their values, and of grad operators and their operators, also across nested graphs."""
 
 from __future__ import annotations
 

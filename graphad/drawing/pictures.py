@@ -23,8 +23,8 @@ NOTEBOOK_SECONDS = 20.0
 def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **options: Any) -> Path:
     """Draw a program or a graph to a file; on an error the file stays as it was.
 
-    The blocks of loops and branches are drawn as frames with their operator: what they read of outside enters them, what a loop
-    carries goes around, and what a gradient reads of an iteration comes from the frame of the forward.
+    The blocks of loops and branches are drawn as frames with their operator: captured values enter them, carried values go
+    around, and residuals come from the frame of the forward.
 
     Args:
         program_or_graph: what to draw; it is not changed.

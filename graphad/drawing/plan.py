@@ -25,11 +25,11 @@ DEEPEST = 1000
 
 @dataclass
 class Plan:
-    """What is drawn of a graph, in the order it is drawn; ``gradient_of`` holds what each drawn gradient is of.
+    """The nodes and arrows to draw, in order; ``gradient_of`` maps each drawn gradient to its value.
 
     ``repeated`` are values that many optimizer operators read: each reader gets a node of its own for them. ``levels`` are pairs
     drawn at one height: a gradient and what it is the gradient of, a grad operator and its operator.
-    ``kept`` are the slots of what an optimizer operator alone uses from run to run, which is not drawn.
+    ``kept`` are the slots of state that one optimizer operator alone keeps from run to run, which is not drawn.
     ``tops`` are the nodes of each nested graph that nothing in it leads to. ``highlighted`` are nodes asked to stand out, and
     operators that hide some.
     """
@@ -166,7 +166,7 @@ class _Planner:
         self.result.levels += [(op, forward) for forward, op in pairs.ops.items() if forward in self.result.nodes]
 
     def _levelled(self, arrow: Arrow, pairs: Pairs) -> Arrow:
-        """A grad operator is at the height of its operator: what that reads is above it, what it writes below."""
+        """A grad operator is at the height of its operator: its operands are above it, its results below."""
         forward = pairs.forward(arrow.op) if arrow.head is arrow.op and not arrow.backward else None
         if forward is None or pairs.ops.get(forward) is not arrow.op or arrow.sort == KEPT:
             return arrow

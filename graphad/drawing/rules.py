@@ -1,4 +1,4 @@
-"""Pictures of rules: what is looked for, and what comes in its place."""
+"""Pictures of rules: the pattern, and its replacement."""
 
 from __future__ import annotations
 

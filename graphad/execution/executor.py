@@ -77,7 +77,7 @@ class Executor:
             feed: arrays by the name of the variable; a list or a number becomes an array of the variable's dtype.
             fetch_list: variables or names whose values to return, in this order; one alone need not be a list.
             scope: where persistable variables are read and kept; the global scope if None.
-            reinitialize: run initialisation operators although they have run in this scope before.
+            reinitialize: run initialization operators although they have run in this scope before.
 
         Returns:
             The fetched arrays, each the caller's own.

@@ -29,7 +29,7 @@ _LEAST = 2048  # elements of a piece, at least
 
 
 class _Call(NamedTuple):
-    """One operator of the block: its function, and the places of what it reads and of what it writes."""
+    """One operator of the block: its function, and the places of its operands and results."""
 
     write: Write
     reads: tuple[int, ...]

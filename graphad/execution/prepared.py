@@ -128,7 +128,7 @@ class Prepared:
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
     def _once(self, op: Operator, step: Step) -> Step:
-        """An initialisation operator: it runs unless what it writes has values already."""
+        """An initialization operator: it runs unless what it writes has values already."""
 
         def once(frames: Frames) -> None:
             if not all(name in frames[0] or name in self.stored for name in op.output_names()):
@@ -271,9 +271,9 @@ def _unfit(op: Operator, row: OpDef) -> str:
 
 
 def _misfit(op: Operator, row: OpDef) -> str:
-    """What of an operator that was read from a file does not fit its row: a slot, the number of names in one, or an attribute.
+    """How an operator that was read from a file does not fit its definition: a slot, the number of names in one, or an attribute.
 
-    Paddle's grad operators are given more than they need; what ours need of it is what counts.
+    Paddle's grad operators have more inputs than graphad's; the additional ones are ignored.
     """
     is_grad = isinstance(row, GradOpDef)
     for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):

@@ -46,8 +46,7 @@ class Graph(PlainResults):
         journal: what it shares with the graphs nested in it.
         lost_operators: whether an operator of the program it was lowered from was removed.
         controls: its operators that have nested graphs.
-        father: the parent of a nested graph, which holds its operator; for a gradient's graph, the forward graph. None for the
-            graph of a whole program.
+        father: for a nested graph its parent, for a gradient's graph the forward graph, for the graph of a whole program None.
         results: of a nested graph, the values that it returns.
         targets: of a whole program's graph, the requested final values, by name. Persistable variables are kept besides.
         saved: of a gradient's graph, the residuals: its input -> the value of the forward graph that the input stands for.
@@ -136,7 +135,7 @@ class Graph(PlainResults):
         return chain(self.value(node) if isinstance(node, str) else node)
 
     def ordered_ops(self) -> list[Op]:
-        """The operators in topological order: each comes after the writers of what it reads. Ties keep their order; ``op.order`` counts.
+        """The operators in topological order: each comes after the writers of what it reads. Otherwise their order is kept.
 
         Raises:
             InvalidGraph: operators wait for one another in a cycle.
@@ -325,10 +324,10 @@ class Graph(PlainResults):
         self._drop_if_unused(old)
 
     def substitute(self, old: Value, new: Value) -> None:
-        """Make ``new`` stand for ``old`` wherever that is read or requested, so that what writes ``old`` may become dead.
+        """Replace all uses of ``old`` by ``new``, also where it is requested, so that the writer of ``old`` may become dead.
 
-        A value that is requested by its name gives it to ``new``; where ``new`` cannot have it, since it is given from outside or
-        requested itself, an ``assign`` writes ``old``. Gradients that stop at ``old`` stop at what stands for it.
+        A requested value transfers its name to ``new``. If ``new`` cannot have it, since it is an input or requested itself, an
+        ``assign`` writes ``old``. Gradients that stop at ``old`` stop at its replacement.
         """
         self._require(old, new)
         if new is not old:

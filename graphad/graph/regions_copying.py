@@ -29,7 +29,7 @@ def copy_into(
         given: the values there that its inputs are.
         before: where the copies go.
         onto: values of the nested graph -> those of ``around`` that are to be written in their place.
-        twins: what was copied before, of the forward graph for instance; it gets what is copied now.
+        twins: a value map, which may hold earlier copies, such as those of the forward graph; the new copies are added.
 
     Returns:
         The twin of each value, operator and graph.

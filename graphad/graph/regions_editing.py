@@ -81,10 +81,10 @@ def _first_captured(op: Op) -> int:
 
 
 def drop_operand(op: Op, i: int) -> bool:
-    """Stop handing in operand ``i``, if no nested graph reads it and no gradient does.
+    """Drop operand ``i`` if no nested graph and no gradient reads it; return whether it was dropped.
 
-    False, and nothing is done, where something reads it, or where its place says what it is: what a loop carries goes with
-    ``drop_result``, what a gradient's results belong to with those, cotangents stay.
+    Operands with a fixed position stay: carried values go with ``drop_result``, operands of a gradient that have results with
+    those, and cotangents never.
     """
     given = op.inputs.get(the_row(op).operands, ())
     if not _first_that_may_go(op) <= i < len(given) or any(_is_read(graph, graph.inputs[i]) for graph in op.graphs.values()):
@@ -123,8 +123,8 @@ def drop_result(op: Op, i: int) -> bool:
 
     The operators that compute it stay; they may be dead then.
 
-    False, and nothing is done, where something reads the result or, in a loop, its value in the next iteration; where it is
-    a loop's condition, or the cotangent that a loop's gradient passes on.
+    Return False, and change nothing, if the result is read, or in a loop its value in the next iteration is; if it is a loop's
+    condition; or if it is the cotangent that a loop's gradient passes on.
     """
     out = outcomes(op)
     if not 0 <= i < len(out) or out[i].readers or op.graph.is_observed(out[i]):

@@ -40,7 +40,7 @@ def schedule(graph: Graph) -> Program:
 
 
 def check_graph(what: str, graph: object) -> None:
-    """Refuse what is no graph; ``what`` begins the message: "schedule takes"."""
+    """Refuse an argument that is no graph; ``what`` begins the message: "schedule takes"."""
     if not isinstance(graph, Graph):
         hint = "; graphad.lower(program) makes one" if isinstance(graph, Program) else ""
         raise InvalidType(f"{what} a Graph, not {graph!r}{hint}")

@@ -1,4 +1,4 @@
-"""One value in the place of another one: what reads it, the name it is requested by, and whether gradients stop there."""
+"""Replace one value by another: its uses, the name it is requested by, and whether gradients stop there."""
 
 from __future__ import annotations
 

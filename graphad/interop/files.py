@@ -26,7 +26,7 @@ def read_bytes(source: PathLike) -> bytes:
 def write_bytes(target: PathLike, data: bytes) -> None:
     """Write a file through a temporary one beside it, so that a crash leaves the old file; ``-`` is standard output.
 
-    A link stays a link to what is written; what is no plain file (``/dev/null``) is written as it is.
+    A link stays, and its target is written; anything but a plain file (``/dev/null``) is written directly.
     """
     if target == STREAM:
         return _print(data)

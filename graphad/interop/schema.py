@@ -1,4 +1,4 @@
-"""The messages of Paddle's serialised programs, as a table of field numbers, made into protobuf classes on first use.
+"""The messages of Paddle's serialized programs, as a table of field numbers, made into protobuf classes on first use.
 
 A line is ``<label> <type> <name> = <number>``; the labels are proto2's. Names and numbers are those of the format
 (package ``paddle.framework.proto``), enumerations are int32; what is only carried along (maps of versions, readers) is bytes. A

@@ -1,4 +1,4 @@
-"""What holds for the blocks of every program that is read: they nest, and operators hold blocks without going in circles."""
+"""Checks of the blocks of every program that is read: they nest, and operators hold blocks without cycles."""
 
 from __future__ import annotations
 

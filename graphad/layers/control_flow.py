@@ -95,7 +95,7 @@ def while_loop(
 
 @layer
 def cond(pred: Variable, true_fn: Function | None = None, false_fn: Function | None = None, name: str | None = None) -> Any:
-    """What ``true_fn`` returns if ``pred`` holds, else what ``false_fn`` returns; only that one runs.
+    """The result of ``true_fn`` if ``pred`` holds, else that of ``false_fn``; only that one runs.
 
     Args:
         pred: a boolean Variable of one element.
@@ -127,7 +127,7 @@ def cond(pred: Variable, true_fn: Function | None = None, false_fn: Function | N
 
 @layer
 def case(pred_fn_pairs: Sequence[tuple[Variable, Function]], default: Function | None = None, name: str | None = None) -> Any:
-    """What the function of the first pair returns whose test holds, else what ``default`` returns; only that one runs.
+    """The result of the function of the first pair whose test holds, else that of ``default``; only that one runs.
 
     Args:
         pred_fn_pairs: pairs of a boolean Variable of one element and a function without arguments.

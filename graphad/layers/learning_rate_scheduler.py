@@ -86,7 +86,7 @@ def _counter(name: str, begin: int, step: int) -> Variable:
     known = block.has_var(name)
     counter = block.create_var(name, [1], "int64", persistable=True, stop_gradient=True)
     if not known:
-        helper.initialise(counter, Constant(begin - step))
+        helper.initialize(counter, Constant(begin - step))
         block.append_op("increment", {"X": counter}, {"Out": counter}, {"step": float(step)})
     return counter
 
@@ -135,7 +135,7 @@ def _step(begin: int = 0) -> Any:
 
 
 def _begin_of(name: str) -> int:
-    """What a counter is in the first run, by its initialisation; 0 if the startup program has none."""
+    """What a counter is in the first run, by its initialization; 0 if the startup program has none."""
     initial = [op for op in default_startup_program().global_block().ops if name in op.output_names()]
     return int(initial[-1].attrs.get("value", -1.0)) + 1 if initial else 0
 

@@ -22,10 +22,10 @@ Block = Any
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ControlDef(OpDef):
-    """The row of an operator with blocks.
+    """The definition of an operator with blocks.
 
-    ``operands`` and ``results`` are the slots of what the blocks read and write, ``condition`` that of what decides (empty if
-    nothing does), ``scopes`` that of what is kept for the gradient, ``blocks`` the attributes that hold blocks.
+    ``operands`` and ``results`` are the slots of the values that the blocks read and write, ``condition`` the slot of the condition
+    (empty if there is none), ``scopes`` the slot of the residuals, ``blocks`` the attributes that hold blocks.
     """
 
     operands: str = "X"

@@ -1,6 +1,6 @@
 """Feeding and fetching: an executor moves the values, the operators only mark where.
 
-``feed`` writes column ``col`` of what the caller passes in to ``Out``; ``fetch`` keeps X as column ``col`` of what is returned.
+``feed`` writes column ``col`` of what the caller passes in to ``Out``; ``fetch`` keeps X as column ``col`` of the results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mean and variance over some axes, and what a normalisation by them sends back: shared by the normalisations.
+"""Mean and variance over some axes, and what a normalization by them sends back: shared by the normalizations.
 
 Everything but ``fast_through_moments`` is in terms of operators, for arrays and symbols alike.
 """

@@ -69,7 +69,7 @@ class Resampling:
 
 
 def _cubic(at: Array) -> tuple[list[Array], list[Array]]:
-    """Keys' cubic convolution (1981) over four neighbours."""
+    """Keys' cubic convolution (1981) over four neighbors."""
     base = np.floor(at)
     t = at - base
 

@@ -64,11 +64,11 @@ def _values(given: Any) -> Any:
 
 
 def cotangents(function: Callable[[list[Any]], Sequence[Any]], given: Sequence[Any], starts: Sequence[Any]) -> list[Any]:
-    """The cotangents of what a function is given, from those of what it gives; None where it does not depend on it.
+    """The cotangents of the arguments of a function, from those of its results; None for arguments that no result depends on.
 
     Args:
         function: of a list of tensors, to as many as there are starts; written over operators.
-        given: what it is given, arrays or symbols.
+        given: its arguments, arrays or symbols.
         starts: the cotangents of its results; None stands for zeros.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What has to hold of an operator with blocks, whoever wrote it: its blocks, its condition, and the names that its gradient passes in."""
+"""Checks of an operator with blocks, from any source: its blocks, its condition, and the names that its gradient passes in."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def default_main_program() -> Program:
 
 
 def default_startup_program() -> Program:
-    """The program that layers append initialisation operators to."""
+    """The program that layers append initialization operators to."""
     return guards.STARTUP.get() or _startup
 
 

@@ -23,7 +23,7 @@ FORWARD, BACKWARD, OPTIMIZE = "forward", "backward", "optimize"
 ROLES = (FORWARD, BACKWARD, OPTIMIZE)
 EMPTY = "@EMPTY@"
 
-# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators, and ``random_stream`` names
+# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialization operators, and ``random_stream`` names
 # what a random operator draws from.
 RANDOM_STREAM = "random_stream"
 COMMON_ATTRS = frozenset(

@@ -182,7 +182,7 @@ Sizes = Callable[[Value, int], int]  # what the unknown extent of a value is tak
 
 
 def keeps_types(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
-    """Whether what comes after has the shapes and dtypes of what was there before, whatever the unknown extents are."""
+    """Whether the replacement has the shapes and dtypes of the pattern, for all values of the unknown extents."""
     try:
         return _same(found, before, [_static(found.value_of(term)) for term in before], after, _Static())
     except _Unknown:

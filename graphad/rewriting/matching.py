@@ -1,4 +1,4 @@
-"""Whether the operators around one operator are what a pattern describes: a walk along the edges from the pattern's first result on."""
+"""Matching a pattern at an operator: a walk along the edges, from the root, which is the pattern's first result."""
 
 from __future__ import annotations
 

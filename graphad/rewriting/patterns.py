@@ -58,11 +58,11 @@ class PatternRule(Rule):
     """A rule made of terms: see ``rewrite``.
 
     Attributes:
-        before: what is looked for, one result or several; after: what comes in its place, as many.
+        before: the pattern, one result or several; after: the replacement, as many.
         conditions: scalars that have to be true.
         text: before ⇒ after, in one line.
         example: draws inputs that the rule applies to, if its author gave one.
-        evidence: what the rule was tried on when it was defined; None if it was not tried.
+        evidence: the inputs that the rule was tested on when it was defined; None if it was not tested.
         source: the file and line of the function that the rule was made of.
         exact: whether the rule claims to keep every bit.
     """

@@ -1,4 +1,4 @@
-"""Rules are tried when they are defined, on a fixed set of hard inputs; one that is wrong there is refused, with the input.
+"""Rules are tested when they are defined, on a fixed set of hard inputs; one that is wrong there is refused, with the input.
 
 The inputs depend on the structure of a rule alone, never on names: shapes without an axis, with extents 0, 1, alike and different,
 broadcast in several ways, by dtypes, by contents (zeros of both signs, ties, the points where operators bend, halves, numbers that overflow
@@ -325,7 +325,7 @@ class _Trial:
         except NoGradient as error:
             raise InvalidValue(
                 f"rule {self.rule.name} is wrong: {self.rule.text}{_place(self.rule)}\n"
-                f"  what was before can be differentiated, what comes after cannot: {error}"
+                f"  the pattern can be differentiated, the replacement cannot: {error}"
             ) from None
         for leaf in leaves:
             for i, (a, b) in enumerate(zip(was.of(leaf), now.of(leaf), strict=True)):
@@ -337,7 +337,7 @@ class _Trial:
     def refuse(self, drawn: Drawn, old: Array, new: Array, what: str = "") -> None:
         """Say where the rule is wrong."""
         hint = (
-            "\n  @rewrite(fast=True) allows what differs by rounding, or where something is not finite" if self.exact and not what else ""
+            "\n  @rewrite(fast=True) allows differences by rounding, and where something is not finite" if self.exact and not what else ""
         )
         if what:
             hint = (

@@ -1,4 +1,4 @@
-"""The one function that runs every pass, and who is told of it."""
+"""The one function that runs every pass, and the observers that it notifies."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def verification(on: bool) -> Iterator[None]:
 
 
 def take_as_verified(graph: Graph) -> None:
-    """Let the first pass on a graph run without verifying what it gets; what it makes of it is verified as ever."""
+    """Let the first pass on a graph run without verifying its input; its output is verified as always."""
     graph.analyses[_Verified] = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
 
 

@@ -1,4 +1,4 @@
-"""What patterns are made of: tensors and scalars that are not there yet.
+"""The terms of patterns: tensors and scalars that a match binds.
 
 Operators applied to a ``Unknown`` or a ``Result`` build a tree instead of computing (they are symbols); arithmetic and comparisons
 of attributes, shapes and dtypes build a ``Scalar``, which is computed once a rule has matched.

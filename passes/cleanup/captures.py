@@ -1,4 +1,4 @@
-"""What nested graphs read of the graphs around them."""
+"""The values that nested graphs capture from the graphs around them."""
 
 from __future__ import annotations
 

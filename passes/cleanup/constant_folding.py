@@ -5,9 +5,9 @@
 
     x [2, 3] ─▶ shape ─▶ s                             ⇒      assign_value [2, 3] ─▶ s
 
-An operator all of whose inputs are constants is run by its own kernel. What it gives becomes a ``fill_constant`` where all elements
-are one number, else an ``assign_value``; what those cannot hold exactly is left as it is, and so is what a kernel refuses: the program
-fails when it runs, as before.
+An operator all of whose inputs are constants is run by its own kernel. Its result becomes a ``fill_constant`` if all elements
+are one number, else an ``assign_value``. Operators stay if their results cannot be held exactly by those, or if the kernel raises an
+error: the program fails when it runs, as before.
 """
 
 from __future__ import annotations

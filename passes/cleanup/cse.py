@@ -66,7 +66,7 @@ def _all(graph: Graph) -> Iterator[Op]:
 
 
 def _with_nested(fresh: Iterable[Op]) -> Iterator[Op]:
-    """What was touched, and where that has nested graphs what is in them: it may read other values now."""
+    """The changed operators, and those in their nested graphs, which may read other values now."""
     for op in fresh:
         yield op
         if op.graphs:

@@ -1,4 +1,4 @@
-"""What two operators have in common if they compute the same: type, inputs, attributes."""
+"""Keys of operators, equal if two compute the same: type, inputs, attributes."""
 
 from __future__ import annotations
 

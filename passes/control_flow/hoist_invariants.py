@@ -1,4 +1,4 @@
-"""Do once, in front of a loop, what every iteration does alike.
+"""Hoist loop-invariant operators in front of the loop.
 
     while(h; w) { t = tanh(w); h = h * t }      ⇒      t = tanh(w); while(h; t) { h = h * t }
 
@@ -89,7 +89,7 @@ class _Hoist:
         self.certain.update(copied.writes())
 
     def _pass_in(self, moved: list[Op]) -> None:
-        """Make what is left in the loop read what is in front of it, and take out what was moved."""
+        """Let the operators left in the loop read the hoisted values, and remove the moved operators."""
         going = set(moved)
         written = [value for op in moved for value in op.writes()]
         needed = [v for v in written if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]

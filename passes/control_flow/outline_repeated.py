@@ -1,4 +1,4 @@
-"""Make nets of what is there several times, such as the layers of a network or the steps of an unrolled loop.
+"""Make nets of repeated sequences of operators, such as the layers of a network or the steps of an unrolled loop.
 
     mul, add, tanh, mul, add, tanh, mul, add, tanh      ⇒      net { mul, add, tanh }, net { ... }, net { ... }
 

@@ -1,4 +1,4 @@
-"""Forward mode: for every operator on the path, operators that say how its outputs move with its inputs.
+"""Forward mode: for every operator on the path, operators that compute its tangents.
 
     x ─▶ tanh ─▶ h ─▶ mul ─▶ y        ⇒      x ─▶ tanh ─▶ h ─▶ mul ─▶ y
                  w ──▲                                    │    w ──▲

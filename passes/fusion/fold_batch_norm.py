@@ -1,4 +1,4 @@
-"""Move a batch normalisation by running statistics into the weights of the product before it.
+"""Move a batch normalization by running statistics into the weights of the product before it.
 
     x, W ─▶ conv2d ─▶ c ─▶ batch_norm ─▶ y       ⇒       k = Scale / sqrt(Variance + epsilon)
                                                          x, W * k ─▶ conv2d ─▶ elementwise_add ─▶ y
@@ -58,7 +58,7 @@ _RULES = RuleSet(_Fold())
 
 @dataclass
 class _Match:
-    """A normalisation, the product that it normalises, and the operator that adds a bias between them, if there is one.
+    """A normalization, the product that it normalizes, and the operator that adds a bias between them, if there is one.
 
     ``weight`` is the slot of the weights, ``along`` their axis of channels, ``axis`` that of the product's output.
     """

@@ -1,4 +1,4 @@
-"""Make one operator of elementwise operators that hang together.
+"""Fuse connected elementwise operators into one operator.
 
     x ─▶ scale ─▶ a ─▶ tanh ─▶ b ─▶ elementwise_mul ─▶ z          x, y ─▶ fused_elementwise { scale, tanh, elementwise_mul } ─▶ z
                               y ────────▲                   ⇒

@@ -73,7 +73,7 @@ def nothing_seen(graph: Graph, each: Probe, before: Op | None) -> Value:
 
 
 def joined(graph: Graph, each: Probe, seen: Value) -> Value:
-    """What was seen before, and what a probe says now."""
+    """Combine the earlier result of a probe with the current one."""
     made = each.like(graph, f"{each.name}@TOTAL")
     graph.add_op(_JOINED[each.kind], {"X": [seen], "Y": [each.value]}, {"Out": [made]})
     return made

@@ -1,4 +1,4 @@
-"""Whether a training graph may run on parts of its batch, and what becomes of what it computes."""
+"""Whether a training graph may run on parts of its batch, and how the results of the parts are combined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators make arrays of their own: what they write shares no memory with what they read, and they keep neither."""
+"""Which operators write fresh arrays: their results alias no operand, and they keep no reference to either."""
 
 from __future__ import annotations
 

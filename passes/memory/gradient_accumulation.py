@@ -6,7 +6,7 @@
            while i < k { x_i, y_i ─▶ forward, backward ─▶ w@GRAD;  total += w@GRAD;  i += 1 }
            total / k ─▶ w@GRAD ─▶ sgd ─▶ w
 
-What is needed at once is what one part needs. The loss has to be a mean over the batch, or a sum: then its gradients are the mean,
+The peak memory is that of one part. The loss has to be a mean over the batch, or a sum: then its gradients are the mean,
 or the sum, of those of the parts. The data are cut along axis 0 without copies.
 """
 

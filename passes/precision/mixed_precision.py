@@ -42,7 +42,7 @@ class MixedPrecision(Pass):
     the narrow type, about 1e-3 relative in float16, and more after sums that cancel; what exceeds 65504 becomes infinite there.
 
     Args:
-        dtype: the narrow type: float16 for what is float32, or float32 for what is float64.
+        dtype: the narrow type: float16 for float32 values, or float32 for float64 values.
         keep: types of operators, or names of values whose writers, that stay wide.
         loss_scale: what the gradient of the loss starts from, so that small gradients do not become zero; gradients are divided by
             it where they leave the backward part, which has to be there. A power of two changes nothing else.

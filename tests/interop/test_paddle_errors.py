@@ -28,7 +28,7 @@ def refused(made: Any, match: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"hello", b"\n\x00", b"\n\xff\xff\xff\xff\x0f", b"\n\x02\x08\x00", b"\x0b" * 5000])
 def test_other_bytes(data: bytes) -> None:
-    with pytest.raises(ParseError, match=f"{len(data)} bytes are not a serialised ProgramDesc"):
+    with pytest.raises(ParseError, match=f"{len(data)} bytes are not a serialized ProgramDesc"):
         load_program(data)
 
 

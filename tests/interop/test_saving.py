@@ -373,7 +373,7 @@ def test_models_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(ParseError, match=r"net\.pdiparams: the value of 'b' is float32\[2, 3\], but it is declared"):
         load_inference_model(folder)
     (folder / "net.pdmodel").write_bytes(b"\n")
-    with pytest.raises(ParseError, match=r"net\.pdmodel: 1 bytes are not a serialised ProgramDesc"):
+    with pytest.raises(ParseError, match=r"net\.pdmodel: 1 bytes are not a serialized ProgramDesc"):
         load_inference_model(folder)
 
 

@@ -210,7 +210,7 @@ def test_a_fast_rule_may_round_and_forget_what_is_not_finite() -> None:
 def test_an_exact_rule_keeps_every_bit() -> None:
     assert rewrite(fast=False)(exact).before
     for function in (rounds, nan_is_lost):
-        with pytest.raises(InvalidValue, match=r"allows what differs by rounding, or where something is not finite$"):
+        with pytest.raises(InvalidValue, match=r"allows differences by rounding, and where something is not finite$"):
             rewrite(fast=False)(function)
 
 

@@ -85,12 +85,12 @@ def lower(program_and_targets: Any) -> Any:
 def stages(pipeline: str, verified: bool = False) -> Stages:
     passes = ga.Pipeline.parse(pipeline)
 
-    def optimise(graph: Any) -> Any:
+    def optimize(graph: Any) -> Any:
         with verification(verified):
             passes.run(graph)
         return graph
 
-    return {"pipeline": optimise}
+    return {"pipeline": optimize}
 
 
 def read_back(graph: Any) -> Workload:

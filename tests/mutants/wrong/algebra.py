@@ -163,7 +163,7 @@ with passes():
 
     @dataclass(frozen=True)
     class NormalizesByDefault(Pass):
-        """Writes a normalisation out, with the epsilon that it usually has."""
+        """Writes a normalization out, with the epsilon that it usually has."""
 
         name = "user-normalizes-by-default"
         tolerance = 1e-6
