@@ -1,4 +1,4 @@
-"""What the executor says of operators that were read from a file with slots or attributes that nobody here knows."""
+"""Errors of the executor about operators from a file with unknown slots or attributes."""
 
 from __future__ import annotations
 

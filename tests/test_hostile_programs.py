@@ -204,7 +204,7 @@ MISTAKES = {
         LOOP % (INSIDE.replace('["a"]', '["a", "c"]', 1), "x", "a"),
         "'original_input' has 2 names, but slot X has 1 values",
     ),
-    "it reads what nobody wrote": (LOOP % (INSIDE, "x", "zork"), "its block 2 reads 'zork', which is not passed in"),
+    "it reads an unwritten name": (LOOP % (INSIDE, "x", "zork"), "its block 2 reads 'zork', which is not passed in"),
     "a block reads before it writes": (
         LOOP % (INSIDE, "own", "a"),
         "its block reads its own variable 'own' before any operator there writes",

@@ -63,7 +63,7 @@ class Model:
         return load_inference_model(self.folder)
 
     def scope(self, dtype: str = "float32") -> ga.Scope:
-        """A scope with the weights, as floats of another size if asked for."""
+        """A scope with the weights, as floats of another size if requested."""
         scope = ga.Scope()
         for name, array in self.loaded.parameters.items():
             scope.set(name, array.astype(dtype))

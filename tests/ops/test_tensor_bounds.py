@@ -67,7 +67,7 @@ def _check_fits(op: str, types: Slots, attrs: dict[str, Any], outputs: dict[str,
 
 
 def types_of(op: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> list[str]:
-    """The inferred types of the first output slot; inputs are given as shapes (of float32), or as shapes with a dtype behind them."""
+    """The inferred types of the first output slot; inputs are given as shapes (of float32), or as shapes followed by a dtype."""
 
     def type_(given: tuple[Any, ...]) -> TensorType:
         return TensorType(given[:-1], given[-1]) if given and isinstance(given[-1], str) else TensorType(given, "float32")

@@ -295,7 +295,7 @@ def test_gradients_are_all_or_smooth() -> None:
         rewrite(gradients="none")(kept)  # type: ignore[call-overload]
 
 
-# -- attributes that are left behind ---------------------------------------------------------------
+# -- attributes that are not carried over -----------------------------------------------------------
 
 
 def test_an_attribute_that_the_same_operator_gets_by_default_after_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What is asked for of a program keeps its name and its value, whatever passes do."""
+"""Requested outputs keep their names and their values, whatever passes do."""
 
 from __future__ import annotations
 

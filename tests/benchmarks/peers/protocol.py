@@ -35,7 +35,7 @@ class Peer:
         build: the library's graph of a workload; not timed.
         stages: what is timed, by name and in order; each takes the graph and returns it, changed or new.
         read_back: an optimized graph as a workload.
-        variants: other stages that can be asked for by name.
+        variants: other stages, which can be requested by name.
         prepare: what is timed too, but not counted: it runs between ``build`` and the stages.
     """
 

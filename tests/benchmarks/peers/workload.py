@@ -71,7 +71,7 @@ class Node(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """Values in an order in which they can be computed, and the numbers of those that are asked for."""
+    """Values in an order in which they can be computed, and the numbers of the requested ones."""
 
     nodes: tuple[Node, ...]
     targets: tuple[int, ...]

@@ -165,7 +165,7 @@ _UNROLLING = (
         _loop(5, "h", "tanh(X=h) -> (Out=h)"),
     ),
     in_pass(
-        "hands-on-the-start-again",
+        "passes-on-the-start-again",
         "unroll-while",
         f"{UNROLL}:_written_out",
         "carried = [twins.values[result] for result in body.results]",

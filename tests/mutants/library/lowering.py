@@ -194,7 +194,7 @@ _EDITS = (
         prepare=BACKWARD,
     ),
     _mutant(
-        "hands-over-a-name-that-is-taken",
+        "transfers-a-name-that-is-taken",
         "substitution:transfer_name",
         "if new.given or new.persistable or graph.is_observed(new) or flows",
         "if new.given or new.persistable or flows",

@@ -266,7 +266,7 @@ _NORMS = (
         "param u: float64[2, 4]\nmatmul_v2(X=x, Y=u) -> (Out=h) {trans_y=true}",
     ),
     _norm(
-        "hands-out-the-variance",
+        "returns-the-variance",
         "_fold",
         '_replace_statistic(op, "SavedVariance", inverse.value)',
         '_replace_statistic(op, "SavedVariance", op.input("Variance"))',
