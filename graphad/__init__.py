@@ -83,7 +83,7 @@ __version__ = "0.1.0"
 if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
 
     def __getattr__(name: str) -> Any:
-        """Import what is built on programs and graphs when it is first used: with pydot, protobuf and rich it costs as much again."""
+        """Import the packages built on programs and graphs on first use: pydot, protobuf and rich double the time of the import."""
         if name in _PARTS:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:

@@ -21,7 +21,7 @@ from graphad.program import Block, Program
 
 @dataclass
 class Difference:
-    """What differs between two graphs.
+    """The differences between two graphs.
 
     Attributes:
         before, after: the graphs; in ``after`` values have the names of those in ``before`` that they are paired with.

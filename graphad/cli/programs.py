@@ -1,4 +1,4 @@
-"""What commands have in common: programs in and out, the requested variables, pipelines."""
+"""Shared by commands: programs in and out, the requested variables, pipelines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_program(parser: argparse.ArgumentParser, optional: bool = False) -> None
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """In which form the program is, where that cannot be told, and what it may have in it."""
+    """The options for the form of the program, and for unknown operators in it."""
     parser.add_argument(
         "--from", dest="source_format", choices=sorted(FORMATS), metavar="FORMAT", help=f"read {' | '.join(sorted(FORMATS))}"
     )

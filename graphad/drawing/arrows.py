@@ -23,7 +23,7 @@ FLOW, LEAVES, ENTERS, SAVED, KEPT, ADDED, CARRIED = range(7)
 
 
 class Arrow(NamedTuple):
-    """From an operator to a value it writes, from a value to an operator that reads it, or from a value to what it is called elsewhere.
+    """From an operator to a value it writes, from a value to an operator that reads it, or from a value to the same value in another graph.
 
     A folded value has no node: its arrow goes past it. ``op`` is the operator it belongs to, of two the reader; the slots are empty
     where there is no choice. ``backward`` says that it lies within the backward, ``up`` that it is drawn upwards: there, and back in
@@ -48,7 +48,7 @@ class Arrow(NamedTuple):
 
 
 class End(NamedTuple):
-    """What writes or reads a value: an operator in a slot, or for an operator a value of its graphs."""
+    """One end of an arrow, which writes or reads a value: an operator in a slot, or for an operator a value of its graphs."""
 
     node: Node
     op: Op

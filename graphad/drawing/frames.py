@@ -34,13 +34,13 @@ class Frames:
         self._names: dict[Graph, str] = {}
 
     def of(self, node: Node) -> pydot.Graph:
-        """What a node is drawn into."""
+        """The frame that a node is drawn into."""
         if isinstance(node, Op) and node in self.nesting.opened:
             return self._around(node)
         return self._frame(self.nesting.home(node))
 
     def _around(self, op: Op) -> pydot.Graph:
-        """What an operator with drawn graphs is drawn into: the frame of its graph, or one around the frames of several."""
+        """The frame that an operator with drawn graphs is drawn into: that of its graph, or one around the frames of several."""
         regions = self.nesting.opened[op]
         if len(regions) == 1:
             return self._frame(regions[0].graph)

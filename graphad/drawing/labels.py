@@ -49,7 +49,7 @@ def markup(text: str) -> str:
 
 
 def op_label(op: Op, kept: list[str], closed: bool, attributes: list[str]) -> str:
-    """An operator's type, a mark if it holds graphs that are not drawn, the slots of what it keeps from run to run, attributes."""
+    """An operator's type, a mark if it holds graphs that are not drawn, the slots of its state, attributes."""
     name = shortened(shown(op.type)) + (" [+]" if closed else "")
     return quoted(name, *([f"keeps {', '.join(map(shown, kept))}"] if kept else []), *attributes)
 

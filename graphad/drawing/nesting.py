@@ -1,7 +1,7 @@
 """Which nested graphs are drawn, and which of their values have no node of their own because an outer one stands for them.
 
 while(X=[h, w]) { graph (h, w) ... }        h is carried: the graph has a node for it
-                                            w is captured: arrows go from the w outside to what reads it inside
+                                            w is captured: arrows go from the w outside to its readers inside
 while_grad(...) { graph (dy, y saved) ... } y is saved: arrows come from the y of the forward graph
 """
 
@@ -19,7 +19,7 @@ _NAMES = {"sub_block": "body", "true_block": "true", "false_block": "false", OTH
 
 
 class Region(NamedTuple):
-    """A nested graph that is drawn: its operator, and what the graph is to that."""
+    """A nested graph that is drawn, its operator, and the attribute that holds it."""
 
     op: Op
     name: str
@@ -104,7 +104,7 @@ class Nesting:
             graph = self.regions[graph].op.graph
 
     def role(self, op: Op) -> str:
-        """The part of the program an operator belongs to: what is nested in the backward is of the backward."""
+        """The part of the program an operator belongs to: graphs nested in the backward belong to the backward."""
         around = self.regions.get(op.graph)
         outer = op.role if around is None else self.role(around.op)
         return op.role if outer == FORWARD else outer
@@ -138,7 +138,7 @@ def operands_of(op: Op) -> Iterator[Operand]:
 
 
 def outcomes_of(op: Op) -> Iterator[tuple[Value, list[Value]]]:
-    """What an operator writes, and which values of its graphs that is."""
+    """The results of an operator, and the values of its graphs that they come from."""
     for i, value in enumerate(outcomes(op)):
         yield value, [g.results[i] for g in op.graphs.values() if i < len(g.results)]
 

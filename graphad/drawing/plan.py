@@ -30,7 +30,7 @@ class Plan:
     ``repeated`` are values that many optimizer operators read: each reader gets a node of its own for them. ``levels`` are pairs
     drawn at one height: a gradient and what it is the gradient of, a grad operator and its operator.
     ``kept`` are the slots of state that one optimizer operator alone keeps from run to run, which is not drawn.
-    ``tops`` are the nodes of each nested graph that nothing in it leads to. ``highlighted`` are nodes asked to stand out, and
+    ``tops`` are the nodes of each nested graph that nothing in it leads to. ``highlighted`` are nodes to highlight, and
     operators that hide some.
     """
 
@@ -56,7 +56,7 @@ class Plan:
 
 
 def plan(graph: Graph, options: Options) -> Plan:
-    """What to draw of a graph; ``auto`` folds and closes no more than needed to stay within the node budget."""
+    """The plan for a graph; ``auto`` folds and closes no more than needed to stay within the node budget."""
     for depth, mode in _attempts(graph, options):
         result = _Planner(Nesting(graph, depth), options, mode).plan()
         if result.size <= NODE_BUDGET and (result.framed <= FRAMED_BUDGET or options.nested == "all"):

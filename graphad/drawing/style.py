@@ -15,7 +15,7 @@ INK, MUTED, STRONG = "#2b2f36", "#676e79", "#d6005c"
 
 
 class Look(NamedTuple):
-    """What the legend says, fill and line color, and how many lines go around."""
+    """The text in the legend, fill and line color, and the number of outlines."""
 
     text: str
     fill: str
@@ -160,7 +160,7 @@ def all_quoted(attributes: Attributes) -> Attributes:
 
 
 def header(title: str | None, kinds: set[str], highlighted: str = "") -> str:
-    """The title, and a legend of the kinds and of what is highlighted, as one HTML-like label; empty if there is neither."""
+    """The title, and a legend of the kinds and of the highlighting, as one HTML-like label; empty if there is neither."""
     rows = [f'<tr><td align="left" colspan="{WIDEST_ROW}"><b><font point-size="14">{markup(title)}</font></b></td></tr>'] if title else []
     chips = [_chip(look) for name, look in LOOKS.items() if name in kinds]
     notes = [_note(text.format(markup(highlighted)), color) for mark, (text, color) in NOTES.items() if mark in kinds]

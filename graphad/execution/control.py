@@ -33,7 +33,7 @@ def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, fre
 
 
 class _Block:
-    """A block of an operator: how it runs, and what is kept of a run."""
+    """A block of an operator: how it runs, and its residuals."""
 
     def __init__(self, run: Runner, block: Block, layout: Layout) -> None:
         inner = (block.vars, *layout)
@@ -41,7 +41,7 @@ class _Block:
         self.saved = [(depth(inner, name), name) for name in sorted(run.saved.get(block.idx, ()))]
 
     def keep(self, frames: Frames) -> Frame:
-        """What the gradient of the block reads of a run."""
+        """The residuals of a run that the gradient of the block reads."""
         try:
             return {name: frames[at][name] for at, name in self.saved}
         except KeyError:
@@ -129,7 +129,7 @@ def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, f
 
 
 def _backwards(scopes: StepScopes, consume: bool) -> Iterator[Frame]:
-    """What was kept of each run, the last one first; it is let go as it is used if ``consume``."""
+    """The residuals of each run, the last one first; they are freed as they are used if ``consume``."""
     if not scopes.steps:
         yield from ({} for _ in range(scopes.count))
     elif not consume:
@@ -238,7 +238,7 @@ class _Inside:
             return None
 
     def kept(self, frames: Frames) -> StepScopes:
-        """What the forward operator kept."""
+        """The residuals of the forward operator."""
         found = self.fetch(frames, self.scopes[0], self.op)
         if not isinstance(found, StepScopes):
             name = self.scopes[0][1]

@@ -148,7 +148,7 @@ def _fed_array(block: Block, name: str, value: Any) -> Array:
 
 
 def _own(value: Any) -> Any:
-    """What was fetched, as the caller's own: an array of tensors as a list."""
+    """The fetched values, as copies for the caller: an array of tensors as a list."""
     if isinstance(value, TensorArray):
         return [_own(value.read(i)) for i in range(len(value))]
     return value.copy() if isinstance(value, np.ndarray) else value

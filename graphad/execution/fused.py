@@ -192,7 +192,7 @@ class _Plan:
                 self.gone.add(name)
 
     def work(self) -> _Work | None:
-        """What is to be done."""
+        """The instructions."""
         if not self.calls or not all(name in self.final for name in self.results) or any(dtype is None for dtype in self.dtypes):
             return None
         whole = [self.is_one(name) for name in self.inputs]

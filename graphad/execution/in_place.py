@@ -19,7 +19,7 @@ from graphad.program import EMPTY, Operator
 
 
 class Owner(Reader, Protocol):
-    """What a step asks of the run it belongs to."""
+    """The run that a step belongs to."""
 
     def is_given(self, array: Any) -> bool:
         """Whether an array was fed or is the scope's."""

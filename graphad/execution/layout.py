@@ -1,7 +1,7 @@
-"""Where a block finds its names, and what has to be kept: facts about blocks, found before they run.
+"""Where a block finds its names, and which residuals it keeps: facts about blocks, found before they run.
 
 A block runs on frames, innermost first: its own variables, those of the block around it, and so on. The block of a gradient has
-two: its own, and what an iteration of the forward block kept.
+two: its own, and the residuals of an iteration of the forward block.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ COMPILED = 2000  # operators up to which it does
 class Prepared:
     """A program prepared to run: how each of its blocks is run. And, while it runs, the values there are.
 
-    Steps refer to it for what only a run knows: the scope, the iterations that loops are in.
+    Steps refer to it for the state of the run: the scope, the iterations that loops are in.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Prepared:
         return unchanged(self.block.program, self.facts)
 
     def begin(self, env: Env, scope: Scope) -> None:
-        """Start a run on what is fed."""
+        """Start a run on fed values."""
         self._hold(env, scope)
 
     def release(self) -> None:
@@ -203,7 +203,7 @@ class Prepared:
         raise InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
 
     def commit(self) -> None:
-        """Keep the persistable values in the scope; nothing there shares memory with what was fed."""
+        """Keep the persistable values in the scope; nothing there shares memory with fed arrays."""
         new = {}
         for name in self.persistable:
             array = self.env.get(name)

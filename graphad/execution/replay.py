@@ -15,7 +15,7 @@ Body = Callable[[Frames], None]
 
 
 class Runner(Reader, Protocol):
-    """What the step of an operator with blocks asks of the run it belongs to."""
+    """The run that the step of an operator with blocks belongs to."""
 
     saved: dict[int, frozenset[str]]
     checkpointed: dict[int, int]
@@ -47,7 +47,7 @@ class Replay:
         self.names = frozenset(names_around(block, run.saved))
 
     def backwards(self, scopes: Checkpoints) -> Iterator[Frame]:
-        """What the gradient reads of each iteration, the last one first."""
+        """The residuals of each iteration, the last one first."""
         body, outer = self.run.body(self.block, (self.block.vars, self.names)), self.run.iterations
         try:
             yield from _Backwards(self, scopes, body).all()

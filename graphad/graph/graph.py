@@ -81,7 +81,7 @@ class Graph(PlainResults):
 
     @property
     def properties(self) -> set[str]:
-        """What the graph claims of itself, ``single_writer`` and ``typed``; the verifier checks it."""
+        """The claimed properties, of ``single_writer`` and ``typed``; the verifier checks them."""
         return self.journal.properties
 
     @properties.setter
@@ -274,7 +274,7 @@ class Graph(PlainResults):
                 graph.father.gradients.remove(graph)
 
     def set_inputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
-        """What an operator reads in a slot; no values takes the slot away."""
+        """Set the operands of an operator in a slot; no values removes the slot."""
         self._require(op, *values)
         before = op.inputs.get(slot, ())
         fill_slot(op.inputs, slot, values)
@@ -290,7 +290,7 @@ class Graph(PlainResults):
             value.readers[op] = None
 
     def set_outputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
-        """What an operator writes in a slot; no values takes the slot away."""
+        """Set the results of an operator in a slot; no values removes the slot."""
         self._require(op, *values)
         before = op.outputs.get(slot, ())
         fill_slot(op.outputs, slot, values)

@@ -1,4 +1,4 @@
-"""From a program to a graph: each writing of a name becomes a value of its own, each block of an operator a nested graph.
+"""From a program to a graph: each write to a name becomes a value of its own, each block of an operator a nested graph.
 
 x = increment(x)            x#0 ─▶ increment ─▶ x#1
 y = tanh(x)          ⇒                           └─▶ tanh ─▶ y
@@ -34,7 +34,7 @@ from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
 Current = dict[str, Value]
-_LAZY = {  # slots of which what is read need not have a value
+_LAZY = {  # slots whose operands may be without a value
     "select_input": "X",
     "select_input_grad": "X",
     "merge_lod_tensor": "InTrue InFalse",

@@ -23,7 +23,7 @@ Seen = set[int]
 
 
 class Ancestor(NamedTuple):
-    """What is remembered of an operator that another one was made from."""
+    """The record of an operator that another one was made from."""
 
     text: str
     source: SourceLine | None

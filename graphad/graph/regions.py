@@ -3,7 +3,7 @@
     forward     while(X = [carried..., captured...]) -> (Out = [carried...]),  the condition is the last carried value
                 body: inputs = X, results = Out            the results are the inputs of the next iteration
     branches    if_else(Cond, X) -> (Out)                  each graph: inputs = X, results = Out
-    gradient    while_grad(X, Out@GRAD) -> (X@GRAD)        its graph: inputs = X, Out@GRAD, then what is saved; results = X@GRAD
+    gradient    while_grad(X, Out@GRAD) -> (X@GRAD)        its graph: inputs = X, Out@GRAD, then residuals; results = X@GRAD
 
 The inputs of a nested graph are in the order of its operator's operands, its results in that of the operator's results.
 """
@@ -48,7 +48,7 @@ def outcomes(op: Op) -> tuple[Value, ...]:
 
 
 def scopes_of(op: Op) -> Value | None:
-    """What a forward operator keeps for its gradient, None if its program has no name for that."""
+    """The value that holds the residuals of a forward operator, None if its program has no name for it."""
     found = op.outputs.get(the_row(op).scopes, ())
     return found[0] if found else None
 

@@ -24,7 +24,7 @@ def copy_into(
     """Copy the operators of a nested graph into another graph, before one of its operators, or last.
 
     Args:
-        nested: what is copied; it stays as it is.
+        nested: the graph to copy; it is not changed.
         around: the graph to copy to.
         given: the values there that its inputs are.
         before: where the copies go.

@@ -87,7 +87,7 @@ def inline_with_gradients(op: Op, name: str) -> list[Op]:
     """
     grads = gradients_of(op)
     if is_loop(op) or the_row(op).is_grad or grads is None:
-        raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or a gradient, or what it keeps is read")
+        raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or a gradient, or its residuals are read")
     graph, which, twins = op.graph, list(op.graphs).index(name), Twins()
     _copied_out(op, op.graphs[name], operands(op), twins)
     made = list(twins.ops.values())
@@ -131,7 +131,7 @@ def _read_in(around: Graph, graph: Graph, value: Value) -> Value:
 
 
 def _onto(op: Op, nested: Graph) -> dict[Value, Value]:
-    """What the operators inside can write at once: the results of their operator."""
+    """The values outside that the copies write directly: the results of their operator."""
     onto: dict[Value, Value] = {}
     for out, result in zip(outcomes(op), nested.results, strict=True):
         same = out.stop_gradient == result.stop_gradient or not _may_have_gradient(out)

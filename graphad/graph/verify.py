@@ -1,4 +1,4 @@
-"""What every graph keeps between passes: small named rules, each a generator of complaints.
+"""The invariants of graphs between passes: small named rules, each a generator of complaints.
 
 ``verify(graph)`` raises on the first complaint. A rule about a property (``single_writer``, ``typed``)
 holds only for a graph that claims it.
@@ -150,7 +150,7 @@ def _has_known_operands(value: Value) -> bool:
 
 
 def gradients_fit(graph: Graph) -> Iterator[Complaint]:
-    """A gradient has the shape and dtype of what it is the gradient of."""
+    """A gradient has the shape and dtype of its value."""
     for value in graph.values:
         of = value.grad_of
         if of is None or of.shape is None or value.shape is None or value.shape is of.shape:

@@ -1,4 +1,4 @@
-"""What networkx sees of a graph: its node and adjacency tables, as read-only views.
+"""The views that networkx has of a graph: its node and adjacency tables, read-only.
 
 Operators hold what they read and write, values who reads and writes them; nothing is stored a second
 time for networkx. An edge has the key ``(slot, index)``, and the slot and index as its data.
@@ -20,7 +20,7 @@ Neighbors = dict[Node, dict[Key, dict[str, Any]]]
 
 
 class NodeTable(Mapping[Node, dict[str, Any]]):
-    """node -> its attributes: ``bipartite`` (0 operator, 1 value), and what users add."""
+    """node -> its attributes: ``bipartite`` (0 operator, 1 value), and attributes that users add."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

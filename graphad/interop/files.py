@@ -14,7 +14,7 @@ STREAM = "-"
 
 
 def read_bytes(source: PathLike) -> bytes:
-    """What a file holds; ``-`` is standard input."""
+    """The contents of a file; ``-`` is standard input."""
     if source != STREAM:
         path = Path(source)
         return path.read_bytes() if path.exists() and not path.is_file() else read_committed(path.parent, path.name)

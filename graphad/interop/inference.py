@@ -96,7 +96,7 @@ def _own_file(folder: Path, name: str) -> Array:
 
 
 def _columns(program: Program, op_type: str) -> list[str]:
-    """What operators that feed or fetch stand for, in the order of their columns."""
+    """The variables of operators that feed or fetch, in the order of their columns."""
     ops = [op for op in program.global_block().ops if op.type == op_type]
     names = [(op.attrs.get("col", 0), op.output("Out") if op_type == "feed" else op.input("X")) for op in ops]
     return [name for _, found in sorted(names, key=lambda pair: pair[0]) for name in found]

@@ -103,7 +103,7 @@ def cond(pred: Variable, true_fn: Function | None = None, false_fn: Function | N
             number or a numpy array, or lists, tuples and dicts of those; None for nothing.
 
     Returns:
-        Variables in the structure of what ``true_fn`` returns; an extent that one side does not know is -1.
+        Variables in the structure of the result of ``true_fn``; an extent that is unknown on one side is -1.
 
     Raises:
         TypeError: ``pred`` is no Variable, ``true_fn`` or ``false_fn`` no function, what one returns no value.
@@ -188,7 +188,7 @@ def switch_case(
     default: Function | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function with an index returns, ``default`` if none has it; only that one runs.
+    """The result of the function with an index, of ``default`` if none has it; only that one runs.
 
     Args:
         branch_index: an integer Variable of one element.

@@ -100,7 +100,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 
     Args:
         x: a counter, say; its dtype is kept.
-        value: what is added.
+        value: the number to add.
         in_place: whether x itself is overwritten and returned; else it stays as it is, and a new Variable is returned.
 
     Raises:

@@ -135,7 +135,7 @@ def _step(begin: int = 0) -> Any:
 
 
 def _begin_of(name: str) -> int:
-    """What a counter is in the first run, by its initialization; 0 if the startup program has none."""
+    """The value of a counter in the first run, by its initialization; 0 if the startup program has none."""
     initial = [op for op in default_startup_program().global_block().ops if name in op.output_names()]
     return int(initial[-1].attrs.get("value", -1.0)) + 1 if initial else 0
 

@@ -63,7 +63,7 @@ def first_condition(block: Block, helper: LayerHelper, cond: Function, args: Any
 def write_body(
     block: Block, helper: LayerHelper, cond: Function, body: Function, loop_vars: Any, carried: list[Variable], condition: Variable
 ) -> None:
-    """The body, the condition of what it gives, and the loop variables overwritten with that."""
+    """The body, the condition on its results, and the loop variables overwritten with them."""
     declared = [var.declared for var in carried]
     given = body(*nest.pack(loop_vars, carried))
     _declare_again(carried, declared)
@@ -86,7 +86,7 @@ def _declare_again(carried: list[Variable], declared: list[tuple[Shape | None, s
 
 
 def _results(block: Block, helper: LayerHelper, given: Any, loop_vars: Any, carried: list[Variable]) -> list[Variable]:
-    """What the body returned, one Variable for each loop variable."""
+    """The results of the body, one Variable for each loop variable."""
     structure = nest.pack(loop_vars, carried)
     if len(loop_vars) == 1 and nest.difference(structure, given) and not nest.difference(structure[0], given):
         given = [given]

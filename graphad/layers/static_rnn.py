@@ -27,7 +27,7 @@ _SCALAR = TensorType((1,), "int64")
 
 @dataclass
 class _Step:
-    """What is known of the block while it is written."""
+    """The state of the block while it is written."""
 
     name: str
     around: Block

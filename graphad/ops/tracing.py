@@ -1,4 +1,4 @@
-"""Cotangents of what a function of tensors gives, for functions written over operators, such as gradient rules.
+"""Cotangents of functions of tensors that are written over operators, such as gradient rules.
 
 The function is run on traced tensors, each of which holds an array or a symbol; the operators that it calls are noted, and gone
 through backwards by their rules (reverse accumulation, A. Griewank and A. Walther, Evaluating Derivatives, 2nd ed., 2008, ch. 3).

@@ -1,4 +1,4 @@
-"""What optimizers share: ``minimize`` appends the backward, then clips, decays and applies the gradients; all of it passes."""
+"""The base of optimizers: ``minimize`` appends the backward, then clips, decays and applies the gradients; all of it passes."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def input_types(op: Operator) -> dict[str, list[TensorType]] | None:
 
 
 def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple[Shape | None, str | None]:
-    """What the variable is once the operator writes it; ShapeError if it is declared as something else."""
+    """The type of a variable after the operator writes it; ShapeError if it is declared differently."""
     var = op.block.var_recursive(name) if op.block.has_var_recursive(name) else None
     shape, dtype = (None, None) if var is None else var.declared
     if new is None:
@@ -346,6 +346,6 @@ def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple
 
 
 def described(op: Operator) -> str:
-    """The operator with the types of what it reads."""
+    """The operator with the types of its inputs."""
     inputs = ", ".join(f"{slot}={n}: {op.block.var_recursive(n).tensor_type}" for slot, ns in op.inputs.items() for n in ns if n != EMPTY)
     return f"{op.type}({inputs}) -> ({_slots_text(op.outputs)})"

@@ -118,7 +118,7 @@ class Program:
                 yield
         except BaseException:
             del self.blocks[count:]
-            self.declarations = None  # what is undone here is not to be undone again around
+            self.declarations = None  # declarations undone here must not be undone again outside
             for var, shape, dtype in reversed(undo[start:]):
                 var.declare(shape, dtype)
             del undo[start:]

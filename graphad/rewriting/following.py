@@ -42,7 +42,7 @@ class Follower:
         return None if start is None else [op for op in dict.fromkeys(self.touched[start:]) if in_graph(op)]
 
     def catch_up(self) -> None:
-        """What was touched so far is not fresh any more."""
+        """Mark all changes so far as seen."""
         self.journal.followers[self.key] = len(self.touched)
 
     def forget(self) -> None:

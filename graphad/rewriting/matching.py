@@ -51,7 +51,7 @@ class Choices:
 
 
 class Check(NamedTuple):
-    """An attribute that is said by an expression: the expression, the attribute in the graph, and what it is."""
+    """An attribute given by an expression: the expression, the attribute in the graph, and its description."""
 
     wanted: Scalar
     actual: Any
@@ -60,7 +60,7 @@ class Check(NamedTuple):
 
 @dataclass(slots=True)
 class Match:
-    """What the tensors, lists, attributes and operators of a pattern are in a graph.
+    """The bindings of the tensors, lists, attributes and operators of a pattern in a graph.
 
     ``later`` are attributes said by expressions, which are compared once everything is known.
     """

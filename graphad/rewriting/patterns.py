@@ -17,7 +17,7 @@ default is ``several`` is a list of tensors in a slot that takes one: ``ops.sum(
 named have their defaults. Inputs of commutative operators match in both orders. What is written keeps its shape and dtype, else
 the rule does not apply. Conditions are about attributes, ``x.shape``, ``x.dtype``, ``x.ndim``, and ``h.uses``, the number of readers.
 
-Rules are tried on hard inputs when they are defined: see ``graphad.rewriting.rule_check``.
+Rules are tested on hard inputs when they are defined: see ``graphad.rewriting.rule_check``.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PatternRule(Rule):
         self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{where}"
 
     def match(self, op: Op, trace: Trace | None = None) -> Match | None:
-        """What the rule's tensors and attributes are at an operator; None if it does not apply there."""
+        """The bindings of the rule's tensors and attributes at an operator; None if it does not apply there."""
         return next((found for variant in self.variants if (found := self._match_as(variant, op, trace)) is not None), None)
 
     def _match_as(self, variant: Variant, op: Op, trace: Trace | None = None) -> Match | None:
@@ -173,7 +173,7 @@ def _take_over(old: Value, new: Value) -> None:
 
 
 def _inside(found: Match) -> Iterator[Value]:
-    """What the operators that were matched write."""
+    """The results of the matched operators."""
     return (value for op in found.ops.values() for values in op.outputs.values() for value in values)
 
 
@@ -245,7 +245,7 @@ def rewrite(
 
 
 def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example: Example | None, gradients: Kinks) -> PatternRule:
-    """What the decorator does."""
+    """Make a rule of a decorated function."""
     if gradients not in ("all", "smooth"):
         raise InvalidValue(f'gradients={gradients!r}: "all" or "smooth" is expected')
     name = function.__name__.strip("_").replace("_", "-")

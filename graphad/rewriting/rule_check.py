@@ -37,7 +37,7 @@ APPLICABLE = ("float64", "float64", "float32", *DTYPES)  # dtypes that ``applica
 
 @dataclass
 class Evidence:
-    """What a rule was tried on. Counts are of inputs that it applied to, for which both sides were compared.
+    """The inputs that a rule was tested on. Counts are of inputs that it applied to, for which both sides were compared.
 
     Attributes:
         shapes, dtypes, contents: how many inputs had them (the shape and dtype of the first tensor).
@@ -214,7 +214,7 @@ def _computed(terms: Sequence[Any], drawn: Drawn) -> _Computed | None:
 
 
 class _Trial:
-    """One rule, tried on inputs."""
+    """The test of one rule on inputs."""
 
     def __init__(self, rule: Any, exact: bool, gradients: Kinks) -> None:
         self.rule = rule

@@ -22,7 +22,7 @@ class Gradients:
     """The gradients of some terms with respect to the tensors of the pattern.
 
     Args:
-        terms: what is differentiated.
+        terms: the terms to differentiate.
         values: the arrays of all terms.
         seeds: the cotangents of the terms.
     """

@@ -1,4 +1,4 @@
-"""Types, attributes and arrays in the place of a match, to try a rule on."""
+"""Types, attributes and arrays in the place of a match, to test a rule on."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Rule(ABC):
 
     @abstractmethod
     def rewrite(self, op: Op) -> bool:
-        """Rewrite what is around an operator, if the rule applies; ``op.graph.allows(self.name, ...)`` has to agree first."""
+        """Rewrite the neighborhood of an operator, if the rule applies; ``op.graph.allows(self.name, ...)`` has to agree first."""
 
     def rewrite_as(self, op: Op, form: Any) -> bool:
         """Rewrite in one of the forms that ``starts`` names."""
@@ -59,7 +59,7 @@ class Rule(ABC):
         return (Start(),)
 
     def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
-        """What else than the operator it starts at the rule depends on: so many operators below, operators of these types (None: any)."""
+        """The dependencies of a rule besides its root: the number of operators below, operators of these types (None: any)."""
         return ((distance, None) for distance in range(1, self.depth))
 
     def __repr__(self) -> str:
@@ -185,7 +185,7 @@ class _Table:
         self.known: dict[tuple[str, ...], tuple[tuple[Rule, Any], ...]] = {}
 
     def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
-        """What can apply; the same for all operators that read from operators of the same types."""
+        """The rules that can apply; the same for all operators that read from operators of the same types."""
         types = tuple([_writer_type(op, slot, index) for slot, index in self.places])
         found = self.known.get(types)
         if found is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """What one run of a pass did: seconds, and operators and values before and after."""
+    """Statistics of one run of a pass: seconds, and operators and values before and after."""
 
     name: str
     text: str

@@ -25,7 +25,7 @@ class Scalar:
         self.parts = tuple(parts)
 
     def value(self, found: Any) -> Any:
-        """What it is for a match."""
+        """Its value for a match."""
         return self.function(*(part.value(found) if isinstance(part, Scalar) else part for part in self.parts))
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class Uses(Scalar):
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """What a scalar, or a list with scalars in it, is made of: scalars, attributes, and the tensors it is about."""
+    """The parts of a scalar, or of a list with scalars in it: scalars, attributes, and tensors."""
     yield value
     items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
     for item in items:
@@ -248,7 +248,7 @@ class Call:
 
 
 class Result(Term):
-    """What an operator of a pattern writes in a slot."""
+    """The results of an operator of a pattern in a slot."""
 
     __slots__ = ("call", "index", "slot")
 

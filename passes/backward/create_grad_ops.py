@@ -28,7 +28,7 @@ from graphad.types import STEP_SCOPES
 
 @dataclass
 class GradOps:
-    """What ``create-grad-ops`` made: the grad operators in order, and the gradient of each value.
+    """The results of ``create-grad-ops``: the grad operators in order, and the gradient of each value.
 
     ``inner`` is the same for the graphs nested in grad operators.
     """
@@ -89,7 +89,7 @@ def _seed(side: GradientSide, target: Value, start: str) -> Op:
 
 
 def _refuse_gradients(path: OpPath) -> None:
-    """Refuse gradients among what is differentiated, those of operators and of operators with blocks."""
+    """Refuse gradient operators on the path to be differentiated, with and without blocks."""
     for op in path.ops:
         is_gradient = the_row(op).is_grad if op.graphs else op.row is None or op.row.grad is None
         if is_gradient:

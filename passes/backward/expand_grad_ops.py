@@ -24,7 +24,7 @@ from graphad.types import STEP_SCOPES
 
 @dataclass(frozen=True)
 class ExpandGradOps(Pass):
-    """Replace grad operators on the path by what they mean in terms of operators."""
+    """Replace grad operators on the path by their definitions in terms of other operators."""
 
     name = "expand-grad-ops"
     on_trial = OnTrial(programs=("with-gradients", "any"))

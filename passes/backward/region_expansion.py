@@ -59,7 +59,7 @@ def _tape_of_loop(forward: Op, op: Op) -> Value:
 
 
 def _tape_of_branches(forward: Op, op: Op) -> Value:
-    """Make each branch write a tape with what its gradient reads; return the tape."""
+    """Make each branch write a tape with its residuals; return the tape."""
     end = _tape(forward.graph, forward)
     for graph, inner in zip(forward.graphs.values(), op.graphs.values(), strict=True):
         start = _tape(graph, forward)

@@ -1,4 +1,4 @@
-"""Compute now what is known before the program runs.
+"""Evaluate operators with constant inputs before the program runs.
 
     fill_constant 2 ─▶ a ─┐
     fill_constant 3 ─▶ b ─┴▶ elementwise_mul ─▶ c      ⇒      fill_constant 6 ─▶ c
@@ -44,7 +44,7 @@ BY_SHAPE: Mapping[str, Callable[[tuple[int, ...], Any], Array]] = {
 
 @dataclass(frozen=True)
 class ConstantFolding(Pass):
-    """Replace operators whose inputs are constants, or that read nothing but static shapes, by what they give.
+    """Replace operators whose inputs are constants, or that read nothing but static shapes, by their results.
 
     Args:
         limit: how many elements a constant may have that is not filled with one number, from 0 on; more are not read either.

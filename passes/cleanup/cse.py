@@ -38,7 +38,7 @@ class Cse(Pass):
     """Replace operators by those before them that compute the same.
 
     Operators that draw random numbers, have effects or nested graphs are never merged; neither are those that differ in the type
-    or ``stop_gradient`` of what they write. Where both outputs are requested by name, one becomes a copy of the other.
+    or ``stop_gradient`` of their results. Where both outputs are requested by name, one becomes a copy of the other.
     """
 
     name = "cse"
@@ -74,7 +74,7 @@ def _with_nested(fresh: Iterable[Op]) -> Iterator[Op]:
 
 
 class _Search:
-    """Operators by what they compute, graph by graph. ``in_order``: they come in the order of the graph, the first one first."""
+    """Operators by key, graph by graph. ``in_order``: they come in the order of the graph, the first one first."""
 
     def __init__(self, graph: Graph, table: Table, in_order: bool) -> None:
         self.root = graph

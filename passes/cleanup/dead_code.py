@@ -96,7 +96,7 @@ def _is_read(op: Op) -> bool:
 
 
 def _shrunk(op: Op) -> bool:
-    """Remove an operator, or what is dead in the graphs nested in it; return whether there was anything to remove."""
+    """Remove an operator if it is dead, else the dead values of its nested graphs; return whether anything was removed."""
     if not op.graph.is_dead(op):
         return bool(op.graphs) and without_dead_values(op)
     if not op.graph.allows("dead-operator", op):

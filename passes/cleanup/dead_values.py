@@ -17,7 +17,7 @@ from graphad.rewriting.following import in_graph
 
 
 class Needed:
-    """What of the graphs nested in an operator is needed, given which of its outputs are read.
+    """The needed values of the graphs nested in an operator, given which of its outputs are read.
 
     A gradient, and an operator that keeps something for one, keep all operands and results, since the two are matched by position.
 
@@ -133,7 +133,7 @@ class Needed:
         return reads, results
 
     def trim(self) -> None:
-        """Take away what is not needed."""
+        """Remove all that is dead."""
         kept = {op: self._kept(op) for op in self.controls if op in self.ops}
         for op, (_, results) in kept.items():
             for graph in op.graphs.values():

@@ -124,7 +124,7 @@ class _SameBranches(Rule):
 
 @dataclass(repr=False)
 class _SameResults(Rule):
-    """What comes out of both branches as it went in: that itself."""
+    """A result that both branches pass through is the operand itself."""
 
     facts: _Facts
     name = "same-result"
@@ -153,7 +153,7 @@ def _passed_through(op: Op) -> list[tuple[int, Value]]:
 
 
 def _copied(value: Value) -> Value:
-    """What a value is a copy of."""
+    """The value that a value is a copy of."""
     while value.writer is not None and value.writer.type == "assign" and not value.stop_gradient:
         value = value.writer.input("X")
     return value

@@ -2,7 +2,7 @@
 
     while(h; w) { t = tanh(w); h = h * t }      ⇒      t = tanh(w); while(h; t) { h = h * t }
 
-The innermost loops come first, so that what is invariant in several is done in front of the outermost. Since the loop may run
+The innermost loops come first, so that operators invariant in several are hoisted in front of the outermost. Since the loop may run
 zero times, only operators move that cannot fail (``analyses.speculation``) on values that are there for certain
 (``analyses.certain``). Constants stay in the loop unless something that moves reads them; branches and nets in a loop stay as they are.
 What a gradient reads of each iteration it reads as before.
@@ -103,7 +103,7 @@ class _Hoist:
 
 
 def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:
-    """The inputs of a loop's body that are the same in every iteration, with what they are around: captured, or carried unchanged."""
+    """The loop-invariant arguments of a loop's body, captured or carried unchanged, with the operands that they are."""
     given, carried = operands(op), carried_count(op)
     if op.type == "while_grad":
         return dict(zip(body.inputs, op.inputs.get("X", ()), strict=False))

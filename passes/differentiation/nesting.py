@@ -14,7 +14,7 @@ from graphad.passes.differentiation.tangents import Tangents
 
 
 def follow(made: Tangents, path: OpPath) -> None:
-    """Add the tangents of what the operators of a path write."""
+    """Add the tangents of the results of the operators on a path."""
     for op in path.ops:
         if not op.graphs:
             through_operator(made, op, path)

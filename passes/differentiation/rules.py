@@ -1,4 +1,4 @@
-"""The tangents of what one operator writes.
+"""The tangents of the results of one operator.
 
     linear            y = reshape(x)       y' = reshape(x')
     bilinear          y = a @ b            y' = a' @ b + a @ b'
@@ -39,7 +39,7 @@ PASSING = {"X": ("assign", "sum", "elementwise_add", "elementwise_sub", "minus",
 
 
 def through_operator(made: Tangents, op: Op, path: OpPath) -> None:
-    """Add the tangents of what an operator without nested graphs writes, right after it."""
+    """Add the tangents of the results of an operator without nested graphs, right after it."""
     moving = [slot for _, slot in grad_row(op).written if made.moves(op.inputs.get(slot, ()))]
     if not moving:
         return

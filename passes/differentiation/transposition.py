@@ -19,7 +19,7 @@ Cotangents = dict[Value, list[GraphSymbol]]
 
 
 def transposed(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
-    """Add the tangents of what an operator writes, right after it; ``moving`` are the inputs' slots that have some."""
+    """Add the tangents of an operator's results, right after it; ``moving`` are the inputs' slots that have some."""
     after = op.next
     builder = Builder(op.graph, next(op.writes()).name, before=after, role=op.role, forward=op)
     symbols = {value: _symbolic(builder, value) for _, slot in grad_row(op).cotangents for value in op.outputs.get(slot, ())}
@@ -100,7 +100,7 @@ def _back_through(builder: Builder, op: Op, varied: set[Value], backwards: Cotan
 
 
 def _total(builder: Builder, parts: list[GraphSymbol]) -> GraphSymbol:
-    """The sum of what came to a value; it is made once."""
+    """The sum of the cotangents of a value; it is made once."""
     if len(parts) > 1:
         parts[:] = [REGISTRY["sum"](list(parts))]
     return parts[0]

@@ -169,7 +169,7 @@ def _product(match: _Match, builder: Builder, factor: Any) -> GraphSymbol:
 
 
 def _with_own_bias(match: _Match, builder: Builder, factor: Any, shift: Any) -> Any:
-    """The shift, and what becomes of the product's own bias."""
+    """The shift, combined with the product's own bias."""
     bias = match.product.inputs.get("Bias")
     return shift if not bias else builder.symbol(bias[0]) * factor + shift
 

@@ -3,7 +3,7 @@
     x ─▶ scale ─▶ a ─▶ tanh ─▶ b ─▶ elementwise_mul ─▶ z          x, y ─▶ fused_elementwise { scale, tanh, elementwise_mul } ─▶ z
                               y ────────▲                   ⇒
 
-All have the same shape and the same role; what is read besides has that shape, or one element. The executor runs such an operator
+All have the same shape and the same role; other inputs have that shape, or one element. The executor runs such an operator
 piece by piece: intermediate values never leave the cache.
 
 Operators get levels, which rise along every edge between two that cannot be fused, and never fall. So two of one level never wait for
@@ -114,7 +114,7 @@ def _root(parent: dict[Op, Op], op: Op) -> Op:
 
 
 def _class_of(op: Op, smallest: int) -> _Class | None:
-    """What an operator has in common with those it may be fused with; None if there are none."""
+    """The key that an operator shares with those it may be fused with; None if there are none."""
     if op.type not in ELEMENTWISE or op.row is None or [*op.outputs] != ["Out"] or not takes_required(op.row, op.inputs):
         return None
     out = op.output("Out")
@@ -176,7 +176,7 @@ class _Fusion:
         return not readers or self.graph.is_observed(value) or any(reader not in self.members for reader in readers)
 
     def place(self) -> Op | None:
-        """The insertion point: after the last of the group, or before that at the first reader of what the group makes."""
+        """The insertion point: after the last of the group, or before that at the first reader of a result of the group."""
         readers = (reader for op in self.group for value in op.writes() for reader in value.readers if reader not in self.members)
         reader = min(readers, key=lambda each: each.order, default=None)
         last = self.group[-1]

@@ -1,4 +1,4 @@
-"""Watch values for what is no number, and for how large they get.
+"""Watch values for nan and infinities, and for their range.
 
     x ─▶ log ─▶ y          ⇒          x ─▶ log ─▶ y ─▶ isnan_v2 ─▶ cast ─▶ reduce_sum ─▶ y@PROBE@NAN
                                                   y ─▶ reduce_min ─▶ y@PROBE@MIN                        and so on
@@ -72,7 +72,7 @@ class ProbeNumerics(Pass):
 
 @dataclass
 class _Watch:
-    """What is watched: the results of each operator, and the operators of each graph with watched values in their graphs."""
+    """The watched values: the results of each operator, and the operators of each graph with watched values in their graphs."""
 
     kinds: tuple[str, ...]
     names: frozenset[str]

@@ -65,7 +65,7 @@ class Training:
     # -- the loss --------------------------------------------------------------------------------
 
     def _kind_of_loss(self) -> str:
-        """What the losses are of the batch: a mean or a sum."""
+        """The kind of the losses over the batch: a mean or a sum."""
         losses = list(dict.fromkeys(self._losses()))
         kinds = {self.kinds.get(loss, WHOLE) for loss in losses} - {WHOLE}
         if not losses:
@@ -99,7 +99,7 @@ class Training:
     # -- results ---------------------------------------------------------------------------------
 
     def results(self) -> dict[Value, str]:
-        """The values that are read or requested outside, each a mean or a sum of what the parts give."""
+        """The values that are read or requested outside, each a mean or a sum of the results of the parts."""
         inside = set(self.inside)
         found = [v for op in self.inside for v in op.writes() if self.graph.is_observed(v) or any(r not in inside for r in v.readers)]
         return {value: self._kind(value) for value in found}

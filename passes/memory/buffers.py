@@ -16,7 +16,7 @@ _OWN = types_named(
 
 
 def makes_own(op: Op) -> bool:
-    """Whether an operator writes to fresh memory that nothing else aliases, and keeps nothing of what it reads."""
+    """Whether an operator writes to fresh memory that nothing else aliases, and keeps none of its operands."""
     row = op.row
     if row is None or op.graphs:
         return False

@@ -22,7 +22,7 @@ Kept = frozenset[Value]
 
 
 class ForwardPart:
-    """The operators of the forward part, and what of it the rest reads.
+    """The operators of the forward part, and the values of it that the rest reads.
 
     Args:
         graph: a whole graph with backward operators.
@@ -107,7 +107,7 @@ def kept_by_cut(part: ForwardPart) -> Kept:
 
 
 def _made_from(value: Value) -> Iterator[Value | None]:
-    """What a value is computed from; None if it is not to be computed again."""
+    """The values that a value is computed from; None if it is not to be recomputed."""
     writer = value.writer
     if writer is None or not is_cheap(writer):
         yield None
@@ -121,7 +121,7 @@ def _made_from(value: Value) -> Iterator[Value | None]:
 def kept_by_segments(part: ForwardPart, count: int) -> Kept:
     """The values that are live at the ends of ``count`` segments of about the same size, and those that cannot be recomputed.
 
-    Within a segment all is computed again from what was kept before it (T. Chen, B. Xu, C. Zhang and C. Guestrin, "Training deep
+    Within a segment all is recomputed from the values kept before it (T. Chen, B. Xu, C. Zhang and C. Guestrin, "Training deep
     nets with sublinear memory cost", 2016). A segment ends, near its nominal end, where the fewest bytes are live.
     """
     ops = part.ops

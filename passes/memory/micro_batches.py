@@ -27,7 +27,7 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     Args:
         net: a ``net`` without gradient.
         data: the operands that are cut into parts along axis 0.
-        kinds: of each result whether it is the mean or the sum of what the parts give.
+        kinds: of each result whether it is the mean or the sum of the results of the parts.
         count: how many parts.
     """
     graph, (body,) = net.graph, net.graphs.values()
@@ -85,7 +85,7 @@ def _constant(graph: Graph, stem: str, number: int, before: Op) -> Value:
 
 
 def _zeros(graph: Graph, value: Value, before: Op) -> Value:
-    """What a total starts from: zeros of the type of a result, which does not depend on the batch."""
+    """The initial value of a total: zeros of the type of a result, which does not depend on the batch."""
     type = TensorType(value.shape or (), value.dtype or "float32")
     return _written(graph, "fill_constant", {}, f"{value.name}@TOTAL", type, before, shape=list(type.shape), dtype=type.dtype)
 
@@ -126,7 +126,7 @@ def _next(body: Graph, op_type: str, inputs: Slots, value: Value) -> Value:
 
 
 def _retype(body: Graph) -> None:
-    """Infer the types in the body anew: a part has fewer rows than the batch. A gradient is of the type of what it belongs to."""
+    """Infer the types in the body anew: a part has fewer rows than the batch. A gradient has the type of its value."""
     for op in body.ordered_ops():
         row = op.row
         if row is None or op.type == "read_from_array":
