@@ -229,7 +229,7 @@ def test_mistakes_are_named_with_their_line(name: str) -> None:
     ("line", "message"),
     [
         ("scale() -> (Out=y)", "has nothing in its input slot X, so it cannot run"),
-        ("tanh(X=x) -> (Zork=y)", "has an output slot Zork, which its row has not"),
+        ("tanh(X=x) -> (Zork=y)", "has an output slot Zork, which its definition does not have"),
         ("tanh(X=[x, x]) -> (Out=y)", "has 2 names in its input slot X, which takes one"),
         ("tanh_grad(Out=x, Out@GRAD=x) -> (Zork=y)", "has an output slot Zork"),
     ],

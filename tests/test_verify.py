@@ -198,7 +198,7 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     ),
     wait_for_itself: ("acyclic", "operators wait for one another in a cycle"),
     leave_a_slot_empty: ("slots_filled", "operator elementwise_add: input slot Y is empty"),
-    fill_an_unknown_slot: ("slots_filled", "operator elementwise_add: it has an input slot Z; its row has X, Y"),
+    fill_an_unknown_slot: ("slots_filled", "operator elementwise_add: it has an input slot Z; its definition has X, Y"),
     crowd_a_slot: ("slots_filled", "operator elementwise_add: input slot Y holds 2 values"),
     pass_in_too_much: ("nested", "operator while: sub_block takes 2 values, but 3 are passed in and 0 saved"),
     return_too_much: ("nested", "operator while: sub_block returns 3 values, but the operator writes 2"),

@@ -43,7 +43,7 @@ def calls_of(
 
 
 def direct(row: OpDef, types: Types, attrs: Mapping[str, Any]) -> Function:
-    """The quickest function that computes what the row's kernel does for these types and attributes."""
+    """The quickest function that computes the same as the operator's kernel, for these types and attributes."""
     own = {name: value for name, value in attrs.items() if name in row.attrs}
     special = _SPECIAL.get(row.type)
     found = special(types, {**_defaults(row), **own}) if special is not None else None

@@ -26,7 +26,7 @@ def home(layout: Layout, name: str) -> int:
 
 
 def control(op: Operator) -> ControlDef | None:
-    """The row of an operator that holds blocks, None for any other."""
+    """The definition of an operator that holds blocks, None for any other."""
     row = REGISTRY.get(op.type)
     return row if isinstance(row, ControlDef) else None
 

@@ -279,11 +279,11 @@ def _misfit(op: Operator, row: OpDef) -> str:
     for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
         for slot, names in given.items():
             if slot not in slots and names and not (is_grad and side == "input"):
-                return f"has an {side} slot {slot}, which its row has not"
+                return f"has an {side} slot {slot}, which its definition does not have"
             if slot in slots and len(names) > 1 and not slots[slot].variadic:
                 return f"has {len(names)} names in its {side} slot {slot}, which takes one"
     missing = [s.name for s in row.inputs.values() if not s.optional and not s.variadic and not op.input(s.name)]
     if missing:
         return f"has nothing in its input slot {missing[0]}"
     attrs = [name for name in op.attrs if name not in row.attrs and name not in COMMON_ATTRS and not is_grad]
-    return f"has an attribute {attrs[0]}, which its row has not" if attrs else ""
+    return f"has an attribute {attrs[0]}, which its definition does not have" if attrs else ""

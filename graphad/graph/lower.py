@@ -51,7 +51,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
             operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
 
     Raises:
-        ValueError: an operator has a slot or an attribute that its row has not, and the program was not read with
+        ValueError: an operator has a slot or an attribute that its definition does not have, and the program was not read with
             ``allow_unknown=True``, nor from Paddle's format; the program has no variable of a target's name, a target is a variable
             of another program, or two operators draw from one random stream.
 

@@ -18,13 +18,13 @@ OTHERWISE = "otherwise"  # the second graph of a conditional_block: nothing happ
 
 
 def control_row(op: Op) -> ControlDef | None:
-    """The row of an operator that has nested graphs, None for any other."""
+    """The definition of an operator that has nested graphs, None for any other."""
     row = REGISTRY.get(op.type)
     return row if isinstance(row, ControlDef) else None
 
 
 def the_row(op: Op) -> ControlDef:
-    """The row of an operator known to have nested graphs."""
+    """The definition of an operator known to have nested graphs."""
     row = REGISTRY[op.type]
     assert isinstance(row, ControlDef)
     return row

@@ -122,7 +122,7 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
                 for name, values in given.items():
                     slot = slots.get(name)
                     if slot is None:
-                        yield op, f"it has an {side} slot {name}; its row has {', '.join(slots) or 'none'}"
+                        yield op, f"it has an {side} slot {name}; its definition has {', '.join(slots) or 'none'}"
                     elif len(values) != 1 and not (slot.variadic and values):
                         yield op, f"{side} slot {name} holds {len(values)} values"
                     elif not slot.optional:

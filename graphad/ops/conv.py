@@ -166,7 +166,7 @@ def _to_filter(spec: type[Convolution]) -> Callable[..., Array]:
 
 
 def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: str, doc: str) -> OpDef:
-    """The row of a convolution whose cotangents are ``<of>_backprop_input`` and ``<of>_backprop_filter``."""
+    """The definition of a convolution whose cotangents are ``<of>_backprop_input`` and ``<of>_backprop_filter``."""
     kernel = _forward(spec)
     kernel.__doc__ = doc
     grad: dict[str, Callable[..., Tensor]] = {

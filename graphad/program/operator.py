@@ -149,7 +149,7 @@ def _name(what: str, block: Block, slot: str, item: Any) -> str:
 
 
 def check(op: Operator, row: OpDef) -> None:
-    """Slots, names and attributes against the row; the error says what is wrong and where it was written."""
+    """Check slots, names and attributes against the definition; the error shows the mistake and the user's line."""
     try:
         _check_slots(op.type, "input", op.inputs, row.inputs)
         _check_slots(op.type, "output", op.outputs, row.outputs)
@@ -173,7 +173,7 @@ def check_known(op: Operator) -> None:
 
 
 def check_slots_and_attributes(op: Operator) -> None:
-    """Refuse what a registered operator has and its row has not; Paddle's grad operators are given more than they need."""
+    """Refuse slots and attributes that the definition does not have; Paddle's grad operators may have more inputs than needed."""
     row = REGISTRY.get(op.type)
     if row is None or isinstance(row, GradOpDef):
         return

@@ -25,7 +25,7 @@ Place = tuple[bool, int, int]  # whether it is a constant, the place of its writ
 class CanonicalOrder(Pass):
     """Order the inputs of commutative operators, so that other passes see one form of each.
 
-    Nothing changes in what they compute, not by a bit, nor in gradients: only operators whose row says that they are commutative
+    Nothing changes in what they compute, not by a bit, nor in gradients: only operators whose definition says that they are commutative
     are touched, where all attributes have their defaults.
     """
 

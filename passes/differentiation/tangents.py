@@ -87,7 +87,7 @@ class Tangents:
 
 
 def grad_row(op: Op) -> GradOpDef:
-    """The row of an operator's gradient; there is one of every operator on a path."""
+    """The definition of an operator's gradient; every operator on a path has one."""
     row = None if op.row is None else op.row.grad
     assert row is not None
     return row
