@@ -83,7 +83,7 @@ __version__ = "0.1.0"
 if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
 
     def __getattr__(name: str) -> Any:
-        """Import what is built on programs and graphs when it is first used: with pydot, protobuf and rich it costs as much again."""
+        """Import the packages built on programs and graphs on first use: pydot, protobuf and rich double the time of the import."""
         if name in _PARTS:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
@@ -97,7 +97,7 @@ def __dir__() -> list[str]:
 
 
 def _repr_svg_(shown: Any) -> str | None:
-    """What notebooks show: the drawing. It is hooked in here because drawing is a later layer than what it draws."""
+    """The drawing, for notebooks. It is attached here because drawing is a later layer than programs and graphs."""
     drawing = import_module(f"{__name__}.drawing")
     return drawing.repr_svg(shown)  # type: ignore[no-any-return]
 

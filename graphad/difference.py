@@ -1,8 +1,8 @@
 """Two programs compared up to renaming.
 
 Operators are paired in two rounds: first those whose whole cone of inputs is the same, then, of the others, the longest common
-sequence of operators with the same type and attributes. What the second program calls a value is then renamed to what the first
-one calls the value it is paired with, and the texts are compared.
+sequence of operators with the same type and attributes. The values of the second program then get the
+names of their partners in the first one, and the texts are compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphad.program import Block, Program
 
 @dataclass
 class Difference:
-    """What differs between two graphs.
+    """The differences between two graphs.
 
     Attributes:
         before, after: the graphs; in ``after`` values have the names of those in ``before`` that they are paired with.
@@ -96,7 +96,7 @@ def _reads_the_same(x: Op, y: Op, old_of: Mapping[Value, Value]) -> bool:
 
 
 def _inputs(a: Graph, b: Graph) -> Iterator[tuple[Value, Value]]:
-    """What is given to both: by name, and what is left in order where the types agree."""
+    """The inputs of both: paired by name, the others in order where the types agree."""
     by_name = {value.name: value for value in b.inputs}
     left_a = [value for value in a.inputs if value.name not in by_name]
     known = {value.name for value in a.inputs}
@@ -162,7 +162,7 @@ def _look(op: Op) -> str:
 
 
 def _cones(graph: Graph, given: Mapping[Value, str]) -> dict[Op, str]:
-    """What each operator computes, written as a digest of itself and of what it reads."""
+    """A digest of what each operator computes: of the operator and of the digests of its operands."""
     digests: dict[Value, str] = dict(given)
     cones: dict[Op, str] = {}
     for op in graph.ordered_ops():

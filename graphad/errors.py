@@ -29,7 +29,7 @@ class GraphadError(Exception):
 
 
 class InvalidType(GraphadError, TypeError):
-    """A value of the wrong Python type was handed in."""
+    """A value of the wrong Python type was passed in."""
 
 
 class InvalidValue(GraphadError, ValueError):

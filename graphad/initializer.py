@@ -17,7 +17,7 @@ class Initializer:
     """Base: ``append(block, var)`` appends the operator that gives ``var`` its first value."""
 
     def append(self, block: Block, var: Variable) -> Operator:
-        """Append the initialisation operator; it does nothing in a scope that has a value already."""
+        """Append the initialization operator; it does nothing in a scope that has a value already."""
         op_type, attrs = self.operator(var)
         attrs = {"shape": list(var.shape), "dtype": var.dtype, **attrs, "run_once": True}
         return block.append_op(op_type, {}, {"Out": var}, attrs)

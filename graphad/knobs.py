@@ -7,7 +7,7 @@
 | GRAPHAD_REPRODUCERS    | reproducers = "."  | graphad-reproducers | where a failing pass leaves its reproducer; empty: nowhere       |
 | GRAPHAD_PLUGINS        | plugins = true     | true                | load passes and operators that other packages bring              |
 
-The folder graphad-reproducers lies in the temporary folder. The environment wins. Truth is written 1, true, yes, on or 0, false, no, off.
+The folder graphad-reproducers is in the temporary folder. The environment wins. Truth is written 1, true, yes, on or 0, false, no, off.
 
 They are read when one of them is first used, not by ``import graphad``, and hold for the process: ``KNOBS.verify = False`` changes one
 for all threads. ``with changed_knobs(verify=False):`` changes it for what runs within, and for no other thread or asyncio task.
@@ -48,7 +48,7 @@ def read_knobs(environment: Mapping[str, str], folder: Path) -> Knobs:
     """The settings that an environment and the file in a folder say.
 
     Raises:
-        ValueError: a setting that does not exist, or a value that it cannot have; the message says where it stands.
+        ValueError: a setting that does not exist, or a value that it cannot have; the message says where it was set.
     """
     knobs = Knobs()
     kinds = {f.name: type(getattr(knobs, f.name)) for f in fields(knobs)}

@@ -4,7 +4,7 @@
     my-passes = "my_package.passes"          # a module that defines passes, or a function to call
 
     [project.entry-points."graphad.ops"]
-    my-operators = "my_package.operators"    # a module that defines rows
+    my-operators = "my_package.operators"    # a module that defines operators
 
 ``import graphad`` loads none of them. They are loaded, operators first, in the order of their names, when an operator or a pass is
 first named that is not known, when the passes are listed, and by ``load_plugins()``; graphad's own passes are loaded with them.

@@ -22,7 +22,7 @@ Reader = Callable[[], Iterable[Batch]] | Iterable[Batch]
 
 @dataclass
 class History:
-    """What training went through: for every step the cost, and each metric by its label."""
+    """The history of a training: for every step the cost, and each metric by its label."""
 
     cost: list[float] = field(default_factory=list)
     metrics: dict[str, list[float]] = field(default_factory=dict)

@@ -19,7 +19,7 @@ DTYPES = (*FLOATS, *INTS)
 TENSOR, TENSOR_ARRAY, STEP_SCOPES = "LOD_TENSOR", "LOD_TENSOR_ARRAY", "STEP_SCOPES"
 KINDS = (TENSOR, TENSOR_ARRAY, STEP_SCOPES)
 
-# The dtype numbers of Fluid's serialised programs (framework.proto, VarType.Type).
+# The dtype numbers of Fluid's serialized programs (framework.proto, VarType.Type).
 DTYPE_OF_NUMBER = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 20: "uint8", 21: "int8"}
 
 
@@ -68,14 +68,14 @@ def checked_shape(shape: Iterable[int]) -> Shape:
 
 
 def joined_extent(a: int, b: int) -> int | None:
-    """The extent that both may stand for, None if they disagree."""
+    """The extent that agrees with both, None if they disagree."""
     if a == b or b == -1:
         return a
     return b if a == -1 else None
 
 
 def joined_shape(a: Shape, b: Shape) -> Shape | None:
-    """What is known when a shape is both ``a`` and ``b``; None if they disagree.
+    """The shape that agrees with both ``a`` and ``b``; None if they disagree.
 
     >>> joined_shape((-1, 3), (8, -1)), joined_shape((2,), (3,))
     ((8, 3), None)

@@ -82,7 +82,7 @@ class Meaning:
         self.frame(name)[name] = self.write(op.block.var_recursive(name), value)
 
     def list_operator(self, op: ga.Operator) -> Any:
-        """Arrays of tensors as lists that nobody changes."""
+        """Arrays of tensors as lists that are never changed."""
         if op.type == "create_array":
             return []
         if op.type == "write_to_array":

@@ -12,7 +12,7 @@ from graphad.rewriting import PASSES, Pass
 
 @contextmanager
 def passes(*also: type[Pass]) -> Iterator[None]:
-    """Within it, these passes are known and more can be defined; behind it, they are forgotten."""
+    """Within it, these passes are known and more can be defined; after it, they are forgotten."""
     before = dict(PASSES)
     PASSES.update({each.name: each for each in also})
     try:

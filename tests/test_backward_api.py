@@ -110,7 +110,7 @@ def test_a_shared_parameter_has_a_sum_at_the_end() -> None:
 
 
 def test_a_shared_value_has_a_sum_directly_before_its_first_reader() -> None:
-    """loss = tanh(v) exp(y) sin(y) with y = x²: the gradient of tanh does not wait, and yet comes behind."""
+    """loss = tanh(v) exp(y) sin(y) with y = x²: the gradient of tanh does not wait, and yet comes later."""
     shared: list[Row] = [("tanh", {"X": "v"}, "t"), ("square", {"X": "x"}, "y"), ("exp", {"X": "y"}, "a"), ("sin", {"X": "y"}, "b")]
     product: list[Row] = [("elementwise_mul", {"X": "a", "Y": "b"}, "c"), ("elementwise_mul", {"X": "c", "Y": "t"}, "d")]
     program = vector(*shared, *product, ("mean", {"X": "d"}, "loss"), v=[3])
@@ -235,7 +235,7 @@ def stopped(var: ga.Variable) -> ga.Variable:
     return var
 
 
-def behind(net: Net, var: ga.Variable) -> ga.Variable:
+def after(net: Net, var: ga.Variable) -> ga.Variable:
     """The loss, with a variable before it stopped."""
     stopped(var)
     return net.loss
@@ -261,7 +261,7 @@ REFUSED: list[tuple[Callable[[Net], Any], type[Exception], str]] = [
     (lambda net: (net.loss, [stopped(net.w)]), NoGradient, NO_WAY + "stop_gradient of 'w'"),
     (lambda net: (net.loss, ["x"]), NoGradient, "'x' has no gradient: stop_gradient of 'x'"),
     (
-        lambda net: (behind(net, net.hidden), ["w"]),
+        lambda net: (after(net, net.hidden), ["w"]),
         NoGradient,
         NO_WAY + "the way to the loss is cut by stop_gradient of 'tanh_0.tmp_0'",
     ),

@@ -227,7 +227,7 @@ def test_the_legend_explains_frames() -> None:
     assert "[+] nested graph not drawn" in texts(to_svg(powers(), nested="none"))
 
 
-def test_frames_have_the_colours_of_their_part() -> None:
+def test_frames_have_the_colors_of_their_part() -> None:
     svg = to_svg(grown(powers()))
     assert [label_of(g) for g in groups(svg, "frame") if "forward" in (g.get("class") or "")] == ["while: body"]
     assert [label_of(g) for g in groups(svg, "frame") if "backward" in (g.get("class") or "")] == ["while_grad: body"]

@@ -230,7 +230,7 @@ def test_a_value_nobody_wrote_is_named() -> None:
     program = written(("tanh", {"X": "q"}, "y"), ("tanh", {"X": "y"}, "q"), q=[2], never=[2])
     with pytest.raises(ValueError, match=r"operator 'tanh' reads 'q' before any operator wrote it\n.*" + placed(program)):
         run(program, fetch=["y"])
-    with pytest.raises(ValueError, match=r"the fetch list asks for 'never', which is not fed and no operator writes"):
+    with pytest.raises(ValueError, match=r"the fetch list has 'never', which is not fed and no operator writes"):
         run(program, {"q": [1, 2]}, ["never"])
 
 

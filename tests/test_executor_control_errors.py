@@ -33,7 +33,7 @@ def test_what_a_branch_not_taken_left_unwritten_is_named(branch: Control) -> Non
     with pytest.raises(ValueError, match=message + line_of(program, 0, 1)):
         run(program, {"c": [False], "x": [0]}, ["z"])
     alone = nested(branch, c=FLAG, x=[1], y=[1])
-    with pytest.raises(ValueError, match="the fetch list asks for 'y' before any operator wrote it: no block that writes it has run"):
+    with pytest.raises(ValueError, match="the fetch list has 'y' before any operator wrote it: no block that writes it has run"):
         run(alone, {"c": [False], "x": [0]}, ["y"])
 
 

@@ -40,7 +40,7 @@ def test_persistable_variables_written_in_a_loop_stay_in_the_scope() -> None:
 
 
 def noise(seed: int) -> ga.Program:
-    """Random numbers: an array of n x 2, one of n behind the inner loop."""
+    """Random numbers: an array of n x 2, one of n after the inner loop."""
     drawn = do("uniform_random", {}, "r", shape=[3], min=0.0, max=1.0)
     at = [do("scale", {"X": "i"}, "twice", scale=2.0), add("twice", "j", "k")]
     inner = count_to("two", drawn, *at, do("write_to_array", {"X": "r", "I": "k"}, "inside"), i="j")

@@ -1,4 +1,4 @@
-"""What outlives a run: scopes, initialisation that happens once, and random numbers that can be repeated."""
+"""What outlives a run: scopes, initialization that happens once, and random numbers that can be repeated."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_value_in_the_scope_of_another_shape_is_refused() -> None:
         read(np.ones(5, "float32"))
 
 
-# -- initialisation ------------------------------------------------------------------------------
+# -- initialization ------------------------------------------------------------------------------
 
 
 def started(startup: ga.Program, scope: ga.Scope, **options: Any) -> Array:
@@ -113,7 +113,7 @@ def started(startup: ga.Program, scope: ga.Scope, **options: Any) -> Array:
     return scope.get("fc_0.w_0").copy()
 
 
-def test_initialisation_runs_once_in_a_scope() -> None:
+def test_initialization_runs_once_in_a_scope() -> None:
     _, startup, _ = layer()
     scope = ga.Scope()
     first = started(startup, scope)
@@ -128,7 +128,7 @@ def test_reinitialize_runs_it_again() -> None:
     assert not np.array_equal(started(startup, scope, reinitialize=True), first)
 
 
-def test_an_erased_value_is_initialised_again_and_the_others_stay() -> None:
+def test_an_erased_value_is_initialized_again_and_the_others_stay() -> None:
     _, startup, _ = layer()
     scope = ga.Scope()
     first = started(startup, scope)
@@ -138,7 +138,7 @@ def test_an_erased_value_is_initialised_again_and_the_others_stay() -> None:
     np.testing.assert_array_equal(scope.get("fc_0.b_0"), 7)
 
 
-def test_a_layer_added_later_is_initialised_later() -> None:
+def test_a_layer_added_later_is_initialized_later() -> None:
     main, startup, y = layer()
     scope = ga.Scope()
     first = started(startup, scope)

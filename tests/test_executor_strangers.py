@@ -1,4 +1,4 @@
-"""What the executor says of operators that were read from a file with slots or attributes that nobody here knows."""
+"""Errors of the executor about operators from a file with unknown slots or attributes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PROGRAM = "program {{ block 0 {{ var x: float64[2] var z: float64[2] var y: floa
 @pytest.mark.parametrize(
     ("operator", "message"),
     [
-        ("scale(X=x) -> (Out=y) {factor=3.0}", "operator 'scale' has an attribute factor, which its row has not"),
-        ("tanh(X=x, Z=z) -> (Out=y)", "operator 'tanh' has an input slot Z, which its row has not"),
-        ("tanh(Y=x) -> (Out=y)", "operator 'tanh' has an input slot Y, which its row has not"),
+        ("scale(X=x) -> (Out=y) {factor=3.0}", "operator 'scale' has an attribute factor, which its definition does not have"),
+        ("tanh(X=x, Z=z) -> (Out=y)", "operator 'tanh' has an input slot Z, which its definition does not have"),
+        ("tanh(Y=x) -> (Out=y)", "operator 'tanh' has an input slot Y, which its definition does not have"),
     ],
 )
 def test_what_no_row_knows_is_refused_when_it_runs(operator: str, message: str) -> None:

@@ -3,7 +3,7 @@
     # what it shows
     program { ... }                             the program
     ---- find-op-path{...}, create-grad-ops     a pipeline, run on its graph,
-    graph (...) { ... }                         and the graph behind it
+    graph (...) { ... }                         and the graph after it
     ---- prune-no-grad                          the next one, run on the same graph
     ...
     (as before)                                 which changed nothing that the text shows
@@ -28,7 +28,7 @@ MARK, SCHEDULE, SAME = "---- ", "schedule", "(as before)\n"
 
 
 class Case(NamedTuple):
-    """What a file says: what it shows, the program, and (pipeline, text behind it) pairs."""
+    """What a file says: what it shows, the program, and (pipeline, text after it) pairs."""
 
     title: str
     program: str

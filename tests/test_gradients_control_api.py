@@ -1,4 +1,4 @@
-"""``append_backward`` and ``gradients`` around loops and branches: what is cut off, what is left out, what is asked for twice."""
+"""``append_backward`` and ``gradients`` around loops and branches: cut-off gradients, absent ones, and ones requested twice."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_loop_without_gradient_is_left_alone() -> None:
     assert "while_grad" not in str(model.program)
 
 
-# -- asked for -----------------------------------------------------------------------------------
+# -- requested -----------------------------------------------------------------------------------
 
 
 def test_two_losses_over_one_loop() -> None:

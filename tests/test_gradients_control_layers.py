@@ -17,7 +17,7 @@ ZERO = np.zeros(1, "int64")
 
 
 def loop(n: Any, body: Any, *start: Any, shapes: Any = None) -> Any:
-    """The final values of ``start`` behind n iterations of ``body(i, *values)``."""
+    """The final values after n iterations of ``body(i, *values)`` from ``start``."""
     invariants = None if shapes is None else [[1], *shapes]
     _, *result = layers.while_loop(
         lambda i, *_: i < n, lambda i, *values: [i + 1, *_listed(body(i, *values))], [ZERO, *start], shape_invariants=invariants

@@ -78,7 +78,7 @@ def test_what_is_kept_twice_is_held_once() -> None:
 
 
 def reads_of_a_run(model: Model) -> set[str]:
-    """What the blocks of the last gradient operator read and are not handed."""
+    """The residuals that the blocks of the last gradient operator read."""
     op = [op for op in model.program.global_block().ops if op.type.endswith("_grad") and "original_input" in op.attrs][-1]
     blocks = [op.attrs[name] for name in ("sub_block", "true_block", "false_block") if name in op.attrs]
     return {name for block in blocks for inner in block.ops for name in inner.input_names() if name not in block.vars}
@@ -248,7 +248,7 @@ def test_running_the_backward_takes_no_more_than_the_forward_keeps_and_a_few_ite
 
 
 def test_gradients_of_steps_take_the_place_of_what_was_kept_of_them() -> None:
-    """Unless somebody holds that fast: what is fetched stays."""
+    """Unless it is referenced elsewhere: fetched values stay."""
     size, count = 1 << 16, 24
 
     def build(x: Any) -> Any:

@@ -204,7 +204,7 @@ MISTAKES = {
         LOOP % (INSIDE.replace('["a"]', '["a", "c"]', 1), "x", "a"),
         "'original_input' has 2 names, but slot X has 1 values",
     ),
-    "it reads what nobody wrote": (LOOP % (INSIDE, "x", "zork"), "its block 2 reads 'zork', which is not passed in"),
+    "it reads an unwritten name": (LOOP % (INSIDE, "x", "zork"), "its block 2 reads 'zork', which is not passed in"),
     "a block reads before it writes": (
         LOOP % (INSIDE, "own", "a"),
         "its block reads its own variable 'own' before any operator there writes",
@@ -229,7 +229,7 @@ def test_mistakes_are_named_with_their_line(name: str) -> None:
     ("line", "message"),
     [
         ("scale() -> (Out=y)", "has nothing in its input slot X, so it cannot run"),
-        ("tanh(X=x) -> (Zork=y)", "has an output slot Zork, which its row has not"),
+        ("tanh(X=x) -> (Zork=y)", "has an output slot Zork, which its definition does not have"),
         ("tanh(X=[x, x]) -> (Out=y)", "has 2 names in its input slot X, which takes one"),
         ("tanh_grad(Out=x, Out@GRAD=x) -> (Zork=y)", "has an output slot Zork"),
     ],

@@ -265,7 +265,7 @@ REFUSED: list[tuple[Callable[[Built], Any], type[Exception], str]] = [
     (lambda b: layers.fc(b.x, 2, param_attr=3), T, r"param_attr is a ParamAttr, a name, an initializer, or None, not 3"),
     (lambda b: layers.fc(b.x, -1), V, r"'fc_0.w_0' has shape \[8, -1\]; the extents of a parameter are known, none is -1"),
     (lambda b: layers.fc(b.x, "4"), T, r"a shape is a list of ints, not \[8, '4'\]"),
-    (lambda b: layers.fc(b.image, 2, num_flatten_dims=0), V, r"image: float32\[-1, 3, 8, 8\] has no known width behind its first 0 axes"),
+    (lambda b: layers.fc(b.image, 2, num_flatten_dims=0), V, r"image: float32\[-1, 3, 8, 8\] has no known width after its first 0 axes"),
     (lambda b: layers.fc(b.main.global_block().create_var("u"), 2), V, r"shape of variable 'u' is not known"),
     (lambda b: [layers.fc(b.x, n, param_attr="w") for n in (2, 3)], V, r"'w' is declared with shape \[8, 2\], now with \[8, 3\]"),
     (lambda b: layers.fc(b.x, 2, param_attr="x"), V, r"'x' is declared already, and not as a parameter"),

@@ -67,8 +67,8 @@ def test_an_array_may_be_a_loop_variable() -> None:
         _, array = layers.while_loop(lambda i, array: i < 3, body, [0, start])
         return [layers.array_length(start), layers.array_length(array), layers.array_read(array, 3)]
 
-    before, behind, last = ran(build, x=X)
-    assert (before.tolist(), behind.tolist()) == ([1], [4])
+    before, after, last = ran(build, x=X)
+    assert (before.tolist(), after.tolist()) == ([1], [4])
     np.testing.assert_array_equal(last, X * 8)
     program, _ = built(build, x=X)
     loop = next(op for op in program.block(0).ops if op.type == "while")

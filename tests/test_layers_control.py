@@ -200,7 +200,7 @@ def test_large_integers_stay_exact() -> None:
 
 
 class State(NamedTuple):
-    """What a test hands from one iteration to the next."""
+    """The values that a test passes from one iteration to the next."""
 
     step: Any
     rest: Any

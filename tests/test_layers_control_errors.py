@@ -39,7 +39,7 @@ LOOPS: list[Row] = [
     (
         lambda g: layers.while_loop(g.turns(g.p, g.mask), lambda x: x, [g.x]),
         S,
-        r"cond returns bool\[1\] before the loop, but bool\[-1, 1\] behind body",
+        r"cond returns bool\[1\] before the loop, but bool\[-1, 1\] after body",
     ),
     # structures
     (lambda g: g.loop(lambda x, y: [x], [g.x, g.y]), V, r"body returns a list of 1, but loop_vars has a list of 2"),

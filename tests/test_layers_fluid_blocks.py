@@ -280,7 +280,7 @@ REFUSED: list[Row] = [
     (lambda g: if_else(g, lambda rows: rows.output(g.x, 3)), T, r"output takes one or several Variables, not Variable x: float32\[3\], 3"),
     (lambda g: if_else(g, lambda rows: rows.input(g.batch)), V, r"Must set output inside block"),
     (lambda g: if_else(g, lambda rows: rows()), V, r"IfElse::__call__ must be out of sub-block"),
-    (lambda g: if_else(g, lambda rows: rows.false_block().__enter__()), V, r"stand where the IfElse was made, not inside another block"),
+    (lambda g: if_else(g, lambda rows: rows.false_block().__enter__()), V, r"belong where the IfElse was made, not inside another block"),
     (
         lambda g: if_else(g, lambda rows: rows.output(rows.input(g.batch * 1.0 + rows.input(g.batch)))),
         V,
@@ -295,8 +295,8 @@ REFUSED: list[Row] = [
     (lambda g: cases(g, g.p, 3), T, r"layers.Switch: the condition of a case is 3; a boolean Variable of one element"),
     (lambda g: cases(g, g.x), S, r"the condition of a case is 'x', float32\[3\]"),
     (lambda g: cases(g, None), V, r"there should be at least one condition"),
-    (lambda g: cases(g, g.p, None, g.p), V, r"case comes behind default, where no condition is left"),
-    (lambda g: cases(g, g.p, None, None), V, r"default comes behind default, where no condition is left"),
+    (lambda g: cases(g, g.p, None, g.p), V, r"case comes after default, where no condition is left"),
+    (lambda g: cases(g, g.p, None, None), V, r"default comes after default, where no condition is left"),
 ]
 
 

@@ -40,7 +40,7 @@ def triangles(step: Any, low: float, high: float, half: int) -> Any:
 
 
 # Paddle 2's classes count from step 0, and change the rate at ``scheduler.step()``: here that is the next run. A gamma a step is
-# Fluid's decay rate with decay_steps 1. The rate inside LinearWarmup starts counting behind the warm-up; Fluid's counts from 0.
+# Fluid's decay rate with decay_steps 1. The rate inside LinearWarmup starts counting after the warm-up; Fluid's counts from 0.
 BUILDS: dict[str, Build] = {
     "PiecewiseDecay([3, 6, 9], [0.1, 0.2, 0.3, 0.4])": lambda: L.piecewise_decay([3, 6, 9], [0.1, 0.2, 0.3, 0.4], **EXACT),
     "NaturalExpDecay(0.5, gamma=0.1)": lambda: L.natural_exp_decay(0.5, 1, 0.1, **EXACT),

@@ -68,7 +68,7 @@ def test_a_value_read_twice_is_two_edges() -> None:
     assert (graph.in_degree(mul), graph.out_degree(x), graph.degree(y)) == (2, 3, 3)
 
 
-def test_neighbours() -> None:
+def test_neighbors() -> None:
     graph = squares()
     assert names(graph.successors(graph.value("x"))) == ["elementwise_mul", "concat"]
     assert names(graph.predecessors(op(graph, "concat"))) == ["y", "x"]

@@ -230,8 +230,8 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Ftrl(LR, l1=-1.0), ValueError, "l1 is 0 or more, not -1.0"),
     (lambda: Ftrl(LR, lr_power=0.5), ValueError, "lr_power is at most 0, not 0.5"),
     (lambda: ProximalGD(LR, l2=None), TypeError, "l2 is a number, not None"),  # type: ignore[arg-type]
-    (lambda: ClipByValue(-1.0), ValueError, r"ClipByValue bounds to \[1.0, -1.0\], in which nothing lies"),
-    (lambda: ClipByValue(1.0, min=2.0), ValueError, r"ClipByValue bounds to \[2.0, 1.0\], in which nothing lies"),
+    (lambda: ClipByValue(-1.0), ValueError, r"ClipByValue bounds to \[1.0, -1.0\], which is empty"),
+    (lambda: ClipByValue(1.0, min=2.0), ValueError, r"ClipByValue bounds to \[2.0, 1.0\], which is empty"),
     (lambda: ClipByNorm(0.0), ValueError, "the bound of ClipByNorm is a norm above 0, not 0.0"),
     (lambda: ClipByGlobalNorm("a"), TypeError, "the bound of ClipByGlobalNorm is a number, not 'a'"),  # type: ignore[arg-type]
 ]

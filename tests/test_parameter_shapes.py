@@ -1,4 +1,4 @@
-"""Parameters without axes, or with an extent of 0: declared, initialised, trained, saved and read back as any other."""
+"""Parameters without axes, or with an extent of 0: declared, initialized, trained, saved and read back as any other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_steps(main: ga.Program, startup: ga.Program, count: int = 2) -> ga.Scope
 
 @pytest.mark.parametrize("shape", [[], [0], [0, 3], [3, 0], [0, 2, 3, 3]], ids=str)
 @pytest.mark.parametrize("start", INITIALIZERS)
-def test_it_is_initialised_and_trained(start: str, shape: list[int]) -> None:
+def test_it_is_initialized_and_trained(start: str, shape: list[int]) -> None:
     w = run_steps(*trained_program(shape, INITIALIZERS[start])).get("w")
     assert list(w.shape) == shape
     assert w.dtype == "float32"

@@ -20,7 +20,7 @@ def vector(program: ga.Program, name: str = "x") -> ga.Variable:
 
 
 def unchecked(block: ga.Block, outputs: list[str], **attrs: Any) -> ga.Operator:
-    """An operator of a type nobody registered, as a loaded program may hold."""
+    """An operator of an unregistered type, as a loaded program may hold."""
     op = ga.Operator(block, "foreign", {}, {"Out": outputs}, attrs)
     block.ops.append(op)
     return op

@@ -31,7 +31,7 @@ BROKEN = [
     ("program { block 0 {\n  tanh(X=x) -> (Out=y) {a=nope} } }", 2, 27, "expected a number, found 'nope'"),
     ("program { block 0 {\n  f(X=x) -> (Out=y, Z=[z, y]) } }", 2, 29, "operator 'f' writes 'y' twice"),
     ('program { block 0 {\n  tanh(X="x) -> (Out=y) } }', 2, 10, "unexpected character '\"'"),
-    ("program { block 0 { } }\nx", 2, 1, "unexpected 'x' behind the program"),
+    ("program { block 0 { } }\nx", 2, 1, "unexpected 'x' after the program"),
     ("\ufeffprogram { block 0 { } }", 1, 1, "unexpected character"),
 ]
 

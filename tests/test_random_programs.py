@@ -93,7 +93,7 @@ def test_text_reads_back(p: Case) -> None:
 
 
 def assert_copies_schedule_the_same(p: Case) -> None:
-    """A copy of the graph, before and behind the backward, is the graph again."""
+    """A copy of the graph, before and after the backward, equals the graph."""
     graph = ga.lower(p.program)
     twin = graph.clone()
     verify(twin)

@@ -1,4 +1,4 @@
-"""Operators with nested graphs are edited in place: what they hand in and out, put in the place of them, or made of others."""
+"""Operators with nested graphs are edited in place: operands and results are added and dropped, graphs inlined and outlined."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_what_a_loop_carries_for_nobody_goes() -> None:
     held(graph, "while")
     assert len(loop.outputs["Out"]) == 3
     assert run(graph, "loss") == expected
-    assert not drop_result(loop, 0)  # read behind the loop
+    assert not drop_result(loop, 0)  # read after the loop
     assert not drop_result(loop, 2)  # the condition
 
 

@@ -139,11 +139,11 @@ def make_a_value_without_type(graph: ga.Graph) -> None:
     graph.add_op("assign", {"X": [graph.value("h")]}, {"Out": [graph.add_value("copy")]})
 
 
-def hand_in_too_much(graph: ga.Graph) -> None:
+def pass_in_too_much(graph: ga.Graph) -> None:
     graph.set_inputs(op(graph, "while"), "X", [*op(graph, "while").inputs["X"], graph.versions("k")[0]])
 
 
-def hand_out_too_much(graph: ga.Graph) -> None:
+def return_too_much(graph: ga.Graph) -> None:
     body(graph).results.insert(0, body(graph).value("k"))
 
 
@@ -155,7 +155,7 @@ def take_a_value_of_another_graph(graph: ga.Graph) -> None:
     body(graph).inputs[0] = graph.value("x")
 
 
-def hand_out_a_value_of_another_graph(graph: ga.Graph) -> None:
+def return_a_value_of_another_graph(graph: ga.Graph) -> None:
     body(graph).results[0] = graph.value("x")
 
 
@@ -198,13 +198,13 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     ),
     wait_for_itself: ("acyclic", "operators wait for one another in a cycle"),
     leave_a_slot_empty: ("slots_filled", "operator elementwise_add: input slot Y is empty"),
-    fill_an_unknown_slot: ("slots_filled", "operator elementwise_add: it has an input slot Z; its row has X, Y"),
+    fill_an_unknown_slot: ("slots_filled", "operator elementwise_add: it has an input slot Z; its definition has X, Y"),
     crowd_a_slot: ("slots_filled", "operator elementwise_add: input slot Y holds 2 values"),
-    hand_in_too_much: ("nested", "operator while: sub_block takes 2 values, but 3 are handed in and 0 saved"),
-    hand_out_too_much: ("nested", "operator while: sub_block hands out 3 values, but the operator writes 2"),
+    pass_in_too_much: ("nested", "operator while: sub_block takes 2 values, but 3 are passed in and 0 saved"),
+    return_too_much: ("nested", "operator while: sub_block returns 3 values, but the operator writes 2"),
     ask_for_something_else_than_the_last_value: ("nested", "operator while: its condition k#0 is not the last value it carries"),
-    take_a_value_of_another_graph: ("nested", "operator while: sub_block takes or hands out x, which is not in it"),
-    hand_out_a_value_of_another_graph: ("nested", "operator while: sub_block takes or hands out x, which is not in it"),
+    take_a_value_of_another_graph: ("nested", "operator while: sub_block takes or returns x, which is not in it"),
+    return_a_value_of_another_graph: ("nested", "operator while: sub_block takes or returns x, which is not in it"),
     save_a_value_of_no_forward_graph: ("nested", "operator while: sub_block reads kept, which is not in the forward graph"),
     save_a_value_twice: ("nested", "true_block reads tanh_0.tmp_0 of the forward graph twice, as tanh_0.tmp_0 and as again"),
     save_out_of_place: ("nested", "true_block takes [cond_0.tmp_0@GRAD] last, but what is saved for it is [tanh_0.tmp_0]"),

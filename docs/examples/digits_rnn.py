@@ -30,7 +30,7 @@ BATCH, TEST_DIGITS = 32, 360
 
 
 def by_while_loop(rows: ga.Variable) -> Any:
-    """A loop over a counter and a state, which an array hands row by row to the body."""
+    """A loop over a counter and a state, with an array from which the body reads row by row."""
     array = layers.tensor_to_tensor_array(rows)
 
     def body(i: ga.Variable, state: ga.Variable) -> list[ga.Variable]:
@@ -116,7 +116,7 @@ def batches(digits: Feed, seed: int) -> Iterator[Feed]:
         yield {"image": digits["image"][:, chosen], "label": digits["label"][chosen]}
 
 
-# -- what is asked for ---------------------------------------------------------------------------
+# -- command line --------------------------------------------------------------------------------
 
 
 def draw(folder: Path) -> None:

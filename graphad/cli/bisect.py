@@ -1,4 +1,4 @@
-"""``graphad bisect --pipeline ... PROGRAM``: the rewrite behind which a program computes something else."""
+"""``graphad bisect --pipeline ... PROGRAM``: the first rewrite after which a program computes something else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphad.testing.subject import LOSS
 
 def add_parser(commands: Any) -> None:
     """Add the command to those of graphad."""
-    text = "Name the pass, and the single rewrite of it, behind which a program computes something else, on random arrays."
+    text = "Name the pass, and the single rewrite of it, after which a program computes something else, on random arrays."
     parser: argparse.ArgumentParser = commands.add_parser("bisect", help="find the rewrite that changes results", description=text)
     add_program_options(parser)
     parser.set_defaults(command=run_bisect)
@@ -37,7 +37,7 @@ def run_bisect(args: argparse.Namespace) -> int:
 
 
 def _lines(text: str, culprit: Culprit) -> str:
-    """Where in the text that graphad prints of the program the operators stand that the rewrite saw."""
+    """The lines of the printed program with the operators that the rewrite saw."""
     ancestors = culprit.origin.ancestors if culprit.origin is not None else ()
     seen = [ancestor.text.partition(" -> ") for ancestor in ancestors]
     rows = [(i, row.strip()) for i, row in enumerate(text.splitlines(), 1)]

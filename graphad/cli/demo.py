@@ -83,7 +83,7 @@ def build_model() -> Model:
 
 @dataclass
 class Gallery:
-    """Draws the graph behind every backward pass, and keeps what each pass did."""
+    """Draws the graph after every backward pass, and keeps what each pass did."""
 
     folder: Path
     steps: list[Step] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""``graphad passes``: what there is to run."""
+"""``graphad passes``: the list of passes."""
 
 from __future__ import annotations
 

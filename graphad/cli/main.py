@@ -56,7 +56,7 @@ def _help(parser: argparse.ArgumentParser, _: argparse.Namespace) -> int:
 
 
 def _forget_output() -> None:
-    """Send what is left in the buffer of standard output nowhere, so that the interpreter does not complain at its exit."""
+    """Discard the buffer of standard output, so that the interpreter reports no error at its exit."""
     output = sys.__stdout__
     if output is not None and output is sys.stdout:
         os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def last_rewrite(graph: Graph) -> str:
-    """How many rewrites there were, and what the last one was."""
+    """The number of rewrites, and the last one."""
     origin = graph.journal.origin
     what = "" if origin is None else f"; the last: rule {origin.rule} on " + (", ".join(a.text for a in origin.ancestors) or "the graph")
     return f"{graph.journal.rewrites} rewrites{what}"
@@ -66,7 +66,7 @@ def _say(text: str) -> None:
 
 
 class _Printer:
-    """Shows graphs, or what passes changed, on standard error."""
+    """Shows graphs, or the changes by passes, on standard error."""
 
     def __init__(self, graph: Graph, args: argparse.Namespace) -> None:
         self.after = args.print_after

@@ -1,4 +1,4 @@
-"""What commands have in common: programs in and out, the variables asked for, pipelines."""
+"""Shared by commands: programs in and out, the requested variables, pipelines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_program(parser: argparse.ArgumentParser, optional: bool = False) -> None
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """In which form the program is, where that cannot be told, and what it may have in it."""
+    """The options for the form of the program, and for unknown operators in it."""
     parser.add_argument(
         "--from", dest="source_format", choices=sorted(FORMATS), metavar="FORMAT", help=f"read {' | '.join(sorted(FORMATS))}"
     )
@@ -36,8 +36,8 @@ def add_allow_unknown(parser: argparse.ArgumentParser) -> None:
 
 
 def add_fetch(parser: argparse.ArgumentParser) -> None:
-    """The variables that are asked for."""
-    parser.add_argument("--fetch", type=names, metavar="NAMES", help="variables asked for, with commas; else those that no operator reads")
+    """The requested variables."""
+    parser.add_argument("--fetch", type=names, metavar="NAMES", help="requested variables, with commas; else those that no operator reads")
 
 
 def add_pipeline(parser: argparse.ArgumentParser, required: bool) -> None:
@@ -85,5 +85,5 @@ def read(args: argparse.Namespace) -> Program:
 
 
 def lowered(args: argparse.Namespace) -> Graph:
-    """The graph of the program that the command line names, for what it asks for."""
+    """The graph of the program that the command line names, with the requested variables as targets."""
     return lower(read(args), args.fetch)

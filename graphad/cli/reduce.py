@@ -17,7 +17,7 @@ from graphad.testing.subject import LOSS, Subject
 
 def add_parser(commands: Any) -> None:
     """Add the command to those of graphad."""
-    text = "Make a program smaller while a pipeline changes what it computes on random arrays, or fails on it; print what is left."
+    text = "Make a program smaller while a pipeline changes its results on random arrays, or fails on it; print the smallest one."
     parser: argparse.ArgumentParser = commands.add_parser("reduce", help="shrink a program on which a pipeline is wrong", description=text)
     add_program_options(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="where to write it (default: standard output)")

@@ -16,12 +16,12 @@ from graphad.graph import lower
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    text = "Run a program. Data and parameters come from .npz files; what is asked for is printed, or written to one."
+    text = "Run a program. Data and parameters come from .npz files; the requested variables are printed, or written to one."
     parser = commands.add_parser("run", help="run a program on arrays", description=text)
     add_program(parser)
     parser.add_argument("--feed", type=Path, metavar="NPZ", help="data by the names of variables")
     parser.add_argument("--params", type=Path, metavar="NPZ", help="parameters and other persistable variables by name")
-    parser.add_argument("-o", "--output", type=Path, metavar="NPZ", help="write what is asked for there instead of printing it")
+    parser.add_argument("-o", "--output", type=Path, metavar="NPZ", help="write the requested variables there instead of printing them")
     add_fetch(parser)
     add_format(parser)
     parser.set_defaults(command=run)

@@ -1,4 +1,4 @@
-"""What the commands check, bisect and reduce have in common: a pipeline on trial, and a program with random arrays to try it on."""
+"""Shared by the commands check, bisect and reduce: a pipeline under test, and a program with random arrays to run it on."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ FINE, DIFFERENT, WRONG_USE = 0, 1, 2
 
 def add_trial_options(parser: argparse.ArgumentParser) -> None:
     """``--prepare``, ``--tolerance`` and ``--seed``."""
-    parser.add_argument("--prepare", default="", metavar="PIPELINE", help="passes that run before, and are not on trial")
+    parser.add_argument("--prepare", default="", metavar="PIPELINE", help="passes that run before, and are not under test")
     parser.add_argument(
-        "--tolerance", type=_tolerance, metavar="T", help="how far results may lie apart, relatively (default: as the passes say)"
+        "--tolerance", type=_tolerance, metavar="T", help="the allowed relative difference of results (default: as the passes say)"
     )
     parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the random arrays and programs (default: 0)")
 
 
 def add_program_options(parser: argparse.ArgumentParser) -> None:
-    """The program and the pipeline on trial."""
+    """The program and the pipeline under test."""
     add_program(parser)
     add_format(parser)
-    parser.add_argument("-p", "--pipeline", required=True, help="the passes on trial, as text; $loss stands for --loss")
+    parser.add_argument("-p", "--pipeline", required=True, help="the passes under test, as text; $loss stands for --loss")
     parser.add_argument("--loss", default="", metavar="NAME", help="a scalar of the program whose gradients are compared as well")
     add_trial_options(parser)
 
@@ -60,13 +60,13 @@ def written_lines(program: Program, original: Program) -> str:
 
 
 def _keyed(program: Program) -> Iterator[tuple[Operator, tuple[str, ...]]]:
-    """The operators, each with its type and what it writes, which edits keep."""
+    """The operators, each with its type and its results, which edits keep."""
     for block in program.blocks:
         for op in block.ops:
             yield op, (op.type, *op.output_names())
 
 
 def refused(error: GraphadError | OSError) -> int:
-    """Say what is wrong with the command line, or with what it names."""
+    """Report an error in the command line, or in a file or pass that it names."""
     print(f"graphad: {error}", file=sys.stderr)
     return WRONG_USE

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass
 class Frame:
-    """The graph after one pass: a heading, what happened, a drawing, and what changed in the text."""
+    """The graph after one pass: a heading, the pass and its time, a drawing, and the changes to the text."""
 
     title: str
     note: str
@@ -84,13 +84,13 @@ def page(name: str, frames: list[Frame]) -> str:
         for i, frame in enumerate(frames)
     )
     shown = "".join(
-        f'<section id="frame-{i}" hidden><div class="drawing">{frame.svg}</div><pre>{_coloured(frame.diff)}</pre></section>'
+        f'<section id="frame-{i}" hidden><div class="drawing">{frame.svg}</div><pre>{_colored(frame.diff)}</pre></section>'
         for i, frame in enumerate(frames)
     )
     return _PAGE.replace("{name}", html.escape(name)).replace("{steps}", steps).replace("{frames}", shown)
 
 
-def _coloured(diff: str) -> str:
+def _colored(diff: str) -> str:
     kinds = {"+": "add", "-": "del", "@": "at"}
     lines = (line for line in diff.splitlines() if not line.startswith(("---", "+++")))
     return "".join(f'<span class="{kinds.get(line[:1], "")}">{html.escape(line)}</span>' for line in lines)

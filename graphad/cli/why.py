@@ -11,7 +11,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     text = "Say where a value comes from: the passes and rules that made it, and the operators they started from."
     parser = commands.add_parser("why", help="say where a value comes from", description=text)
-    parser.add_argument("value", metavar="VALUE", help="the name of a variable, with #n behind it for its n-th value")
+    parser.add_argument("value", metavar="VALUE", help="the name of a variable, followed by #n for its n-th value")
     add_program(parser, optional=True)
     add_pipeline(parser, required=False)
     add_format(parser)

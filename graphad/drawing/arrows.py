@@ -18,12 +18,12 @@ from graphad.graph.regions import control_row, the_row
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, FORWARD
 
-# What an arrow is, the more telling sorts behind: an arrow that two are folded into is of the latter sort.
+# The kinds of arrows, the more specific ones last: an arrow that two are folded into is of the later kind.
 FLOW, LEAVES, ENTERS, SAVED, KEPT, ADDED, CARRIED = range(7)
 
 
 class Arrow(NamedTuple):
-    """From an operator to a value it writes, from a value to an operator that reads it, or from a value to what it is called elsewhere.
+    """From an operator to a value it writes, from a value to an operator that reads it, or from a value to the same value in another graph.
 
     A folded value has no node: its arrow goes past it. ``op`` is the operator it belongs to, of two the reader; the slots are empty
     where there is no choice. ``backward`` says that it lies within the backward, ``up`` that it is drawn upwards: there, and back in
@@ -48,7 +48,7 @@ class Arrow(NamedTuple):
 
 
 class End(NamedTuple):
-    """What writes or reads a value: an operator in a slot, or for an operator a value of its graphs."""
+    """One end of an arrow, which writes or reads a value: an operator in a slot, or for an operator a value of its graphs."""
 
     node: Node
     op: Op
@@ -108,8 +108,8 @@ class Ends:
 
     def _opened(self, op: Op) -> None:
         row = the_row(op)
-        handed = {row.operands, f"Out{GRAD}"} if row.is_grad else {row.operands}
-        reads = {slot: values for slot, values in op.inputs.items() if slot not in handed}
+        passed_in = {row.operands, f"Out{GRAD}"} if row.is_grad else {row.operands}
+        reads = {slot: values for slot, values in op.inputs.items() if slot not in passed_in}
         self._plain(op, reads, {slot: values for slot, values in op.outputs.items() if slot != row.results})
         decides = set(op.inputs.get(row.condition, ()))
         for operand in operands_of(op):
@@ -156,12 +156,12 @@ def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
         into.setdefault(arrow.head, {})[i] = None
     fresh = len(kept)
     for value in folded:
-        before, behind = into.pop(value, {}), out_of.pop(value, {})
-        made = [_joined(kept[i][1], kept[j][1], value) for i in before for j in behind]
+        before, after = into.pop(value, {}), out_of.pop(value, {})
+        made = [_joined(kept[i][1], kept[j][1], value) for i in before for j in after]
         made = [arrow for arrow in made if arrow.tail is not arrow.head or isinstance(arrow.head, Op)]
         for i in before:
             del out_of[kept.pop(i)[1].tail][i]
-        for j in behind:
+        for j in after:
             del into[kept.pop(j)[1].head][j]
         for arrow in made:
             kept[fresh] = places.get(value, len(places)), arrow

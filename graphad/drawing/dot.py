@@ -1,4 +1,4 @@
-"""A graph as DOT text: nodes have made-up ids, real names stand in quoted labels only.
+"""A graph as DOT text: nodes have made-up ids, real names occur in quoted labels only.
 
 The backward is drawn upwards beside the forward, each gradient at the height of what it is the gradient of:
 

@@ -1,4 +1,4 @@
-"""Frames around nested graphs, joined to their operators, which stand above the rest: in the frame of the graph, or around several.
+"""Frames around nested graphs, joined to their operators, which are above the rest: in the frame of the graph, or around several.
 
 ┌ while: body ──┐      ┌───────────────────┐
 │ while         │      │ if_else           │
@@ -34,13 +34,13 @@ class Frames:
         self._names: dict[Graph, str] = {}
 
     def of(self, node: Node) -> pydot.Graph:
-        """What a node is drawn into."""
+        """The frame that a node is drawn into."""
         if isinstance(node, Op) and node in self.nesting.opened:
             return self._around(node)
         return self._frame(self.nesting.home(node))
 
     def _around(self, op: Op) -> pydot.Graph:
-        """What an operator with drawn graphs is drawn into: the frame of its graph, or one around the frames of several."""
+        """The frame that an operator with drawn graphs is drawn into: that of its graph, or one around the frames of several."""
         regions = self.nesting.opened[op]
         if len(regions) == 1:
             return self._frame(regions[0].graph)
@@ -77,7 +77,7 @@ class Frames:
         return frame_style(part(self.nesting.role(op)))
 
     def join(self, ids: Mapping[Node, str]) -> None:
-        """Join the frames to operators that stand outside; hold each operator above its graphs."""
+        """Join the frames to operators outside of them; hold each operator above its graphs."""
         for op, regions in self.nesting.opened.items():
             for region in regions:
                 for i, node in enumerate(self.tops.get(region.graph, ())):

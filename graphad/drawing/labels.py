@@ -1,4 +1,4 @@
-"""Names and attributes as text that Graphviz shows as it is: names never stand in DOT but quoted in here."""
+"""Names and attributes as text that Graphviz shows as it is: names occur in DOT only as quoted here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def quoted(*lines: str) -> str:
 def tooltip(*lines: str) -> str:
     """Lines as a quoted tooltip.
 
-    Graphviz reads escapes in a tooltip twice; an invisible word joiner behind a backslash leaves it nothing to read.
+    Graphviz reads escapes in a tooltip twice; an invisible word joiner after a backslash leaves it nothing to read.
     """
     return quoted(*(line.replace("\\", "\\\u2060") for line in lines))
 
@@ -49,7 +49,7 @@ def markup(text: str) -> str:
 
 
 def op_label(op: Op, kept: list[str], closed: bool, attributes: list[str]) -> str:
-    """An operator's type, a mark if it holds graphs that are not drawn, the slots of what it keeps from run to run, attributes."""
+    """An operator's type, a mark if it holds graphs that are not drawn, the slots of its state, attributes."""
     name = shortened(shown(op.type)) + (" [+]" if closed else "")
     return quoted(name, *([f"keeps {', '.join(map(shown, kept))}"] if kept else []), *attributes)
 

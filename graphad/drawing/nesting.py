@@ -1,7 +1,7 @@
 """Which nested graphs are drawn, and which of their values have no node of their own because an outer one stands for them.
 
 while(X=[h, w]) { graph (h, w) ... }        h is carried: the graph has a node for it
-                                            w is captured: arrows go from the w outside to what reads it inside
+                                            w is captured: arrows go from the w outside to its readers inside
 while_grad(...) { graph (dy, y saved) ... } y is saved: arrows come from the y of the forward graph
 """
 
@@ -19,7 +19,7 @@ _NAMES = {"sub_block": "body", "true_block": "true", "false_block": "false", OTH
 
 
 class Region(NamedTuple):
-    """A nested graph that is drawn: its operator, and what the graph is to that."""
+    """A nested graph that is drawn, its operator, and the attribute that holds it."""
 
     op: Op
     name: str
@@ -27,13 +27,13 @@ class Region(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What stands above it."""
+        """What is above it."""
         return f"{self.op.type}: {_NAMES.get(self.name, self.name)}"
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What an operator hands to its graphs: the value outside, what each graph calls it, and the ``result`` that a next iteration gets."""
+    """An operand of an operator with graphs: the value outside, its block argument in each graph, and the ``result`` that replaces it."""
 
     outer: Value
     inner: tuple[Value, ...]
@@ -93,7 +93,7 @@ class Nesting:
         return False
 
     def home(self, node: Node) -> Graph:
-        """The graph in whose frame a node stands; an operator with one drawn graph stands in that."""
+        """The graph in whose frame a node is drawn; an operator with one drawn graph is drawn in that."""
         regions = self.opened.get(node, ()) if isinstance(node, Op) else ()
         return regions[0].graph if len(regions) == 1 else node.graph
 
@@ -104,7 +104,7 @@ class Nesting:
             graph = self.regions[graph].op.graph
 
     def role(self, op: Op) -> str:
-        """The part of the program an operator belongs to: what is nested in the backward is of the backward."""
+        """The part of the program an operator belongs to: graphs nested in the backward belong to the backward."""
         around = self.regions.get(op.graph)
         outer = op.role if around is None else self.role(around.op)
         return op.role if outer == FORWARD else outer
@@ -115,7 +115,7 @@ class Nesting:
         yield from self.regions
 
     def in_order(self, graph: Graph | None = None) -> Iterator[Node]:
-        """All operators with what they read before and what they write behind them, as often as they touch it."""
+        """All operators, preceded by what they read and followed by what they write, as often as they do so."""
         for op in (self.root if graph is None else graph).ops:
             yield from map(self.outer, op.reads())
             yield op
@@ -126,7 +126,7 @@ class Nesting:
 
 
 def operands_of(op: Op) -> Iterator[Operand]:
-    """What an operator hands to its graphs, in order."""
+    """What an operator passes to its graphs, in order."""
     given, first = operands(op), 0
     carried = carried_count(op) if is_loop(op) else 0
     if op.type == "while_grad":
@@ -138,13 +138,13 @@ def operands_of(op: Op) -> Iterator[Operand]:
 
 
 def outcomes_of(op: Op) -> Iterator[tuple[Value, list[Value]]]:
-    """What an operator writes, and which values of its graphs that is."""
+    """The results of an operator, and the values of its graphs that they come from."""
     for i, value in enumerate(outcomes(op)):
         yield value, [g.results[i] for g in op.graphs.values() if i < len(g.results)]
 
 
 def is_used(value: Value) -> bool:
-    """Whether an input of a nested graph is read, handed out or saved."""
+    """Whether an input of a nested graph is read, returned or saved as a residual."""
     graph = value.graph
     return bool(value.readers) or value in graph.results or any(value in g.saved.values() for g in graph.gradients)
 

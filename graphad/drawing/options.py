@@ -1,4 +1,4 @@
-"""What a caller may ask of a drawing, checked once."""
+"""The options of a drawing, checked once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Options:
         return {item if isinstance(item, str) else id(item) for item in self.highlight}
 
     def highlights(self, node: Node) -> bool:
-        """Whether a node is asked to stand out: itself, what it was lowered from, or the name of a value."""
+        """Whether a node is to be highlighted: requested itself, by its operator in the program, or by the name of a value."""
         keys = (id(node), id(node.operator)) if isinstance(node, Op) else (id(node), id(node.var), node.name, repr(node))
         return bool(self._highlighted) and not self._highlighted.isdisjoint(keys)
 

@@ -1,4 +1,4 @@
-"""What is the gradient of what: gradients and values, grad operators and operators, also across nested graphs."""
+"""Pairs of gradients and their values, and of grad operators and their operators, also across nested graphs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Pairs:
         return next((reader for value in inputs if value is not None for reader in value.readers if reader in writers), None)
 
     def _note_handed(self, op: Op) -> None:
-        """What the operands and results of a gradient and of its graphs are gradients of: they stand in the order of the operands."""
+        """The values that the operands and results of a gradient and of its graphs are gradients of, in the order of the operands."""
         forward, row = _keeper(op), control_row(op)
         if forward is None or row is None or not row.is_grad:
             return

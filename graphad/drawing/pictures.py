@@ -23,8 +23,8 @@ NOTEBOOK_SECONDS = 20.0
 def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **options: Any) -> Path:
     """Draw a program or a graph to a file; on an error the file stays as it was.
 
-    The blocks of loops and branches are drawn as frames with their operator: what they read of outside enters them, what a loop
-    carries goes around, and what a gradient reads of an iteration comes from the frame of the forward.
+    The blocks of loops and branches are drawn as frames with their operator: captured values enter them, carried values go
+    around, and residuals come from the frame of the forward.
 
     Args:
         program_or_graph: what to draw; it is not changed.
@@ -37,7 +37,7 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
             operator alone keeps between runs (moments) is named inside the operator.
         links: dashed lines from gradients to what they are gradients of: ``"all"``, ``"none"``, or ``"auto"``: up to 200.
         nested: ``"all"`` draws the graphs nested in loops, branches and nets; ``"none"`` draws only their operators, marked with
-            ``[+]``; ``"auto"`` leaves out the deepest ones until at most 600 nodes stand in frames, and 1500 in all.
+            ``[+]``; ``"auto"`` leaves out the deepest ones until at most 600 nodes are in frames, and 1500 in all.
         rankdir: ``"TB"``, from top to bottom, or ``"LR"``, from left to right.
         attributes: whether operators show their attributes, which else only their tooltips in an SVG do.
         legend: whether the kinds of nodes are explained.
@@ -148,7 +148,7 @@ def _svg(dot: str, options: Options) -> str:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    """Write beside the target first, so that nobody ever sees half a file."""
+    """Write to a temporary file first, so that no half-written file is ever seen."""
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         part.write_bytes(content)

@@ -25,12 +25,12 @@ DEEPEST = 1000
 
 @dataclass
 class Plan:
-    """What is drawn of a graph, in the order it is drawn; ``gradient_of`` holds what each drawn gradient is of.
+    """The nodes and arrows to draw, in order; ``gradient_of`` maps each drawn gradient to its value.
 
     ``repeated`` are values that many optimizer operators read: each reader gets a node of its own for them. ``levels`` are pairs
     drawn at one height: a gradient and what it is the gradient of, a grad operator and its operator.
-    ``kept`` are the slots of what an optimizer operator alone uses from run to run, which is not drawn.
-    ``tops`` are the nodes of each nested graph that nothing in it leads to. ``highlighted`` are nodes asked to stand out, and
+    ``kept`` are the slots of state that one optimizer operator alone keeps from run to run, which is not drawn.
+    ``tops`` are the nodes of each nested graph that nothing in it leads to. ``highlighted`` are nodes to highlight, and
     operators that hide some.
     """
 
@@ -51,12 +51,12 @@ class Plan:
 
     @property
     def framed(self) -> int:
-        """How many of them stand in frames."""
+        """How many of them are in frames."""
         return sum(self.nesting.home(node) is not self.nesting.root for node in self.nodes)
 
 
 def plan(graph: Graph, options: Options) -> Plan:
-    """What to draw of a graph; ``auto`` folds and closes no more than needed to stay within the node budget."""
+    """The plan for a graph; ``auto`` folds and closes no more than needed to stay within the node budget."""
     for depth, mode in _attempts(graph, options):
         result = _Planner(Nesting(graph, depth), options, mode).plan()
         if result.size <= NODE_BUDGET and (result.framed <= FRAMED_BUDGET or options.nested == "all"):
@@ -65,7 +65,7 @@ def plan(graph: Graph, options: Options) -> Plan:
 
 
 def _attempts(graph: Graph, options: Options) -> Iterator[tuple[int, str]]:
-    """Depths and modes to try: values fold before graphs close, and go altogether behind that."""
+    """Depths and modes to try: values fold before graphs close, and are left out only after that."""
     depths = {"all": [DEEPEST], "none": [0]}.get(options.nested) or range(_depth(graph), -1, -1)
     modes = ("all", "shared", "none") if options.values == "auto" else (options.values,)
     yield from ((depth, mode) for depth in depths for mode in modes[:2])
@@ -124,7 +124,7 @@ class _Planner:
         return private
 
     def _private(self) -> Iterable[Value]:
-        """What an optimizer operator alone keeps from run to run; if nobody reads them, scopes and the last condition of a loop."""
+        """State that one optimizer operator alone keeps from run to run; scopes and the last condition of a loop if they are unused."""
         for op in self.nesting.root.ops:
             own = {slot: values[0] for slot, values in op.inputs.items() if op.role == OPTIMIZE and _is_state_of(values, op)}
             if not self.highlighted.isdisjoint(own.values()):
@@ -166,7 +166,7 @@ class _Planner:
         self.result.levels += [(op, forward) for forward, op in pairs.ops.items() if forward in self.result.nodes]
 
     def _levelled(self, arrow: Arrow, pairs: Pairs) -> Arrow:
-        """A grad operator stands at the height of its operator: what that reads is above it, what it writes below."""
+        """A grad operator is at the height of its operator: its operands are above it, its results below."""
         forward = pairs.forward(arrow.op) if arrow.head is arrow.op and not arrow.backward else None
         if forward is None or pairs.ops.get(forward) is not arrow.op or arrow.sort == KEPT:
             return arrow

@@ -82,7 +82,7 @@ def _lacks_links_only(dot: str, svg: str) -> bool:
 
 
 def plain_svg(svg: bytes) -> str:
-    """The ``<svg>`` element alone, without what may differ between two renderers or runs: comments and what stands before.
+    """The ``<svg>`` element alone, without what may differ between two renderers or runs: comments and what precedes it.
 
     Raises:
         RenderError: there is no such element.

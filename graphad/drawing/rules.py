@@ -1,4 +1,4 @@
-"""Pictures of rules: what is looked for, and what comes in its place."""
+"""Pictures of rules: the pattern, and its replacement."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def rule_graphs(rule: PatternRule) -> tuple[Graph, Graph]:
 
 
 def draw_rule(rule: PatternRule, path: str | os.PathLike[str], **options: Any) -> Path:
-    """Draw a rule, before ⇒ after, as one SVG; its conditions stand above.
+    """Draw a rule, before ⇒ after, as one SVG; its conditions are printed above.
 
     Raises:
         TypeError: the rule was not made with ``@rewrite``.

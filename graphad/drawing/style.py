@@ -15,7 +15,7 @@ INK, MUTED, STRONG = "#2b2f36", "#676e79", "#d6005c"
 
 
 class Look(NamedTuple):
-    """What the legend says, fill and line colour, and how many lines go around."""
+    """The text in the legend, fill and line color, and the number of outlines."""
 
     text: str
     fill: str
@@ -23,7 +23,7 @@ class Look(NamedTuple):
     rings: int = 1
 
 
-# In the order of the legend. The colours keep their distance for colour-blind readers too.
+# In the order of the legend. The colors keep their distance for color-blind readers too.
 LOOKS = {
     FORWARD: Look("forward operator", "#cfe3f7", "#2f6ea8"),
     BACKWARD: Look("backward operator", "#fbdcc0", "#bf5f12"),
@@ -94,13 +94,13 @@ LEVEL_EDGE: Attributes = {"constraint": "true", "weight": "0"}
 ADDED_EDGE: Attributes = {"class": "added", "labelangle": "40", "labeldistance": "1.6", "labelfontsize": "14", "taillabel": "+"}
 CARRIED_EDGE: Attributes = {"class": "carried", "penwidth": "2", "style": "dashed", "weight": "1"}
 
-# How an arrow bears on the layout: what flows along is kept straight, what joins from aside bends, a lookup far away does not count.
+# How an arrow bears on the layout: the main flow is kept straight, side inputs bend, a lookup far away does not count.
 ALONG, ASIDE, LOOKUP = "along", "aside", "lookup"
 WAYS: dict[str, Attributes] = {ALONG: {"weight": "8"}, ASIDE: {}, LOOKUP: {"constraint": "false"}}
 
 # The mark, the tooltip and the look of arrows of a sort.
 SORTS: dict[int, tuple[str, str, Attributes]] = {
-    LEAVES: ("", "what is handed out", {}),
+    LEAVES: ("", "a result", {}),
     ENTERS: ("", "what the first iteration starts from", {}),
     SAVED: ("saved", "saved for the gradient", SAVED_EDGE),
     KEPT: ("saved", "what is kept for the gradient", SAVED_EDGE | {"arrowhead": "none"}),
@@ -126,7 +126,7 @@ def kind(node: Value, is_gradient: bool) -> str:
 
 
 def node_style(node: Node, kind: str, strong: bool, slots: int = 0) -> Attributes:
-    """Shape, colours and lines of a node; an operator with many slots is wide."""
+    """Shape, colors and lines of a node; an operator with many slots is wide."""
     look = LOOKS[kind]
     style = (OPERATOR if isinstance(node, Op) else VALUE) | {"color": look.line, "fillcolor": look.fill}
     if slots > 2:
@@ -136,7 +136,7 @@ def node_style(node: Node, kind: str, strong: bool, slots: int = 0) -> Attribute
 
 
 def arrow_style(part: str, way: str, slot: str, crowded: bool) -> Attributes:
-    """Colour and weight of an arrow of an operator, and where beside it the name of the slot stands."""
+    """Color and weight of an arrow of an operator, and where beside it the name of the slot is."""
     place = LOOKUP if crowded and way == ASIDE else way
     color = LOOKS[part].line + ("70" if way == LOOKUP else "")
     return {"color": color} | WAYS[way] | (_slot_place(place, 2.4 * len(slot)) if slot else {})
@@ -149,7 +149,7 @@ def _slot_place(way: str, half: float) -> Attributes:
 
 
 def frame_style(part: str) -> Attributes:
-    """Colours and lines of the frame around a nested graph of an operator."""
+    """Colors and lines of the frame around a nested graph of an operator."""
     line = LOOKS[part].line
     return FRAME | {"color": line + FRAME_LINE, "fillcolor": line + FRAME_TINT, "fontcolor": line}
 
@@ -160,7 +160,7 @@ def all_quoted(attributes: Attributes) -> Attributes:
 
 
 def header(title: str | None, kinds: set[str], highlighted: str = "") -> str:
-    """The title, and a legend of the kinds and of what is highlighted, as one HTML-like label; empty if there is neither."""
+    """The title, and a legend of the kinds and of the highlighting, as one HTML-like label; empty if there is neither."""
     rows = [f'<tr><td align="left" colspan="{WIDEST_ROW}"><b><font point-size="14">{markup(title)}</font></b></td></tr>'] if title else []
     chips = [_chip(look) for name, look in LOOKS.items() if name in kinds]
     notes = [_note(text.format(markup(highlighted)), color) for mark, (text, color) in NOTES.items() if mark in kinds]

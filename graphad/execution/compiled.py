@@ -51,7 +51,7 @@ def compiled(block: Block, layout: Layout, steps: Sequence[tuple[Step, Sequence[
 
 
 def _constant(row: OpDef, op: Operator) -> Any:
-    """What an operator without inputs makes, made once: nothing ever changes an array."""
+    """The result of an operator without inputs, computed once: arrays are never changed."""
     array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs})
     array.flags.writeable = False
     return array
@@ -125,7 +125,7 @@ class _Source:
         return "; ".join(parts)
 
     def _calls(self, calls: Sequence[Call], name: str) -> str:
-        """The calls one after the other; what they hand to one another is let go behind them."""
+        """The calls in sequence; a value passed between them is freed after its last use."""
         texts = []
         for call in calls:
             args = ", ".join(self._read(a) if isinstance(a, str) else f"t{a}" for a in call.args)
@@ -137,7 +137,7 @@ class _Source:
         return "; ".join([*parts, f"{self._write(name)} = {last}", *let_go])
 
     def _has_axes(self, name: str) -> bool:
-        """Whether what is written to a name is an array for sure: numpy gives scalars for arrays without axes."""
+        """Whether the value written to a name is definitely an array: numpy gives scalars for arrays without axes."""
         var = self._variable(name)
         return var is not None and var.type == TENSOR and bool(var.declared[0])
 
@@ -156,7 +156,7 @@ class _Source:
         return f"f{home(self.layout, name)}[{name!r}]"
 
     def _types(self, op: Operator) -> dict[str, TensorType] | None:
-        """The types of what an operator reads, None if one is unknown or no tensor."""
+        """The types of an operator's inputs, None if one is unknown or no tensor."""
         found = {}
         for name in op.input_names():
             var = self._variable(name)

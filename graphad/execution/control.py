@@ -11,7 +11,7 @@ import numpy as np
 
 from graphad.errors import ExecutionError, InvalidValue
 from graphad.execution.fused import fused_step
-from graphad.execution.layout import Layout, depth, handed_in, names_around, nth, written
+from graphad.execution.layout import Layout, argument_names, depth, names_around, nth, written
 from graphad.execution.replay import Replay, Runner
 from graphad.execution.steps import Frame, Frames, Place, Reader, Step, settled
 from graphad.ops import ControlDef
@@ -22,7 +22,7 @@ _BOOL = np.dtype(bool)
 
 
 def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
-    """The step of an operator with blocks; ``freed`` are the names that nothing needs behind it."""
+    """The step of an operator with blocks; ``freed`` are the names that are dead after it."""
     if op.type == "while":
         return _loop(run, op, layout)
     if op.type == "while_grad":
@@ -33,7 +33,7 @@ def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, fre
 
 
 class _Block:
-    """A block of an operator: how it runs, and what is kept of a run."""
+    """A block of an operator: how it runs, and its residuals."""
 
     def __init__(self, run: Runner, block: Block, layout: Layout) -> None:
         inner = (block.vars, *layout)
@@ -41,7 +41,7 @@ class _Block:
         self.saved = [(depth(inner, name), name) for name in sorted(run.saved.get(block.idx, ()))]
 
     def keep(self, frames: Frames) -> Frame:
-        """What the gradient of the block reads of a run."""
+        """The residuals of a run that the gradient of the block reads."""
         try:
             return {name: frames[at][name] for at, name in self.saved}
         except KeyError:
@@ -129,7 +129,7 @@ def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, f
 
 
 def _backwards(scopes: StepScopes, consume: bool) -> Iterator[Frame]:
-    """What was kept of each run, the last one first; it is let go as it is used if ``consume``."""
+    """The residuals of each run, the last one first; they are freed as they are used if ``consume``."""
     if not scopes.steps:
         yield from ({} for _ in range(scopes.count))
     elif not consume:
@@ -211,11 +211,11 @@ def _branch_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout)
 
 
 class _Inside:
-    """One block of a gradient operator: what is handed in, what comes out, and under which names inside."""
+    """One block of a gradient operator: its arguments and results, and their names inside."""
 
     def __init__(self, run: Runner, op: Operator, row: ControlDef, layout: Layout, which: int) -> None:
         block: Block = op.attrs[row.blocks[which]]
-        saved = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *handed_in(op, which)}
+        saved = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *argument_names(op, which)}
         self.body = run.body(block, (block.vars, saved))
         self.fetch, self.op = run.fetch, op
         self.x = _places(layout, op.input("X"))
@@ -223,8 +223,8 @@ class _Inside:
         self.scopes = _places(layout, op.input(row.scopes))
         self.targets = _places(layout, op.output("X@GRAD"))
         self.count = len(self.targets) - len(self.out_grad)
-        self.inputs = handed_in(op, which)
-        self.handed = self.inputs[len(self.x) :]
+        self.inputs = argument_names(op, which)
+        self.cotangents = self.inputs[len(self.x) :]
         self.outputs = nth(op, "original_input_grad", which, len(self.targets))
 
     def read(self, frames: Frames) -> tuple[list[Any], list[Any]]:
@@ -238,7 +238,7 @@ class _Inside:
             return None
 
     def kept(self, frames: Frames) -> StepScopes:
-        """What the forward operator kept."""
+        """The residuals of the forward operator."""
         found = self.fetch(frames, self.scopes[0], self.op)
         if not isinstance(found, StepScopes):
             name = self.scopes[0][1]
@@ -248,13 +248,13 @@ class _Inside:
         return found
 
     def operands(self, outer: Sequence[Any]) -> Frame:
-        """What is handed in of X, by its names inside."""
+        """The operands X that are passed in, by their names inside."""
         return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
 
     def results(self, kept: Frame, operands: Frame, cotangents: Sequence[Any]) -> list[Any]:
         """Run the block once."""
         local = operands.copy()
-        for name, value in zip(self.handed, cotangents, strict=True):
+        for name, value in zip(self.cotangents, cotangents, strict=True):
             if value is not None:
                 local[name] = value
         self.body((local, kept))

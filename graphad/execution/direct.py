@@ -1,6 +1,6 @@
 """Operators as plain calls of numpy, prepared where attributes and types are known before they run.
 
-A grad operator is traced: its rules run on symbols, and what they would do is written down as calls. Equal to the kernels by the
+A grad operator is traced: its rules run on symbols, which record the calls. Equal to the kernels by the
 tests, which run the same programs both ways.
 """
 
@@ -43,7 +43,7 @@ def calls_of(
 
 
 def direct(row: OpDef, types: Types, attrs: Mapping[str, Any]) -> Function:
-    """The quickest function that computes what the row's kernel does for these types and attributes."""
+    """The quickest function that computes the same as the operator's kernel, for these types and attributes."""
     own = {name: value for name, value in attrs.items() if name in row.attrs}
     special = _SPECIAL.get(row.type)
     found = special(types, {**_defaults(row), **own}) if special is not None else None
@@ -69,7 +69,7 @@ def _simple(slot: Slot, names: Sequence[str] | None) -> bool:
 def traced(
     row: GradOpDef, slot: str, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
 ) -> list[Call] | str | None:
-    """What a rule does, as calls, the last of which gives the cotangent; a name if it is that input; None if it cannot be said."""
+    """A rule as calls, the last of which returns the cotangent; a name if it is that input; None if it cannot be traced."""
     if row.forward is None or row.forward.grads is None:
         return None
     rule = row.forward.grads[slot.removesuffix(GRAD)]
@@ -97,7 +97,7 @@ class _Trace:
 
 
 class _Traced(Symbol):
-    """A tensor in a trace: an input by name, or what a call gives, by its number."""
+    """A tensor in a trace: an input by name, or the result of a call, by its number."""
 
     __slots__ = ("origin", "trace", "type")
 

@@ -77,7 +77,7 @@ class Executor:
             feed: arrays by the name of the variable; a list or a number becomes an array of the variable's dtype.
             fetch_list: variables or names whose values to return, in this order; one alone need not be a list.
             scope: where persistable variables are read and kept; the global scope if None.
-            reinitialize: run initialisation operators although they have run in this scope before.
+            reinitialize: run initialization operators although they have run in this scope before.
 
         Returns:
             The fetched arrays, each the caller's own.
@@ -148,7 +148,7 @@ def _fed_array(block: Block, name: str, value: Any) -> Array:
 
 
 def _own(value: Any) -> Any:
-    """What was fetched, as the caller's own: an array of tensors as a list."""
+    """The fetched values, as copies for the caller: an array of tensors as a list."""
     if isinstance(value, TensorArray):
         return [_own(value.read(i)) for i in range(len(value))]
     return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,7 +1,7 @@
-"""What is fed, as arrays of the declared types: converted where nothing is lost, refused with both sides named where something would be.
+"""Fed values as arrays of the declared types: converted if that is lossless, else refused with an error that shows both types.
 
 An array is taken as it is, and must have the declared dtype. Lists and numbers are converted: whole numbers to any dtype that holds them,
-truth values to numbers, other numbers to floating point, and what is 0 or 1 to truth values.
+truth values to numbers, other numbers to floating point, and numbers that are 0 or 1 to truth values.
 """
 
 from __future__ import annotations

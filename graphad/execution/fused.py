@@ -2,7 +2,7 @@
 
     for every piece:  t = x[piece] * y[piece];  t = t + z[piece];  out[piece] = tanh(t)
 
-What lies between operators is as long as a piece, and used again. Where arrays turn out not to be of one shape, where something is
+Buffers between operators are as long as a piece, and reused. Where arrays turn out not to be of one shape, where something is
 kept for a gradient, or where an operator has no such form, the block is run as that of a ``net``.
 """
 
@@ -29,7 +29,7 @@ _LEAST = 2048  # elements of a piece, at least
 
 
 class _Call(NamedTuple):
-    """One operator of the block: its function, and the places of what it reads and of what it writes."""
+    """One operator of the block: its function, and the places of its operands and results."""
 
     write: Write
     reads: tuple[int, ...]
@@ -120,7 +120,7 @@ def _planned(op: Operator, block: Block) -> _Work | None:
 
 
 class _Plan:
-    """Names become places: ``place`` is where the value that a name has at this point lies."""
+    """Names become places: ``place`` is where the current value of a name is."""
 
     def __init__(self, op: Operator, block: Block) -> None:
         self.block = block
@@ -183,7 +183,7 @@ class _Plan:
         return len(self.dtypes) - 1
 
     def let_go(self, names: Sequence[str], at: int) -> None:
-        """Arrays in between that nothing reads behind an operator can be used again, by itself too if it reads one or two."""
+        """Intermediate arrays that are dead after an operator can be reused, by the operator itself too if it reads one or two."""
         first = len(self.inputs) + len(self.results)
         for name in names:
             place = self.place[name]
@@ -192,7 +192,7 @@ class _Plan:
                 self.gone.add(name)
 
     def work(self) -> _Work | None:
-        """What is to be done."""
+        """The instructions."""
         if not self.calls or not all(name in self.final for name in self.results) or any(dtype is None for dtype in self.dtypes):
             return None
         whole = [self.is_one(name) for name in self.inputs]

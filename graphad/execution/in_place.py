@@ -1,7 +1,7 @@
 """Operators that compute into the memory of an input, where a pass has marked them: ``{inplace=["Out:X"]}``.
 
-The mark promises that nothing else lies in that memory. Whether the input is read later is looked up here, since that changes with
-every operator somebody adds; and arrays that were fed, or are the scope's, are never written to.
+The mark promises that nothing else uses that memory. Whether the input is read later is looked up here, since that changes with
+every operator that is added; and arrays that were fed, or are the scope's, are never written to.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from graphad.program import EMPTY, Operator
 
 
 class Owner(Reader, Protocol):
-    """What a step asks of the run it belongs to."""
+    """The run that a step belongs to."""
 
     def is_given(self, array: Any) -> bool:
         """Whether an array was fed or is the scope's."""
 
 
 def in_place(run: Owner, op: Operator, row: OpDef, layout: Layout, freed: Collection[str], plain: Step) -> Step:
-    """The step of an operator that may be marked; ``plain`` is the one that makes a new array, ``freed`` what nothing needs behind it."""
+    """The step of an operator that may be marked; ``plain`` is the one that makes a new array, ``freed`` names that are dead after it."""
     marks = op.attrs.get(INPLACE)
     if not marks or run.check_finite:
         return plain
@@ -64,7 +64,7 @@ def _reusing(run: Owner, write: Write, reads: list[Place], reused: int, place: P
 def _fit(arrays: list[Any], out: Any) -> bool:
     """Whether all are arrays of one dtype; more than two, which are computed one after the other, have to be of one shape, too.
 
-    They lie in memory in the order of their elements, as a new array would: what adds them up later adds in that order.
+    They are laid out in the order of their elements, as a new array would be: what adds them up later adds in that order.
     """
     if type(out) is not np.ndarray:
         return False

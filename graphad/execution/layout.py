@@ -1,7 +1,7 @@
-"""Where a block finds its names, and what has to be kept: facts about blocks, found before they run.
+"""Where a block finds its names, and which residuals it keeps: facts about blocks, found before they run.
 
 A block runs on frames, innermost first: its own variables, those of the block around it, and so on. The block of a gradient has
-two: its own, and what an iteration of the forward block kept.
+two: its own, and the residuals of an iteration of the forward block.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Layout = tuple[Collection[str], ...]  # the names of each frame, innermost first
 
 
 def depth(layout: Layout, name: str) -> int:
-    """The frame that holds a name; the outermost one if nobody declares it."""
+    """The frame that holds a name; the outermost one if it is undeclared."""
     return next((i for i, names in enumerate(layout) if name in names), len(layout) - 1)
 
 
@@ -26,7 +26,7 @@ def home(layout: Layout, name: str) -> int:
 
 
 def control(op: Operator) -> ControlDef | None:
-    """The row of an operator that holds blocks, None for any other."""
+    """The definition of an operator that holds blocks, None for any other."""
     row = REGISTRY.get(op.type)
     return row if isinstance(row, ControlDef) else None
 
@@ -45,7 +45,7 @@ def touched(op: Operator) -> set[str]:
 
 
 def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
-    """For each operator of a block the names that nothing needs behind it."""
+    """For each operator of a block, the names that are dead after it."""
     last = {name: i for i, op in enumerate(block.ops) for name in touched(op)}
     free: list[list[str]] = [[] for _ in block.ops]
     for name in sorted(last):
@@ -65,7 +65,7 @@ def saved_names(program: Program) -> dict[int, frozenset[str]]:
     for op, row in _controls(program):
         if row.is_grad:
             for i, block in enumerate(blocks_of(op)):
-                found = _free(block).difference(handed_in(op, i))
+                found = _free(block).difference(argument_names(op, i))
                 saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | found
     return saved
 
@@ -99,7 +99,7 @@ def _names_in(block: Block, saved: Mapping[int, frozenset[str]]) -> set[str]:
     return names
 
 
-def handed_in(op: Operator, which: int) -> list[str]:
+def argument_names(op: Operator, which: int) -> list[str]:
     """The names that the operands of a gradient operator have in one of its blocks."""
     return nth(op, "original_input", which, len(op.input("X"))) + nth(op, "original_output_grad", which, len(op.input("Out@GRAD")))
 

@@ -38,7 +38,7 @@ COMPILED = 2000  # operators up to which it does
 class Prepared:
     """A program prepared to run: how each of its blocks is run. And, while it runs, the values there are.
 
-    Steps refer to it for what only a run knows: the scope, the iterations that loops are in.
+    Steps refer to it for the state of the run: the scope, the iterations that loops are in.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Prepared:
         return unchanged(self.block.program, self.facts)
 
     def begin(self, env: Env, scope: Scope) -> None:
-        """Start a run on what is fed."""
+        """Start a run on fed values."""
         self._hold(env, scope)
 
     def release(self) -> None:
@@ -93,11 +93,11 @@ class Prepared:
         self.body(self.block, (self.block.vars,))((self.env,))
 
     def body(self, block: Block, layout: Layout) -> Body:
-        """How a block is run: its operators in order, each value freed behind its last use."""
+        """How a block is run: its operators in order, each value freed after its last use."""
         key = (block.idx, *map(id, layout))
         found = self.bodies.get(key)
         if found is None:
-            free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _handed_out(block))
+            free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _block_results(block))
             own = set(block.vars)
             if len(layout) == 1:
                 own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
@@ -128,7 +128,7 @@ class Prepared:
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
     def _once(self, op: Operator, step: Step) -> Step:
-        """An initialisation operator: it runs unless what it writes has values already."""
+        """An initialization operator: it runs unless what it writes has values already."""
 
         def once(frames: Frames) -> None:
             if not all(name in frames[0] or name in self.stored for name in op.output_names()):
@@ -146,7 +146,7 @@ class Prepared:
         self.iterations_left -= 1
 
     def is_given(self, array: Array) -> bool:
-        """Whether an array, or the one it is a view of, was fed or is the scope's: nobody may write to it."""
+        """Whether an array, or the one it is a view of, was fed or is the scope's, so that it must not be written to."""
         if len(self.given_ids) != len(self.given):
             self.given_ids = {name: (id(each), id(getattr(each, "base", None))) for name, each in self.given.items()}
             self.not_ours = {number for ids in self.given_ids.values() for number in ids} - {id(None)}
@@ -191,7 +191,7 @@ class Prepared:
         return cast
 
     def _refuse_missing(self, name: str, op: Operator | None) -> NoReturn:
-        reader = f"operator {op.type!r} reads" if op else "the fetch list asks for"
+        reader = f"operator {op.type!r} reads" if op else "the fetch list has"
         source = op.source if op else None
         if name in self.persistable:
             raise InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
@@ -203,7 +203,7 @@ class Prepared:
         raise InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
 
     def commit(self) -> None:
-        """Keep the persistable values in the scope; nothing there shares memory with what was fed."""
+        """Keep the persistable values in the scope; nothing there shares memory with fed arrays."""
         new = {}
         for name in self.persistable:
             array = self.env.get(name)
@@ -251,8 +251,8 @@ def _raising(message: str) -> Step:
     return step
 
 
-def _handed_out(block: Block) -> frozenset[str]:
-    """The results of the block of a gradient, which the operator that runs it hands out."""
+def _block_results(block: Block) -> frozenset[str]:
+    """The results of the block of a gradient, which the operator that runs it returns."""
     if block.idx == 0:
         return frozenset()
     ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
@@ -271,19 +271,19 @@ def _unfit(op: Operator, row: OpDef) -> str:
 
 
 def _misfit(op: Operator, row: OpDef) -> str:
-    """What of an operator that was read from a file does not fit its row: a slot, the number of names in one, or an attribute.
+    """How an operator that was read from a file does not fit its definition: a slot, the number of names in one, or an attribute.
 
-    Paddle's grad operators are given more than they need; what ours need of it is what counts.
+    Paddle's grad operators have more inputs than graphad's; the additional ones are ignored.
     """
     is_grad = isinstance(row, GradOpDef)
     for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
         for slot, names in given.items():
             if slot not in slots and names and not (is_grad and side == "input"):
-                return f"has an {side} slot {slot}, which its row has not"
+                return f"has an {side} slot {slot}, which its definition does not have"
             if slot in slots and len(names) > 1 and not slots[slot].variadic:
                 return f"has {len(names)} names in its {side} slot {slot}, which takes one"
     missing = [s.name for s in row.inputs.values() if not s.optional and not s.variadic and not op.input(s.name)]
     if missing:
         return f"has nothing in its input slot {missing[0]}"
     attrs = [name for name in op.attrs if name not in row.attrs and name not in COMMON_ATTRS and not is_grad]
-    return f"has an attribute {attrs[0]}, which its row has not" if attrs else ""
+    return f"has an attribute {attrs[0]}, which its definition does not have" if attrs else ""

@@ -15,7 +15,7 @@ Body = Callable[[Frames], None]
 
 
 class Runner(Reader, Protocol):
-    """What the step of an operator with blocks asks of the run it belongs to."""
+    """The run that the step of an operator with blocks belongs to."""
 
     saved: dict[int, frozenset[str]]
     checkpointed: dict[int, int]
@@ -47,7 +47,7 @@ class Replay:
         self.names = frozenset(names_around(block, run.saved))
 
     def backwards(self, scopes: Checkpoints) -> Iterator[Frame]:
-        """What the gradient reads of each iteration, the last one first."""
+        """The residuals of each iteration, the last one first."""
         body, outer = self.run.body(self.block, (self.block.vars, self.names)), self.run.iterations
         try:
             yield from _Backwards(self, scopes, body).all()
@@ -72,7 +72,7 @@ class _Backwards:
             yield from self._between(starts[0], 0, count, max(1, 2 * int(log2(count + 1))))
 
     def _stretch(self, start: Frame, begin: int, end: int) -> Iterator[Frame]:
-        """The iterations of a stretch, all run again and kept before the first is handed back."""
+        """The iterations of a stretch, all run again and kept before the first is returned."""
         frame, kept = {**self.scopes.context, **start}, []
         for at in range(begin, end):
             kept.append(self._iteration(frame, at))
@@ -107,5 +107,5 @@ def _advance(count: int, free: int) -> int:
     times = 1
     while comb(free + times, times) < count:
         times += 1
-    behind = min(comb(free + times - 1, times), count - 1)
-    return max(count - behind, 1)
+    rest = min(comb(free + times - 1, times), count - 1)
+    return max(count - rest, 1)

@@ -49,7 +49,7 @@ class Scope:
         return list(self.arrays)
 
     def erase(self, names: Any) -> None:
-        """Forget the values of some names, so that initialisation operators run for them again."""
+        """Forget the values of some names, so that initialization operators run for them again."""
         for name in [names] if isinstance(names, str) else list(names):
             self.arrays.pop(name, None)
 

@@ -21,7 +21,7 @@ Place = tuple[int, str]  # a frame, and a name in it
 
 
 class Reader(Protocol):
-    """What a step asks of the run it belongs to."""
+    """The run that a step belongs to."""
 
     check_finite: bool
 
@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 def settled(value: Any) -> Any:
-    """What a kernel returned, as an array or an aggregate."""
+    """The result of a kernel, as an array or an aggregate."""
     return value if isinstance(value, np.ndarray | Aggregate) else np.asarray(value)
 
 
@@ -102,7 +102,7 @@ def _complete(
 def _gradient(
     run: Reader, op: Operator, row: GradOpDef, reads: dict[str, list[Place]], writes: dict[str, list[Place | None]], attrs: dict[str, Any]
 ) -> Step:
-    """A grad operator that has no kernel of its own: its rules, each run for what it gives."""
+    """A grad operator that has no kernel of its own: its rules, each run for its cotangent."""
     forward = row.forward
     in_place = len(writes) > 1 and not set(op.input_names()).isdisjoint(op.output_names())
     if row.fast is not None or forward is None or forward.grads is None or in_place:
@@ -137,7 +137,7 @@ def _general(
     attrs: dict[str, Any],
     partial: bool,
 ) -> Step:
-    """Any operator. A partial one gets None for what has no value, and a value that is None is not written."""
+    """Any operator. A partial one gets None for names without a value, and a result that is None is not written."""
     wanted = list(writes)
     names = {slot: [n for _, n in places] for slot, places in reads.items()}
 

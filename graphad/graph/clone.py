@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Twins:
-    """What was copied so far: the twin of each value, operator and graph."""
+    """A value map: the copy (twin) of each value, operator and graph copied so far."""
 
     values: dict[Value, Value] = field(default_factory=dict)
     ops: dict[Op, Op] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Twins:
 
 
 def cloned(graph: Graph, twin: Graph, twins: Twins | None = None) -> Graph:
-    """Fill an empty graph with a copy of another one; what is nested in that is copied with it."""
+    """Fill an empty graph with a copy of another one, nested graphs included."""
     twins = twins or Twins()
     twins.graphs[graph] = twin
     if twin.father is None:

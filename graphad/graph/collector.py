@@ -91,7 +91,7 @@ def young_only() -> Iterator[None]:
 
 
 def collect_if_due() -> None:
-    """Collect by Python's own rule: when what may be garbage has grown to a quarter of what survived the last collection."""
+    """Collect by Python's own rule: when the new objects are a quarter of those that survived the last collection."""
     if not gc.isenabled():
         return
     if _full_collections() != _book.collections:

@@ -21,7 +21,7 @@ from graphad.graph.order import ordered
 from graphad.graph.plain import PlainResults
 from graphad.graph.provenance import chain
 from graphad.graph.regions import has_effects
-from graphad.graph.substitution import hand_over, replace_saved, stopped
+from graphad.graph.substitution import replace_saved, stopped, transfer_name
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
@@ -41,15 +41,15 @@ class Graph(PlainResults):
 
     Attributes:
         ops, values: the operators in order, and the values; ``value(name)`` finds one.
-        inputs: the values given from outside: data, parameters; in a nested graph what its operator hands in, then ``saved``.
+        inputs: the values given from outside: data, parameters; in a nested graph the block arguments, then ``saved``.
         analyses: results of analyses by their class, dropped when a pass changes the graph.
         journal: what it shares with the graphs nested in it.
         lost_operators: whether an operator of the program it was lowered from was removed.
         controls: its operators that have nested graphs.
-        father: of a nested graph the one around it; of a gradient's graph the forward graph. None for a whole program's.
-        results: of a nested graph, the values that its operator hands out.
-        targets: of a whole program's graph, the final values that are asked for, by their names, besides what is persistable.
-        saved: of a gradient's graph, the inputs that stand for what a run of the forward graph left -> that graph's value.
+        father: for a nested graph its parent, for a gradient's graph the forward graph, for the graph of a whole program None.
+        results: of a nested graph, the values that it returns.
+        targets: of a whole program's graph, the requested final values, by name. Persistable variables are kept besides.
+        saved: of a gradient's graph, the residuals: its input -> the value of the forward graph that the input stands for.
         gradients: of a forward graph, the graphs of its gradients.
     """
 
@@ -73,7 +73,7 @@ class Graph(PlainResults):
         self._adj, self._pred = Adjacency(self._node, successors), Adjacency(self._node, predecessors)
 
     def nested(self, block: Block | None = None, father: Graph | None = None) -> Graph:
-        """An empty graph for an operator of this one; ``father`` is the forward graph if it is to be a gradient's."""
+        """An empty graph for an operator of this one; ``father`` is the forward graph if it is the graph of a gradient."""
         graph = Graph(block)
         graph.journal = self.journal
         graph.father = self if father is None else father
@@ -81,7 +81,7 @@ class Graph(PlainResults):
 
     @property
     def properties(self) -> set[str]:
-        """What the graph claims of itself, ``single_writer`` and ``typed``; the verifier checks it."""
+        """The claimed properties, of ``single_writer`` and ``typed``; the verifier checks them."""
         return self.journal.properties
 
     @properties.setter
@@ -104,7 +104,7 @@ class Graph(PlainResults):
     def value(self, name: str) -> Value:
         """The final value of a name; ``x#0`` is its first. ValueError if there is none."""
         if not isinstance(name, str):
-            raise InvalidType(f"a value is asked for by its name, not by {name!r}")
+            raise InvalidType(f"a value is looked up by its name, not by {name!r}")
         final = self.values.last(name)
         if final is not None:
             return final
@@ -135,7 +135,7 @@ class Graph(PlainResults):
         return chain(self.value(node) if isinstance(node, str) else node)
 
     def ordered_ops(self) -> list[Op]:
-        """The operators so that each stands behind the writers of what it reads, otherwise in their order; ``op.order`` counts them.
+        """The operators in topological order: each comes after the writers of what it reads. Otherwise their order is kept.
 
         Raises:
             InvalidGraph: operators wait for one another in a cycle.
@@ -194,7 +194,7 @@ class Graph(PlainResults):
         """
         op = Op(self, type, frozen_slots(inputs), frozen_slots(outputs), attrs or {})
         if before is not None and before.graph is not self:
-            raise InvalidGraph(f"{type} cannot stand before {before!r}, which is not in this graph")
+            raise InvalidGraph(f"{type} cannot be inserted before {before!r}, which is not in this graph")
         if forward is not None:
             op.forward, op.source, op.role = forward, forward.source, forward.role
         if role is not None:
@@ -205,7 +205,7 @@ class Graph(PlainResults):
         return op
 
     def link(self, op: Op, before: Op | None = None) -> None:
-        """Put an operator that was made by hand into the graph; ``add_op`` makes one and does this.
+        """Insert an operator that was constructed directly; ``add_op`` makes one and does this.
 
         Raises:
             InvalidGraph: it touches a value of another graph.
@@ -239,7 +239,7 @@ class Graph(PlainResults):
         raise InvalidGraph(f"{op.type} touches {stranger.name}, which is not in this graph")
 
     def remove_op(self, op: Op) -> None:
-        """Take an operator out; values that nobody reads or writes any more go with it, unless they are given from outside.
+        """Remove an operator, and the values that no operator reads or writes any more, unless they are inputs of the graph.
 
         Raises:
             InvalidGraph: the operator is not in this graph.
@@ -274,7 +274,7 @@ class Graph(PlainResults):
                 graph.father.gradients.remove(graph)
 
     def set_inputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
-        """What an operator reads in a slot; no values takes the slot away."""
+        """Set the operands of an operator in a slot; no values removes the slot."""
         self._require(op, *values)
         before = op.inputs.get(slot, ())
         fill_slot(op.inputs, slot, values)
@@ -290,7 +290,7 @@ class Graph(PlainResults):
             value.readers[op] = None
 
     def set_outputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
-        """What an operator writes in a slot; no values takes the slot away."""
+        """Set the results of an operator in a slot; no values removes the slot."""
         self._require(op, *values)
         before = op.outputs.get(slot, ())
         fill_slot(op.outputs, slot, values)
@@ -324,10 +324,10 @@ class Graph(PlainResults):
         self._drop_if_unused(old)
 
     def substitute(self, old: Value, new: Value) -> None:
-        """Make ``new`` stand for ``old`` wherever that is read or requested, so that what writes ``old`` may become dead.
+        """Replace all uses of ``old`` by ``new``, also where it is requested, so that the writer of ``old`` may become dead.
 
-        A value that is requested by its name gives it to ``new``; where ``new`` cannot have it, since it is given from outside or
-        requested itself, an ``assign`` writes ``old``. Gradients that stop at ``old`` stop at what stands for it.
+        A requested value transfers its name to ``new``. If ``new`` cannot have it, since it is an input or requested itself, an
+        ``assign`` writes ``old``. Gradients that stop at ``old`` stop at its replacement.
         """
         self._require(old, new)
         if new is not old:
@@ -335,7 +335,7 @@ class Graph(PlainResults):
             new = stopped(self, old, new)
             self.replace(old, new)
             if by_name:
-                hand_over(self, old, new)
+                transfer_name(self, old, new)
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value another name; ValueError if a value has it already."""

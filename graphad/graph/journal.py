@@ -1,4 +1,4 @@
-"""What a graph and the graphs nested in it have in common: who is at work, what happened, what they claim."""
+"""The state that a graph shares with the graphs nested in it: the current pass, the changes, the claimed properties."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SINGLE_WRITER, TYPED = "single_writer", "typed"
 
 @dataclass
 class Journal:
-    """Who is at work, how often the graphs were changed, what they claim.
+    """The current pass, the changes to the graphs, and the properties that they claim.
 
-    ``asked`` are the names that the program was lowered for, None for all that nobody reads, ``history`` the passes that ran.
-    ``rewrites`` counts what passes did one by one, of which there may be ``limit``; ``origin`` says what the last one was.
-    ``touched`` holds, once somebody follows it, the operators that changed or may have become dead, in order. ``kept`` is what passes
-    keep of the graph beside it, by their class: it is dropped when the list is begun anew, and what was touched since is checked again.
-    ``memory`` is what is to be remembered for as long as there is the graph.
+    ``asked`` are the names requested when the program was lowered, None for all that are unused, ``history`` the passes that ran.
+    ``rewrites`` counts single rewrites, of which there may be ``limit``; ``origin`` describes the last one.
+    ``touched`` holds, once there is a listener, the operators that changed or may have become dead, in order. ``kept`` are
+    tables of passes about the graph, by class: they are dropped when the list is started anew, and entries for changed operators are
+    checked again. ``memory`` lasts as long as the graph.
     """
 
     properties: set[str] = field(default_factory=lambda: {SINGLE_WRITER, TYPED})
@@ -52,6 +52,6 @@ class Journal:
         return True
 
     def touch(self, *ops: Op) -> None:
-        """Remember operators that changed, or that may have become dead, if somebody follows what is touched."""
+        """Remember operators that changed, or that may have become dead, if there is a listener."""
         if self.touched is not None:
             self.touched += ops

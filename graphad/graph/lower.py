@@ -1,9 +1,9 @@
-"""From a program to a graph: each writing of a name becomes a value of its own, each block of an operator a nested graph.
+"""From a program to a graph: each write to a name becomes a value of its own, each block of an operator a nested graph.
 
 x = increment(x)            x#0 ─▶ increment ─▶ x#1
 y = tanh(x)          ⇒                           └─▶ tanh ─▶ y
 
-A block works on the names around it; its graph is handed values and hands values out:
+A block works on the names around it; its graph takes arguments and returns results:
 
 while(h, w) { h = h * w }   ⇒   while(X=[h#0, w]) -> (Out=h#1) { graph (h#0, w) { h#1 = h#0 * w } -> h#1 }
 """
@@ -34,7 +34,7 @@ from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
 Current = dict[str, Value]
-_LAZY = {  # slots of which what is read need not have a value
+_LAZY = {  # slots whose operands may be without a value
     "select_input": "X",
     "select_input_grad": "X",
     "merge_lod_tensor": "InTrue InFalse",
@@ -47,11 +47,11 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
 
     Args:
         program: what to lower.
-        targets: the variables whose final values are asked for, by name or themselves: ``graph.targets``. None takes those that no
+        targets: the requested variables, whose final values are kept, by name or themselves: ``graph.targets``. None takes those that no
             operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
 
     Raises:
-        ValueError: an operator has a slot or an attribute that its row has not, and the program was not read with
+        ValueError: an operator has a slot or an attribute that its definition does not have, and the program was not read with
             ``allow_unknown=True``, nor from Paddle's format; the program has no variable of a target's name, a target is a variable
             of another program, or two operators draw from one random stream.
 
@@ -177,7 +177,7 @@ class _Lowering:
             )
             nested = graphs[name] = self.fill(graph.nested(block, self.graphs.get(block.parent_idx)), block)
             final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
-            _hand_in(nested, block, [*given, *cotangents], final)
+            _set_arguments(nested, block, [*given, *cotangents], final)
             nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
             nested.saved = {v: forward[v.name] for v in nested.inputs[count[0] + count[1] :] if v.name in forward}
             _check_saved(operator, block, nested, count[0] + count[1])
@@ -241,7 +241,7 @@ def _is_given(block: Block, name: str) -> bool:
 
 
 def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Current:
-    """Make the nested graph's inputs those of the names around, in this order; what else it read comes behind. Return them by name."""
+    """Make the values of the names around a nested graph its first inputs, in this order; others follow. Return them by name."""
     own = [value for value in nested.inputs if _shadows(nested, value.name)]
     found = {value.name: value for value in nested.inputs if value not in own}
     for name in names:
@@ -254,8 +254,8 @@ def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Cur
     return given
 
 
-def _hand_in(nested: Graph, block: Block, names: list[str], final: Current) -> None:
-    """Make the inputs of a gradient's graph what is handed in under the names; what it reads of the forward block comes behind."""
+def _set_arguments(nested: Graph, block: Block, names: list[str], final: Current) -> None:
+    """Make the values passed in under the names the first inputs of a gradient's graph; the residuals of the forward block follow."""
     found = {value.name: value for value in nested.inputs}
     for name in names:
         if name not in found:
@@ -323,7 +323,7 @@ def _given(graph: Graph, block: Block, name: str, current: Current) -> Value:
 
 
 def _given_or_undefined(graph: Graph, block: Block, name: str, current: Current) -> Value:
-    """The value of a name nobody has written: a variable of a nested block's own has none."""
+    """The value of a name that no operator has written. A variable that a nested block declares has none."""
     if block.idx == 0 or name not in block.vars:
         return _given(graph, block, name, current)
     current[name] = _undefined(graph, block, name)

@@ -7,7 +7,7 @@ Where two values of one name live at the same time,
                                      y = tanh(x@SAVED@0)
 
 the name goes to the final value, and to a value given from outside at the start (which is then
-copied, as above); any other one gets a name of its own. What a nested graph hands out, and what its gradient reads, lives to its end.
+copied, as above); any other one gets a name of its own. The results of a nested graph, and its residuals, are live at its end.
 """
 
 from __future__ import annotations

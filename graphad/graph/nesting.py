@@ -1,4 +1,4 @@
-"""Nested graphs made ready to become blocks: under the names around them, with what has to be copied as ``assign`` operators."""
+"""Nested graphs prepared to become blocks: under the names around them, with ``assign`` operators for copies."""
 
 from __future__ import annotations
 

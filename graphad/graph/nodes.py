@@ -24,7 +24,7 @@ class Value:
     ``name`` is what the program calls it; a name written twice is two values. ``grad_of`` is the value
     this one is the gradient of, ``var`` the variable it was lowered from. ``shape`` and ``dtype`` are None
     while unknown. Between two passes of the backward a gradient may have several writers. ``kind`` says whether it is a tensor, an
-    array of tensors, or what a block keeps for its gradient.
+    array of tensors, or the residuals of a block.
     """
 
     __slots__ = ("dtype", "given", "grad_of", "graph", "kind", "name", "readers", "shape", "var", "writers")
@@ -120,7 +120,7 @@ class Op:
 
     @property
     def row(self) -> OpDef | None:
-        """The operator's row in the table, None for a type nobody registered."""
+        """The operator's definition, None for a type that is not registered."""
         return REGISTRY.get(self.type)
 
     def reads(self) -> Iterator[Value]:

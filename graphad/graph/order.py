@@ -11,7 +11,7 @@ from graphad.graph.nodes import Op
 
 
 def ordered(graph: nx.MultiDiGraph) -> list[Op]:  # type: ignore[type-arg]
-    """The operators of a graph so that each stands behind the writers of what it reads; see ``Graph.ordered_ops``."""
+    """The operators of a graph in topological order; see ``Graph.ordered_ops``."""
     ops = list(graph.ops)  # type: ignore[attr-defined]
     for i, op in enumerate(ops):
         op.order = i
@@ -27,7 +27,7 @@ def ordered(graph: nx.MultiDiGraph) -> list[Op]:  # type: ignore[type-arg]
 
 
 def _in_order(ops: list[Op]) -> bool:
-    """Whether every operator stands behind the writers of what it reads."""
+    """Whether every operator comes after the writers of what it reads."""
     for op in ops:
         order = op.order
         for values in op.inputs.values():

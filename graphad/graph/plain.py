@@ -1,4 +1,4 @@
-"""What networkx does with a graph: it reads it through views, and where it builds results of its own, those are plain graphs."""
+"""Compatibility with networkx: it reads a graph through views, and where it builds graphs of its own, those are plain ones."""
 
 from __future__ import annotations
 

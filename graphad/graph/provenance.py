@@ -3,8 +3,8 @@
     sum(X=[w@GRAD@RENAME@0, ...]) -> (Out=w@GRAD)     made by accumulate-grads
       mul(X=x, Y=w) -> (Out=h)                        net.py:12
 
-A rule that rewrites again what it made itself adds nothing to the chain: it comes from what that came from. Of many ancestors the
-first are remembered, and of long chains the last steps and the user's lines, so that a record never takes more than a fixed size.
+A rule that rewrites its own result adds nothing to the chain: the new operators have the ancestors of the old ones. A record has a
+bounded size: of many ancestors the first are kept, and of a long chain the last steps and the user's lines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Seen = set[int]
 
 
 class Ancestor(NamedTuple):
-    """What is remembered of an operator that another one was made from."""
+    """The record of an operator that another one was made from."""
 
     text: str
     source: SourceLine | None
@@ -32,7 +32,7 @@ class Ancestor(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """One rewrite: the rule of the pass, the operators it saw, and how many rewrites lie behind one another up to it."""
+    """One rewrite: the rule of the pass, the operators it saw, and the length of the chain of rewrites up to it."""
 
     rule: str
     ancestors: tuple[Ancestor, ...]
@@ -40,7 +40,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(author: str | None, rule: str, ops: Sequence[Op]) -> Origin:
-    """The record of a rewrite of some operators; what the same rule made comes from what it was made from."""
+    """The record of a rewrite of some operators; operators made by the same rule are replaced by their ancestors."""
     if len(ops) == 1:
         return _made_by_same(ops[0], author, rule) or _from([_ancestor(ops[0])], rule)
     found: dict[Any, Ancestor] = {}

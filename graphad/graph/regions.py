@@ -1,11 +1,11 @@
-"""Operators with nested graphs: what they hand in and out, in terms of values.
+"""Operators with nested graphs: their operands, block arguments and results, as values.
 
     forward     while(X = [carried..., captured...]) -> (Out = [carried...]),  the condition is the last carried value
                 body: inputs = X, results = Out            the results are the inputs of the next iteration
     branches    if_else(Cond, X) -> (Out)                  each graph: inputs = X, results = Out
-    gradient    while_grad(X, Out@GRAD) -> (X@GRAD)        its graph: inputs = X, Out@GRAD, then what is saved; results = X@GRAD
+    gradient    while_grad(X, Out@GRAD) -> (X@GRAD)        its graph: inputs = X, Out@GRAD, then residuals; results = X@GRAD
 
-The inputs of a nested graph stand in the order of its operator's operands, its results in that of the operator's results.
+The inputs of a nested graph are in the order of its operator's operands, its results in that of the operator's results.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OTHERWISE = "otherwise"  # the second graph of a conditional_block: nothing happ
 
 
 def control_row(op: Op) -> ControlDef | None:
-    """The row of an operator that has nested graphs, None for any other."""
+    """The definition of an operator that has nested graphs, None for any other."""
     row = REGISTRY.get(op.type)
     return row if isinstance(row, ControlDef) else None
 
 
 def the_row(op: Op) -> ControlDef:
-    """The row of an operator known to have nested graphs."""
+    """The definition of an operator known to have nested graphs."""
     row = REGISTRY[op.type]
     assert isinstance(row, ControlDef)
     return row
@@ -36,7 +36,7 @@ def is_loop(op: Op) -> bool:
 
 
 def operands(op: Op) -> tuple[Value, ...]:
-    """The values that an operator hands to its nested graphs."""
+    """The values that an operator passes to its nested graphs."""
     row = the_row(op)
     given = op.inputs.get(row.operands, ())
     return given + op.inputs.get(f"Out{GRAD}", ()) if row.is_grad else given
@@ -48,7 +48,7 @@ def outcomes(op: Op) -> tuple[Value, ...]:
 
 
 def scopes_of(op: Op) -> Value | None:
-    """What a forward operator keeps for its gradient, None if its program has no name for that."""
+    """The value that holds the residuals of a forward operator, None if its program has no name for it."""
     found = op.outputs.get(the_row(op).scopes, ())
     return found[0] if found else None
 

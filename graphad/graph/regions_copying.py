@@ -24,12 +24,12 @@ def copy_into(
     """Copy the operators of a nested graph into another graph, before one of its operators, or last.
 
     Args:
-        nested: what is copied; it stays as it is.
+        nested: the graph to copy; it is not changed.
         around: the graph to copy to.
         given: the values there that its inputs are.
         before: where the copies go.
         onto: values of the nested graph -> those of ``around`` that are to be written in their place.
-        twins: what was copied before, of the forward graph for instance; it gets what is copied now.
+        twins: a value map, which may hold earlier copies, such as those of the forward graph; the new copies are added.
 
     Returns:
         The twin of each value, operator and graph.

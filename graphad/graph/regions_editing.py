@@ -1,6 +1,6 @@
-"""Changes to operators with nested graphs: what is handed in and out, a graph put in the place of its operator, operators put in a net.
+"""Changes to operators with nested graphs: add and drop operands and results, inline a graph, outline operators into a net.
 
-    add_capture     while(X=[h])              ⇒  while(X=[h, w])             the graph is handed one value more
+    add_capture     while(X=[h])              ⇒  while(X=[h, w])             the graph takes one more argument
     drop_operand    while(X=[h, w])           ⇒  while(X=[h])                nothing inside reads it
     drop_result     while(X=[h, k]) -> h, k   ⇒  while(X=[h]) -> h           nothing outside reads it, nor what it is made from inside
     inline_region   net { a = tanh(x) } -> a  ⇒  a = tanh(x)             (graphad.graph.regions_inlining)
@@ -30,7 +30,7 @@ def add_capture(op: Op, value: Value) -> list[Value]:
         value: a value of the graph around.
 
     Returns:
-        What the value is inside, one for each nested graph; that of an operand there is already, if it is handed in.
+        The value's block arguments, one for each nested graph; the existing one if the value is an operand already.
 
     Raises:
         InvalidGraph: the value is of another graph.
@@ -63,7 +63,7 @@ def add_captures(op: Op, values: Sequence[Value]) -> list[list[Value]]:
     """
     for value in values:
         if value.graph is not op.graph:
-            raise InvalidGraph(f"{op.type} cannot be handed {value.name}, which is not in its graph")
+            raise InvalidGraph(f"{op.type} cannot take {value.name}, which is not in its graph")
     given = list(op.inputs.get(the_row(op).operands, ()))
     at = {value: i for i, value in reversed(list(enumerate(given))) if i >= _first_captured(op)}
     more = [value for value in dict.fromkeys(values) if value not in at]
@@ -81,10 +81,10 @@ def _first_captured(op: Op) -> int:
 
 
 def drop_operand(op: Op, i: int) -> bool:
-    """Stop handing in operand ``i``, if no nested graph reads it and no gradient does.
+    """Drop operand ``i`` if no nested graph and no gradient reads it; return whether it was dropped.
 
-    False, and nothing is done, where something reads it, or where its place says what it is: what a loop carries goes with
-    ``drop_result``, what a gradient's results belong to with those, cotangents stay.
+    Operands with a fixed position stay: carried values go with ``drop_result``, operands of a gradient that have results with
+    those, and cotangents never.
     """
     given = op.inputs.get(the_row(op).operands, ())
     if not _first_that_may_go(op) <= i < len(given) or any(_is_read(graph, graph.inputs[i]) for graph in op.graphs.values()):
@@ -102,7 +102,7 @@ def _first_that_may_go(op: Op) -> int:
 
 
 def _recurrent(op: Op) -> int:
-    """How many of a gradient's results are handed to its next run: those of a loop's carried values."""
+    """How many of a gradient's results are passed to its next run: those of a loop's carried values."""
     return len(op.inputs.get(f"Out{GRAD}", ())) if op.type == "while_grad" else 0
 
 
@@ -114,23 +114,23 @@ def _drop_input(graph: Graph, i: int) -> None:
 
 
 def _is_read(graph: Graph, value: Value) -> bool:
-    """Whether something in a nested graph reads a value, hands it out, or a gradient of the graph reads it."""
+    """Whether a value of a nested graph is read in it, returned by it, or a residual of its gradient."""
     return bool(value.readers) or graph.is_observed(value)
 
 
 def drop_result(op: Op, i: int) -> bool:
-    """Stop handing out result ``i``, if nothing reads it; what a loop carries for it goes with it.
+    """Drop result ``i`` if it is unused; a loop drops the carried value with it.
 
-    The operators that made it stay, dead perhaps.
+    The operators that compute it stay; they may be dead then.
 
-    False, and nothing is done, where something reads the result or, in a loop, what the next iteration is handed of it; where it is
-    a loop's condition, or the cotangent that a loop's gradient hands on.
+    Return False, and change nothing, if the result is read, or in a loop its value in the next iteration is; if it is a loop's
+    condition; or if it is the cotangent that a loop's gradient passes on.
     """
     out = outcomes(op)
     if not 0 <= i < len(out) or out[i].readers or op.graph.is_observed(out[i]):
         return False
     loop = op.type == "while"
-    if loop and (i == len(out) - 1 or not _only_handed_on(op, i)):
+    if loop and (i == len(out) - 1 or not _only_carried(op, i)):
         return False
     if the_row(op).is_grad and not _forget_summed(op, i):
         return False
@@ -146,7 +146,7 @@ def drop_result(op: Op, i: int) -> bool:
     return True
 
 
-def _only_handed_on(op: Op, i: int) -> bool:
+def _only_carried(op: Op, i: int) -> bool:
     (graph,) = op.graphs.values()
     value = graph.inputs[i]
     kept = any(value in each.saved.values() for each in graph.gradients)
@@ -154,7 +154,7 @@ def _only_handed_on(op: Op, i: int) -> bool:
 
 
 def _forget_summed(op: Op, i: int) -> bool:
-    """Put the operand that a result of a gradient belongs to behind those that have results."""
+    """Move the operand that a result of a gradient belongs to after those that have results."""
     at, last = i - _recurrent(op), len(outcomes(op)) - _recurrent(op) - 1
     if at < 0:
         return False

@@ -68,7 +68,7 @@ def replace_by_copy(op: Op, nested: Graph, given: Sequence[Value]) -> list[Op]:
 
 
 def _copied_out(op: Op, nested: Graph, given: Sequence[Value], twins: Twins) -> None:
-    """Copy a nested graph before its operator, and make what it hands out stand for what the operator writes."""
+    """Copy a nested graph before its operator, and replace the operator's results by those of the copy."""
     copy_into(nested, op.graph, given, op, _onto(op, nested), twins)
     for out, result in zip(outcomes(op), nested.results, strict=True):
         found = twins.values[result]
@@ -87,7 +87,7 @@ def inline_with_gradients(op: Op, name: str) -> list[Op]:
     """
     grads = gradients_of(op)
     if is_loop(op) or the_row(op).is_grad or grads is None:
-        raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or a gradient, or what it keeps is read")
+        raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or a gradient, or its residuals are read")
     graph, which, twins = op.graph, list(op.graphs).index(name), Twins()
     _copied_out(op, op.graphs[name], operands(op), twins)
     made = list(twins.ops.values())
@@ -114,8 +114,8 @@ def gradients_of(op: Op) -> list[Op] | None:
     inner = {graph for grad in grads for graph in grad.graphs.values()}
     known = {graph for each in op.graphs.values() for graph in each.gradients}
     fits = all(len(grad.graphs) == len(op.graphs) and not is_loop(grad) for grad in grads)
-    handed_on = any(value in value.graph.results or value in value.graph.targets for value in read)
-    return grads if fits and inner == known and not handed_on else None
+    escapes = any(value in value.graph.results or value in value.graph.targets for value in read)
+    return grads if fits and inner == known and not escapes else None
 
 
 def _read_in(around: Graph, graph: Graph, value: Value) -> Value:
@@ -131,7 +131,7 @@ def _read_in(around: Graph, graph: Graph, value: Value) -> Value:
 
 
 def _onto(op: Op, nested: Graph) -> dict[Value, Value]:
-    """What the operators inside can write at once: the results of their operator."""
+    """The values outside that the copies write directly: the results of their operator."""
     onto: dict[Value, Value] = {}
     for out, result in zip(outcomes(op), nested.results, strict=True):
         same = out.stop_gradient == result.stop_gradient or not _may_have_gradient(out)
@@ -145,12 +145,12 @@ def _may_have_gradient(value: Value) -> bool:
 
 
 def outline(ops: Sequence[Op]) -> Op:
-    """Make a ``net`` of operators of one graph; it stands where the last of them stood.
+    """Make a ``net`` of operators of one graph; it takes the place of the last of them.
 
-    It is handed what they read from around, and hands out what anything around reads or asks for, under its names.
+    Its arguments are what they read from outside; its results are what is read or requested outside, under the same names.
 
     Args:
-        ops: operators that stand in this order; what lies between two of them must be among them.
+        ops: operators in this order; what is between two of them must be among them.
 
     Raises:
         InvalidGraph: there are none, they are of several graphs, or a nested graph of theirs has a gradient outside.

@@ -40,7 +40,7 @@ def schedule(graph: Graph) -> Program:
 
 
 def check_graph(what: str, graph: object) -> None:
-    """Refuse what is no graph; ``what`` begins the message: "schedule takes"."""
+    """Refuse an argument that is no graph; ``what`` begins the message: "schedule takes"."""
     if not isinstance(graph, Graph):
         hint = "; graphad.lower(program) makes one" if isinstance(graph, Program) else ""
         raise InvalidType(f"{what} a Graph, not {graph!r}{hint}")
@@ -123,7 +123,7 @@ class _Schedule:
 
 
 def _depth(graph: Graph) -> int:
-    """How many graphs lie around one, those around a gradient's being its forward graph and what is around that."""
+    """The nesting depth of a graph. A gradient's graph counts as nested in its forward graph."""
     depth = 0
     while graph.father is not None:
         graph, depth = graph.father, depth + 1
@@ -170,7 +170,7 @@ class _Writer:
         return result
 
     def all_operators(self, ops: list[Op]) -> list[Operator]:
-        """The operators, each behind the copies to make before it."""
+        """The operators, each after the copies to make before it."""
         return [operator for op in ops for operator in self._with_copies(op)]
 
     def _with_copies(self, op: Op) -> Iterator[Operator]:

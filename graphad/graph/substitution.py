@@ -1,4 +1,4 @@
-"""One value in the place of another one: what reads it, the name it is requested by, and whether gradients stop there."""
+"""Replace one value by another: its uses, the name it is requested by, and whether gradients stop there."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _may_have_gradient(value: Value) -> bool:
     return value.dtype is None or value.dtype in FLOATS
 
 
-def hand_over(graph: Graph, old: Value, new: Value) -> None:
+def transfer_name(graph: Graph, old: Value, new: Value) -> None:
     """Give ``new`` the name of ``old``; ``old`` becomes a copy of it where that is not possible.
 
     A value that is given from outside or requested itself keeps its own name, one at which gradients stop would no longer do
@@ -64,7 +64,7 @@ def hand_over(graph: Graph, old: Value, new: Value) -> None:
     if new.given or new.persistable or graph.is_observed(new) or flows or _writes_name(new, old):
         _copy(graph, old, new)
     else:
-        _hand_name(graph, old, new)
+        _rename(graph, old, new)
 
 
 def _writes_name(new: Value, old: Value) -> bool:
@@ -76,13 +76,13 @@ def _copy(graph: Graph, old: Value, new: Value) -> None:
     writer = old.writers[0]
     spare = graph.add_version(graph.values.numbered(old.name, "{}@OLD@{}"), old.shape, old.dtype)
     spare.kind = old.kind
-    graph.add_op("assign", {"X": [new]}, {"Out": [old]}, before=writer.next, role=writer.role)  # a value nobody writes would be gone
+    graph.add_op("assign", {"X": [new]}, {"Out": [old]}, before=writer.next, role=writer.role)  # a value without a writer would be removed
     for slot, values in list(writer.outputs.items()):
         if old in values:
             graph.set_outputs(writer, slot, [spare if v is old else v for v in values])
 
 
-def _hand_name(graph: Graph, old: Value, new: Value) -> None:
+def _rename(graph: Graph, old: Value, new: Value) -> None:
     graph.values.discard(new)
     graph.values.exchange(old, new)
     new.name, old.name = old.name, graph.values.numbered(old.name, "{}@OLD@{}")

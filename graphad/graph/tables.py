@@ -1,4 +1,4 @@
-"""What a graph keeps of its own: the order of its operators, and its values by name."""
+"""The tables of a graph: its operators in order, and its values by name."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Graphs as text: what a graph is given, then an operator a line, in order, with the types of what it writes.
+"""Graphs as text: the inputs, then an operator a line, in order, with the types of its results.
 
     graph (x: float32[3]) {
       tanh(X=x) -> (Out=y: float32[3])
     }
 
-Nested graphs stand below their operator, with what they are given and what they hand out; in the graph of a gradient, ``saved``
-says which value of the forward graph a run left for it.
+Nested graphs are printed below their operator, with their arguments and results; in the graph of a gradient, ``saved``
+marks residuals, with the value of the forward graph.
 
-The values of a name that is written more than once are told apart as ``x#0``, ``x#1``; a type that nothing has said is ``?``.
+The values of a name that is written more than once are printed as ``x#0``, ``x#1``; an unknown type is ``?``.
 """
 
 from __future__ import annotations

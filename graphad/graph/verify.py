@@ -1,4 +1,4 @@
-"""What every graph keeps between passes: small named rules, each a generator of complaints.
+"""The invariants of graphs between passes: small named rules, each a generator of complaints.
 
 ``verify(graph)`` raises on the first complaint. A rule about a property (``single_writer``, ``typed``)
 holds only for a graph that claims it.
@@ -122,7 +122,7 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
                 for name, values in given.items():
                     slot = slots.get(name)
                     if slot is None:
-                        yield op, f"it has an {side} slot {name}; its row has {', '.join(slots) or 'none'}"
+                        yield op, f"it has an {side} slot {name}; its definition has {', '.join(slots) or 'none'}"
                     elif len(values) != 1 and not (slot.variadic and values):
                         yield op, f"{side} slot {name} holds {len(values)} values"
                     elif not slot.optional:
@@ -150,7 +150,7 @@ def _has_known_operands(value: Value) -> bool:
 
 
 def gradients_fit(graph: Graph) -> Iterator[Complaint]:
-    """A gradient has the shape and dtype of what it is the gradient of."""
+    """A gradient has the shape and dtype of its value."""
     for value in graph.values:
         of = value.grad_of
         if of is None or of.shape is None or value.shape is None or value.shape is of.shape:
@@ -160,19 +160,19 @@ def gradients_fit(graph: Graph) -> Iterator[Complaint]:
 
 
 def nested(graph: Graph) -> Iterator[Complaint]:
-    """A nested graph takes what its operator hands in, and what its gradient reads, and hands out what the operator writes."""
+    """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
     for op in graph.controls:
         given, taken = len(operands(op)), len(outcomes(op))
         if op.type == "while" and op.inputs["Condition"] != operands(op)[taken - 1 : taken]:
             yield op, f"its condition {op.input('Condition')!r} is not the last value it carries"
         for name, inner in op.graphs.items():
             if len(inner.inputs) != given + len(inner.saved):
-                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are handed in and {len(inner.saved)} saved"
+                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are passed in and {len(inner.saved)} saved"
             if len(inner.results) != taken:
-                yield op, f"{name} hands out {len(inner.results)} values, but the operator writes {taken}"
+                yield op, f"{name} returns {len(inner.results)} values, but the operator writes {taken}"
             for value in (*inner.inputs, *inner.saved, *inner.results):
                 if value.graph is not inner:
-                    yield op, f"{name} takes or hands out {value.name}, which is not in it"
+                    yield op, f"{name} takes or returns {value.name}, which is not in it"
             yield from ((op, f"{name} {complaint}") for complaint in _wrongly_saved(inner))
 
 

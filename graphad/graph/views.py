@@ -1,4 +1,4 @@
-"""What networkx sees of a graph: its node and adjacency tables, as read-only views.
+"""The views that networkx has of a graph: its node and adjacency tables, read-only.
 
 Operators hold what they read and write, values who reads and writes them; nothing is stored a second
 time for networkx. An edge has the key ``(slot, index)``, and the slot and index as its data.
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from graphad.graph.graph import Graph
 
 Key = tuple[str, int]
-Neighbours = dict[Node, dict[Key, dict[str, Any]]]
+Neighbors = dict[Node, dict[Key, dict[str, Any]]]
 
 
 class NodeTable(Mapping[Node, dict[str, Any]]):
-    """node -> its attributes: ``bipartite`` (0 operator, 1 value), and what users add."""
+    """node -> its attributes: ``bipartite`` (0 operator, 1 value), and attributes that users add."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.attributes: dict[Node, dict[str, Any]] = {}
         self._edits = -1
-        self._neighbours: dict[tuple[Op, str], Neighbours] = {}
+        self._neighbors: dict[tuple[Op, str], Neighbors] = {}
 
     def __getitem__(self, node: Node) -> dict[str, Any]:
         if node not in self:
@@ -43,26 +43,26 @@ class NodeTable(Mapping[Node, dict[str, Any]]):
     def __len__(self) -> int:
         return len(self.graph.values) + len(self.graph.ops)
 
-    def neighbours(self, op: Op, side: str) -> Neighbours:
+    def neighbors(self, op: Op, side: str) -> Neighbors:
         """The values on one side of a wide operator with the keys of their edges; looked up once until the graph is edited."""
         if self._edits != self.graph.journal.edits:
-            self._neighbours, self._edits = {}, self.graph.journal.edits
-        if (op, side) not in self._neighbours:
-            self._neighbours[op, side] = _values(getattr(op, side))
-        return self._neighbours[op, side]
+            self._neighbors, self._edits = {}, self.graph.journal.edits
+        if (op, side) not in self._neighbors:
+            self._neighbors[op, side] = _values(getattr(op, side))
+        return self._neighbors[op, side]
 
 
-class Adjacency(Mapping[Node, Neighbours]):
-    """node -> neighbour -> edge key -> edge data, in one direction."""
+class Adjacency(Mapping[Node, Neighbors]):
+    """node -> neighbor -> edge key -> edge data, in one direction."""
 
-    def __init__(self, nodes: NodeTable, neighbours: Callable[[Node], Neighbours]) -> None:
+    def __init__(self, nodes: NodeTable, neighbors: Callable[[Node], Neighbors]) -> None:
         self.nodes = nodes
-        self.neighbours = neighbours
+        self.neighbors = neighbors
 
-    def __getitem__(self, node: Node) -> Neighbours:
+    def __getitem__(self, node: Node) -> Neighbors:
         if node not in self.nodes:
             raise KeyError(node)
-        return self.neighbours(node)
+        return self.neighbors(node)
 
     def __contains__(self, node: object) -> bool:
         return node in self.nodes
@@ -74,22 +74,22 @@ class Adjacency(Mapping[Node, Neighbours]):
         return len(self.nodes)
 
 
-def successors(node: Node) -> Neighbours:
+def successors(node: Node) -> Neighbors:
     """The values an operator writes, or the operators that read a value."""
     if isinstance(node, Op):
         return _values(node.outputs)
     return {op: _keys(op, "inputs", node) for op in node.readers}
 
 
-def predecessors(node: Node) -> Neighbours:
+def predecessors(node: Node) -> Neighbors:
     """The values an operator reads, or the operators that write a value."""
     if isinstance(node, Op):
         return _values(node.inputs)
     return {op: _keys(op, "outputs", node) for op in node.writers}
 
 
-def _values(slots: Slots) -> Neighbours:
-    result: Neighbours = {}
+def _values(slots: Slots) -> Neighbors:
+    result: Neighbors = {}
     for slot, index, value in edges(slots):
         result.setdefault(value, {})[slot, index] = {"slot": slot, "index": index}
     return result
@@ -99,7 +99,7 @@ def _keys(op: Op, side: str, wanted: Value) -> dict[Key, dict[str, Any]]:
     slots: Slots = getattr(op, side)
     if sum(map(len, slots.values())) > WIDE:
         nodes: NodeTable = op.graph._node
-        return nodes.neighbours(op, side)[wanted].copy()
+        return nodes.neighbors(op, side)[wanted].copy()
     return {(slot, index): {"slot": slot, "index": index} for slot, index, value in edges(slots) if value is wanted}
 
 

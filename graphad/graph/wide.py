@@ -1,4 +1,4 @@
-"""Operators that read very many values, such as a ``sum`` of thousands: what is looked up by value there is indexed."""
+"""Operators that read very many values, such as a ``sum`` of thousands: lookups by value there use an index."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ _SCALAR_FIELDS = {1: "b", 2: "i", 3: "r"}
 
 # On any operator: where it was written, on which device and by which library it runs, what a quantizer noted.
 _UNIVERSAL = COMMON_ATTRS - {"run_once", RANDOM_STREAM}
-# On an operator whose row does not have it: the values that change nothing (None: any value).
+# On an operator whose definition does not have it: the values that change nothing (None: any value).
 _NEUTRAL: Mapping[str, tuple[Any, ...] | None] = {
     **dict.fromkeys(
         ("exhaustive_search", "force_cpu", "is_test", "place_type", "skip_eager_deletion_vars", "use_addto", "workspace_size_MB")
@@ -179,7 +179,7 @@ def single(value: float) -> float:
 
 
 def _kind_for(name: str, value: Any, wanted: str) -> str:
-    """The name of the first type of attribute that holds a value; an empty list is of the kind that the row wants."""
+    """The name of the first type of attribute that holds a value; an empty list is of the kind that the definition wants."""
     if value == [] and isinstance(value, list):
         return _EMPTY.get(wanted, "INTS")
     for kind in KINDS:

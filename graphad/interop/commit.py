@@ -113,7 +113,7 @@ def _stem(target: Path) -> str:
 
 
 def _target(folder: Path, name: str) -> Path:
-    """Where a file really is: a link stays a link to what is written."""
+    """The target of a path: a link stays, and the file that it points to is written."""
     target = Path(os.path.realpath(folder / name))
     if target.exists() and not target.is_file():
         raise OSError(f"{str(folder / name)!r} cannot be replaced: it is no plain file")

@@ -14,7 +14,7 @@ STREAM = "-"
 
 
 def read_bytes(source: PathLike) -> bytes:
-    """What a file holds; ``-`` is standard input."""
+    """The contents of a file; ``-`` is standard input."""
     if source != STREAM:
         path = Path(source)
         return path.read_bytes() if path.exists() and not path.is_file() else read_committed(path.parent, path.name)
@@ -26,7 +26,7 @@ def read_bytes(source: PathLike) -> bytes:
 def write_bytes(target: PathLike, data: bytes) -> None:
     """Write a file through a temporary one beside it, so that a crash leaves the old file; ``-`` is standard output.
 
-    A link stays a link to what is written; what is no plain file (``/dev/null``) is written as it is.
+    A link stays, and its target is written; anything but a plain file (``/dev/null``) is written directly.
     """
     if target == STREAM:
         return _print(data)
@@ -39,7 +39,7 @@ def write_bytes(target: PathLike, data: bytes) -> None:
 
 
 def _print(data: bytes) -> None:
-    """Write to standard output, which need not be a stream of bytes where somebody has redirected it."""
+    """Write to standard output, which need not be a stream of bytes where it was redirected."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "it is closed", "standard output")
     if hasattr(sys.stdout, "buffer"):

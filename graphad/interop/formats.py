@@ -72,7 +72,7 @@ def program_from(data: bytes, source: PathLike, format: str | None = None, *, al
     known = _named(source, format)
     name = "standard input" if source == STREAM else os.fspath(source)
     try:
-        return FORMATS[known or recognised(data)].read(data, name, allow_unknown)
+        return FORMATS[known or recognized(data)].read(data, name, allow_unknown)
     except ParseError as error:
         raise ParseError(f"{name}: {error}") from None
 
@@ -119,7 +119,7 @@ def _check_format(format: str | None) -> None:
         raise InvalidValue(f"format is one of {', '.join(FORMATS)}, not {format!r}")
 
 
-def recognised(data: bytes) -> str:
+def recognized(data: bytes) -> str:
     """The format that the first bytes of a file say; ParseError if they say none."""
     for known, pattern in _FIRST_BYTES.items():
         if pattern.match(data):

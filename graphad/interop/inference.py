@@ -39,7 +39,7 @@ def load_inference_model(folder: PathLike, program_file: str | None = None, para
     """Read a model that Paddle saved for inference.
 
     Args:
-        folder: where the model lies, or the path that its files have in common (``folder/inference``).
+        folder: where the model is, or the path that its files have in common (``folder/inference``).
         program_file: ``__model__`` or the one ``.pdmodel`` there is, if None.
         parameters_file: the ``.pdiparams`` of the program's name, ``__params__`` or ``params``, if None; where there is none,
             each parameter is a file of its name.
@@ -88,7 +88,7 @@ def _parameters(program: Path, name: str | None, known: Mapping[str, Variable]) 
 def _own_file(folder: Path, name: str) -> Array:
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise ParseError(f"parameter {name!r} would lie outside of the folder")
+        raise ParseError(f"parameter {name!r} would be outside of the folder")
     try:
         return read_tensor(path.read_bytes())
     except ParseError as error:
@@ -96,7 +96,7 @@ def _own_file(folder: Path, name: str) -> Array:
 
 
 def _columns(program: Program, op_type: str) -> list[str]:
-    """What operators that feed or fetch stand for, in the order of their columns."""
+    """The variables of operators that feed or fetch, in the order of their columns."""
     ops = [op for op in program.global_block().ops if op.type == op_type]
     names = [(op.attrs.get("col", 0), op.output("Out") if op_type == "feed" else op.input("X")) for op in ops]
     return [name for _, found in sorted(names, key=lambda pair: pair[0]) for name in found]

@@ -1,4 +1,4 @@
-"""Programs as JSON. What is read back is equal: numbers to the last bit, infinities and nans as strings.
+"""Programs as JSON. Reading it back gives an equal program: numbers to the last bit, infinities and nans as strings.
 
     program   = {"format": "graphad.program", "version": 1, "random_seed": int, "blocks": [block, ...]}
     block     = {"parent": int, "vars": {name: variable, ...}, "ops": [operator, ...]}

@@ -1,4 +1,4 @@
-"""Paddle's serialised programs (ProgramDesc) as graphad programs, and back."""
+"""Paddle's serialized programs (ProgramDesc) as graphad programs, and back."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from graphad.interop.structure import add_block, check_blocks
 from graphad.interop.variables import read_variable, write_variable
 from graphad.program import Block, Program
 
-# Version 2.5 is the first with tensors of rank 0; before, no extents meant that nobody knows. 0 is a build of its own.
+# Version 2.5 is the first with tensors of rank 0; before, no extents meant an unknown shape. 0 is a build of its own.
 _SCALARS_SINCE = 2005000
 
 
 def load_program(data: bytes) -> Program:
-    """The program that a serialised ProgramDesc holds, Paddle installed or not.
+    """The program that a serialized ProgramDesc holds, Paddle installed or not.
 
     Operators that graphad does not know stay in it (``unknown_operators`` lists them) and fail when they are run or
     differentiated. What a program here has no place for is kept and written back by ``dump_program``: an unchanged program is
@@ -35,7 +35,7 @@ def load_program(data: bytes) -> Program:
     True
     """
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise InvalidType(f"a serialised program is bytes, not {type(data).__name__}")
+        raise InvalidType(f"a serialized program is bytes, not {type(data).__name__}")
     desc = _parsed(bytes(data))
     program = Program()
     scalars = _has_scalars(desc)
@@ -59,11 +59,11 @@ def _parsed(data: bytes) -> Any:
     try:
         desc = desc_class.FromString(data)
     except Exception as error:  # the runtime's DecodeError, whose module is not there without the runtime
-        raise ParseError(f"{len(data)} bytes are not a serialised ProgramDesc: {error}") from None
+        raise ParseError(f"{len(data)} bytes are not a serialized ProgramDesc: {error}") from None
     if not desc.IsInitialized():
-        raise ParseError(f"{len(data)} bytes are not a serialised ProgramDesc: it lacks {desc.FindInitializationErrors()[0]}")
+        raise ParseError(f"{len(data)} bytes are not a serialized ProgramDesc: it lacks {desc.FindInitializationErrors()[0]}")
     if not desc.blocks:
-        raise ParseError(f"{len(data)} bytes are not a serialised ProgramDesc: it has no block")
+        raise ParseError(f"{len(data)} bytes are not a serialized ProgramDesc: it has no block")
     return desc
 
 
@@ -97,7 +97,7 @@ def _place(block: Block, what: str, i: int, desc: Any, key: str) -> Iterator[Non
 
 
 def dump_program(program: Program) -> bytes:
-    """The program as a serialised ProgramDesc: the same bytes for the same program, and those it was read from if it is unchanged.
+    """The program as a serialized ProgramDesc: the same bytes for the same program, and those it was read from if it is unchanged.
 
     A number that is no float32 is written as FLOAT64 (Paddle has these since 2.5), in ``fill_constant`` as a string as Paddle does.
 

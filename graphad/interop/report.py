@@ -1,4 +1,4 @@
-"""What of a program graphad cannot run: operators it does not know, and of those it knows, slots and attributes it does not."""
+"""The parts of a program that graphad cannot run: unknown operators, and unknown slots and attributes of known ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def unknown_operators(program: Program) -> dict[str, int]:
 
 
 def refusals(program: Program) -> dict[str, int]:
-    """What known operators have that their rows do not take, with how often: slots, attributes, and what they lack.
+    """Slots and attributes of known operators that their definitions do not have, and required ones that are missing, with counts.
 
     >>> import graphad as ga
     >>> refusals(ga.Program.parse("program { block 0 { tanh(X=x, Y=y) -> (Out=z) {speed=3} } }"))

@@ -120,7 +120,7 @@ def _values_path(path: PathLike) -> Path:
 
 def _checked(var: Variable, value: Any) -> Array:
     if value is None:
-        raise InvalidValue(f"{var!r} has no value among those handed in: run the startup program, or set it")
+        raise InvalidValue(f"{var!r} has no value among those passed in: run the startup program, or set it")
     array = np.asarray(value) if isinstance(value, np.ndarray | np.generic | list | int | float) else None
     if array is None or array.dtype.name not in DTYPES:
         raise InvalidType(f"the value of {var.name!r} is no array of numbers but {type(value).__name__}")
@@ -176,7 +176,7 @@ def _quote(name: str) -> str:
 
 
 def _name_of(archive: zipfile.ZipFile, member: str) -> str:
-    """The name of a variable that a member of an archive stands for."""
+    """The name of the variable that a member of an archive holds."""
     return unquote(member, errors="surrogatepass") if archive.comment == _QUOTED else member
 
 

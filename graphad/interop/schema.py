@@ -1,4 +1,4 @@
-"""The messages of Paddle's serialised programs, as a table of field numbers, made into protobuf classes when first asked for.
+"""The messages of Paddle's serialized programs, as a table of field numbers, made into protobuf classes on first use.
 
 A line is ``<label> <type> <name> = <number>``; the labels are proto2's. Names and numbers are those of the format
 (package ``paddle.framework.proto``), enumerations are int32; what is only carried along (maps of versions, readers) is bytes. A
@@ -14,7 +14,7 @@ from graphad.errors import GraphadError, ParseError
 
 try:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-except ImportError:  # reported by whoever asks for a message
+except ImportError:  # reported on the first use of a message
     descriptor_pb2 = None  # type: ignore[assignment]
 
 PACKAGE = "paddle.framework.proto"
@@ -112,7 +112,7 @@ _SCALARS = ("double", "float", "int64", "int32", "bool", "string", "bytes")
 
 
 class MissingProtobuf(GraphadError, ImportError):
-    """Paddle's format is asked for, and the protobuf runtime is not installed."""
+    """Paddle's format is used, and the protobuf runtime is not installed."""
 
 
 @cache
@@ -124,7 +124,7 @@ def message(name: str) -> Any:
 
 
 def text(value: Any) -> str:
-    """A name in a message; ParseError if it is not UTF-8, which the runtime hands out as bytes."""
+    """A name in a message; ParseError if it is not UTF-8, which the runtime returns as bytes."""
     if not isinstance(value, str):
         raise ParseError(f"the name {value!r} is not UTF-8")
     return value

@@ -1,4 +1,4 @@
-"""What holds for the blocks of every program that is read: they nest, and operators hold blocks without going in circles."""
+"""Checks of the blocks of every program that is read: they nest, and operators hold blocks without cycles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_block(program: Program, depths: list[int], parent: int) -> Block:
     """The next block of a program that is being read, inside an earlier one; ``depths`` are those of the blocks so far."""
     idx = len(depths)
     if (parent == -1) != (idx == 0) or not -1 <= parent < max(idx, 1):
-        raise ParseError(f"block {idx} lies in block {parent}; block 0 lies in -1, every other one in an earlier block")
+        raise ParseError(f"the parent of block {idx} is block {parent}; that of block 0 is -1, that of every other one is an earlier block")
     depths.append(depths[parent] + 1 if idx else 0)
     if depths[idx] > MAX_DEPTH:
         raise ParseError(f"block {idx} is nested {depths[idx]} deep; at most {MAX_DEPTH} are read")
@@ -25,7 +25,7 @@ def add_block(program: Program, depths: list[int], parent: int) -> Block:
 
 
 def check_blocks(program: Program) -> None:
-    """Refuse operators that hold a block they lie in, or that hold each other's; and known ones without the blocks they need."""
+    """Refuse operators that hold a block around them, or each other's blocks; and known ones without the blocks they need."""
     held: list[list[int]] = [[] for _ in program.blocks]
     for block in program.blocks:
         around: set[int] = set()
@@ -36,7 +36,7 @@ def check_blocks(program: Program) -> None:
             for inner in blocks_of(op):
                 around = around or {each.idx for each in block.chain()}
                 if inner.idx in around:
-                    raise ParseError(f"operator {op.type!r} in block {block.idx} holds block {inner.idx}, which it lies in")
+                    raise ParseError(f"operator {op.type!r} in block {block.idx} holds block {inner.idx}, which it is in")
                 held[block.idx].append(inner.idx)
     _check_acyclic(held)
 

@@ -1,4 +1,4 @@
-"""Arrays as Paddle stores them: each behind a small header, in a file of its own or one after the other in the order of names.
+"""Arrays as Paddle stores them: each after a small header, in a file of its own or one after the other in the order of names.
 
 A tensor is: u32 version, u64 number of levels of detail, for each u64 size and content, u32 version, i32 size of the
 TensorDesc, the TensorDesc, the elements. All are little-endian.
@@ -47,7 +47,7 @@ def read_tensor(data: bytes) -> Array:
     source = _Bytes(data)
     array = _tensor(source)
     if source.left:
-        raise ParseError(f"byte {source.place}: {source.left} bytes are left behind the tensor")
+        raise ParseError(f"byte {source.place}: {source.left} bytes are left after the tensor")
     return array
 
 
@@ -60,7 +60,7 @@ def read_tensors(data: bytes, names: Iterable[str]) -> dict[str, Array]:
         except GraphadError as error:
             raise ParseError(f"tensor {name!r}: {error}") from None
     if source.left:
-        raise ParseError(f"byte {source.place}: {source.left} bytes are left behind the last of {len(found)} tensors")
+        raise ParseError(f"byte {source.place}: {source.left} bytes are left after the last of {len(found)} tensors")
     return found
 
 

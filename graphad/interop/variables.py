@@ -17,7 +17,7 @@ from graphad.interop.schema import message, text
 from graphad.program import Block, Variable
 from graphad.types import DTYPE_OF_NUMBER, STEP_SCOPES, TENSOR, TENSOR_ARRAY
 
-OWN = "graphad"  # the attribute with what has no other place
+OWN = "graphad"  # the attribute for fields without another place
 STRING = 2
 KIND_OF_NUMBER = {7: TENSOR, 11: STEP_SCOPES, 13: TENSOR_ARRAY}
 NUMBER_OF_KIND = {kind: number for number, kind in KIND_OF_NUMBER.items()}
@@ -107,7 +107,7 @@ def _write_tensor(kind: Any, now: Fields) -> None:
 
 
 def _write_own(desc: Any, now: Fields, scalars: bool) -> None:
-    """What the message has no place for: found by reading it back."""
+    """The fields that the message cannot hold, found by reading it back."""
     for i in reversed(range(len(desc.attrs))):
         if desc.attrs[i].name == OWN:
             del desc.attrs[i]

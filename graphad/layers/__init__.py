@@ -1,4 +1,4 @@
-"""What a user builds models from. Every registered operator is a layer too: ``layers.tanh(x)``, ``layers.concat([x, y], axis=1)``."""
+"""The layers of models. Every registered operator is a layer too: ``layers.tanh(x)``, ``layers.concat([x, y], axis=1)``."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def array_write(x: Variable, i: Variable | int, array: Variable | None = None) -
     Args:
         x: the tensor.
         i: one int32 or int64 element, or a number, from 0 on.
-        array: what is written into; a new array if None.
+        array: the array to write to; a new one if None.
 
     Returns:
         The array.

@@ -1,4 +1,4 @@
-"""What the layers with blocks share: writing a block, what it reads and writes outside, the operator that holds it.
+"""Shared by layers with blocks: writing a block, finding its captures and its writes to outer variables, appending its operator.
 
 with atomic():                              everything is taken back if something fails
     with new_block(program) as block:       layers write into the block
@@ -88,9 +88,9 @@ def append_holder(
 ) -> Operator:
     """Append the operator that runs blocks.
 
-    Its operands are what the blocks read, in the order of the first read, then what they write that has a value already, since
-    they may not come to write it. Its results are what they write: ``results`` first, what they write besides, and for a loop
-    the condition. ``fresh`` names have no value before.
+    Its operands are the names that the blocks read, in the order of the first read, then those that they write and that have a
+    value before, since the write may not be reached. Its results are the names that they write: ``results`` first, then others,
+    and for a loop the condition. ``fresh`` names have no value before.
     """
     row = REGISTRY[op_type]
     assert isinstance(row, ControlDef)

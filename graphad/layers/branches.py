@@ -21,14 +21,14 @@ from graphad.types import Shape, TensorType
 
 
 class Branch(NamedTuple):
-    """A function, None for nothing to do, and what messages call it."""
+    """A function (None: nothing to do), and its name in messages."""
 
     label: str
     function: Callable[[], Any] | None
 
 
 class _Built(NamedTuple):
-    """The block of a branch, and what its function returned."""
+    """The block of a branch, and the result of its function."""
 
     label: str
     block: Block
@@ -93,7 +93,7 @@ def _put(block: Block, out: Variable, value: Any, type: TensorType | None) -> No
 
 
 def _joined(a: Any, b: Any, a_type: TensorType | None, b_type: TensorType | None) -> tuple[str, tuple[Shape | None, str | None] | None]:
-    """Kind, and shape and dtype, of what is either of two values; None for the latter if nothing is."""
+    """Kind, and shape and dtype, that two values have in common; None for the latter if they disagree."""
     kinds = [x.type if isinstance(x, Variable) else TENSOR for x in (a, b)]
     dtypes = [value_dtype(a, b_type), value_dtype(b, a_type)]
     if kinds[0] != kinds[1] or (dtypes[0] != dtypes[1] and None not in dtypes):
@@ -107,7 +107,7 @@ def _joined(a: Any, b: Any, a_type: TensorType | None, b_type: TensorType | None
 
 
 def _either(a: Shape, b: Shape, exact: bool) -> Shape | None:
-    """What is known of a shape that is one of two; None if the ranks, or (``exact``) known extents, differ."""
+    """The common shape of two; None if the ranks, or (``exact``) known extents, differ."""
     if len(a) != len(b) or (exact and any(x != y and -1 not in (x, y) for x, y in zip(a, b, strict=True))):
         return None
     return tuple(x if x == y else -1 for x, y in zip(a, b, strict=True))

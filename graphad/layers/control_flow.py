@@ -57,7 +57,7 @@ def while_loop(
         body: takes them and returns their next values in the same structure; a single one need not be in a list.
         loop_vars: what they start from: a list of Variables (also arrays of tensors), numbers and numpy arrays, which may be in
             lists, tuples and dicts of their own. A number becomes an int64, float32 or bool of shape [].
-        is_test: say that no gradient will be asked for.
+        is_test: say that no gradient will be requested.
         shape_invariants: a shape for each variable, with -1 where an iteration may change the extent, or None.
 
     Returns:
@@ -95,7 +95,7 @@ def while_loop(
 
 @layer
 def cond(pred: Variable, true_fn: Function | None = None, false_fn: Function | None = None, name: str | None = None) -> Any:
-    """What ``true_fn`` returns if ``pred`` holds, else what ``false_fn`` returns; only that one runs.
+    """The result of ``true_fn`` if ``pred`` holds, else that of ``false_fn``; only that one runs.
 
     Args:
         pred: a boolean Variable of one element.
@@ -103,7 +103,7 @@ def cond(pred: Variable, true_fn: Function | None = None, false_fn: Function | N
             number or a numpy array, or lists, tuples and dicts of those; None for nothing.
 
     Returns:
-        Variables in the structure of what ``true_fn`` returns; an extent that one side does not know is -1.
+        Variables in the structure of the result of ``true_fn``; an extent that is unknown on one side is -1.
 
     Raises:
         TypeError: ``pred`` is no Variable, ``true_fn`` or ``false_fn`` no function, what one returns no value.
@@ -127,7 +127,7 @@ def cond(pred: Variable, true_fn: Function | None = None, false_fn: Function | N
 
 @layer
 def case(pred_fn_pairs: Sequence[tuple[Variable, Function]], default: Function | None = None, name: str | None = None) -> Any:
-    """What the function of the first pair returns whose test holds, else what ``default`` returns; only that one runs.
+    """The result of the function of the first pair whose test holds, else that of ``default``; only that one runs.
 
     Args:
         pred_fn_pairs: pairs of a boolean Variable of one element and a function without arguments.
@@ -188,7 +188,7 @@ def switch_case(
     default: Function | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function with an index returns, ``default`` if none has it; only that one runs.
+    """The result of the function with an index, of ``default`` if none has it; only that one runs.
 
     Args:
         branch_index: an integer Variable of one element.

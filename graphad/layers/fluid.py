@@ -100,7 +100,7 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 
     Args:
         x: a counter, say; its dtype is kept.
-        value: what is added.
+        value: the number to add.
         in_place: whether x itself is overwritten and returned; else it stays as it is, and a new Variable is returned.
 
     Raises:
@@ -177,7 +177,7 @@ def less_than(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -
     Args:
         x, y: tensors of one dtype whose shapes broadcast; one of them may be a number or an array.
         cond: a boolean Variable to overwrite, the condition of a loop, say; a new one if None.
-        axis: where the first axis of y lies in x; -1 aligns the last ones.
+        axis: where the first axis of y is in x; -1 aligns the last ones.
 
     Returns:
         ``cond``, or the new one.

@@ -20,7 +20,7 @@ class While:
 
     Args:
         cond: a boolean Variable of one element.
-        is_test: say that no gradient will be asked for.
+        is_test: say that no gradient will be requested.
 
     Raises:
         TypeError: ``cond`` is no Variable.
@@ -132,7 +132,7 @@ class IfElse:
             if self._outputs[side]:
                 raise InvalidValue(f"{('true_block', 'false_block')[side]} is written already")
             if self._around.program.current_block() is not self._around:
-                raise InvalidValue("true_block and false_block stand where the IfElse was made, not inside another block")
+                raise InvalidValue("true_block and false_block belong where the IfElse was made, not inside another block")
 
     def _complete(self, block: Block, side: int) -> None:
         """Append the operator that runs the block if there is a row for it."""
@@ -234,7 +234,7 @@ class Switch:
     Raises:
         TypeError: a condition is no Variable.
         ShapeError: it is not one boolean.
-        ValueError: a block is begun outside of ``with``, or behind the default one; the default one is the first.
+        ValueError: a block is begun outside of ``with``, or after the default one; the default one is the first.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -286,14 +286,14 @@ class Switch:
         with at_users_line("layers.Switch"):
             self._inside("default")
             if self._rest is None:
-                raise InvalidValue("there should be at least one condition: default comes behind the cases")
+                raise InvalidValue("there should be at least one condition: default comes after the cases")
         return self._branch(self._rest, None)
 
     def _inside(self, what: str) -> LayerHelper:
         if self._helper is None:
             raise InvalidValue(f"{what} should be called inside with: `with Switch() as switch`")
         if self._ended:
-            raise InvalidValue(f"{what} comes behind default, where no condition is left")
+            raise InvalidValue(f"{what} comes after default, where no condition is left")
         return self._helper
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What layers share: parameters with their initialisation, operators with generated names."""
+"""Shared by layers: parameters with their initialization, operators with generated names."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class LayerHelper:
         self.name = self.main.names.generate(kind) if name is None else name
 
     def parameter(self, attr: Any, suffix: str, shape: list[int], dtype: str, default: Initializer | None = None) -> Parameter:
-        """A parameter, initialised in the startup program; one that exists by its given name is shared."""
+        """A parameter, initialized in the startup program; one that exists by its given name is shared."""
         attr = as_param_attr(attr)
         name = attr.name or self.main.names.generate(f"{self.name}.{suffix}")
         options = {"learning_rate": attr.learning_rate, "regularizer": attr.regularizer, "need_clip": attr.need_clip}
         shared = self.main.global_block().has_var(name)
         param = self.main.global_block().create_parameter(name, shape, dtype, attr.trainable, **options)
         if not shared:
-            self.initialise(param, attr.initializer or default or Xavier())
+            self.initialize(param, attr.initializer or default or Xavier())
         return param
 
     def bias(self, attr: Any, shape: list[int], dtype: str) -> Parameter | None:
@@ -53,11 +53,11 @@ class LayerHelper:
         """A variable that outlives a run without being trained, such as running statistics."""
         name = self.main.names.generate(f"{self.name}.{suffix}")
         var = self.main.global_block().create_var(name, shape, dtype, persistable=True, stop_gradient=True)
-        self.initialise(var, Constant(start))
+        self.initialize(var, Constant(start))
         return var
 
-    def initialise(self, var: Variable, initializer: Initializer) -> None:
-        """Append the initialisation operator to the startup program."""
+    def initialize(self, var: Variable, initializer: Initializer) -> None:
+        """Append the initialization operator to the startup program."""
         startup = default_startup_program()
         self.main.startup = startup
         initializer.append(startup.global_block(), declare_in(startup.global_block(), var))

@@ -6,7 +6,7 @@ The counter is persistable and one for all schedules of a program, and saved wit
 if the first schedule is ``noam_decay``, as in Paddle, whose checkpoints hold it, and one more in each run after that; each schedule
 sees its own first step in the first run. The operators belong to the optimization part: a program cloned for a test has none of
 them, and does not count.
-They compute in float64, and give the learning rate in the dtype asked for.
+They compute in float64, and give the learning rate in the requested dtype.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _counter(name: str, begin: int, step: int) -> Variable:
     known = block.has_var(name)
     counter = block.create_var(name, [1], "int64", persistable=True, stop_gradient=True)
     if not known:
-        helper.initialise(counter, Constant(begin - step))
+        helper.initialize(counter, Constant(begin - step))
         block.append_op("increment", {"X": counter}, {"Out": counter}, {"step": float(step)})
     return counter
 
@@ -135,7 +135,7 @@ def _step(begin: int = 0) -> Any:
 
 
 def _begin_of(name: str) -> int:
-    """What a counter is in the first run, by its initialisation; 0 if the startup program has none."""
+    """The value of a counter in the first run, by its initialization; 0 if the startup program has none."""
     initial = [op for op in default_startup_program().global_block().ops if name in op.output_names()]
     return int(initial[-1].attrs.get("value", -1.0)) + 1 if initial else 0
 

@@ -63,7 +63,7 @@ def first_condition(block: Block, helper: LayerHelper, cond: Function, args: Any
 def write_body(
     block: Block, helper: LayerHelper, cond: Function, body: Function, loop_vars: Any, carried: list[Variable], condition: Variable
 ) -> None:
-    """The body, the condition of what it gives, and the loop variables overwritten with that."""
+    """The body, the condition on its results, and the loop variables overwritten with them."""
     declared = [var.declared for var in carried]
     given = body(*nest.pack(loop_vars, carried))
     _declare_again(carried, declared)
@@ -73,7 +73,7 @@ def write_body(
     with at_users_line("layers.while_loop"):
         again = one_boolean("cond returns", test)
         if None not in (again.tensor_type, condition.tensor_type) and again.shape != condition.shape:
-            raise ShapeError(f"cond returns {described(condition)} before the loop, but {described(again)} behind body")
+            raise ShapeError(f"cond returns {described(condition)} before the loop, but {described(again)} after body")
     overwrite(block, f"{helper.name}.tmp", [*zip(carried, results, strict=True), (condition, again)])
     _declare_again(carried, declared)
 
@@ -86,7 +86,7 @@ def _declare_again(carried: list[Variable], declared: list[tuple[Shape | None, s
 
 
 def _results(block: Block, helper: LayerHelper, given: Any, loop_vars: Any, carried: list[Variable]) -> list[Variable]:
-    """What the body returned, one Variable for each loop variable."""
+    """The results of the body, one Variable for each loop variable."""
     structure = nest.pack(loop_vars, carried)
     if len(loop_vars) == 1 and nest.difference(structure, given) and not nest.difference(structure[0], given):
         given = [given]

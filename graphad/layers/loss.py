@@ -53,7 +53,7 @@ def softmax_with_cross_entropy(
 def softmax_with_cross_entropy(
     logits: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100, axis: int = -1, return_softmax: bool = False
 ) -> Variable | tuple[Variable, Variable]:
-    """Cross entropy of ``softmax(logits)``, computed without overflow; one value a row, and the softmax if asked for."""
+    """Cross entropy of ``softmax(logits)``, computed without overflow; one value a row, and the softmax if requested."""
     helper = LayerHelper("softmax_with_cross_entropy")
     inputs = {"Logits": checked_input("softmax_with_cross_entropy", logits), "Label": checked_input("softmax_with_cross_entropy", label)}
     attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}

@@ -77,7 +77,7 @@ def paired(first: Any, second: Any) -> Iterator[tuple[Path, Any, Any]]:
 
 
 def describe(structure: Any) -> str:
-    """What stands at a place of a structure, in a few words."""
+    """What is at a place of a structure, in a few words."""
     if isinstance(structure, dict):
         return f"a dict of {', '.join(map(repr, structure)) or 'nothing'}"
     if isinstance(structure, list | tuple):

@@ -38,10 +38,10 @@ def fc(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """A fully connected layer: ``act(X @ W + b)``, X flattened to a matrix behind ``num_flatten_dims`` axes.
+    """A fully connected layer: ``act(X @ W + b)``, X flattened to a matrix after ``num_flatten_dims`` axes.
 
     Args:
-        input: of shape ``[n, ..., d]``; the extents behind ``num_flatten_dims`` must be known.
+        input: of shape ``[n, ..., d]``; the extents after ``num_flatten_dims`` must be known.
         size: the number of outputs.
 
     Returns:
@@ -55,7 +55,7 @@ def fc(
     x = checked_input("fc", input)
     width = element_count(x.shape[num_flatten_dims:])
     if width <= 0:
-        raise InvalidValue(f"layers.fc: {x!r} has no known width behind its first {num_flatten_dims} axes")
+        raise InvalidValue(f"layers.fc: {x!r} has no known width after its first {num_flatten_dims} axes")
     if x.dtype not in FLOATS:
         raise InvalidValue(f"layers.fc takes a floating-point variable, not {x!r}; cast it first")
     helper = LayerHelper("fc", name)
@@ -140,7 +140,7 @@ def batch_norm(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """Normalise each channel (axis 1) over the batch, and keep running statistics for inference."""
+    """Normalize each channel (axis 1) over the batch, and keep running statistics for inference."""
     x = checked_input("batch_norm", input)
     if len(x.shape) < 2 or x.shape[1] < 1:
         raise InvalidValue(f"layers.batch_norm takes [batch, channels, ...] with known channels, not {x!r}")
@@ -170,7 +170,7 @@ def layer_norm(
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """Normalise over the axes from ``begin_norm_axis`` on, with a learnt scale and shift (J. L. Ba et al., 2016)."""
+    """Normalize over the axes from ``begin_norm_axis`` on, with a learnt scale and shift (J. L. Ba et al., 2016)."""
     x = checked_input("layer_norm", input)
     width = element_count(x.shape[begin_norm_axis:])
     if not 0 < begin_norm_axis < len(x.shape) or width < 1:

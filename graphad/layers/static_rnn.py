@@ -27,7 +27,7 @@ _SCALAR = TensorType((1,), "int64")
 
 @dataclass
 class _Step:
-    """What is known of the block while it is written."""
+    """The state of the block while it is written."""
 
     name: str
     around: Block
@@ -46,7 +46,7 @@ class _Step:
 
 
 class StaticRNN:
-    """A network that is run for each step of a sequence; ``memory`` hands values from one step to the next.
+    """A network that is run for each step of a sequence; ``memory`` passes values from one step to the next.
 
     Raises:
         TypeError: what is given is no Variable.
@@ -158,7 +158,7 @@ class StaticRNN:
         init_batch_dim_idx: int = 0,
         ref_batch_dim_idx: int = 1,
     ) -> Variable:
-        """A value that each step hands to the next one (see ``update_memory``).
+        """A value that each step passes to the next one (see ``update_memory``).
 
         Args:
             init: what the first step finds, or None.

@@ -1,4 +1,4 @@
-"""Values that are not one array: arrays of tensors, tapes, and what a block keeps for its gradient. None of them ever changes."""
+"""Values that are not one array: arrays of tensors, tapes, and the residuals of blocks. None of them ever changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Aggregate:
     __array_ufunc__ = None
 
     def zeros_like(self) -> Self:
-        """What adds nothing to a gradient of this value."""
+        """The zero of the gradients of this value."""
         raise NotImplementedError
 
     def parts(self) -> Iterator[Any]:
@@ -31,7 +31,7 @@ class Aggregate:
 
 
 class TensorArray(Aggregate):
-    """Tensors by index; a slot nobody wrote is empty (in a gradient: zero). ``write`` makes a new array and leaves this one.
+    """Tensors by index; a slot that was not written is empty (in a gradient: zero). ``write`` makes a new array and leaves this one.
 
     All versions share one dict; the newest holds it, an older one what differs, so that reading and writing the newest take
     constant time, also when the versions are gone through backwards (H. Baker, "Shallow binding makes functional arrays fast",
@@ -165,7 +165,7 @@ class Tape(Aggregate):
 
 
 class StepScopes(Aggregate):
-    """What the runs of a block kept for its gradient: the values of each run by name, the last run last.
+    """The residuals of the runs of a block: the values of each run by name, the last run last.
 
     ``count`` says for a loop that keeps only some of its iterations how many it ran.
     """

@@ -186,7 +186,7 @@ def _lines(X: TensorType, *, axis: int) -> TensorType:
 
 @operator("X -> Out", infer=_lines, grad={})
 def last_of_each(X: Array, *, axis: int) -> Array:
-    """Whether no element behind it along ``axis`` equals an element."""
+    """Whether no later element along ``axis`` equals an element."""
     rows = np.moveaxis(X, axis, -1)
     order = np.argsort(rows, -1, kind="stable")
     ordered = np.take_along_axis(rows, order, -1)

@@ -171,7 +171,7 @@ def flash_attn(
 ) -> tuple[Array, Array, Array, Array]:
     """Every element of q ``[N, length, heads, D]`` as an average of v, weighted by how q goes with k; ``attn_mask`` is added to the scores.
 
-    ``causal`` lets an element see none behind it, the last of q and the last of k being the same. ``softmax`` are the weights,
+    ``causal`` lets an element see no later one, the last of q and the last of k being the same. ``softmax`` are the weights,
     if ``return_softmax``, and ``softmax_lse`` the logarithms of what they were divided by.
     """
     scores = _scores(q, k, attn_mask, causal)

@@ -34,7 +34,7 @@ def _filled(
     if ValueTensor is not None and (len(ValueTensor.shape) > 1 or not matched(element_count(ValueTensor.shape), 1)):
         raise ShapeError(f"ValueTensor is {ValueTensor}; one element is expected")
     if ValueTensor is not None and ValueTensor.dtype != dtype:
-        raise ShapeError(f"ValueTensor is {ValueTensor}, but dtype={dtype!r} is asked for")
+        raise ShapeError(f"ValueTensor is {ValueTensor}, but dtype={dtype!r} is requested")
     slot = "ShapeTensorList" if ShapeTensorList else "ShapeTensor"
     known = given("shape", shape, ShapeTensor, ShapeTensorList)
     return TensorType(checked_shape(hinted(slot, known, ShapeTensor, ShapeTensorList)), dtype)
@@ -187,7 +187,7 @@ def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorTy
 def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X summed over the axes along which Like would be broadcast to it: the transpose of ``expand_like``.
 
-    ``axis`` is where Like's first axis lies in X (-1: the last axes are aligned). Only Like's shape is read.
+    ``axis`` is where Like's first axis is in X (-1: the last axes are aligned). Only Like's shape is read.
     """
     wide = aligned(X.shape, Like.shape, axis)
     padded = (1,) * (X.ndim - len(wide)) + wide
@@ -203,7 +203,7 @@ def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> Tensor
 
 @operator("X Like -> Out", infer=_expanded_like, grad={"X": lambda X, dOut, *, axis=-1: sum_like(dOut, X, axis=axis)}, shapes="X")
 def expand_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
-    """X broadcast to the shape of Like, ``axis`` being where its first axis lies in Like. Only Like's shape is read."""
+    """X broadcast to the shape of Like, ``axis`` being where its first axis is in Like. Only Like's shape is read."""
     return np.broadcast_to(X.reshape(aligned(Like.shape, X.shape, axis)), Like.shape)
 
 

@@ -1,4 +1,4 @@
-"""Normalisation of every channel over the batch, or by running statistics.
+"""Normalization of every channel over the batch, or by running statistics.
 
 The rules compute the moments from X again. Running statistics they read as MeanOut and VarianceOut, which equal Mean and
 Variance where they are used, because programs write the outputs over the inputs.
@@ -36,7 +36,7 @@ class BatchNorm:
 
     @property
     def fixed(self) -> bool:
-        """Whether X is normalised by the running statistics instead of its own."""
+        """Whether X is normalized by the running statistics instead of its own."""
         return self.use_global_stats or (self.is_test and not self.trainable_statistics)
 
     def axis(self, rank: int) -> int:
@@ -64,7 +64,7 @@ def _batch_norm_type(
 
 
 def _hat(X: Tensor, Mean: Tensor, Variance: Tensor, norm: BatchNorm) -> Tensor:
-    """X normalised, in a test by the running statistics."""
+    """X normalized, in a test by the running statistics."""
     axis = norm.axis(X.ndim)
     if norm.fixed:
         return elementwise_mul(elementwise_sub(X, Mean, axis=axis), rsqrt(Variance + norm.epsilon), axis=axis)
@@ -176,7 +176,7 @@ _GRAD: dict[str, Callable[..., Tensor]] = {
 @operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD)
 @attributes(BatchNorm)
 def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array, **attrs: Any) -> tuple[Array, ...]:
-    """Every channel normalised over the batch, or in a test by the running statistics Mean and Variance.
+    """Every channel normalized over the batch, or in a test by the running statistics Mean and Variance.
 
     MeanOut and VarianceOut are the running statistics moved towards the batch's by ``1 - momentum`` (in a test, not moved),
     SavedMean is the mean used and SavedVariance the inverse of the standard deviation used.

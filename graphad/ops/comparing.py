@@ -128,7 +128,7 @@ def _lerp_type(X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
     shapes="X:X Y:Y Weight:Weight",
 )
 def lerp(X: Array, Y: Array, Weight: Array) -> Array:
-    """What lies between X and Y: ``X + Weight * (Y - X)``."""
+    """The interpolation between X and Y: ``X + Weight * (Y - X)``."""
     return np.asarray(X + Weight * (Y - X))
 
 

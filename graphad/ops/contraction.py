@@ -20,7 +20,7 @@ from graphad.types import Shape, TensorType, broadcast_extent
 
 @lru_cache(maxsize=1024)
 def _terms(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
-    """The labels of each operand and of the result, with labels of their own for what an ellipsis stands for."""
+    """The labels of each operand and of the result, with new labels for the axes of an ellipsis."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     given = left.split(",")
     if len(given) != len(ranks) or any(c not in string.ascii_letters for t in (*given, right) for c in t.replace("...", "", 1)):
@@ -139,7 +139,7 @@ def _einsum_grad(Operands: list[Tensor], dOut: Tensor, *, equation: str) -> list
 
 
 def _operand_grad(i: int, operands: list[Tensor], terms: tuple[str, ...], result: str, dOut: Tensor) -> Tensor:
-    """What the product over all other operands leaves of dOut; labels that stand twice are put back on the diagonal.
+    """What the product over all other operands leaves of dOut; labels that occur twice are put back on the diagonal.
 
     Ones in the shape of the operand stand in for axes that all others lack, or may be broadcast along.
     """
@@ -157,7 +157,7 @@ def _operand_grad(i: int, operands: list[Tensor], terms: tuple[str, ...], result
 
 
 def _without_repeats(x: Tensor, term: str) -> tuple[list[tuple[Tensor, int, int]], Tensor, str]:
-    """The operand's diagonal over each label that stands twice, and the steps that led there."""
+    """The operand's diagonal over each label that occurs twice, and the steps that led there."""
     stages: list[tuple[Tensor, int, int]] = []
     while len(set(term)) < len(term):
         label = next(c for c in term if term.count(c) > 1)
@@ -172,7 +172,7 @@ def _without_repeats(x: Tensor, term: str) -> tuple[list[tuple[Tensor, int, int]
 def einsum(Operands: list[Array], *, equation: str) -> tuple[Array, list[Array], list[Array]]:
     """Einstein's sum: ``ij,jk->ik`` is a product of matrices. Axes of one element are broadcast; ``...`` stands for the axes not named.
 
-    A label that one operand has twice runs over the diagonal; without ``->`` the result has the labels that stand once, in their order.
+    A label that one operand has twice runs over the diagonal; without ``->`` the result has the labels that occur once, in their order.
     InnerCache is empty: nothing is kept for the gradient.
     """
     terms, result = _terms(equation, tuple(a.ndim for a in Operands))

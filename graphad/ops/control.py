@@ -22,10 +22,10 @@ Block = Any
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ControlDef(OpDef):
-    """The row of an operator with blocks.
+    """The definition of an operator with blocks.
 
-    ``operands`` and ``results`` are the slots of what the blocks read and write, ``condition`` that of what decides (empty if
-    nothing does), ``scopes`` that of what is kept for the gradient, ``blocks`` the attributes that hold blocks.
+    ``operands`` and ``results`` are the slots of the values that the blocks read and write, ``condition`` the slot of the condition
+    (empty if there is none), ``scopes`` the slot of the residuals, ``blocks`` the attributes that hold blocks.
     """
 
     operands: str = "X"
@@ -110,7 +110,7 @@ def while_grad(
 ) -> Any:
     """Run the block over the iterations that the loop kept, the last one first.
 
-    The first cotangents in X@GRAD belong to those in Out@GRAD: each iteration hands them to the one before. The others, of what
+    The first cotangents in X@GRAD belong to those in Out@GRAD: each iteration passes them to the one before. The others, of what
     the first tensors in X are, add up over the iterations. With ``checkpoint_every`` the loop keeps only what it carries, each time
     so many iterations have run, and the others are run again; ``recursive`` keeps the start alone, and runs again from places between.
     """

@@ -114,7 +114,7 @@ def _check_output(X: TensorType, output: TensorType) -> None:
 
 
 def channel_axis(data_format: str) -> int:
-    """Where a vector with a value for each channel lies."""
+    """The axis of a vector with a value for each channel."""
     return -1 if data_format in CHANNELS_LAST else 1
 
 
@@ -166,7 +166,7 @@ def _to_filter(spec: type[Convolution]) -> Callable[..., Array]:
 
 
 def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: str, doc: str) -> OpDef:
-    """The row of a convolution whose cotangents are ``<of>_backprop_input`` and ``<of>_backprop_filter``."""
+    """The definition of a convolution whose cotangents are ``<of>_backprop_input`` and ``<of>_backprop_filter``."""
     kernel = _forward(spec)
     kernel.__doc__ = doc
     grad: dict[str, Callable[..., Tensor]] = {

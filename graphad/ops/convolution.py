@@ -78,7 +78,7 @@ def _is_depthwise(filter_: Shape, groups: int) -> bool:
 
 
 class Lines(NamedTuple):
-    """How far apart neighbours along each axis are in a padded image laid out as one line, and how long the line of windows is."""
+    """How far apart neighbors along each axis are in a padded image laid out as one line, and how long the line of windows is."""
 
     pitches: Shape
     length: int

@@ -57,7 +57,7 @@ def inverse(Input: Array) -> Array:
 
 
 def _power_grad(X: Tensor, dOut: Tensor, *, n: int) -> Tensor:
-    """The sum over the places of a factor of what stands before it and behind it."""
+    """The sum over the places of a factor of the products before it and after it."""
     if n == 0:
         return fill_zeros_like(X)
     base = _turned(X) if n > 0 else _turned(inverse(X))

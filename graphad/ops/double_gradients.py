@@ -55,7 +55,7 @@ _SIGNATURES: dict[OpDef, str] = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DoubleGradOpDef(GradOpDef):
-    """The row of ``<type>_grad_grad``: it differentiates the rules of ``of``."""
+    """The definition of ``<type>_grad_grad``: it differentiates the rules of ``of``."""
 
     of: OpDef | None = None
 

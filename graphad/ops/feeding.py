@@ -1,6 +1,6 @@
 """Feeding and fetching: an executor moves the values, the operators only mark where.
 
-``feed`` writes column ``col`` of what the caller hands in to ``Out``; ``fetch`` keeps X as column ``col`` of what comes back.
+``feed`` writes column ``col`` of what the caller passes in to ``Out``; ``fetch`` keeps X as column ``col`` of the results.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ def feed(X: Array, *, col: int = 0) -> Array:
 
 @operator("X -> Out", infer=same, grad={}, side_effect=True)
 def fetch(X: Array, *, col: int = 0) -> Array:
-    """The value to hand back."""
+    """The value to return."""
     return X

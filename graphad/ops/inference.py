@@ -40,7 +40,7 @@ def same_dtypes(**inputs: TensorType | None) -> str:
 def aligned(x: Shape, y: Shape, axis: int) -> Shape:
     """The shape of ``y`` padded with ones so that it broadcasts against ``x`` from ``axis`` on.
 
-    Fluid's rule (elementwise operators): ``axis`` is where y's first axis lies in x; -1 aligns the last axes.
+    Fluid's rule (elementwise operators): ``axis`` is where y's first axis is in x; -1 aligns the last axes.
 
     >>> aligned((2, 3, 4), (3,), 1), aligned((2, 3, 4), (4,), -1)
     ((3, 1), (4,))

@@ -51,7 +51,7 @@ def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
 
 @operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X")
 def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
-    """The inputs one behind the other along ``axis``."""
+    """The inputs concatenated along ``axis``."""
     return np.concatenate(X, axis=axis)
 
 

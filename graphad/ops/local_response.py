@@ -1,4 +1,4 @@
-"""Local response normalisation (Krizhevsky et al. 2012) over neighbouring channels."""
+"""Local response normalization (Krizhevsky et al. 2012) over neighboring channels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _window_grad(dOut: Tensor, *, n: int, axis: int) -> Tensor:
 
 @operator("X -> Out", infer=_window_type, grad={"X": _window_grad})
 def window_sum(X: Array, *, n: int, axis: int = 1) -> Array:
-    """The sum of every element and its ``n - 1`` nearest neighbours along an axis: its own transpose."""
+    """The sum of every element and its ``n - 1`` nearest neighbors along an axis: its own transpose."""
     x, out = np.moveaxis(X, axis, 0), np.array(X, order="C")
     into = np.moveaxis(out, axis, 0)
     for step in range(1, min(n // 2, len(x) - 1) + 1):
@@ -75,7 +75,7 @@ def lrn(
     data_format: str = "AnyLayout",
     is_test: bool = False,
 ) -> tuple[Array, Array]:
-    """X divided by MidOut to the power ``beta``; MidOut is ``k`` plus ``alpha`` times the squares of ``n`` neighbouring channels."""
+    """X divided by MidOut to the power ``beta``; MidOut is ``k`` plus ``alpha`` times the squares of ``n`` neighboring channels."""
     squares = window_sum.kernel(np.square(X), n=n, axis=channel_axis(data_format) % 4)
     middle = np.asarray(squares * X.dtype.type(alpha) + X.dtype.type(k))
     return np.asarray(X * middle ** X.dtype.type(-beta)), middle

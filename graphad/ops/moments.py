@@ -1,4 +1,4 @@
-"""Mean and variance over some axes, and what a normalisation by them sends back: shared by the normalisations.
+"""Mean and variance over some axes, and what a normalization by them sends back: shared by the normalizations.
 
 Everything but ``fast_through_moments`` is in terms of operators, for arrays and symbols alike.
 """
@@ -76,7 +76,7 @@ def times(cotangent: Tensor, factor: Any) -> Tensor:
 
 
 def affine(X: Tensor, Scale: Tensor, Bias: Tensor, axis: int) -> Tensor:
-    """X scaled and shifted, where it is asked for, along an axis."""
+    """X scaled and shifted along an axis, where scale and shift are given."""
     scaled = X if Scale is None else elementwise_mul(X, Scale, axis=axis)
     return scaled if Bias is None else elementwise_add(scaled, Bias, axis=axis)
 

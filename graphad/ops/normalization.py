@@ -1,4 +1,4 @@
-"""Normalisations of one sample: X less its mean, divided by its standard deviation, scaled and shifted.
+"""Normalizations of one sample: X less its mean, divided by its standard deviation, scaled and shifted.
 
 layer_norm takes the moments over the last axes, instance_norm over the spatial ones, group_norm over the
 spatial ones and a group of channels. The rules compute the moments from X again, so they hold at any order.
@@ -71,7 +71,7 @@ def _layer_bias_grad(X: Tensor, Bias: Tensor, dY: Tensor, *, begin_norm_axis: in
 def layer_norm(
     X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1
 ) -> tuple[Array, Array, Array]:
-    """Every row normalised, a row being the axes from ``begin_norm_axis`` on; Mean and Variance have one element for each row."""
+    """Every row normalized, a row being the axes from ``begin_norm_axis`` on; Mean and Variance have one element for each row."""
     m = moments(X, _last(X, begin_norm_axis), epsilon)
     y = m.centered * m.inverse
     if Scale is not None:
@@ -141,7 +141,7 @@ def _instance_scale_grad(X: Tensor, Scale: Tensor, dY: Tensor, *, epsilon: float
     grad={"X": _instance_x_grad, "Scale": _instance_scale_grad, "Bias": lambda Bias, dY: sum_like(dY, Bias, axis=1)},
 )
 def instance_norm(X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5) -> tuple[Array, Array, Array]:
-    """Every channel of every sample normalised; SavedVariance is the inverse of the standard deviation."""
+    """Every channel of every sample normalized; SavedVariance is the inverse of the standard deviation."""
     m = moments(X, _last(X, 2), epsilon)
     return affine(m.centered * m.inverse, Scale, Bias, 1), m.mean.reshape(-1), m.inverse.reshape(-1)
 
@@ -198,7 +198,7 @@ def group_norm(
     epsilon: float = 1e-5,
     data_layout: str = "NCHW",
 ) -> tuple[Array, Array, Array]:
-    """Every group of channels of every sample normalised; Mean and Variance are ``[N, groups]``."""
+    """Every group of channels of every sample normalized; Mean and Variance are ``[N, groups]``."""
     m = _grouped(X, groups, epsilon)
     shape = (len(X), groups)
     return affine((m.centered * m.inverse).reshape(X.shape), Scale, Bias, 1), m.mean.reshape(shape), m.variance.reshape(shape)

@@ -103,7 +103,7 @@ def _maxout_type(X: TensorType, *, groups: int, axis: int = 1) -> TensorType:
 
 @operator("X -> Out", infer=_maxout_type, grad={"X": _maxout_grad})
 def maxout(X: Array, *, groups: int, axis: int = 1) -> Array:
-    """The greatest of every ``groups`` neighbours along ``axis`` (Goodfellow et al., "Maxout networks", 2013); of equal ones the first."""
+    """The greatest of every ``groups`` neighbors along ``axis`` (Goodfellow et al., "Maxout networks", 2013); of equal ones the first."""
     at, parts = _split_groups(X, groups, axis)
     return np.asarray(np.max(parts, axis=at + 1))
 
@@ -114,7 +114,7 @@ def maxout(X: Array, *, groups: int, axis: int = 1) -> Array:
     grad={},
 )
 def maxout_index(X: Array, *, groups: int, axis: int = 1) -> Array:
-    """Where along ``axis`` what ``maxout`` chooses lies."""
+    """The places along ``axis`` of the elements that ``maxout`` chooses."""
     at, parts = _split_groups(X, groups, axis)
     starts = np.arange(parts.shape[at]).reshape(-1, *(1,) * (X.ndim - at - 1))
     return np.asarray(np.argmax(parts, axis=at + 1) + starts * groups, "int64")

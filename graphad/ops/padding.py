@@ -1,4 +1,4 @@
-"""Tensors with something around them: a number, or what lies within, mirrored, repeated or wrapped around."""
+"""Tensors with something around them: a number, or their own elements mirrored, repeated or wrapped around."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _cropped(old: Shape, offsets: list[int], shape: list[int]) -> Shape:
         raise ShapeError(f"X has the shape {list(old)}: offsets={offsets} and shape={shape} must have a number for each axis")
     extents = tuple((-1 if e == -1 else e - o) if s == -1 else s for e, o, s in zip(old, offsets, shape, strict=True))
     if any(o < 0 or (e != -1 and (o + max(n, 0) > e or n < 0)) for e, o, n in zip(old, offsets, extents, strict=True)):
-        raise ShapeError(f"X has the shape {list(old)}: offsets={offsets} and shape={shape} do not lie within")
+        raise ShapeError(f"X has the shape {list(old)}: offsets={offsets} and shape={shape} are not within")
     return extents
 
 

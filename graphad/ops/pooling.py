@@ -1,4 +1,4 @@
-"""Where the windows of a pooling lie, and its kernels on arrays ``[N, C, ...]`` over any number of spatial axes.
+"""The windows of a pooling, and its kernels on arrays ``[N, C, ...]`` over any number of spatial axes.
 
 An average is taken over boxes, so it is a product with one matrix for each axis. A maximum is found element by element of
 the window, over all windows at once.
@@ -125,11 +125,11 @@ def along_axes(matrices: Sequence[Array], x: Array) -> Array:
 
 
 def _along(matrix: Array, x: Array, axis: int) -> Array:
-    before, (size, *behind) = x.shape[:axis], x.shape[axis:]
+    before, (size, *after) = x.shape[:axis], x.shape[axis:]
     new = len(matrix)
-    if not behind:
+    if not after:
         return np.asarray(x.reshape(prod(before), size) @ matrix.T).reshape(*before, new)
-    return np.asarray(matrix @ x.reshape(*before, size, prod(behind))).reshape(*before, new, *behind)
+    return np.asarray(matrix @ x.reshape(*before, size, prod(after))).reshape(*before, new, *after)
 
 
 # -- maxima --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Reductions: sums, means, extrema, products and norms over axes, and where the extrema lie."""
+"""Reductions: sums, means, extrema, products and norms over axes, and the places of extrema."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Resampling:
     data_layout: str = "NCHW"
 
     def positions(self, old: int, new: int, scale: float, shift: float) -> Array:
-        """Where ``k + shift`` of the new axis lies in the old one; nothing is rounded before it is divided."""
+        """Where ``k + shift`` of the new axis is in the old one; nothing is rounded before it is divided."""
         k = np.arange(new) + shift
         if new <= 1:
             return k * 0.0
@@ -69,7 +69,7 @@ class Resampling:
 
 
 def _cubic(at: Array) -> tuple[list[Array], list[Array]]:
-    """Keys' cubic convolution (1981) over four neighbours."""
+    """Keys' cubic convolution (1981) over four neighbors."""
     base = np.floor(at)
     t = at - base
 

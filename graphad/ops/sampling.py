@@ -25,7 +25,7 @@ from graphad.types import TensorType
 
 
 class Corner(NamedTuple):
-    """One of the four neighbours of every point: its number in the image, and its weight along each axis with the weight's slope."""
+    """One of the four neighbors of every point: its number in the image, and its weight along each axis with the weight's slope."""
 
     index: Any
     across: Any

@@ -184,7 +184,7 @@ def _flat_range(old: Shape, *, start_axis: int = 1, stop_axis: int = 1) -> Shape
         return (1,)
     start, stop = normal_axis(start_axis, len(old), "start_axis"), normal_axis(stop_axis, len(old), "stop_axis")
     if start > stop:
-        raise ShapeError(f"X has the shape {list(old)}: start_axis={start_axis} lies behind stop_axis={stop_axis}")
+        raise ShapeError(f"X has the shape {list(old)}: start_axis={start_axis} comes after stop_axis={stop_axis}")
     return (*old[:start], element_count(old[start : stop + 1]), *old[stop + 1 :])
 
 
@@ -298,5 +298,5 @@ def shape_(Input: Array) -> Array:
 
 
 def wide(Y: Tensor, X: Tensor, axis: int) -> Tensor:
-    """Y with axes of one element behind its own, so that its first axis lies at ``axis`` of X: ready for plain broadcasting."""
+    """Y with axes of one element after its own, so that its first axis is at ``axis`` of X: ready for plain broadcasting."""
     return Y if axis == -1 or Y.ndim > X.ndim else unsqueeze(Y, axes=list(range(Y.ndim, X.ndim - axis)))

@@ -14,7 +14,7 @@ from graphad.ops.definition import Array, operator
 from graphad.types import STEP_SCOPES, TensorType
 
 _TAPE = {"Out": STEP_SCOPES}
-_TAPE_TYPE = TensorType((), "float32")  # stands in: a tape has no shape
+_TAPE_TYPE = TensorType((), "float32")  # a placeholder: a tape has no shape
 
 
 @operator("-> Out", infer=lambda: _TAPE_TYPE, grad={}, kinds=_TAPE)

@@ -1,4 +1,4 @@
-"""Cotangents of what a function of tensors gives, for functions written over operators, such as gradient rules.
+"""Cotangents of functions of tensors that are written over operators, such as gradient rules.
 
 The function is run on traced tensors, each of which holds an array or a symbol; the operators that it calls are noted, and gone
 through backwards by their rules (reverse accumulation, A. Griewank and A. Walther, Evaluating Derivatives, 2nd ed., 2008, ch. 3).
@@ -64,11 +64,11 @@ def _values(given: Any) -> Any:
 
 
 def cotangents(function: Callable[[list[Any]], Sequence[Any]], given: Sequence[Any], starts: Sequence[Any]) -> list[Any]:
-    """The cotangents of what a function is given, from those of what it gives; None where it does not depend on it.
+    """The cotangents of the arguments of a function, from those of its results; None for arguments that no result depends on.
 
     Args:
         function: of a list of tensors, to as many as there are starts; written over operators.
-        given: what it is given, arrays or symbols.
+        given: its arguments, arrays or symbols.
         starts: the cotangents of its results; None stands for zeros.
 
     Raises:

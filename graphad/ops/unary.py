@@ -108,7 +108,7 @@ trunc = _row("trunc", np.trunc, _zero, infer=same)
 
 
 def between(X: Tensor, low: float, high: float, like: Tensor) -> Tensor:
-    """Ones of ``like``'s dtype where X lies strictly between two numbers, else zeros."""
+    """Ones of ``like``'s dtype where X is strictly between two numbers, else zeros."""
     return as_mask(X > low, like) * as_mask(X < high, like)
 
 

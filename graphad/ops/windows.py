@@ -1,4 +1,4 @@
-"""Where sliding windows lie along the spatial axes: the geometry that convolutions and poolings share.
+"""The places of sliding windows along the spatial axes: the geometry that convolutions and poolings share.
 
 size 5, kernel 3, stride 2, padding 1 + 1:      . x x x x x .
                                                [- - -]

@@ -1,4 +1,4 @@
-"""What optimizers share: ``minimize`` appends the backward, then clips, decays and applies the gradients; all of it passes."""
+"""The base of optimizers: ``minimize`` appends the backward, then clips, decays and applies the gradients; all of it passes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Optimizer:
     def minimize(
         self, loss: Variable, startup_program: Program | None = None, parameter_list: Any = None, no_grad_set: Any = None
     ) -> tuple[list[Operator], Pairs]:
-        """Append the backward and the updates to the program of ``loss``; initialise their state in the startup program.
+        """Append the backward and the updates to the program of ``loss``; initialize their state in the startup program.
 
         Returns:
             The optimization operators, one a parameter, and the (parameter, gradient) pairs; a gradient is the raw one,
@@ -157,7 +157,7 @@ class Optimizer:
         return [DecayWeights(decay.kind, decay.coefficient, tuple(names)) for decay, names in groups.items()]
 
     def _declare_state(self, block: Block, startup: Block, parameters: Sequence[Parameter], dtype: str, instance: int) -> str:
-        """Declare the learning rate and the accumulators, and initialise them; return the learning rate's name."""
+        """Declare the learning rate and the accumulators, and initialize them; return the learning rate's name."""
         rate = self.learning_rate
         if not isinstance(rate, Variable):
             rate = _state(block, startup, block.program.names.generate("learning_rate"), [1], dtype, float(rate))

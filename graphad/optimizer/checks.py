@@ -25,7 +25,7 @@ def number(what: str, value: Any) -> float:
 
 
 def fraction(what: str, value: Any) -> float:
-    """The value as a float; ValueError unless it lies in [0, 1)."""
+    """The value as a float; ValueError unless it is in [0, 1)."""
     if not 0 <= number(what, value) < 1:
         raise InvalidValue(f"{what} is from 0 on and below 1, not {value!r}")
     return float(value)

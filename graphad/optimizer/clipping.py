@@ -25,7 +25,7 @@ class ClipByValue:
         bound = number("the bound of ClipByValue", self.bound)
         low = -bound if self.min is None else number("min of ClipByValue", self.min)
         if low > bound:
-            raise InvalidValue(f"ClipByValue bounds to [{low!r}, {bound!r}], in which nothing lies")
+            raise InvalidValue(f"ClipByValue bounds to [{low!r}, {bound!r}], which is empty")
 
 
 @dataclass(frozen=True)

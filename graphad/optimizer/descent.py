@@ -20,7 +20,7 @@ class SGD(Optimizer):
 
 
 class Momentum(Optimizer):
-    """``v = momentum * v + gradient; w -= learning_rate * v``, with Nesterov's look-ahead if asked for."""
+    """``v = momentum * v + gradient; w -= learning_rate * v``, with Nesterov's look-ahead if requested."""
 
     type = "momentum"
 

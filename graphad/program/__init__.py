@@ -1,4 +1,4 @@
-"""What a user writes: programs of nested blocks of operators and variables, as plain data."""
+"""Programs as users write them: nested blocks of operators and variables, as plain data."""
 
 from graphad.program.block import Block
 from graphad.program.defaults import default_main_program, default_startup_program, program_guard, unique_name

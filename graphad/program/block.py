@@ -62,7 +62,7 @@ class Block:
     def var(self, name: str) -> Variable:
         """The variable this block declares under the name; ValueError if there is none."""
         if not isinstance(name, str):
-            raise InvalidType(f"a variable is asked for by its name, not by {name!r}")
+            raise InvalidType(f"a variable is looked up by its name, not by {name!r}")
         if name not in self.vars:
             raise InvalidValue(f"block {self.idx} has no variable {name!r}")
         return self.vars[name]
@@ -165,13 +165,13 @@ class Block:
 
         Args:
             type: a registered operator type.
-            inputs, outputs: slot -> names or variables, one or a list. Outputs nobody declared are declared here.
+            inputs, outputs: slot -> names or variables, one or a list. Outputs that are not declared yet are declared here.
             attrs: attributes by name; those left out have their defaults.
             role: "forward", "backward" or "optimize".
 
         Raises:
-            ValueError: unknown type, slot or attribute; a slot is missing or has the wrong number of names; a name
-                that nobody declares; shapes or dtypes that do not fit (``ShapeError``).
+            ValueError: unknown type, slot or attribute; a slot is missing or has the wrong number of names; an
+                undeclared name; shapes or dtypes that do not fit (``ShapeError``).
             TypeError: slots or attributes of the wrong Python type.
         """
         return self.insert_op(len(self.ops), type, inputs, outputs, attrs, role)

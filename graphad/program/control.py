@@ -1,4 +1,4 @@
-"""What has to hold of an operator with blocks, whoever wrote it: its blocks, its condition, and the names that its gradient passes in."""
+"""Checks of an operator with blocks, from any source: its blocks, its condition, and the names that its gradient passes in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INSIDE = {"original_input": ("inputs", "X"), "original_output_grad": ("inputs", 
 
 
 def check_control(op: Operator, row: ControlDef) -> None:
-    """Refuse an operator without the blocks or the condition it needs, or with blocks that lie in the wrong place.
+    """Refuse an operator without the blocks or the condition it needs, or with blocks in the wrong place.
 
     Raises:
         ValueError: the message names the operator, its block, and what is wrong.
@@ -24,7 +24,7 @@ def check_control(op: Operator, row: ControlDef) -> None:
             raise InvalidValue(f"operator {op.type!r} in block {op.block.idx} has no block as its attribute {name!r}")
         if inner in op.block.chain() or (not row.is_grad and inner.parent is not op.block):
             raise InvalidValue(
-                f"operator {op.type!r} is in block {op.block.idx}, but holds block {inner.idx}, which lies in {inner.parent_idx}"
+                f"operator {op.type!r} is in block {op.block.idx}, but holds block {inner.idx}, whose parent is {inner.parent_idx}"
             )
     if row.condition and not op.input(row.condition):
         raise InvalidValue(f"operator {op.type!r} in block {op.block.idx} has nothing in its input slot {row.condition}")

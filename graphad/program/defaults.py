@@ -25,7 +25,7 @@ def default_main_program() -> Program:
 
 
 def default_startup_program() -> Program:
-    """The program that layers append initialisation operators to."""
+    """The program that layers append initialization operators to."""
     return guards.STARTUP.get() or _startup
 
 
@@ -58,7 +58,7 @@ class unique_name:  # a namespace, spelt as Fluid spells it
     @staticmethod
     @contextmanager
     def guard(prefix: str = "") -> Iterator[None]:
-        """Within it, names of the current main program count from 0, behind ``prefix``."""
+        """Within it, names of the current main program count from 0, after ``prefix``."""
         program = default_main_program()
         outer, program.names = program.names, UniqueNames(prefix, program.declares)
         try:

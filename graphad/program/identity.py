@@ -1,4 +1,4 @@
-"""Which program is meant: a number and the user's line for messages, and the family that a program and its clones are of."""
+"""The identity of a program: a number and the user's line for messages, and the family of a program and its clones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _numbers = count(1)
 
 
 class Family:
-    """What a program and its clones have in common: variables of one may be used by name in another.
+    """The family of a program and its clones: variables of one may be used by name in another.
 
     Compared by identity, so a deep copy of a program stays in its family.
     """

@@ -23,7 +23,7 @@ FORWARD, BACKWARD, OPTIMIZE = "forward", "backward", "optimize"
 ROLES = (FORWARD, BACKWARD, OPTIMIZE)
 EMPTY = "@EMPTY@"
 
-# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialisation operators, and ``random_stream`` names
+# Attributes that Fluid's programs carry on any operator; ``run_once`` marks graphad's initialization operators, and ``random_stream`` names
 # what a random operator draws from.
 RANDOM_STREAM = "random_stream"
 COMMON_ATTRS = frozenset(
@@ -149,7 +149,7 @@ def _name(what: str, block: Block, slot: str, item: Any) -> str:
 
 
 def check(op: Operator, row: OpDef) -> None:
-    """Slots, names and attributes against the row; the error says what is wrong and where it was written."""
+    """Check slots, names and attributes against the definition; the error shows the mistake and the user's line."""
     try:
         _check_slots(op.type, "input", op.inputs, row.inputs)
         _check_slots(op.type, "output", op.outputs, row.outputs)
@@ -173,7 +173,7 @@ def check_known(op: Operator) -> None:
 
 
 def check_slots_and_attributes(op: Operator) -> None:
-    """Refuse what a registered operator has and its row has not; Paddle's grad operators are given more than they need."""
+    """Refuse slots and attributes that the definition does not have; Paddle's grad operators may have more inputs than needed."""
     row = REGISTRY.get(op.type)
     if row is None or isinstance(row, GradOpDef):
         return
@@ -269,7 +269,7 @@ def _block(op: Operator, row: ControlDef, name: str, value: Any) -> Block:
     if value in op.block.chain():
         raise InvalidValue(f"operator {op.type!r}: block {value.idx} cannot hold an operator that runs it")
     if not row.is_grad and value.parent is not op.block:
-        raise InvalidValue(f"operator {op.type!r} is in block {op.block.idx}, but block {value.idx} lies in block {value.parent_idx}")
+        raise InvalidValue(f"operator {op.type!r} is in block {op.block.idx}, but block {value.idx} has the parent {value.parent_idx}")
     return value
 
 
@@ -331,7 +331,7 @@ def input_types(op: Operator) -> dict[str, list[TensorType]] | None:
 
 
 def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple[Shape | None, str | None]:
-    """What the variable is once the operator writes it; ShapeError if it is declared as something else."""
+    """The type of a variable after the operator writes it; ShapeError if it is declared differently."""
     var = op.block.var_recursive(name) if op.block.has_var_recursive(name) else None
     shape, dtype = (None, None) if var is None else var.declared
     if new is None:
@@ -346,6 +346,6 @@ def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple
 
 
 def described(op: Operator) -> str:
-    """The operator with the types of what it reads."""
+    """The operator with the types of its inputs."""
     inputs = ", ".join(f"{slot}={n}: {op.block.var_recursive(n).tensor_type}" for slot, ns in op.inputs.items() for n in ns if n != EMPTY)
     return f"{op.type}({inputs}) -> ({_slots_text(op.outputs)})"

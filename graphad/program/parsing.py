@@ -1,4 +1,4 @@
-"""Programs read back from text; the grammar stands in ``graphad.program.text``."""
+"""Programs read back from text; the grammar is in ``graphad.program.text``."""
 
 from __future__ import annotations
 

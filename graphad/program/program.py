@@ -37,7 +37,7 @@ class Program:
     <BLANKLINE>
 
     ``random_seed`` other than 0 makes every run of the random operators repeatable. ``startup`` is the program
-    that holds the initialisation operators of this one's parameters, None before a layer made any. ``identity`` is what messages
+    that holds the initialization operators of this one's parameters, None before a layer made any. ``identity`` is what messages
     call the program.
     """
 
@@ -118,7 +118,7 @@ class Program:
                 yield
         except BaseException:
             del self.blocks[count:]
-            self.declarations = None  # what is undone here is not to be undone again around
+            self.declarations = None  # declarations undone here must not be undone again outside
             for var, shape, dtype in reversed(undo[start:]):
                 var.declare(shape, dtype)
             del undo[start:]
@@ -271,7 +271,7 @@ def _held(op: Operator) -> Iterator[Block]:
 
 
 def _may_leave_unwritten(op: Operator) -> bool:
-    """Whether what an operator writes may be what was there before, in part: a block does not run, an array is written in place."""
+    """Whether results of an operator may be partly the earlier values: its block may not run, or it writes to an array in place."""
     return isinstance(REGISTRY.get(op.type), ControlDef) or op.type == "write_to_array"
 
 

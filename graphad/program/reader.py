@@ -25,7 +25,7 @@ class Reader:
         self._peeked: tuple[str, str] | None = None
 
     def peek(self) -> tuple[str, str]:
-        """The kind and text of the next token; ("end", "") behind the last."""
+        """The kind and text of the next token; ("end", "") after the last."""
         if self._peeked is None:
             self._peeked = self._scan()
         return self._peeked
@@ -132,7 +132,7 @@ class Reader:
 
     def end(self) -> None:
         if self.peek()[0] != "end":
-            self.fail(f"unexpected {self.peek()[1]!r} behind the program")
+            self.fail(f"unexpected {self.peek()[1]!r} after the program")
 
     def fail(self, message: str) -> NoReturn:
         """Raise a ``ParseError`` that points at the token read last."""

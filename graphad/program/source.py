@@ -60,5 +60,5 @@ def at_users_line(what: str = "") -> Iterator[None]:
 
 
 def located(message: str, source: SourceLine | None) -> str:
-    """The message with the user's line behind it."""
+    """The message followed by the user's line."""
     return message if source is None else f"{message}\n  written at {source}"

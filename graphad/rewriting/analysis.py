@@ -1,4 +1,4 @@
-"""Analyses: facts about a graph, computed when somebody asks, kept until the graph changes.
+"""Analyses: facts about a graph, computed when they are requested, and kept until the graph changes.
 
     @dataclass(frozen=True)
     class Liveness(Analysis):
@@ -9,7 +9,7 @@
     Liveness.of(graph)          # computed now, or the one kept
 
 A pass that changes a graph drops its analyses, but for those it ``preserves``. Within ``claims_checked()`` what a pass says it
-preserves is computed again behind it and compared.
+preserves is computed again after it and compared.
 """
 
 from __future__ import annotations

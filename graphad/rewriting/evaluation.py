@@ -1,4 +1,4 @@
-"""What a term is: on types, on arrays, in a graph. One walk, three meanings."""
+"""Evaluation of terms: on types, on arrays, in a graph. One walk, three interpretations."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Evaluation(ABC):
 
     @abstractmethod
     def leaf(self, term: Term) -> Any:
-        """What a tensor of the pattern is; for a ``Several`` a list."""
+        """The value of a tensor of the pattern; for a ``Several`` a list."""
 
     @abstractmethod
     def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        """What an operator makes of that."""
+        """The result of an operator on its evaluated inputs."""
 
     @abstractmethod
     def filled(self, number: Any, like: Any) -> Any:
         """A constant of no axes, of the dtype of another operand."""
 
     def of(self, term: Term) -> Any:
-        """What a term is."""
+        """The value of a term."""
         if not isinstance(term, Result):
             return self.leaf(term)
         made = self.done.get(term.call)
@@ -55,7 +55,7 @@ class Evaluation(ABC):
         return self.apply(call.row, inputs, {name: self.scalar(value) for name, value in call.attrs.items()})
 
     def operands(self, term: Term, call: Call) -> list[Any]:
-        """What an operator reads where a term is one of its inputs: one item, or those of a list.
+        """The inputs of an operator for a term in a slot: one item, or those of a list.
 
         A constant that was not matched takes the dtype of another input of the operator.
         """
@@ -79,7 +79,7 @@ class Evaluation(ABC):
 
 
 class Types(Evaluation):
-    """Terms as shapes and dtypes. ``known`` are the types of what was matched."""
+    """Terms as shapes and dtypes. ``known`` are the types of matched tensors."""
 
     def __init__(self, found: Match, known: Mapping[Value, TensorType]) -> None:
         super().__init__(found)
@@ -182,7 +182,7 @@ Sizes = Callable[[Value, int], int]  # what the unknown extent of a value is tak
 
 
 def keeps_types(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
-    """Whether what comes after has the shapes and dtypes of what was there before, whatever the unknown extents are."""
+    """Whether the replacement has the shapes and dtypes of the pattern, for all values of the unknown extents."""
     try:
         return _same(found, before, [_static(found.value_of(term)) for term in before], after, _Static())
     except _Unknown:

@@ -1,4 +1,4 @@
-"""What is left behind where a pass fails: a folder with the program, the graph before, the pipeline so far, and how to run it again."""
+"""Reproducers of failing passes: a folder with the program, the graph before the pass, the pipeline so far, and how to run it again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def diagnoses_only() -> Iterator[None]:
 
 @contextmanager
 def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
-    """Within it, an exception leaves a reproducer, which its message names; once, although passes may lie in one another.
+    """Within it, an exception leaves a reproducer, which its message names. Nested passes leave one reproducer only.
 
     ``run`` runs a pass, to make the graph before anew from the program. Of passes at work on a nested graph the one that runs them on
     the whole graph is reported: it is what can be run again.
@@ -55,7 +55,7 @@ def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
 
 
 def is_replaying() -> bool:
-    """Whether passes run to make a reproducer, which is nobody's business."""
+    """Whether passes run in order to make a reproducer; such runs are not reported."""
     return _replaying.get()
 
 

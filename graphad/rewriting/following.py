@@ -1,4 +1,4 @@
-"""Who follows what is touched in a graph: from its second run on, a pass looks at what changed since the first."""
+"""Listeners to the changes of a graph: from its second run on, a pass visits only what changed since the first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from graphad.graph import Graph, Op
 
-_REMEMBERED = 100_000  # touched operators that are kept for passes to come, at least
+_REMEMBERED = 100_000  # changed operators that are kept for later passes, at least
 
 
 def in_graph(op: Op) -> bool:
@@ -20,8 +20,8 @@ def operator_count(graph: Graph) -> int:
 
 
 class Follower:
-    """A place in the list of touched operators. What comes after it is forgotten where the list gets long: then all is
-    looked at anew, and what passes keep about the graph is dropped.
+    """A cursor in the list of changed operators. If the list gets too long, its start is dropped: then all operators are
+    visited anew, and the tables that passes keep about the graph are dropped.
 
     Args:
         who: the pass, for instance; its next follower goes on where this one was.
@@ -42,7 +42,7 @@ class Follower:
         return None if start is None else [op for op in dict.fromkeys(self.touched[start:]) if in_graph(op)]
 
     def catch_up(self) -> None:
-        """What was touched so far is not fresh any more."""
+        """Mark all changes so far as seen."""
         self.journal.followers[self.key] = len(self.touched)
 
     def forget(self) -> None:

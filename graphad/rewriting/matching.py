@@ -1,4 +1,4 @@
-"""Whether the operators around one operator are what a pattern describes: a walk along the edges from the pattern's first result on."""
+"""Matching a pattern at an operator: a walk along the edges, from the root, which is the pattern's first result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Choices:
         return which
 
     def following(self) -> Choices | None:
-        """The next way, None behind the last."""
+        """The next way, None after the last."""
         made = list(self.made)
         while made:
             which, count = made.pop()
@@ -51,7 +51,7 @@ class Choices:
 
 
 class Check(NamedTuple):
-    """An attribute that is said by an expression: the expression, the attribute in the graph, and what it is."""
+    """An attribute given by an expression: the expression, the attribute in the graph, and its description."""
 
     wanted: Scalar
     actual: Any
@@ -60,7 +60,7 @@ class Check(NamedTuple):
 
 @dataclass(slots=True)
 class Match:
-    """What the tensors, lists, attributes and operators of a pattern are in a graph.
+    """The bindings of the tensors, lists, attributes and operators of a pattern in a graph.
 
     ``later`` are attributes said by expressions, which are compared once everything is known.
     """
@@ -78,7 +78,7 @@ class Match:
         return Match(dict(self.values), dict(self.lists), dict(self.attrs), dict(self.ops), self.later, self.trace, self.choices)
 
     def type_of(self, term: Term) -> TensorType:
-        """Shape and dtype of what a term stands for; UnknownType if the graph does not know them."""
+        """Shape and dtype of the value bound to a term; UnknownType if they are unknown in the graph."""
         return self.value_of(term).type or _untyped(term)
 
     def uses_of(self, term: Term) -> int:
@@ -87,7 +87,7 @@ class Match:
         return len(value.readers) + value.graph.is_observed(value)
 
     def value_of(self, term: Term) -> Value:
-        """The value a term stands for."""
+        """The value bound to a term."""
         if isinstance(term, Result):
             return self.ops[term.call.key].outputs[term.slot][term.index]
         if term not in self.values:
@@ -95,14 +95,14 @@ class Match:
         return self.values[term]
 
     def fail(self, reason: Any) -> bool:
-        """False; remember why where somebody asked."""
+        """False; record the reason if an explanation was requested."""
         if self.trace is not None:
             self.trace.failed(len(self.ops) + len(self.values), reason())
         return False
 
 
 class UnknownType(InvalidValue):
-    """A rule asks for a shape or a dtype that the graph does not know."""
+    """A rule reads a shape or a dtype that is unknown in the graph."""
 
 
 def _untyped(term: Term) -> TensorType:
@@ -267,7 +267,7 @@ def _candidates(call: Call, found: Match) -> list[Op]:
 
 
 def _possible(term: Term, found: Match) -> list[Value]:
-    """The values that a term can stand for, none if it is not tied to what is known."""
+    """The candidate values of a term, none if it is not connected to what is matched already."""
     if term in found.values:
         return [found.values[term]]
     if not isinstance(term, Result):

@@ -1,4 +1,4 @@
-"""What operators that only move elements do, for all extents and dtypes.
+"""The semantics of operators that only move elements, for all extents and dtypes.
 
 A tensor is a ``Grid``: its extents, and for each place the element that is there. ``MOVES`` says, operator by operator, what grids become;
 ``tests/rewriting/test_moving.py`` holds it against the kernels. Extents and amounts (paddings, starts, ends) are integers of the solver;

@@ -104,7 +104,7 @@ def _tried(rule: Any, choice: _Choice) -> tuple[bool, str | None]:
 
 
 def _premises(condition: Any, choice: _Choice) -> Iterator[Any]:
-    """What a condition says to the solver: nothing if it has no meaning there."""
+    """A condition as a term of the solver: one, or none if it has no meaning there."""
     try:
         held = _value(condition, choice)
         yield held if z3.is_expr(held) else z3.BoolVal(bool(held))

@@ -1,4 +1,4 @@
-"""What a pass says of how it is tried: which random programs give it something to do, and what has to stand around it."""
+"""What a pass says of how it is tested: which random programs give it something to do, and which passes it needs around it."""
 
 from __future__ import annotations
 

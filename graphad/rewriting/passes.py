@@ -68,10 +68,10 @@ class Pass(ABC):
         clears: properties it takes from the graph.
         establishes: properties, and results by their class, that it gives to the graph.
         preserves: analyses and results that stay true although the pass changes the graph.
-        idempotent: whether it says that a second run right behind the first changes nothing.
+        idempotent: whether it claims that a second run right after the first changes nothing.
         combines: whether it only runs other passes.
         is_analysis: whether it only computes something about the graph, and never changes it.
-        tolerance: by how much, relatively, the values that the program computes may differ behind it; 0 keeps every bit.
+        tolerance: the relative difference that it may make to the values that the program computes; 0 keeps every bit.
         on_trial: how ``check_pass`` tries it, where that is not told otherwise.
     """
 

@@ -17,7 +17,7 @@ default is ``several`` is a list of tensors in a slot that takes one: ``ops.sum(
 named have their defaults. Inputs of commutative operators match in both orders. What is written keeps its shape and dtype, else
 the rule does not apply. Conditions are about attributes, ``x.shape``, ``x.dtype``, ``x.ndim``, and ``h.uses``, the number of readers.
 
-Rules are tried on hard inputs when they are defined: see ``graphad.rewriting.rule_check``.
+Rules are tested on hard inputs when they are defined: see ``graphad.rewriting.rule_check``.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class PatternRule(Rule):
     """A rule made of terms: see ``rewrite``.
 
     Attributes:
-        before: what is looked for, one result or several; after: what comes in its place, as many.
+        before: the pattern, one result or several; after: the replacement, as many.
         conditions: scalars that have to be true.
         text: before ⇒ after, in one line.
         example: draws inputs that the rule applies to, if its author gave one.
-        evidence: what the rule was tried on when it was defined; None if it was not tried.
+        evidence: the inputs that the rule was tested on when it was defined; None if it was not tested.
         source: the file and line of the function that the rule was made of.
         exact: whether the rule claims to keep every bit.
     """
@@ -89,7 +89,7 @@ class PatternRule(Rule):
         self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{where}"
 
     def match(self, op: Op, trace: Trace | None = None) -> Match | None:
-        """What the rule's tensors and attributes are at an operator; None if it does not apply there."""
+        """The bindings of the rule's tensors and attributes at an operator; None if it does not apply there."""
         return next((found for variant in self.variants if (found := self._match_as(variant, op, trace)) is not None), None)
 
     def _match_as(self, variant: Variant, op: Op, trace: Trace | None = None) -> Match | None:
@@ -145,7 +145,7 @@ class PatternRule(Rule):
         return True
 
     def _is_possible(self, variant: Variant, op: Op, found: Match) -> bool:
-        """Whether the graph can be changed like that: nothing is asked for by two names, and no operator would wait for itself."""
+        """Whether the rewrite is legal: no value would be requested under two names, and no cycle would arise."""
         results = [found.value_of(term) for term in self.before]
         if not any(value.readers or op.graph.is_observed(value) for value in results):
             return found.fail(lambda: "its results are unused: rewriting them would change nothing, again and again")
@@ -159,7 +159,7 @@ class PatternRule(Rule):
         ):
             return found.fail(lambda: "gradients would flow where they stop")
         if op.type == "assign" and isinstance(self.after[0], Unknown) and _is_bound(result):
-            return found.fail(lambda: f"{result!r} is asked for by its name")
+            return found.fail(lambda: f"{result!r} is requested by name")
         if len(variant.calls) > 1 and _would_wait(found, variant):
             return found.fail(lambda: "an operator would wait for itself")
         return True
@@ -173,7 +173,7 @@ def _take_over(old: Value, new: Value) -> None:
 
 
 def _inside(found: Match) -> Iterator[Value]:
-    """What the operators that were matched write."""
+    """The results of the matched operators."""
     return (value for op in found.ops.values() for values in op.outputs.values() for value in values)
 
 
@@ -245,7 +245,7 @@ def rewrite(
 
 
 def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example: Example | None, gradients: Kinks) -> PatternRule:
-    """What the decorator does."""
+    """Make a rule of a decorated function."""
     if gradients not in ("all", "smooth"):
         raise InvalidValue(f'gradients={gradients!r}: "all" or "smooth" is expected')
     name = function.__name__.strip("_").replace("_", "-")
@@ -328,7 +328,7 @@ def _types_of(term: Result | Constant) -> frozenset[str]:
 
 
 def _below(term: Term, distance: int = 0) -> Iterator[tuple[int, frozenset[str]]]:
-    """The operators of a term, with how many of them lie before the one it starts at."""
+    """The operators of a term, and how many of them precede the one where the match starts."""
     if isinstance(term, Result | Constant):
         yield distance, _types_of(term)
     for terms in term.call.inputs.values() if isinstance(term, Result) else ():

@@ -36,7 +36,7 @@ SHAPES = ((2, 3), ())
 
 @dataclass(frozen=True)
 class Proof:
-    """What came of trying to prove a rule.
+    """The result of an attempt to prove a rule.
 
     Attributes:
         status: "proved" for the ``dtypes``; "refuted", with a ``counterexample`` that the kernels confirm; "unknown", where the time was
@@ -239,7 +239,7 @@ def _type_in(setting: Setting, term: Any) -> TensorType:
 
 
 def _drawn(model: Any, setting: Setting, elements: Elements, numbers: Mapping[str, Any]) -> Drawn:
-    """Arrays full of what the solver found."""
+    """Arrays filled with the solver's values."""
     drawn = Drawn(types=setting)
     found = {name: _python(model.eval(symbol, model_completion=True)) for name, symbol in numbers.items()}
     setting.attrs = {**setting.attrs, **found}

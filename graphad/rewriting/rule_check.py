@@ -1,4 +1,4 @@
-"""Rules are tried when they are defined, on a fixed set of hard inputs; one that is wrong there is refused, with the input.
+"""Rules are tested when they are defined, on a fixed set of hard inputs; one that is wrong there is refused, with the input.
 
 The inputs depend on the structure of a rule alone, never on names: shapes without an axis, with extents 0, 1, alike and different,
 broadcast in several ways, by dtypes, by contents (zeros of both signs, ties, the points where operators bend, halves, numbers that overflow
@@ -37,7 +37,7 @@ APPLICABLE = ("float64", "float64", "float32", *DTYPES)  # dtypes that ``applica
 
 @dataclass
 class Evidence:
-    """What a rule was tried on. Counts are of inputs that it applied to, for which both sides were compared.
+    """The inputs that a rule was tested on. Counts are of inputs that it applied to, for which both sides were compared.
 
     Attributes:
         shapes, dtypes, contents: how many inputs had them (the shape and dtype of the first tensor).
@@ -214,7 +214,7 @@ def _computed(terms: Sequence[Any], drawn: Drawn) -> _Computed | None:
 
 
 class _Trial:
-    """One rule, tried on inputs."""
+    """The test of one rule on inputs."""
 
     def __init__(self, rule: Any, exact: bool, gradients: Kinks) -> None:
         self.rule = rule
@@ -325,7 +325,7 @@ class _Trial:
         except NoGradient as error:
             raise InvalidValue(
                 f"rule {self.rule.name} is wrong: {self.rule.text}{_place(self.rule)}\n"
-                f"  what was before can be differentiated, what comes after cannot: {error}"
+                f"  the pattern can be differentiated, the replacement cannot: {error}"
             ) from None
         for leaf in leaves:
             for i, (a, b) in enumerate(zip(was.of(leaf), now.of(leaf), strict=True)):
@@ -337,7 +337,7 @@ class _Trial:
     def refuse(self, drawn: Drawn, old: Array, new: Array, what: str = "") -> None:
         """Say where the rule is wrong."""
         hint = (
-            "\n  @rewrite(fast=True) allows what differs by rounding, or where something is not finite" if self.exact and not what else ""
+            "\n  @rewrite(fast=True) allows differences by rounding, and where something is not finite" if self.exact and not what else ""
         )
         if what:
             hint = (

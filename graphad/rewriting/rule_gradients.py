@@ -22,7 +22,7 @@ class Gradients:
     """The gradients of some terms with respect to the tensors of the pattern.
 
     Args:
-        terms: what is differentiated.
+        terms: the terms to differentiate.
         values: the arrays of all terms.
         seeds: the cotangents of the terms.
     """
@@ -37,7 +37,7 @@ class Gradients:
             self._differentiate(call)
 
     def of(self, leaf: Term) -> list[Array]:
-        """The gradients of a tensor of the pattern, one for each array that it stands for; zeros where nothing depends on it."""
+        """The gradients of a tensor of the pattern, one for each array bound to it; zeros where nothing depends on it."""
         arrays = self.values.leaf(leaf) if isinstance(leaf, Several) else [self.values.leaf(leaf)]
         return [self.cotangents.get((leaf, i), np.zeros_like(array)) for i, array in enumerate(arrays)]
 

@@ -1,8 +1,8 @@
-"""Inputs to try a rule on: the types of its tensors with attributes that fit them, and arrays of those types.
+"""Inputs to test a rule on: the types of its tensors with attributes that fit them, and arrays of those types.
 
 The operators of a pattern are walked from the leaves on. At each, values are tried for the attributes that it binds until its type
-inference takes them; then the conditions have to hold, and what comes after has to have the types of what was before, as where
-the rule is matched in a graph. All choices are rotated, never drawn at random, and depend on nothing but the rule's structure.
+inference takes them; then the conditions have to hold, and the replacement must have the types of the pattern, as in a match
+in a graph. All choices are rotated, never drawn at random, and depend on nothing but the rule's structure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Types, attributes and arrays in the place of a match, to try a rule on."""
+"""Types, attributes and arrays in the place of a match, to test a rule on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Drawn:
     types: Setting | None = None
 
     def type_of(self, term: Term) -> TensorType:
-        """Shape and dtype of what a term stands for."""
+        """Shape and dtype of the value bound to a term."""
         assert self.types is not None
         return self.types.type_of(term)
 
@@ -71,7 +71,7 @@ class Setting:
         return _Inferred(self)
 
     def type_of(self, term: Term) -> TensorType:
-        """Shape and dtype of what a term stands for."""
+        """Shape and dtype of the value bound to a term."""
         result = self.inferred.of(term)
         assert isinstance(result, TensorType)
         return result

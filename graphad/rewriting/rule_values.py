@@ -1,4 +1,4 @@
-"""The values that rules are tried on: elements of arrays by kind of content, and numbers for attributes. Nothing here is random.
+"""The values that rules are tested on: elements of arrays by kind of content, and numbers for attributes. Nothing here is random.
 
 A content is a pool of numbers; the elements of an array are taken from it in steps, so that two arrays of one content tie often
 without being equal. ``salt`` says where to start: it differs between the operands of a rule and between its trials.

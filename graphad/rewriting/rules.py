@@ -24,7 +24,7 @@ Place = tuple[str, int]  # an input slot, and which of the values in it
 class Start(NamedTuple):
     """A way in which a rule can start at an operator: the types that the writers of some of its inputs have to be of.
 
-    ``form`` is handed to the rule where it is tried; it says for instance in which order it takes the inputs.
+    ``form`` is passed to the rule when it is tried; it says for instance in which order the inputs are matched.
     """
 
     writers: tuple[tuple[Place, frozenset[str]], ...] = ()
@@ -37,7 +37,7 @@ class Rule(ABC):
     Attributes:
         name: what the rule is called in listings, timings and provenance.
         types: the types of the operators that it starts at; None for all.
-        depth: how many operators lie one behind the other in what it looks at, at most.
+        depth: the length of the longest chain of operators that it looks at.
         aside: whether it looks at operators beside the one it starts at, which read what is read or written there.
     """
 
@@ -48,7 +48,7 @@ class Rule(ABC):
 
     @abstractmethod
     def rewrite(self, op: Op) -> bool:
-        """Rewrite what is around an operator, if the rule applies; ``op.graph.allows(self.name, ...)`` has to agree first."""
+        """Rewrite the neighborhood of an operator, if the rule applies; ``op.graph.allows(self.name, ...)`` has to agree first."""
 
     def rewrite_as(self, op: Op, form: Any) -> bool:
         """Rewrite in one of the forms that ``starts`` names."""
@@ -59,7 +59,7 @@ class Rule(ABC):
         return (Start(),)
 
     def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
-        """What else than the operator it starts at the rule depends on: so many operators below, operators of these types (None: any)."""
+        """The dependencies of a rule besides its root: the number of operators below, operators of these types (None: any)."""
         return ((distance, None) for distance in range(1, self.depth))
 
     def __repr__(self) -> str:
@@ -185,7 +185,7 @@ class _Table:
         self.known: dict[tuple[str, ...], tuple[tuple[Rule, Any], ...]] = {}
 
     def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
-        """What can apply; the same for all operators that read from operators of the same types."""
+        """The rules that can apply; the same for all operators that read from operators of the same types."""
         types = tuple([_writer_type(op, slot, index) for slot, index in self.places])
         found = self.known.get(types)
         if found is None:

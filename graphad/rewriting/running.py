@@ -1,4 +1,4 @@
-"""The one function that runs every pass, and who is told of it."""
+"""The one function that runs every pass, and the observers that it notifies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """What one run of a pass did: seconds, and operators and values before and after."""
+    """Statistics of one run of a pass: seconds, and operators and values before and after."""
 
     name: str
     text: str
@@ -98,7 +98,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
 
 
 def _missing(each: Pass, available: Iterable[Any]) -> Any:
-    """The first thing that a pass requires and that is not there; analyses are made when asked for."""
+    """The first requirement of a pass that does not hold; analyses are computed on request."""
     there = set(available)
     wanted = (w for w in each.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
     return next(wanted, None)
@@ -128,7 +128,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
         wanted = _missing(each, available)
         if wanted is not None:
             later = next((p.name for p in passes[place:] if wanted in p.establishes), None)
-            hint = f"; {later}, which does, stands behind it" if later else ""
+            hint = f"; {later}, which does, comes after it" if later else ""
             where = f"{each.name}, pass {place} of the {len(passes)} in the pipeline,"
             raise PassError(f"{where} requires {_name(wanted)}, which the graph does not have and no pass before it establishes{hint}")
         available -= set(each.clears)
@@ -174,7 +174,7 @@ def verification(on: bool) -> Iterator[None]:
 
 
 def take_as_verified(graph: Graph) -> None:
-    """Let the first pass on a graph run without verifying what it gets; what it makes of it is verified as ever."""
+    """Let the first pass on a graph run without verifying its input; its output is verified as always."""
     graph.analyses[_Verified] = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
 
 

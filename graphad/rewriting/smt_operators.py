@@ -1,4 +1,4 @@
-"""What operators do to single elements, as terms of the solver.
+"""The semantics of operators on single elements, as terms of the solver.
 
 ``ELEMENTWISE`` is one table, operator type to builder. A builder takes one element of each input and the attributes, and returns
 the element of the output. ``tests/rewriting/test_smt.py`` evaluates each builder on numbers and compares with the operator's kernel;

@@ -99,7 +99,7 @@ class Elements(Evaluation):
     # -- attributes and conditions -------------------------------------------------------------------
 
     def value(self, scalar: Any) -> Any:
-        """What a scalar is: a value of Python where it is known, else a number or truth value of the solver."""
+        """The value of a scalar: a Python value if it is known, else a number or truth value of the solver."""
         if not isinstance(scalar, Scalar):
             return scalar
         if isinstance(scalar, Attribute):

@@ -1,4 +1,4 @@
-"""What a rule has to be before it can be matched or tried: results before, as many behind, and nothing that is known nowhere."""
+"""Well-formedness of rules, checked before they are matched or tested: both sides have as many results, and no name is unbound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], condit
     """Refuse what is no rule.
 
     Raises:
-        ValueError: the sides do not fit together, or something behind or in a condition does not occur before.
+        ValueError: the sides do not fit together, or the right-hand side or a condition uses a name that the pattern does not bind.
         TypeError: a condition is none.
     """
     if len(before) != len(after):
@@ -32,10 +32,10 @@ def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], condit
 
 def _check_behind(name: str, term: Term, known: set[Term]) -> None:
     if isinstance(term, Constant) and term not in known:
-        raise InvalidValue(f"rule {name} has {term!r} behind it, which does not say its shape: ops.fill_any_like(x, value=...) does")
+        raise InvalidValue(f"rule {name} makes {term!r}, which does not say its shape: ops.fill_any_like(x, value=...) does")
     for leaf in leaves(term):
         if leaf not in known and not isinstance(leaf, Constant):
-            raise InvalidValue(f"rule {name} needs {leaf!r} behind it, which does not occur before")
+            raise InvalidValue(f"rule {name} uses {leaf!r} on its right-hand side, which does not occur in its pattern")
 
 
 def _check_scalars(name: str, before: Sequence[Term], scalars: Sequence[Any], known: set[Term]) -> None:

@@ -1,4 +1,4 @@
-"""What patterns are made of: tensors and scalars that are not there yet.
+"""The terms of patterns: tensors and scalars that a match binds.
 
 Operators applied to a ``Unknown`` or a ``Result`` build a tree instead of computing (they are symbols); arithmetic and comparisons
 of attributes, shapes and dtypes build a ``Scalar``, which is computed once a rule has matched.
@@ -25,7 +25,7 @@ class Scalar:
         self.parts = tuple(parts)
 
     def value(self, found: Any) -> Any:
-        """What it is for a match."""
+        """Its value for a match."""
         return self.function(*(part.value(found) if isinstance(part, Scalar) else part for part in self.parts))
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class Uses(Scalar):
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """What a scalar, or a list with scalars in it, is made of: scalars, attributes, and the tensors it is about."""
+    """The parts of a scalar, or of a list with scalars in it: scalars, attributes, and tensors."""
     yield value
     items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
     for item in items:
@@ -125,7 +125,7 @@ class Term(Symbol):
 
     @property
     def uses(self) -> Scalar:
-        """How many operators read it; one more if it is asked for from outside."""
+        """How many operators read it, plus one if it is requested or read from outside the graph."""
         return Uses(f"{self!r}.uses", lambda found, term: found.uses_of(term), (FOUND, self))
 
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
@@ -158,7 +158,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 class _Found(Scalar):
-    """Stands for the match itself among the parts of a scalar."""
+    """The match itself, among the parts of a scalar."""
 
     def __init__(self) -> None:
         super().__init__("match", lambda: None)
@@ -183,7 +183,7 @@ class Unknown(Term):
 
 
 class Several(Unknown):
-    """Any number of tensors in a slot that takes a list: ``[*before, x, *behind]``, or the whole slot."""
+    """Any number of tensors in a slot that takes a list: ``[*before, x, *after]``, or the whole slot."""
 
     __slots__ = ()
 
@@ -248,7 +248,7 @@ class Call:
 
 
 class Result(Term):
-    """What an operator of a pattern writes in a slot."""
+    """The results of an operator of a pattern in a slot."""
 
     __slots__ = ("call", "index", "slot")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from graphad.graph import Op
 from graphad.rewriting.rules import Rule, RuleSet
 
-ANY = ""  # stands for operators of every type
+ANY = ""  # matches operators of every type
 Types = frozenset[str]
 Levels = tuple[Types, ...]
 

@@ -3,7 +3,7 @@
     f_grad ─▶ w@GRAD ◀─ g_grad          f_grad ─▶ w@GRAD@RENAME@0 ─▶ sum ─▶ w@GRAD
                                    ⇒    g_grad ─▶ w@GRAD@RENAME@1 ──▲
 
-The sum stands directly before the first operator that reads it, else at the end.
+The sum comes directly before the first operator that reads it, else at the end.
 """
 
 from __future__ import annotations

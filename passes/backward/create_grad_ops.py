@@ -6,8 +6,8 @@
 
 A grad operator reads what its rules read (inputs and outputs of the operator, gradients of its outputs) and writes
 the gradients of all the inputs that have a rule. An operator with nested graphs gets one whose graphs are their backwards.
-Nothing is added up or left out yet: a value read by two operators has a gradient with two writers, and gradients nobody
-needs are written as well; the next passes see to that.
+Nothing is added up or left out yet: a value read by two operators has a gradient with two writers, and gradients that
+are not needed are written as well; the next passes mend both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphad.types import STEP_SCOPES
 
 @dataclass
 class GradOps:
-    """What ``create-grad-ops`` made: the grad operators in order, and the gradient of each value.
+    """The results of ``create-grad-ops``: the grad operators in order, and the gradient of each value.
 
     ``inner`` is the same for the graphs nested in grad operators.
     """
@@ -89,7 +89,7 @@ def _seed(side: GradientSide, target: Value, start: str) -> Op:
 
 
 def _refuse_gradients(path: OpPath) -> None:
-    """Refuse gradients among what is differentiated, those of operators and of operators with blocks."""
+    """Refuse gradient operators on the path to be differentiated, with and without blocks."""
     for op in path.ops:
         is_gradient = the_row(op).is_grad if op.graphs else op.row is None or op.row.grad is None
         if is_gradient:
@@ -129,10 +129,10 @@ def _region_grad(made: GradOps, op: Op) -> Op:
     summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
     starts = [*carried, *summed] if first else summed
     inner = [_backward_graph(side.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
-    handed = _hand_in(inner, summed, len(carried))
+    arguments = _share_arguments(inner, summed, len(carried))
     names = ("true_block", "false_block") if len(inner) > 1 else ("sub_block",)
     inputs = {row.condition: side.read_all(op.inputs[row.condition])} if row.condition and not first else {}
-    inputs |= {"X": side.read_all(tuple(given[i] for i in handed))} if handed else {}
+    inputs |= {"X": side.read_all(tuple(given[i] for i in arguments))} if arguments else {}
     inputs[row.scopes] = (side.read(_scopes(op)),)
     inputs[f"Out{GRAD}"] = side.of_all(tuple(outcomes(op)[k] for k in carried))
     outputs = {f"X{GRAD}": side.of_all(tuple(given[i] for i in starts))} if starts else {}
@@ -144,7 +144,7 @@ def _region_grad(made: GradOps, op: Op) -> Op:
 
 
 def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[int, ...], starts: list[int], first: int) -> GradOps:
-    """The backward of a nested graph: from gradients of its results, which it is given, to those of its inputs."""
+    """The backward of a nested graph: from the cotangents of its results, its arguments, to the gradients of its inputs."""
     side = GradientSide(around.nested(None, father=graph), graph, first)
     made = GradOps(path, side)
     read = {value for op in path.ops for value in op.reads()}
@@ -160,15 +160,15 @@ def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[in
     return made
 
 
-def _hand_in(inner: list[GradOps], summed: list[int], cotangents: int) -> list[int]:
-    """Give all the graphs the same inputs: those whose gradients are summed, what else they read of the operands, cotangents, the rest."""
-    handed = [*summed, *sorted({i for each in inner for i in each.side.handed} - set(summed))]
+def _share_arguments(inner: list[GradOps], summed: list[int], cotangents: int) -> list[int]:
+    """Give all graphs the same inputs: operands with summed gradients, other operands that they read, cotangents, residuals."""
+    arguments = [*summed, *sorted({i for each in inner for i in each.side.arguments} - set(summed))]
     for each in inner:
         graph, side = each.side.graph, each.side
         starts = graph.inputs[:cotangents]
         saved = [value for value in graph.inputs if value in graph.saved]
-        graph.inputs = [*(side.operand(i) for i in handed), *starts, *saved]
-    return handed
+        graph.inputs = [*(side.operand(i) for i in arguments), *starts, *saved]
+    return arguments
 
 
 def _scopes(op: Op) -> Value:

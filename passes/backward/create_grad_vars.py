@@ -1,4 +1,4 @@
-"""Declare what the backward made: every gradient gets the shape and dtype of what it is the gradient of; those asked for become targets.
+"""Declare the gradients: each gets the shape and dtype of what it is the gradient of; the requested ones become targets.
 
 x: float32[-1, 3]          x: float32[-1, 3]
 x@GRAD: ?             ⇒    x@GRAD: float32[-1, 3]

@@ -24,7 +24,7 @@ from graphad.types import STEP_SCOPES
 
 @dataclass(frozen=True)
 class ExpandGradOps(Pass):
-    """Replace grad operators on the path by what they mean in terms of operators."""
+    """Replace grad operators on the path by their definitions in terms of other operators."""
 
     name = "expand-grad-ops"
     tolerance = 1e-9  # a gradient's own kernel may add up in another order
@@ -63,7 +63,7 @@ def expand(graph: Graph, op: Op) -> None:
                 _take_over(graph, builder, op, old, new)
         graph.set_outputs(op, slot, ())
     for value in builder.made:
-        if value.type is None:  # popped from a tape, and wanted by nobody: it may be anything that a tape holds
+        if value.type is None:  # popped from a tape, and unused: it may be anything that a tape holds
             graph.set_type(value, (), "float32")
             value.kind = STEP_SCOPES
     graph.remove_op(op)

@@ -1,4 +1,4 @@
-"""Where gradients are made: beside the forward operators, or, for a nested graph, in a graph of their own that reads the forward one."""
+"""Where gradients are made: in the forward graph, or, for a nested graph, in a graph of their own that takes residuals from it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from graphad.ops.definition import GRAD
 
 
 class GradientSide:
-    """The gradient of each value, made when first asked for: ``y@GRAD``, or ``y@GRAD_0`` if an earlier backward has that name.
+    """The gradient of each value, made on first use: ``y@GRAD``, or ``y@GRAD_0`` if an earlier backward has that name.
 
-    Gradients are made in ``graph``. If that is not the ``forward`` graph, a forward value is read through an input: of what the
-    forward graph's operator was handed (from operand ``first`` on, which does not change) the same value again, in ``handed``;
-    of anything else what a run of the forward graph left, in ``graph.saved``.
+    Gradients are made in ``graph``. If that is not the ``forward`` graph, a forward value is read through an input. Operands of the
+    forward graph's operator (from operand ``first`` on, which is loop-invariant) are passed in again, as ``arguments``. Any other
+    value is a residual, kept by a run of the forward graph, in ``graph.saved``.
     """
 
     def __init__(self, graph: Graph, forward: Graph, first: int = 0) -> None:
         self.graph = graph
         self.forward = forward
         self.gradient: dict[Value, Value] = {}
-        self.handed: dict[int, Value] = {}
+        self.arguments: dict[int, Value] = {}
         self._names: dict[str, str] = {}
         self._read: dict[Value, Value] = {}
         self._operands = {} if graph is forward else {value: i for i, value in enumerate(forward.inputs) if i >= first}
@@ -36,7 +36,7 @@ class GradientSide:
         return found
 
     def given(self, value: Value) -> Value:
-        """A gradient of a value that is handed in."""
+        """A gradient that is passed in, of a value."""
         found = self.graph.add_input(self.graph.values.fresh(value.name + GRAD), value.shape, value.dtype)
         found.grad_of, found.kind = value, value.kind
         return found
@@ -65,10 +65,10 @@ class GradientSide:
         return found
 
     def operand(self, at: int) -> Value:
-        """What the forward graph was handed as its operand ``at``."""
-        found = self.handed.get(at)
+        """The input for the operand ``at`` of the forward graph's operator."""
+        found = self.arguments.get(at)
         if found is None:
-            found = self.handed[at] = self._input(self.forward.inputs[at])
+            found = self.arguments[at] = self._input(self.forward.inputs[at])
         return found
 
     def _input(self, value: Value) -> Value:

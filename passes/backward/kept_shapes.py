@@ -1,4 +1,4 @@
-"""What a gradient reads nothing but the shape of is not kept: something of that shape stands in for it, without memory.
+"""Replace residuals of which a gradient reads only the shape by placeholders of that shape, which take no memory.
 
 saved h ─▶ elementwise_add_grad          stand_in{shape} ─▶ elementwise_add_grad          (the shape is known)
                                   ⇒      h ─▶ stand_in, saved ─▶ elementwise_add_grad     (it is not)
@@ -21,7 +21,7 @@ def keep_shapes_only(op: Op) -> bool:
             if value.shape is None or -1 in value.shape:
                 _save_shape(inner, value)
             else:
-                _hand_in_shape(op, inner, value)
+                _pass_in_shape(op, inner, value)
     return changed
 
 
@@ -42,7 +42,7 @@ def _shapes(op: Op) -> set[str]:
 
 
 def _save_shape(inner: Graph, value: Value) -> None:
-    """Of a value whose shape only a run knows, the forward graph makes a stand-in, and that is kept."""
+    """Keep a placeholder, made in the forward graph, in the place of a value whose shape is known at run time only."""
     kept = inner.saved[value]
     forward = kept.graph
     made = next((op.output("Out") for op in kept.readers if op.type == "stand_in"), None)
@@ -52,8 +52,8 @@ def _save_shape(inner: Graph, value: Value) -> None:
     inner.saved[value] = made
 
 
-def _hand_in_shape(op: Op, inner: Graph, value: Value) -> None:
-    """A stand-in of a known shape is made once, around the gradient operator, and handed in."""
+def _pass_in_shape(op: Op, inner: Graph, value: Value) -> None:
+    """Make a placeholder of a known shape once, outside of the gradient operator, and pass it in."""
     graph, given = op.graph, op.inputs.get("X", ())
     found = next((v for v in given if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
     if found is not None:

@@ -1,13 +1,13 @@
 """Drop grad operators that have nothing to do, and fill in the zeros that the others still read.
 
-    a@GRAD (nobody wrote it) ─▶ f_grad ─▶ x@GRAD                          f_grad is dropped
+    a@GRAD (has no writer) ─▶ f_grad ─▶ x@GRAD                            f_grad is dropped
     a@GRAD ─▶ g_grad ─▶ x@GRAD (x has no gradient)                   ⇒    g_grad is dropped
     a@GRAD ───────────────────▶ split_grad ─▶ x@GRAD                      a@GRAD ───────────────────▶ split_grad ─▶ x@GRAD
-    b@GRAD (nobody wrote it) ──▲                                          b ─▶ fill_zeros_like ─▶ b@GRAD ──▲
+    b@GRAD (has no writer) ────▲                                          b ─▶ fill_zeros_like ─▶ b@GRAD ──▲
 
 An operator goes if all its outputs are without gradient, or if it reads gradients and none of them was written.
-What stays writes only gradients that are needed and reads only what those need; the same in nested graphs, which are handed,
-and keep of an iteration, no more than they read.
+What stays writes only gradients that are needed and reads only what those need. The same holds in nested graphs: their arguments
+and residuals are what they read, no more.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _rules(op: Op) -> list[GradRule]:
 
 
 def _fill(made: GradOps, op: Op) -> None:
-    """Zeros for the gradients that the operator reads and nobody wrote; a slot it can do without is left out instead."""
+    """Fill in zeros for gradients that the operator reads and that have no writer. An optional slot is left out instead."""
     missing = [slot for slot in _cotangents(op) if not all(v.writers or v.given for v in op.inputs.get(slot, ()))]
     for slot in missing:
         values = op.inputs[slot]
@@ -138,7 +138,7 @@ def _fill(made: GradOps, op: Op) -> None:
 
 
 def _zero(side: GradientSide, gradient: Value, before: Op | None) -> None:
-    """Write zeros to a gradient that nobody wrote."""
+    """Write zeros to a gradient without a writer."""
     of = gradient.grad_of
     if of is None:
         return
@@ -154,7 +154,7 @@ def _zero(side: GradientSide, gradient: Value, before: Op | None) -> None:
 
 
 def _tidy(graph: Graph, op: Op, made: GradOps) -> bool:
-    """Fill in zeros that nested graphs hand out, and take from them the inputs that nothing in them reads."""
+    """Fill in zeros that nested graphs return, and drop their unused inputs."""
     graphs, changed = list(op.graphs.values()), False
     for inner in graphs:
         side = made.inner[inner].side
@@ -167,7 +167,7 @@ def _tidy(graph: Graph, op: Op, made: GradOps) -> bool:
 
 
 def _drop_unread(graph: Graph, op: Op, graphs: list[Graph]) -> bool:
-    """Hand in, and keep of a run, only what is read. What gradients add up over iterations stays: their zeros are made like it."""
+    """Drop unused arguments and residuals. Operands whose gradients are summed over iterations stay: their zeros are made like them."""
     given = op.inputs.get("X", ())
     summed = len(op.outputs[f"X{GRAD}"]) - (len(op.inputs[f"Out{GRAD}"]) if op.type == "while_grad" else 0)
     first = summed if op.type == "while_grad" else 0

@@ -1,7 +1,7 @@
 """Gradients of operators with nested graphs as ordinary loops and branches, which have gradients themselves.
 
-What the forward operator kept for the gradient becomes a tape: each run of its graph pushes the values that the gradient reads,
-each run of the gradient's graph pops them. Push and pop are each other's gradient, so this can be repeated to any order.
+The residuals of the forward operator become a tape: each run of its graph pushes them, each run of the gradient's graph pops
+them. Push and pop are each other's gradient, so this can be repeated to any order.
 
     while(h) -> (h', S) { ... }                        while(h, tape) -> (h', T) { ...; tape' = push(tape, values) }
     while_grad(S, dh') -> (dh, dw) { ... values }  ⇒   while(T, dh', 0) -> (_, dh, dw) { rest, values = pop(tape); ...; dw' = dw + term }
@@ -31,7 +31,7 @@ def expand_region(op: Op) -> None:
 
 
 def _forget_unread(inner: Graph) -> None:
-    """Leave off what nothing reads any more, such as what nested gradients had kept before they were expanded."""
+    """Drop unused residuals, such as those of nested gradients before they were expanded."""
     for value in [v for v in inner.saved if not v.readers and v not in inner.results]:
         del inner.saved[value]
         inner.drop(value)
@@ -59,7 +59,7 @@ def _tape_of_loop(forward: Op, op: Op) -> Value:
 
 
 def _tape_of_branches(forward: Op, op: Op) -> Value:
-    """Make each branch write a tape with what its gradient reads; return the tape."""
+    """Make each branch write a tape with its residuals; return the tape."""
     end = _tape(forward.graph, forward)
     for graph, inner in zip(forward.graphs.values(), op.graphs.values(), strict=True):
         start = _tape(graph, forward)
@@ -105,7 +105,7 @@ def _read_in(graph: Graph, tape: Value) -> Value:
 
 
 def _pop(graph: Graph, tape: Value) -> Value:
-    """Take what the graph reads of a run from the tape; return what is left of that."""
+    """Pop the residuals that the graph reads from the tape; return the rest of the tape."""
     values = list(dict.fromkeys(graph.saved.values()))
     first = {kept: next(v for v in graph.saved if graph.saved[v] is kept) for kept in values}
     for value, kept in graph.saved.items():
@@ -123,7 +123,7 @@ def _pop(graph: Graph, tape: Value) -> Value:
 
 
 def _loop(op: Op, tape: Value) -> None:
-    """A loop that pops what each iteration pushed, the last one first, and adds up what the gradient of an operand gets."""
+    """A loop that pops the residuals of each iteration, the last one first, and sums the gradients of operands."""
     graph, (inner,) = op.graph, op.graphs.values()
     carried, given = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
     count = len(given)
@@ -181,7 +181,7 @@ def _replace(
 
 
 def _not_empty(graph: Graph, values: Sequence[Value], likes: Sequence[Value]) -> list[Value]:
-    """The values, one of its own in the place of each that nobody wants."""
+    """The values, with a new one in the place of each that is not wanted (``EMPTY``)."""
     return [_like(graph, like, f"{like.name}@UNUSED") if value.name == EMPTY else value for value, like in zip(values, likes, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""Cleaning up: what other passes, and people, leave behind.
+"""Clean up what other passes, and people, leave over.
 
 fixpoint(canonical-order, simplify, constant-folding, cse, dead-code)
 """

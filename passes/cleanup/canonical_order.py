@@ -4,7 +4,7 @@
     elementwise_add(x, y)                 ⇒            elementwise_add(x, y)
     elementwise_add(y, x)                              elementwise_add(x, y)
 
-Constants come last; of the others, what is given to the graph comes before what an operator writes, and else what was defined first.
+Constants come last; of the others, inputs of the graph come before results of operators, and else the first defined comes first.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from graphad.passes.cleanup.constant_arrays import is_source
 from graphad.passes.cleanup.operator_keys import frozen_attrs
 from graphad.rewriting import Follower, Pass
 
-Place = tuple[bool, int, int]  # whether it is a constant, where its writer stands, and its place there or among what is given
+Place = tuple[bool, int, int]  # whether it is a constant, the place of its writer, and its place there or among the inputs
 
 
 @dataclass(frozen=True)
 class CanonicalOrder(Pass):
     """Order the inputs of commutative operators, so that other passes see one form of each.
 
-    Nothing changes in what they compute, not by a bit, nor in gradients: only operators whose row says that they are commutative
+    Nothing changes in what they compute, not by a bit, nor in gradients: only operators whose definition says that they are commutative
     are touched, where all attributes have their defaults.
     """
 
@@ -49,7 +49,7 @@ def is_commutative(op_type: str) -> bool:
 
 
 def _with_readers(fresh: list[Op]) -> list[Op]:
-    """What was touched, and what reads that: it may be a constant now."""
+    """The changed operators, and the readers of their results, which may be constants now."""
     return list(dict.fromkeys(op for each in fresh for op in (each, *(r for value in each.writes() for r in value.readers))))
 
 

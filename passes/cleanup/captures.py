@@ -1,4 +1,4 @@
-"""What nested graphs read of the graphs around them."""
+"""The values that nested graphs capture from the graphs around them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphad.passes.cleanup.owners import Owners, owners_of
 
 
 class Captures:
-    """The values that nested graphs are handed unchanged, and more of them. The graphs of gradients are not looked into."""
+    """The loop-invariant values that nested graphs capture, and ways to capture more. The graphs of gradients are left alone."""
 
     def __init__(self, graph: Graph) -> None:
         self.root = graph
@@ -27,7 +27,7 @@ class Captures:
             graph = owner.graph
 
     def origin(self, value: Value) -> Value:
-        """The value in the outermost graph that a value is, which a nested graph is handed unchanged."""
+        """The captured value of the outermost graph that a value of a nested graph is equal to, else the value itself."""
         while value.given and value.graph is not self.root:
             around = self._around(value)
             if around is None:
@@ -44,7 +44,7 @@ class Captures:
         return given[place] if start <= place < len(given) else None
 
     def has(self, value: Value, graph: Graph) -> bool:
-        """Whether a graph is handed a value of a graph around it."""
+        """Whether a graph captures a value of a graph around it."""
         for owner, inner in self._way_in(value, graph):
             place = self._place(value, owner)
             if place is None:
@@ -53,7 +53,7 @@ class Captures:
         return True
 
     def have(self, value: Value, graph: Graph) -> Value:
-        """A value of a graph around as a graph is handed it; the operators on the way hand it in if they do not."""
+        """The block argument for a value of a graph around; it is added to the operators on the way that do not capture the value yet."""
         for owner, inner in self._way_in(value, graph):
             value = dict(zip(owner.graphs.values(), add_capture(owner, value), strict=True))[inner]
         return value
@@ -69,6 +69,6 @@ class Captures:
         return way[::-1]
 
     def _place(self, value: Value, owner: Op) -> int | None:
-        """Where an operator hands a value in, to be the same throughout."""
+        """The index of a value among the loop-invariant operands of an operator."""
         start = carried_count(owner) if owner.type == "while" else 0
         return next((i for i, v in enumerate(operands(owner)) if i >= start and v is value), None)

@@ -1,13 +1,13 @@
-"""Compute now what is known before the program runs.
+"""Evaluate operators with constant inputs before the program runs.
 
     fill_constant 2 ─▶ a ─┐
     fill_constant 3 ─▶ b ─┴▶ elementwise_mul ─▶ c      ⇒      fill_constant 6 ─▶ c
 
     x [2, 3] ─▶ shape ─▶ s                             ⇒      assign_value [2, 3] ─▶ s
 
-An operator all of whose inputs are constants is run by its own kernel. What it gives becomes a ``fill_constant`` where all elements
-are one number, else an ``assign_value``; what those cannot hold exactly is left as it is, and so is what a kernel refuses: the program
-fails when it runs, as before.
+An operator all of whose inputs are constants is run by its own kernel. Its result becomes a ``fill_constant`` if all elements
+are one number, else an ``assign_value``. Operators stay if their results cannot be held exactly by those, or if the kernel raises an
+error: the program fails when it runs, as before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from graphad.types import TENSOR
 
 Arrays = dict[str, list[Array]]
 
-# Elementwise operators that give an element the same bits wherever it stands, so that one stands for all: numpy's vector loops round
+# Elementwise operators that give an element the same bits wherever it is, so that one represents all: numpy's vector loops round
 # exp, tanh and the like by the place in the array.
 _ANYWHERE = """
     abs assign cast elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mul elementwise_sub equal fill_any_like
@@ -44,7 +44,7 @@ BY_SHAPE: Mapping[str, Callable[[tuple[int, ...], Any], Array]] = {
 
 @dataclass(frozen=True)
 class ConstantFolding(Pass):
-    """Replace operators whose inputs are constants, or that read nothing but static shapes, by what they give.
+    """Replace operators whose inputs are constants, or that read nothing but static shapes, by their results.
 
     Args:
         limit: how many elements a constant may have that is not filled with one number, from 0 on; more are not read either.

@@ -8,7 +8,7 @@
 
 Operators are equal if their types, inputs and attributes are; inputs of commutative operators may be in either order. The one that
 comes first stays. An operator in a nested graph is equal to one around it, before the operator that the graph belongs to, if it
-reads the same values from there; if its value is not handed in yet, that is done for operators that compute something, not for
+reads the same values from there; if its value is not captured yet, it is captured for operators that compute something, not for
 those that only fill or rearrange. Keys of all operators are kept from run to run; entries are checked when they are found.
 """
 
@@ -29,8 +29,8 @@ _CHEAP = """
     assign cast expand_as_v2 expand_like expand_v2 fill_any_like fill_zeros_like flatten flatten2 flatten_contiguous_range reshape reshape2
     reshape_like shape size slice squeeze squeeze2 stand_in transpose transpose2 unsqueeze unsqueeze2
 """
-CHEAP = frozenset(_CHEAP.split())  # computed again rather than handed into a nested graph
-_COPIED = frozenset({"assign", "assign_value", "fill_constant"})  # not worth a copy where both are asked for
+CHEAP = frozenset(_CHEAP.split())  # computed again rather than passed into a nested graph
+_COPIED = frozenset({"assign", "assign_value", "fill_constant"})  # not worth a copy where both are requested
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Cse(Pass):
     """Replace operators by those before them that compute the same.
 
     Operators that draw random numbers, have effects or nested graphs are never merged; neither are those that differ in the type
-    or ``stop_gradient`` of what they write. Where both outputs are asked for by name, one becomes a copy of the other.
+    or ``stop_gradient`` of their results. Where both outputs are requested by name, one becomes a copy of the other.
     """
 
     name = "cse"
@@ -66,7 +66,7 @@ def _all(graph: Graph) -> Iterator[Op]:
 
 
 def _with_nested(fresh: Iterable[Op]) -> Iterator[Op]:
-    """What was touched, and where that has nested graphs what is in them: it may read other values now."""
+    """The changed operators, and those in their nested graphs, which may read other values now."""
     for op in fresh:
         yield op
         if op.graphs:
@@ -74,7 +74,7 @@ def _with_nested(fresh: Iterable[Op]) -> Iterator[Op]:
 
 
 class _Search:
-    """Operators by what they compute, graph by graph. ``in_order``: they come in the order of the graph, the first one first."""
+    """Operators by key, graph by graph. ``in_order``: they come in the order of the graph, the first one first."""
 
     def __init__(self, graph: Graph, table: Table, in_order: bool) -> None:
         self.root = graph
@@ -112,10 +112,10 @@ class _Search:
         for owner in self.captures.way_out(op.graph):
             first = self.table.get(owner.graph, {}).get(key)
             if first is not None and self._valid(first, key) and (self.in_order or self._precedes(first, owner)):
-                return self._handed_in(op, first)
+                return self._captured_result(op, first)
         return False
 
-    def _handed_in(self, op: Op, first: Op) -> bool:
+    def _captured_result(self, op: Op, first: Op) -> bool:
         """Read what an operator around writes instead."""
         pairs = _pairs(op, first)
         worth = bool(op.inputs) and op.type not in CHEAP
@@ -130,7 +130,7 @@ class _Search:
         return True
 
     def _precedes(self, a: Op, b: Op) -> bool:
-        """Whether one operator stands before another one of its graph."""
+        """Whether one operator comes before another one of its graph."""
         if a.graph not in self.numbered:
             self.numbered.add(a.graph)
             for i, op in enumerate(a.graph.ops):
@@ -143,7 +143,7 @@ def _is_used(value: Value) -> bool:
 
 
 def _pairs(op: Op, first: Op) -> list[tuple[Value, Value]] | None:
-    """The outputs of two equal operators, None if one may not stand for the other."""
+    """The outputs of two equal operators, None if one may not replace the other."""
     pairs = [pair for slot, values in op.outputs.items() for pair in zip(values, first.outputs[slot], strict=True)]
     return pairs if all(a.type == b.type and a.stop_gradient == b.stop_gradient for a, b in pairs) else None
 
@@ -164,6 +164,6 @@ def _merged(op: Op, first: Op) -> bool:
 
 
 def _needs_copy(old: Value, new: Value) -> bool:
-    """Whether both values are asked for by their names."""
+    """Whether both values are requested by name."""
     graph = old.graph
     return graph.father is None and graph.is_observed(old) and (graph.is_observed(new) or new.persistable)

@@ -1,11 +1,11 @@
-"""Remove what nobody would miss.
+"""Remove dead operators and dead values.
 
-    x ─▶ exp ─▶ a ─▶ sin ─▶ b                          x ─▶ tanh ─▶ y (asked for)
-    x ─▶ tanh ─▶ y (asked for)          ⇒
+    x ─▶ exp ─▶ a ─▶ sin ─▶ b                          x ─▶ tanh ─▶ y (requested)
+    x ─▶ tanh ─▶ y (requested)          ⇒
 
-    while(h, c) -> (h', c') { h = f(h); c = g(c) }     while(h) -> (h') { h = f(h) }         nobody reads c'
+    while(h, c) -> (h', c') { h = f(h); c = g(c) }     while(h) -> (h') { h = f(h) }         c' is unused
 
-Operators are visited from the last to the first, so that one walk is enough; behind it only what was touched since is looked at.
+Operators are visited from the last to the first, so that one walk is enough; later runs visit only what changed since.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from graphad.rewriting.following import in_graph
 
 @dataclass(frozen=True)
 class DeadCode(Pass):
-    """Remove operators nobody would miss, and what loops and branches hand in and out for nothing.
+    """Remove dead operators, and dead operands and results of loops and branches.
 
-    Operators with effects and what is asked for stay; in nested graphs what no result needs goes, values that a loop only carries
-    for themselves among it, and operands that no graph reads. Gradients, and the operators they belong to, keep their signatures.
+    Operators with effects and requested values stay. In nested graphs everything goes that no result needs, such as values that a
+    loop carries only for themselves, and unused operands. Gradients, and the operators they belong to, keep their signatures.
 
     Args:
-        keep: the names that are asked for from now on, besides what is persistable; empty: those that were.
+        keep: the names that are requested from now on, besides persistable variables; empty: those that were.
 
     Raises:
         ValueError: the graph has no value of a name in ``keep``.
@@ -38,15 +38,15 @@ class DeadCode(Pass):
     keep: tuple[str, ...] = ()
 
     def apply(self, graph: Graph) -> bool:
-        asked = self._ask(graph)
+        requested = self._request(graph)
         follower = Follower(self, graph)
         fresh = follower.fresh()
-        pending = list(graph.ops) if asked or fresh is None else _outermost(graph, fresh)
+        pending = list(graph.ops) if requested or fresh is None else _outermost(graph, fresh)
         changed = _swept(pending)
         follower.catch_up()
-        return changed or asked
+        return changed or requested
 
-    def _ask(self, graph: Graph) -> bool:
+    def _request(self, graph: Graph) -> bool:
         """Make ``keep`` the targets; return whether they were others."""
         if not self.keep or graph.father is not None:
             return False
@@ -96,7 +96,7 @@ def _is_read(op: Op) -> bool:
 
 
 def _shrunk(op: Op) -> bool:
-    """Remove an operator, or what is dead in the graphs nested in it; return whether there was anything to remove."""
+    """Remove an operator if it is dead, else the dead values of its nested graphs; return whether anything was removed."""
     if not op.graph.is_dead(op):
         return bool(op.graphs) and without_dead_values(op)
     if not op.graph.allows("dead-operator", op):

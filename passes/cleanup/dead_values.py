@@ -1,9 +1,9 @@
-"""Which values of the graphs nested in an operator anybody needs, and the operator without the others.
+"""Liveness of values in the graphs nested in an operator, and the removal of those that are dead.
 
     while(h, c, n) -> (h', c', n')  { h = f(h); c = g(c) }      ⇒      while(h, n) -> (h', n')  { h = f(h) }
 
-where nobody reads c'. A value that a loop carries is needed if its result is, or if the loop's graph needs it for something that is:
-a fixpoint over the loop, which one walk from what is needed to what that needs finds.
+where c' is unused. A carried value is live if its result is, or if the loop's graph needs it for something live: a fixpoint over
+the loop, which one backward walk from the live values finds.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from graphad.rewriting.following import in_graph
 
 
 class Needed:
-    """What of the graphs nested in an operator is needed, given which of its outputs are read.
+    """The needed values of the graphs nested in an operator, given which of its outputs are read.
 
-    A gradient, and an operator that keeps something for one, keep all they hand in and out, since the two go by position.
+    A gradient, and an operator that keeps something for one, keep all operands and results, since the two are matched by position.
 
     Attributes:
         values: the values that are needed, those around that the operator reads or writes among them.
@@ -57,7 +57,7 @@ class Needed:
                 self.pending.append(value)
 
     def _follow(self, value: Value) -> None:
-        """What a value needs: its writer, and the places it is handed through."""
+        """What a value needs: its writer, and the positions it is passed through."""
         for writer in value.writers:
             self._run(writer)
             if writer.graphs:
@@ -92,7 +92,7 @@ class Needed:
             self._need_place(op, place)
 
     def _need_place(self, op: Op, place: int) -> None:
-        """What is handed out in a place is needed, so what the graphs compute for it is; in a loop also what it was before."""
+        """The result in a place is needed, and so is what the graphs compute for it; in a loop also its initial value."""
         self._need([outcomes(op)[place], *(graph.results[place] for graph in op.graphs.values())])
         if op.type == "while":
             self._need([operands(op)[place]])
@@ -133,7 +133,7 @@ class Needed:
         return reads, results
 
     def trim(self) -> None:
-        """Take away what is not needed."""
+        """Remove all that is dead."""
         kept = {op: self._kept(op) for op in self.controls if op in self.ops}
         for op, (_, results) in kept.items():
             for graph in op.graphs.values():
@@ -161,7 +161,7 @@ class Needed:
 
 
 def without_dead_values(op: Op) -> bool:
-    """Take from an operator with nested graphs what nobody needs of them; return whether there was anything."""
+    """Drop the dead values of an operator with nested graphs; return whether there were any."""
     if not in_graph(op):
         return False
     needed = Needed(op)

@@ -1,4 +1,4 @@
-"""What two operators have in common if they compute the same: type, inputs, attributes."""
+"""Keys of operators, equal if two compute the same: type, inputs, attributes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _is_repeatable(row: OpDef) -> bool:
 
 
 def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
-    """What an operator shares with those that compute the same. ``origin`` says which value around an input stands for."""
+    """The key that an operator shares with those that compute the same. ``origin`` maps inputs to captured values."""
     row = REGISTRY[op.type]
     attrs = frozen_attrs(row, op.attrs) if op.attrs else ()
     found: list[Any] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]

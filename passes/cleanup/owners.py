@@ -1,4 +1,4 @@
-"""What passes of a cleanup have in common: which operators nested graphs belong to, and what is nested in an operator."""
+"""Parent operators of nested graphs, and the operators nested in an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write what is computed in a simpler way, by rules of a before and an after.
+"""Simplify expressions, by rules with a pattern and a replacement.
 
     x ─▶ scale 1 ─▶ a ─▶ relu ─▶ b ─▶ relu ─▶ c        ⇒      x ─▶ relu ─▶ c
 

@@ -46,7 +46,7 @@ class FoldBranches(Pass):
 
 @dataclass
 class _Facts:
-    """What the rules ask for, of a whole graph."""
+    """Facts about a whole graph that the rules need."""
 
     graph: Graph
     known: KnownValues = field(init=False)
@@ -55,7 +55,7 @@ class _Facts:
         self.known = KnownValues(self.graph)
 
     def fits(self, value: Value, out: Value) -> bool:
-        """Whether a value can stand for another one: gradients that stop there do so still, and there is one if it is read."""
+        """Whether a value can replace another one: gradients that stop there do so still, and there is a value if it is read."""
         return (value.stop_gradient or not out.stop_gradient) and is_safe(out, value, self.known)
 
     def inline(self, op: Op, name: str, rule: str) -> bool:
@@ -124,14 +124,14 @@ class _SameBranches(Rule):
 
 @dataclass(repr=False)
 class _SameResults(Rule):
-    """What comes out of both branches as it went in: that itself."""
+    """A result that both branches pass through is the operand itself."""
 
     facts: _Facts
     name = "same-result"
     types = _BRANCHES
 
     def rewrite(self, op: Op) -> bool:
-        found = [(k, value) for k, value in _handed_through(op) if self.facts.fits(value, outcomes(op)[k])]
+        found = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, outcomes(op)[k])]
         if not found or not op.graph.allows(self.name, op):
             return False
         for k, value in reversed(found):
@@ -140,7 +140,7 @@ class _SameResults(Rule):
         return True
 
 
-def _handed_through(op: Op) -> list[tuple[int, Value]]:
+def _passed_through(op: Op) -> list[tuple[int, Value]]:
     given, found = operands(op), []
     one, other = op.graphs.values()
     place = {value: i for i, value in enumerate(one.inputs)}
@@ -153,7 +153,7 @@ def _handed_through(op: Op) -> list[tuple[int, Value]]:
 
 
 def _copied(value: Value) -> Value:
-    """What a value is a copy of."""
+    """The value that a value is a copy of."""
     while value.writer is not None and value.writer.type == "assign" and not value.stop_gradient:
         value = value.writer.input("X")
     return value

@@ -1,8 +1,8 @@
-"""Do once, in front of a loop, what every iteration does alike.
+"""Hoist loop-invariant operators in front of the loop.
 
     while(h; w) { t = tanh(w); h = h * t }      ⇒      t = tanh(w); while(h; t) { h = h * t }
 
-The innermost loops come first, so that what is invariant in several is done in front of the outermost. Since the loop may run
+The innermost loops come first, so that operators invariant in several are hoisted in front of the outermost. Since the loop may run
 zero times, only operators move that cannot fail (``analyses.speculation``) on values that are there for certain
 (``analyses.certain``). Constants stay in the loop unless something that moves reads them; branches and nets in a loop stay as they are.
 What a gradient reads of each iteration it reads as before.
@@ -63,7 +63,7 @@ class _Hoist:
                     self._move(constant)
                 self._move(op)
                 moved.append(op)
-        self._hand_in(moved)
+        self._pass_in(moved)
         return bool(moved)
 
     def _is_invariant(self, op: Op) -> bool:
@@ -88,8 +88,8 @@ class _Hoist:
         around.link(copied, self.op)
         self.certain.update(copied.writes())
 
-    def _hand_in(self, moved: list[Op]) -> None:
-        """Make what is left in the loop read what is in front of it, and take out what was moved."""
+    def _pass_in(self, moved: list[Op]) -> None:
+        """Let the operators left in the loop read the hoisted values, and remove the moved operators."""
         going = set(moved)
         written = [value for op in moved for value in op.writes()]
         needed = [v for v in written if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]
@@ -103,7 +103,7 @@ class _Hoist:
 
 
 def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:
-    """The inputs of a loop's body that are the same in every iteration, with what they are around: captured, or carried unchanged."""
+    """The loop-invariant arguments of a loop's body, captured or carried unchanged, with the operands that they are."""
     given, carried = operands(op), carried_count(op)
     if op.type == "while_grad":
         return dict(zip(body.inputs, op.inputs.get("X", ()), strict=False))

@@ -1,4 +1,4 @@
-"""Put the operators of nets in the place of the nets.
+"""Replace nets by their operators.
 
     net(x) { t = tanh(x); y = t * t } -> y      ⇒      t = tanh(x); y = t * t
 

@@ -28,7 +28,7 @@ class _Choice(Rule):
         return None if found is None else int(found)
 
     def put(self, op: Op, value: Value) -> bool:
-        """Put a value in the place of what the operator writes, unless gradients would no longer stop there."""
+        """Replace the operator's result by a value, unless gradients would no longer stop there."""
         out = op.output("Out")
         if (out.stop_gradient and not value.stop_gradient) or out.dtype != value.dtype or not op.graph.allows(self.name, op):
             return False
@@ -48,7 +48,7 @@ class SelectInput(_Choice):
 
 
 class SelectOutput(_Choice):
-    """A value handed out at a place that is a constant: the value there, zeros elsewhere."""
+    """A ``select_output`` with a constant choice: its input at that place, zeros elsewhere."""
 
     name = "known-select-output"
     types = frozenset(("select_output",))

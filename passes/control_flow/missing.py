@@ -1,4 +1,4 @@
-"""What a name stands for that nobody may have given a value: reading it is an error, except for operators that make do without.
+"""Values that may be uninitialized: reading one is an error, except for operators with optional inputs.
 
     conditional_block(c) { y = tanh(x) } -> y;  select_output(Like=[y, ...])      folded to what y was before: is there anything?
 

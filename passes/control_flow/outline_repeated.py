@@ -1,9 +1,9 @@
-"""Make nets of what is there several times, such as the layers of a network or the steps of an unrolled loop.
+"""Make nets of repeated sequences of operators, such as the layers of a network or the steps of an unrolled loop.
 
     mul, add, tanh, mul, add, tanh, mul, add, tanh      ⇒      net { mul, add, tanh }, net { ... }, net { ... }
 
 Repeated stretches of the operators in their order are looked for, the longest first; one that repeats itself is cut into what it
-repeats. A stretch of the order lies between no two of its operators, so it can always be one operator.
+repeats. A stretch is contiguous in a topological order, so it can always become one operator.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Outlining:
     tokens: list[int] = field(default_factory=list)
 
     def run(self) -> bool:
-        """Outline what is repeated; return whether anything was."""
+        """Outline repeated stretches; return whether there were any."""
         if len(self.graph.ops) < 2 * self.min_ops:
             return False
         self.ops = self.graph.ordered_ops()
@@ -80,7 +80,7 @@ class _Outlining:
         return not any(v.kind != TENSOR or v.persistable or v.name == EMPTY or len(v.writers) > 1 for v in op.writes())
 
     def _cut(self, places: list[int], length: int) -> bool:
-        """Outline the stretches of a length at some places, or what they are made of."""
+        """Outline the stretches of a length at some places, or their repeated parts."""
         start = places[0]
         seen = self.tokens[start : start + length]
         if _ALONE in seen:
@@ -121,18 +121,18 @@ def _occurrences(tokens: list[int], pattern: list[int], start: int) -> Iterator[
             place += 1
 
 
-# -- what is alike -------------------------------------------------------------------------------
+# -- equality ------------------------------------------------------------------------------------
 
 
 def _kind(op: Op) -> Any:
-    """What two operators have in common that are alike."""
+    """The key that two operators have in common if they are alike."""
     reads = tuple((slot, tuple((v.shape, v.dtype) for v in values)) for slot, values in op.inputs.items())
     writes = tuple((slot, tuple((v.shape, v.dtype, v.stop_gradient) for v in values)) for slot, values in op.outputs.items())
     return op.type, op.role, repr(sorted(op.attrs.items())) if op.attrs else "", reads, writes
 
 
 def _wiring(ops: Sequence[Op]) -> Any:
-    """How operators are connected, and which of what they write is read elsewhere, whatever the values are called."""
+    """How operators are connected, and which of their results are read elsewhere, up to the names of values."""
     number: dict[Value, int] = {}
     inside, graph = set(ops), ops[0].graph
     reads = tuple(tuple(number.setdefault(value, len(number)) for value in (*op.reads(), *op.writes())) for op in ops)

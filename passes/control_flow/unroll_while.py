@@ -3,7 +3,7 @@
     i = 0; while(i < 3) { h = f(h); i = i + 1 }      ⇒      h = f(h); h = f(h); h = f(h)
     i = 0; while(i < 64) { h = f(h); i = i + 1 }     ⇒      i = 0; while(i < 64) { h = f(h); i = i + 1; h = f(h); i = i + 1 }      factor=2
 
-How often a loop runs is computed: from constants at its start, iteration by iteration, by what its condition depends on.
+How often a loop runs is computed: from constants at its start, iteration by iteration, by the operators that its condition depends on.
 """
 
 from __future__ import annotations

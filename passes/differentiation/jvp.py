@@ -1,12 +1,12 @@
-"""Forward mode: for every operator on the path, operators that say how its outputs move with its inputs.
+"""Forward mode: for every operator on the path, operators that compute its tangents.
 
     x ─▶ tanh ─▶ h ─▶ mul ─▶ y        ⇒      x ─▶ tanh ─▶ h ─▶ mul ─▶ y
                  w ──▲                                    │    w ──▲
                                              x@TANGENT ─▶ tanh_grad ─▶ h@TANGENT ─▶ mul ─▶ y@TANGENT
                                                                        w ────────────▲
 
-The tangents stand right behind what they are the tangents of, so nothing is kept for them: loops carry the tangents of what they
-carry, branches hand them out beside what they hand out (R. E. Wengert, "A simple automatic derivative evaluation program", 1964).
+The tangents come right after their primals, so no residuals are kept for them: loops carry the tangents of what they carry,
+branches return the tangents of what they return (R. E. Wengert, "A simple automatic derivative evaluation program", 1964).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Jvp(Pass):
     The tangent of a target ``y`` is a new target, ``y@TANGENT``. ``graph.analyses[Tangents]`` has it, should that name be taken.
 
     Args:
-        targets: names of the values whose tangents are asked for.
+        targets: names of the values whose tangents are requested.
         inputs: names of the values that move; empty means every value given from outside that has not stop_gradient, except
             for one of unknown extents that blocks only pass through, which may have no value.
         tangents: for each input the name of its tangent; one that the graph has not becomes an input of it, to be fed. ``""``,

@@ -14,7 +14,7 @@ from graphad.passes.differentiation.tangents import Tangents
 
 
 def follow(made: Tangents, path: OpPath) -> None:
-    """Add the tangents of what the operators of a path write."""
+    """Add the tangents of the results of the operators on a path."""
     for op in path.ops:
         if not op.graphs:
             through_operator(made, op, path)
@@ -25,49 +25,49 @@ def follow(made: Tangents, path: OpPath) -> None:
 
 
 def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
-    """The loop carries tangents before its condition, and is handed those of what does not change."""
+    """The loop carries tangents before its condition, and captures those of loop-invariant operands."""
     around, (body,) = op.graph, op.graphs.values()
     moving, first = path.carried[op], carried_count(op)
     given, outs, at = list(operands(op)), list(outcomes(op)), first - 1
     starts = [made.of(given[k], op) for k in moving]
     carried = [made.given(body.inputs[k]) for k in moving]
-    handed = _hand_in(made, op, path, first)
+    tangents = _pass_in(made, op, path, first)
     follow(made, path.inner[body])
     ends = [made.of(body.results[k], None) for k in moving]
     body.inputs = [*body.inputs[:at], *carried, *body.inputs[at:]]
     body.results = [*body.results[:at], *ends, *body.results[at:]]
     found = [made.new(outs[k]) for k in moving]
-    around.set_inputs(op, "X", [*given[:at], *starts, *given[at:], *handed])
+    around.set_inputs(op, "X", [*given[:at], *starts, *given[at:], *tangents])
     around.set_outputs(op, "Out", [*outs[:at], *found, *outs[at:]])
     for k, tangent in zip(moving, found, strict=True):
         made.keep(outs[k], tangent)
 
 
 def _through_branches(made: Tangents, op: Op, path: OpPath) -> None:
-    """Every branch is handed the same tangents, and hands out those of the same results."""
+    """Every branch takes the same tangents, and returns those of the same results."""
     row, around, given, outs = the_row(op), op.graph, operands(op), outcomes(op)
-    moving, handed = path.carried[op], _hand_in(made, op, path, 0)
+    moving, tangents = path.carried[op], _pass_in(made, op, path, 0)
     for graph in op.graphs.values():
         follow(made, path.inner[graph])
         graph.results = [*graph.results, *(made.of(graph.results[k], None) for k in moving)]
     found = [made.new(outs[k]) for k in moving]
-    around.set_inputs(op, row.operands, [*given, *handed])
+    around.set_inputs(op, row.operands, [*given, *tangents])
     around.set_outputs(op, row.results, [*outs, *found])
     for k, tangent in zip(moving, found, strict=True):
         made.keep(outs[k], tangent)
 
 
-def _hand_in(made: Tangents, op: Op, path: OpPath, first: int) -> list[Value]:
+def _pass_in(made: Tangents, op: Op, path: OpPath, first: int) -> list[Value]:
     """Give nested graphs inputs for the tangents of operands, from one on, that they read; return the tangents, each once."""
-    handed: dict[Value, int] = {}
+    first_with: dict[Value, int] = {}
     for i, value in list(enumerate(operands(op)))[first:]:
         tangent = made.tangent.get(value)
         if tangent is None or not any(graph.inputs[i] in path.inner[graph].active for graph in op.graphs.values()):
             continue
-        again = handed.setdefault(tangent, i)
+        again = first_with.setdefault(tangent, i)
         for graph in op.graphs.values():
             if again == i:
                 graph.inputs = [*graph.inputs, made.given(graph.inputs[i])]
             else:
                 made.tangent[graph.inputs[i]] = made.tangent[graph.inputs[again]]
-    return list(handed)
+    return list(first_with)

@@ -1,12 +1,12 @@
-"""The tangents of what one operator writes.
+"""The tangents of the results of one operator.
 
     linear            y = reshape(x)       y' = reshape(x')
     bilinear          y = a @ b            y' = a' @ b + a @ b'
     symmetric         y = tanh(x)          y' = tanh_grad(y, x')         its Jacobian is its own transpose
     any other         x~ = vjp(u)          y' = the transpose of vjp, which is linear in u, at x'
 
-The last is how every operator with a gradient rule has a tangent: its vjp is written out for a cotangent u that nobody computes,
-and gone through backwards from x' to u (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
+The last is how every operator with a gradient rule has a tangent: its vjp is written out for a symbolic cotangent u,
+which is then transposed: from x' back to u (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PASSING = {"X": ("assign", "sum", "elementwise_add", "elementwise_sub", "minus",
 
 
 def through_operator(made: Tangents, op: Op, path: OpPath) -> None:
-    """Add the tangents of what an operator without nested graphs writes, right behind it."""
+    """Add the tangents of the results of an operator without nested graphs, right after it."""
     moving = [slot for _, slot in grad_row(op).written if made.moves(op.inputs.get(slot, ()))]
     if not moving:
         return
@@ -59,10 +59,10 @@ def _linear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
     passed = _passed_on(made, op, moving)
     if passed is not None:
         return {op.output("Out"): passed}
-    behind, inputs = op.next, dict[str, Sequence[Value]](op.inputs)
+    after, inputs = op.next, dict[str, Sequence[Value]](op.inputs)
     for _, slot in grad_row(op).written:
         values = op.inputs.get(slot, ())
-        inputs[slot] = [made.of(v, behind) for v in values if op.type != "sum" or v in made.tangent]
+        inputs[slot] = [made.of(v, after) for v in values if op.type != "sum" or v in made.tangent]
     op_type = "assign" if op.type == "increment" else op.type
     attrs = {name: value for name, value in op.attrs.items() if name != CONSTANT.get(op.type)}
     if op.type == "read_from_array":
@@ -72,7 +72,7 @@ def _linear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
     outputs = {slot: op.outputs[slot] for _, slot in grad_row(op).cotangents if slot in op.outputs}
     found = {value: made.new(value) for values in outputs.values() for value in values}
     slots = {slot: [found[v] for v in values] for slot, values in outputs.items()}
-    op.graph.add_op(op_type, {s: v for s, v in inputs.items() if v}, slots, attrs, before=behind, forward=op)
+    op.graph.add_op(op_type, {s: v for s, v in inputs.items() if v}, slots, attrs, before=after, forward=op)
     return found
 
 
@@ -93,13 +93,13 @@ def _passed_on(made: Tangents, op: Op, moving: Sequence[str]) -> Value | None:
 
 def _bilinear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
     (out,) = op.writes()
-    behind, terms = op.next, []
+    after, terms = op.next, []
     for slot in moving:
         term = made.part(out) if len(moving) > 1 else made.new(out)
         inputs = {**op.inputs, slot: [made.tangent[op.input(slot)]]}
-        op.graph.add_op(op.type, inputs, {next(iter(op.outputs)): [term]}, op.attrs, before=behind, forward=op)
+        op.graph.add_op(op.type, inputs, {next(iter(op.outputs)): [term]}, op.attrs, before=after, forward=op)
         terms.append(term)
-    return {out: made.total(out, terms, behind)}
+    return {out: made.total(out, terms, after)}
 
 
 def _symmetric(made: Tangents, op: Op, moving: Sequence[str]) -> Found:

@@ -1,4 +1,4 @@
-"""The tangent of each value: how fast it changes where the inputs move along the tangents they are given."""
+"""The tangent of each value: its directional derivative along the tangents of the inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Found = dict[Value, Value]  # values an operator writes -> their tangents
 
 
 class Tangents:
-    """What ``jvp`` made: the tangent of each value that has one, in every graph; a value without one does not move.
+    """The results of ``jvp``: the tangent of each value that has one, in every graph; a value without one does not move.
 
     ``path`` are the operators that were gone through, ``seeds`` the tangents that were given.
     """
@@ -87,7 +87,7 @@ class Tangents:
 
 
 def grad_row(op: Op) -> GradOpDef:
-    """The row of an operator's gradient; there is one of every operator on a path."""
+    """The definition of an operator's gradient; every operator on a path has one."""
     row = None if op.row is None else op.row.grad
     assert row is not None
     return row

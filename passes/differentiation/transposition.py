@@ -19,32 +19,32 @@ Cotangents = dict[Value, list[GraphSymbol]]
 
 
 def transposed(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
-    """Add the tangents of what an operator writes, right behind it; ``moving`` are the inputs' slots that have some."""
-    behind = op.next
-    builder = Builder(op.graph, next(op.writes()).name, before=behind, role=op.role, forward=op)
-    nobody = {value: _nobodys(builder, value) for _, slot in grad_row(op).cotangents for value in op.outputs.get(slot, ())}
+    """Add the tangents of an operator's results, right after it; ``moving`` are the inputs' slots that have some."""
+    after = op.next
+    builder = Builder(op.graph, next(op.writes()).name, before=after, role=op.role, forward=op)
+    symbols = {value: _symbolic(builder, value) for _, slot in grad_row(op).cotangents for value in op.outputs.get(slot, ())}
     backwards: Cotangents = {}
-    for result, tangent in _written_out(made, op, moving, builder, nobody):
+    for result, tangent in _written_out(made, op, moving, builder, symbols):
         backwards.setdefault(result, []).append(builder.symbol(tangent))
-    written_out = list(_between(op, behind))
-    varied = {symbol.value for symbol in nobody.values()}
+    written_out = list(_between(op, after))
+    varied = {symbol.value for symbol in symbols.values()}
     for each in reversed(_carrying(written_out, varied)):
         if any(v in backwards for v in each.writes()):
             _back_through(builder, each, varied, backwards)
-    found = {value: _total(builder, backwards[symbol.value]) for value, symbol in nobody.items() if symbol.value in backwards}
+    found = {value: _total(builder, backwards[symbol.value]) for value, symbol in symbols.items() if symbol.value in backwards}
     for each in reversed(written_out):
         sweep(each)
     return {value: symbol.value for value, symbol in found.items()}
 
 
-def _nobodys(builder: Builder, value: Value) -> GraphSymbol:
-    """A cotangent that nobody computes, of the type of a value: what reads its shape may read it."""
+def _symbolic(builder: Builder, value: Value) -> GraphSymbol:
+    """A symbolic cotangent of the type of a value. No operator computes it, so only its shape may be read."""
     symbol: GraphSymbol = REGISTRY["stand_in" if value.kind == TENSOR else "fill_zeros_like"](builder.symbol(value))
     return symbol
 
 
 def _written_out(
-    made: Tangents, op: Op, moving: Sequence[str], builder: Builder, nobody: Mapping[Value, GraphSymbol]
+    made: Tangents, op: Op, moving: Sequence[str], builder: Builder, symbols: Mapping[Value, GraphSymbol]
 ) -> Iterator[tuple[Value, Value]]:
     """Write out the gradients of the inputs that move; with each, the tangent that is its cotangent."""
     row = grad_row(op)
@@ -52,7 +52,7 @@ def _written_out(
     for slot, at in row.given:
         inputs[slot] = [builder.symbol(v) for v in getattr(op, at).get(slot, ())]
     for slot, forward in row.cotangents:
-        inputs[slot] = [nobody[v] for v in op.outputs.get(forward, ())]
+        inputs[slot] = [symbols[v] for v in op.outputs.get(forward, ())]
     for slot in moving:
         results = row.meaning(inputs, op.attrs, [f"{slot}{GRAD}"])[f"{slot}{GRAD}"]
         for value, result in zip(op.inputs[slot], results, strict=True):
@@ -68,7 +68,7 @@ def _between(op: Op, end: Op | None) -> Iterator[Op]:
 
 
 def _carrying(ops: Sequence[Op], varied: set[Value]) -> list[Op]:
-    """The operators that make something of the cotangents that nobody computes; what they make is added to ``varied``."""
+    """The operators that depend on the symbolic cotangents; what they write is added to ``varied``."""
     carrying = []
     for op in ops:
         if any(varied.intersection(op.inputs.get(slot, ())) for slot in _differentiable(op)):
@@ -100,7 +100,7 @@ def _back_through(builder: Builder, op: Op, varied: set[Value], backwards: Cotan
 
 
 def _total(builder: Builder, parts: list[GraphSymbol]) -> GraphSymbol:
-    """The sum of what came to a value; it is made once."""
+    """The sum of the cotangents of a value; it is made once."""
     if len(parts) > 1:
         parts[:] = [REGISTRY["sum"](list(parts))]
     return parts[0]

@@ -1,4 +1,4 @@
-"""Move a batch normalisation by running statistics into the weights of the product before it.
+"""Move a batch normalization by running statistics into the weights of the product before it.
 
     x, W ─▶ conv2d ─▶ c ─▶ batch_norm ─▶ y       ⇒       k = Scale / sqrt(Variance + epsilon)
                                                          x, W * k ─▶ conv2d ─▶ elementwise_add ─▶ y
@@ -58,7 +58,7 @@ _RULES = RuleSet(_Fold())
 
 @dataclass
 class _Match:
-    """A normalisation, the product that it normalises, and the operator that adds a bias between them, if there is one.
+    """A normalization, the product that it normalizes, and the operator that adds a bias between them, if there is one.
 
     ``weight`` is the slot of the weights, ``along`` their axis of channels, ``axis`` that of the product's output.
     """
@@ -98,7 +98,7 @@ def _attributes(op: Op) -> BatchNorm:
 
 
 def _is_replaceable(op: Op) -> bool:
-    """Whether nobody asks for what only the operator itself can say."""
+    """Whether ``ReserveSpace``, which only the operator itself can compute, is unused."""
     return not any(value.readers or op.graph.is_observed(value) for value in op.outputs.get("ReserveSpace", ()))
 
 
@@ -151,9 +151,9 @@ def _fold(op: Op, match: _Match) -> None:
     result = _product(match, builder, factor)
     folded = ops.elementwise_add(result, _with_own_bias(match, builder, factor, shift), axis=match.axis)
     for slot in ("MeanOut", "SavedMean"):
-        _stand_in(op, slot, op.input("Mean"))
-    _stand_in(op, "VarianceOut", op.input("Variance"))
-    _stand_in(op, "SavedVariance", inverse.value)
+        _replace_statistic(op, slot, op.input("Mean"))
+    _replace_statistic(op, "VarianceOut", op.input("Variance"))
+    _replace_statistic(op, "SavedVariance", inverse.value)
     graph.substitute(y, folded.value)
 
 
@@ -169,13 +169,13 @@ def _product(match: _Match, builder: Builder, factor: Any) -> GraphSymbol:
 
 
 def _with_own_bias(match: _Match, builder: Builder, factor: Any, shift: Any) -> Any:
-    """The shift, and what becomes of the product's own bias."""
+    """The shift, combined with the product's own bias."""
     bias = match.product.inputs.get("Bias")
     return shift if not bias else builder.symbol(bias[0]) * factor + shift
 
 
-def _stand_in(op: Op, slot: str, value: Value) -> None:
-    """Let a value stand for what the operator says of its statistics, if somebody asks for that."""
+def _replace_statistic(op: Op, slot: str, value: Value) -> None:
+    """Replace a statistic that the operator writes by a value, if it is used."""
     for out in op.outputs.get(slot, ()):
         if out.readers or op.graph.is_observed(out):
             op.graph.substitute(out, value)

@@ -1,10 +1,10 @@
-"""Make one operator of elementwise operators that hang together.
+"""Fuse connected elementwise operators into one operator.
 
     x ─▶ scale ─▶ a ─▶ tanh ─▶ b ─▶ elementwise_mul ─▶ z          x, y ─▶ fused_elementwise { scale, tanh, elementwise_mul } ─▶ z
                               y ────────▲                   ⇒
 
-All have the same shape and the same role; what is read besides has that shape, or one element. The executor runs such an operator
-piece by piece: what lies between its operators never leaves the cache.
+All have the same shape and the same role; other inputs have that shape, or one element. The executor runs such an operator
+piece by piece: intermediate values never leave the cache.
 
 Operators get levels, which rise along every edge between two that cannot be fused, and never fall. So two of one level never wait for
 each other by way of an outsider, and those that are connected within a level can become one.
@@ -107,14 +107,14 @@ def _writers(op: Op) -> list[Op]:
 
 
 def _root(parent: dict[Op, Op], op: Op) -> Op:
-    """Who stands for the group of an operator."""
+    """The representative of an operator's group."""
     while parent[op] is not op:
         parent[op] = op = parent[parent[op]]
     return op
 
 
 def _class_of(op: Op, smallest: int) -> _Class | None:
-    """What an operator has in common with those it may be fused with; None if there are none."""
+    """The key that an operator shares with those it may be fused with; None if there are none."""
     if op.type not in ELEMENTWISE or op.row is None or [*op.outputs] != ["Out"] or not takes_required(op.row, op.inputs):
         return None
     out = op.output("Out")
@@ -171,12 +171,12 @@ class _Fusion:
                 self.graph.rename(value, self.graph.values.numbered(value.name, "{}@FUSED@{}"))
 
     def is_needed(self, value: Value) -> bool:
-        """Whether somebody outside of the group reads a value; one that nobody reads at all stays, too."""
+        """Whether a value has uses outside of the group; one that is unused stays, too."""
         readers = value.readers
         return not readers or self.graph.is_observed(value) or any(reader not in self.members for reader in readers)
 
     def place(self) -> Op | None:
-        """What stands behind the last of the group, or before that the first to read what the group makes."""
+        """The insertion point: after the last of the group, or before that at the first reader of a result of the group."""
         readers = (reader for op in self.group for value in op.writes() for reader in value.readers if reader not in self.members)
         reader = min(readers, key=lambda each: each.order, default=None)
         last = self.group[-1]

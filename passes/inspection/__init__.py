@@ -1,4 +1,4 @@
-"""Passes that say something about a graph: what it costs, and what numbers go through it."""
+"""Passes that report on a graph: its costs, and the range of its values."""
 
 from graphad.passes.inspection.annotate_cost import AnnotateCost
 from graphad.passes.inspection.probe_numerics import ProbeNumerics

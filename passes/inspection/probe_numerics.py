@@ -1,4 +1,4 @@
-"""Watch values for what is no number, and for how large they get.
+"""Watch values for nan and infinities, and for their range.
 
     x ─▶ log ─▶ y          ⇒          x ─▶ log ─▶ y ─▶ isnan_v2 ─▶ cast ─▶ reduce_sum ─▶ y@PROBE@NAN
                                                   y ─▶ reduce_min ─▶ y@PROBE@MIN                        and so on
@@ -49,9 +49,9 @@ class ProbeNumerics(Pass):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What is asked for: NAN, INF, MIN, MAX."""
-        asked = (("NAN", self.nan), ("INF", self.inf), ("MIN", self.range), ("MAX", self.range))
-        return tuple(kind for kind, on in asked if on)
+        """The requested kinds: NAN, INF, MIN, MAX."""
+        options = (("NAN", self.nan), ("INF", self.inf), ("MIN", self.range), ("MAX", self.range))
+        return tuple(kind for kind, on in options if on)
 
     def apply(self, graph: Graph) -> bool:
         watch = _Watch(self.kinds, frozenset(self.values), frozenset(v.name for v in graph.values if MARK in v.name))
@@ -65,14 +65,14 @@ class ProbeNumerics(Pass):
     def _probe(self, graph: Graph, watch: _Watch, op: Op) -> bool:
         if not graph.allows(self.name, op):
             return False
-        made = watch.behind(op)
+        made = watch.insert_probes(op)
         graph.targets.update(dict.fromkeys(each.value for each in made))
         return True
 
 
 @dataclass
 class _Watch:
-    """What is watched: the values behind each operator, and the operators of each graph that have something to be watched in them."""
+    """The watched values: the results of each operator, and the operators of each graph with watched values in their graphs."""
 
     kinds: tuple[str, ...]
     names: frozenset[str]
@@ -93,7 +93,7 @@ class _Watch:
         return [op for op in graph.ordered_ops() if self._is_watched(op, sure)]
 
     def _is_watched(self, op: Op, sure: set[Value]) -> bool:
-        """Whether there is something to be watched behind an operator, or in it; ``sure`` are the values that there are for sure."""
+        """Whether an operator, or a graph of it, has watched results; ``sure`` are the values that are definitely assigned."""
         if _writes_for_sure(op, sure):
             sure.update(op.writes())
         chosen = [value for value in op.writes() if self._is_chosen(value, value in sure)]
@@ -119,8 +119,8 @@ class _Watch:
 
     # -- how -------------------------------------------------------------------------------------
 
-    def behind(self, op: Op) -> list[Probe]:
-        """Put the probes behind an operator, those of what is nested in it included."""
+    def insert_probes(self, op: Op) -> list[Probe]:
+        """Insert the probes after an operator, those of its nested graphs included."""
         before = op.next
         own = [probe(value, kind, before) for value in self.values.get(op, ()) for kind in self.left(value)]
         inner = {graph: list(self._inner(graph)) for graph in op.graphs.values() if graph in self.inside}
@@ -130,7 +130,7 @@ class _Watch:
 
     def _inner(self, graph: Graph) -> Iterator[Probe]:
         for op in self.inside[graph]:
-            yield from self.behind(op)
+            yield from self.insert_probes(op)
 
 
 def _writes_for_sure(op: Op, sure: set[Value]) -> bool:

@@ -1,4 +1,4 @@
-"""Probes: what operators say of a value, as a tensor of no axes."""
+"""Probes: facts about a value, computed by operators, as tensors of no axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Probe:
 
     @property
     def dtype(self) -> str:
-        """What the fact is told in."""
+        """The dtype of the probe."""
         assert self.value.dtype is not None
         return self.value.dtype
 
@@ -42,7 +42,7 @@ class Probe:
 
 
 def stem(value: Value) -> str:
-    """What the probes of a value are named after: its name, and its number if there are later values of that name."""
+    """The stem of the names of a value's probes: its name, and its number if there are later values of that name."""
     return value.name if value.graph.values.last(value.name) is value else repr(value)
 
 
@@ -65,7 +65,7 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
 
 
 def nothing_seen(graph: Graph, each: Probe, before: Op | None) -> Value:
-    """What a probe says where nothing was written."""
+    """The value of a probe where nothing was written."""
     made = each.like(graph, f"{each.name}@NOTHING")
     attrs = {"shape": [], "value": _EMPTY[each.kind], "dtype": each.dtype}
     graph.add_op("fill_constant", {}, {"Out": [made]}, attrs, before=before, role=before.role if before else None)
@@ -73,7 +73,7 @@ def nothing_seen(graph: Graph, each: Probe, before: Op | None) -> Value:
 
 
 def joined(graph: Graph, each: Probe, seen: Value) -> Value:
-    """What was seen before, and what a probe says now."""
+    """Combine the earlier result of a probe with the current one."""
     made = each.like(graph, f"{each.name}@TOTAL")
     graph.add_op(_JOINED[each.kind], {"X": [seen], "Y": [each.value]}, {"Out": [made]})
     return made

@@ -1,4 +1,4 @@
-"""Whether a training graph may run on parts of its batch, and what becomes of what it computes."""
+"""Whether a training graph may run on parts of its batch, and how the results of the parts are combined."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Training:
         return op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
 
     def _check_order(self, ordered: Sequence[Op]) -> None:
-        """Nothing outside may lie between two operators inside."""
-        inside, behind = set(self.inside), set[Value]()
+        """Nothing outside may be between two operators inside."""
+        inside, after = set(self.inside), set[Value]()
         for op in ordered:
-            if op in inside and any(value in behind for value in op.reads()):
+            if op in inside and any(value in after for value in op.reads()):
                 raise Refused(located(f"{op!r} needs what is computed from gradients: the parts cannot run one by one", op.source))
-            if op not in inside and any(value in behind or inside.intersection(value.writers) for value in op.reads()):
-                behind.update(op.writes())
+            if op not in inside and any(value in after or inside.intersection(value.writers) for value in op.reads()):
+                after.update(op.writes())
 
     def _check_shape(self, op: Op) -> None:
         """A constant with as many rows as the batch would have too many in a part."""
@@ -65,7 +65,7 @@ class Training:
     # -- the loss --------------------------------------------------------------------------------
 
     def _kind_of_loss(self) -> str:
-        """What the losses are of the batch: a mean or a sum."""
+        """The kind of the losses over the batch: a mean or a sum."""
         losses = list(dict.fromkeys(self._losses()))
         kinds = {self.kinds.get(loss, WHOLE) for loss in losses} - {WHOLE}
         if not losses:
@@ -96,10 +96,10 @@ class Training:
                 return located(f"{op!r}{statistics} is no operation on each row", op.source)
         return f"it is {value!r}, row by row" if self.kinds.get(value) == "rows" else "nothing sums it over the batch"
 
-    # -- what is handed out ----------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------
 
-    def handed_out(self) -> dict[Value, str]:
-        """What is read or asked for outside, each a mean or a sum of what the parts give."""
+    def results(self) -> dict[Value, str]:
+        """The values that are read or requested outside, each a mean or a sum of the results of the parts."""
         inside = set(self.inside)
         found = [v for op in self.inside for v in op.writes() if self.graph.is_observed(v) or any(r not in inside for r in v.readers)]
         return {value: self._kind(value) for value in found}
@@ -109,12 +109,12 @@ class Training:
         if writer.role == FORWARD:
             kind = self.kinds[value]
             if kind not in (MEAN, TOTAL):
-                raise Refused(f"{value.name!r} is asked for, which is neither a mean nor a sum over the batch: {self._why(value)}")
+                raise Refused(f"{value.name!r} is requested, which is neither a mean nor a sum over the batch: {self._why(value)}")
             return kind
         name = _GRADIENT.match(value.name)
         of = value.grad_of or (self.graph.versions(name[1])[0] if name and self.graph.versions(name[1]) else None)
         if of is None or of.writers or self.kinds.get(of, WHOLE) != WHOLE:
-            raise Refused(f"{value.name!r} is asked for, which is not the gradient of a parameter")
+            raise Refused(f"{value.name!r} is requested, which is not the gradient of a parameter")
         return self.loss
 
 

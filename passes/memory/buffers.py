@@ -1,4 +1,4 @@
-"""Which operators make arrays of their own: what they write shares no memory with what they read, and they keep neither."""
+"""Which operators write fresh arrays: their results alias no operand, and they keep no reference to either."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN = types_named(
 
 
 def makes_own(op: Op) -> bool:
-    """Whether what an operator writes lies in memory that nothing else knows of, and it keeps nothing of what it reads."""
+    """Whether an operator writes to fresh memory that nothing else aliases, and keeps none of its operands."""
     row = op.row
     if row is None or op.graphs:
         return False

@@ -6,7 +6,7 @@
            while i < k { x_i, y_i ─▶ forward, backward ─▶ w@GRAD;  total += w@GRAD;  i += 1 }
            total / k ─▶ w@GRAD ─▶ sgd ─▶ w
 
-What is needed at once is what one part needs. The loss has to be a mean over the batch, or a sum: then its gradients are the mean,
+The peak memory is that of one part. The loss has to be a mean over the batch, or a sum: then its gradients are the mean,
 or the sum, of those of the parts. The data are cut along axis 0 without copies.
 """
 
@@ -35,7 +35,7 @@ class GradientAccumulation(Pass):
         inputs: names of the data; empty: all that is given and not persistable.
 
     Raises:
-        Refused: the graph has no backward part; the loss is neither a mean nor a sum over the batch; something is asked for that
+        Refused: the graph has no backward part; the loss is neither a mean nor a sum over the batch; something is requested that
             is no gradient of a parameter, mean or sum; an operator draws random numbers; the batch is not divisible.
         ValueError: ``micro_batches`` is below 1.
     """
@@ -54,7 +54,7 @@ class GradientAccumulation(Pass):
         if self.micro_batches == 1:
             return False
         training = Training(graph, self._data(graph))
-        kinds = training.handed_out()
+        kinds = training.results()
         check_cut(training.data, self.micro_batches)
         if not graph.allows("accumulate", *training.inside[:1]):
             return False

@@ -3,8 +3,8 @@
     a ─▶ exp ─▶ b ─▶ scale ─▶ c          ⇒          a ─▶ exp ─▶ b ─▶ scale{inplace=["Out:X"]} ─▶ c      c in the memory of b
 
 An input qualifies if the operator is its last reader; it has the shape and dtype of the output; it was made by an operator that makes
-memory of its own, and no reader hands out a view of it or keeps it; and it is not given, asked for, handed out, captured by a nested
-graph, or kept for a gradient.
+memory of its own, and no reader returns a view of it or keeps it; and it is not an input, a target or a result of the graph, captured by a
+nested graph, or a residual.
 
 Run this pass last: the marks are true of the graph as it is, and any change to it drops them.
 """
@@ -55,7 +55,7 @@ def _mark(op: Op, lasting: set[Value]) -> None:
 
 
 def _reusable_slot(op: Op, lasting: set[Value]) -> str | None:
-    """The slot of the input in whose memory the output may lie."""
+    """The slot of the input whose memory the output may use."""
     row = op.row
     if row is None or not can_write(row) or not takes_required(row, op.inputs) or [*op.outputs] != ["Out"] or not makes_own(op):
         return None
@@ -71,7 +71,7 @@ def _has_type_of(value: Value, out: Value) -> bool:
 
 
 def _is_free(value: Value, op: Op, lasting: set[Value]) -> bool:
-    """Whether the memory of a value is nobody's but its own, and not needed behind an operator."""
+    """Whether the memory of a value is unaliased, and dead after an operator."""
     if not value.writers or value.given or value.persistable or value in lasting or value.graph.is_observed(value):
         return False
     if not makes_own(value.writers[0]):

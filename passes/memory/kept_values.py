@@ -1,6 +1,6 @@
 """Which values of the forward part are kept for the backward part, and which are computed again.
 
-forward    w ─▶ mul ─▶ a ─▶ gelu ─▶ h ─▶ mul ─▶ ...          kept: a, the smallest cut between what is dear and what is read
+forward    w ─▶ mul ─▶ a ─▶ gelu ─▶ h ─▶ mul ─▶ ...          kept: a, the minimum cut between expensive and needed values
 backward                a ─▶ gelu_grad    h ─▶ mul_grad      computed again: h
 """
 
@@ -22,7 +22,7 @@ Kept = frozenset[Value]
 
 
 class ForwardPart:
-    """The operators of the forward part, and what of it the rest reads.
+    """The operators of the forward part, and the values of it that the rest reads.
 
     Args:
         graph: a whole graph with backward operators.
@@ -84,7 +84,7 @@ _DEAR = frozenset({"addmm", "conv2d_backprop_input", "conv2d_backprop_filter", "
 def kept_by_cut(part: ForwardPart) -> Kept:
     """The fewest bytes from which all that is needed can be computed by cheap operators.
 
-    A minimum cut between what cannot be computed again cheaply and what is needed: cutting through a value keeps it.
+    A minimum cut between the values that are expensive to recompute and those that are needed: cutting through a value keeps it.
     """
     network: nx.DiGraph[object] = nx.DiGraph()
     network.add_nodes_from(("source", "sink"))
@@ -107,7 +107,7 @@ def kept_by_cut(part: ForwardPart) -> Kept:
 
 
 def _made_from(value: Value) -> Iterator[Value | None]:
-    """What a value is computed from; None if it is not to be computed again."""
+    """The values that a value is computed from; None if it is not to be recomputed."""
     writer = value.writer
     if writer is None or not is_cheap(writer):
         yield None
@@ -119,10 +119,10 @@ def _made_from(value: Value) -> Iterator[Value | None]:
 
 
 def kept_by_segments(part: ForwardPart, count: int) -> Kept:
-    """What lives at the ends of so many segments of about the same size, and what cannot be computed again.
+    """The values that are live at the ends of ``count`` segments of about the same size, and those that cannot be recomputed.
 
-    Within a segment all is computed again from what was kept before it (T. Chen, B. Xu, C. Zhang and C. Guestrin, "Training deep
-    nets with sublinear memory cost", 2016). A segment ends, near its nominal end, where least lives.
+    Within a segment all is recomputed from the values kept before it (T. Chen, B. Xu, C. Zhang and C. Guestrin, "Training deep
+    nets with sublinear memory cost", 2016). A segment ends, near its nominal end, where the fewest bytes are live.
     """
     ops = part.ops
     place = {op: i for i, op in enumerate(ops)}

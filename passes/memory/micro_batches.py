@@ -1,4 +1,4 @@
-"""A net as a loop over parts of its data, which adds up what it hands out.
+"""Turn a net into a loop over parts of its data, which adds up its results.
 
 net(x, w) { ... } -> g      ⇒      parts = x, cut into an array;  i = 0
                                    while(total, i, i < k, w, parts) { x = parts[i]; ...; total = total + g; i = i + 1 }
@@ -27,7 +27,7 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     Args:
         net: a ``net`` without gradient.
         data: the operands that are cut into parts along axis 0.
-        kinds: of each result whether it is the mean or the sum of what the parts give.
+        kinds: of each result whether it is the mean or the sum of the results of the parts.
         count: how many parts.
     """
     graph, (body,) = net.graph, net.graphs.values()
@@ -54,10 +54,10 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     body.inputs = [*carried, *fixed, *inner_arrays, inner_limit]
     reads = [*starts, number, more, *(v for v in given if v not in data), *arrays, limit]
     loop = _replaced(net, body, reads, more)
-    behind = loop.next
+    after = loop.next
     for value, total in zip(results, outcomes(loop), strict=False):
         attrs = {"scale": 1.0 / count} if kinds[value] == MEAN else {}
-        graph.add_op("scale", {"X": [total]}, {"Out": [value]}, attrs, before=behind, role=BACKWARD)
+        graph.add_op("scale", {"X": [total]}, {"Out": [value]}, attrs, before=after, role=BACKWARD)
     graph.remove_op(net)
     return loop
 
@@ -85,13 +85,13 @@ def _constant(graph: Graph, stem: str, number: int, before: Op) -> Value:
 
 
 def _zeros(graph: Graph, value: Value, before: Op) -> Value:
-    """What a total starts from: zeros of the type of a result, which does not depend on the batch."""
+    """The initial value of a total: zeros of the type of a result, which does not depend on the batch."""
     type = TensorType(value.shape or (), value.dtype or "float32")
     return _written(graph, "fill_constant", {}, f"{value.name}@TOTAL", type, before, shape=list(type.shape), dtype=type.dtype)
 
 
 def _in_parts(graph: Graph, value: Value, count: int, before: Op) -> Value:
-    """The parts of data as an array; they lie in the memory of the data."""
+    """The parts of data as an array; they are views of the data."""
     rows, *rest = value.shape or ()
     size = -1 if rows == -1 else rows // count
     dtype = value.dtype or "float32"
@@ -106,7 +106,7 @@ def _in_parts(graph: Graph, value: Value, count: int, before: Op) -> Value:
 
 
 def _input(body: Graph, value: Value) -> Value:
-    """A value that the body is handed, of the type and, if it is free, the name of one around."""
+    """An argument of the body, with the type and, if it is free, the name of a value around."""
     made = body.add_value(value.name, value.shape, value.dtype)
     made.kind, made.given = value.kind, True
     return made
@@ -126,7 +126,7 @@ def _next(body: Graph, op_type: str, inputs: Slots, value: Value) -> Value:
 
 
 def _retype(body: Graph) -> None:
-    """Infer the types in the body anew: a part has fewer rows than the batch. A gradient is of the type of what it belongs to."""
+    """Infer the types in the body anew: a part has fewer rows than the batch. A gradient has the type of its value."""
     for op in body.ordered_ops():
         row = op.row
         if row is None or op.type == "read_from_array":

@@ -5,8 +5,8 @@
     backward        a ┆            ┆ h                                 ┆ a ─▶ gelu ─▶ h@RECOMPUTE
                       gelu_grad    mul_grad                            gelu_grad         mul_grad
 
-Without a budget only what is cheap is computed again, from the smallest cut that is kept for it. With a budget products of
-matrices are as well, segment by segment, in as few segments as the budget allows. What is read for its shape alone is not kept.
+Without a budget only cheap operators are recomputed, from a minimum cut that is kept. With a budget products of matrices are as
+well, segment by segment, in as few segments as the budget allows. Values that are read for their shape alone are not kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECOMPUTE = "@RECOMPUTE"
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What ``recompute`` did: the peak memory in bytes before and behind it, operators that run again, and their operations."""
+    """The results of ``recompute``: the peak memory in bytes before and after it, operators that run again, and their operations."""
 
     before: int
     after: int
@@ -40,7 +40,7 @@ class Recomputed:
 class Recompute(Pass):
     """Keep less of the forward part for the backward part, and compute the rest again.
 
-    ``graph.analyses[Recomputed]`` has the peak memory before and behind it. All values stay the same to the last bit. Operators that
+    ``graph.analyses[Recomputed]`` has the peak memory before and after it. All values stay the same to the last bit. Operators that
     draw random numbers, have effects or hold blocks do not run again (of loops, ``checkpoint-while`` keeps less).
 
     Args:
@@ -76,7 +76,7 @@ class Recompute(Pass):
         return graph.journal.rewrites > rewrites
 
     def _best(self, graph: Graph, before: int) -> tuple[int, Recomputed] | None:
-        """How many segments to make (0: the smallest cut), and what comes of it; None if nothing helps."""
+        """The number of segments to make (0: the minimum cut), and its results; None if nothing helps."""
         tried = []
         for segments in self._segments(graph):
             tried.append((segments, self._tried(graph, before, segments)))
@@ -98,7 +98,7 @@ class Recompute(Pass):
             count = max(count + 1, count * 5 // 4)
 
     def _tried(self, graph: Graph, before: int, segments: int) -> Recomputed:
-        """What would come of it, by a copy."""
+        """Its results, tried on a copy."""
         copy = graph.clone()
         made = self._compute_again(copy, segments)
         return Recomputed(before, self._peak(copy), len(made), self._flops(copy, made))
@@ -131,7 +131,7 @@ class _Twins:
         self.made: list[Op] = []
 
     def replace_all(self) -> list[Op]:
-        """Make the backward part read what is computed again; return the operators that were added."""
+        """Make the backward part read the recomputed values; return the operators that were added."""
         for op in self.part.rest:
             shapes = shapes_read(op)
             for slot, values in list(op.inputs.items()):
@@ -154,7 +154,7 @@ class _Twins:
     # -- values ----------------------------------------------------------------------------------
 
     def _again(self, value: Value, before: Op) -> Value:
-        """The value computed again from what is kept, with all that this takes."""
+        """The value recomputed from kept ones, with all operators that this takes."""
         pending = [value]
         while pending:
             writer = pending[-1].writer

@@ -20,7 +20,7 @@ class CheckpointWhile(Pass):
     """Let loops keep every k-th carried state for their gradients, and recompute the rest.
 
     Args:
-        every: how many iterations lie between two states that are kept, from 1 on.
+        every: the number of iterations between two kept states, from 1 on.
         recursive: keep the start alone, and set checkpoints while going backwards, by the binomial schedule
             (A. Griewank and A. Walther, "Algorithm 799: revolve", 2000).
 

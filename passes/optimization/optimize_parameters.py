@@ -43,7 +43,7 @@ _ADVANCED = {"adamax": ("Beta1Pow", "beta1")}
 
 
 def accumulator_name(parameter: str, accumulator: str, instance: int = 0) -> str:
-    """What Fluid calls the state that an optimizer keeps for a parameter: ``w_moment1_0``."""
+    """Fluid's name for the state that an optimizer keeps for a parameter: ``w_moment1_0``."""
     return f"{parameter}_{accumulator}_{instance}"
 
 
@@ -137,7 +137,7 @@ class OptimizeParameters(Pass):
         return bool(names)
 
     def _state(self, name: str) -> dict[str, str]:
-        """What is kept for a parameter: the names by the operator's slots."""
+        """The state of a parameter: the names by the operator's slots."""
         return {slot: accumulator_name(name, each, self.instance) for slot, each in ACCUMULATORS[self.type].items()}
 
     def _check_state(self, graph: Graph, names: tuple[str, ...]) -> None:

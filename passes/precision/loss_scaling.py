@@ -46,7 +46,7 @@ def _is_start(op: Op) -> bool:
 
 
 def _leaves(graph: Graph, value: Value) -> bool:
-    """Whether something that is not of the backward part reads a gradient, or asks for it."""
+    """Whether a gradient is requested, or read by something outside of the backward part."""
     if GRADIENT not in value.name or value.name == EMPTY:
         return False
     return graph.is_observed(value) or any(op.role != BACKWARD for op in value.readers)

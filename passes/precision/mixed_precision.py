@@ -1,4 +1,4 @@
-"""Compute products of matrices and convolutions, and what lies between them, in a narrower type.
+"""Compute products of matrices and convolutions, and the operators between them, in a narrower type.
 
     x, w ─▶ mul ─▶ h, b ─▶ elementwise_add ─▶ y ─▶ softmax
 
@@ -38,11 +38,11 @@ FOLLOWING = frozenset(_FOLLOWING.split())
 class MixedPrecision(Pass):
     """Compute products in a narrower floating-point type, with casts around them.
 
-    Run it before the backward is built, or behind: grad operators are narrow where their forward operators would be. Values round to
-    the narrow type, about 1e-3 relative in float16, and more behind sums that cancel; what exceeds 65504 becomes infinite there.
+    Run it before the backward is built, or after: grad operators are narrow where their forward operators would be. Values round to
+    the narrow type, about 1e-3 relative in float16, and more after sums that cancel; what exceeds 65504 becomes infinite there.
 
     Args:
-        dtype: the narrow type: float16 for what is float32, or float32 for what is float64.
+        dtype: the narrow type: float16 for float32 values, or float32 for float64 values.
         keep: types of operators, or names of values whose writers, that stay wide.
         loss_scale: what the gradient of the loss starts from, so that small gradients do not become zero; gradients are divided by
             it where they leave the backward part, which has to be there. A power of two changes nothing else.
@@ -81,7 +81,7 @@ class _Narrowing:
     made: list[Op] = field(default_factory=list)
 
     def run(self) -> bool:
-        """Go through the operators in order; casts that nobody reads in the end are taken out."""
+        """Go through the operators in order; casts that are unused in the end are removed."""
         changed = False
         for op in self.graph.ordered_ops():
             if op.type == "cast":
@@ -131,10 +131,10 @@ class _Narrowing:
         for slot, values in list(op.inputs.items()):
             if any(map(self._is_wide, values)):
                 self.graph.set_inputs(op, slot, [self._narrowed(v, op) if self._is_wide(v) else v for v in values])
-        behind = op.next
+        after = op.next
         for slot, values in list(op.outputs.items()):
             if any(self._is_wide(v) and v.name != EMPTY for v in values):
-                self.graph.set_outputs(op, slot, [self._widened(v, op, behind) if self._is_wide(v) else v for v in values])
+                self.graph.set_outputs(op, slot, [self._widened(v, op, after) if self._is_wide(v) else v for v in values])
 
     def _narrowed(self, value: Value, before: Op) -> Value:
         """A value in the narrow type: what it was cast from, else a cast of it, which is made once."""

@@ -56,7 +56,7 @@ def pool(name: str, image: list[int], kind: str, size: int, stride: int, padding
 
 
 def resnet(batch: int) -> list[Case]:
-    """The convolutions of ResNet-18 that differ, its pooling and two of its normalisations."""
+    """The convolutions of ResNet-18 that differ, its pooling and two of its normalizations."""
     n, of = batch, f"resnet18 x{batch}"
     return [
         conv(f"{of} conv1 7x7/2", [n, 3, 224, 224], [64, 3, 7, 7], 2, 3),

@@ -67,7 +67,7 @@ def static_rnn(x: ga.Variable, p: Any) -> ga.Variable:
 
 
 def by_hand(x: Array, p: Params) -> tuple[Array, Params]:
-    """The loss and the parameters behind one step of training."""
+    """The loss and the parameters after one step of training."""
     U, W, b = p["U"], p["W"], p["b"]
     states = [np.zeros((BATCH, HIDDEN), "float32")]
     for part in x:

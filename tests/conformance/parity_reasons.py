@@ -127,12 +127,12 @@ def _unsaved(names: Names) -> Names:
 
 
 def _without_undoing(step: Step) -> Step | None:
-    """Without what counts back, and without the gradient of counting, which hands a gradient on under its name."""
+    """Without what counts back, and without the gradient of counting, which passes a gradient on under its name."""
     return None if step.type in ("increment", "increment_grad") else step
 
 
 def _without_array_sums(step: Step) -> Step | None:
-    """Without the sums of gradients of arrays, and the gradients that are handed on from one writing, or loop, to what was before."""
+    """Without the sums of gradients of arrays, and the gradients that are passed on from one write, or loop, to the one before."""
     if step.type == "sum" and _is_array(step.outputs["Out"][0]):
         return None
     handed_on = step.inputs.get("Out@GRAD", ())
@@ -169,7 +169,7 @@ def _seeds_read(steps: Steps) -> Steps:
 REASONS = (
     Reason(
         "reads",
-        "a gradient operator is given the forward tensors that its rules read: fewer than Paddle's where a gradient is not asked for "
+        "a gradient operator is given the forward tensors that its rules read: fewer than Paddle's where a gradient is not requested "
         "(`Y` of `elementwise_sub_grad`), where Paddle's kernel reads what can be computed (`Out` of `silu_grad`) or keeps memory for "
         "its kernel (`ReserveSpace`); others where a rule reads them (`Out` of `elementwise_pow_grad`, `X` in place of `XShape`).",
         each(_without_reads),
@@ -189,7 +189,7 @@ REASONS = (
     Reason(
         "names",
         "where a name is taken, another one: the second backward of a program makes `w@GRAD_0` (Paddle `grad/grad/w@GRAD`), and in a "
-        "loop the gradient before an iteration has a name of its own, not that of the one behind it.",
+        "loop the gradient before an iteration has a name of its own, not that of the one after it.",
         each(_unnumbered),
     ),
     Reason(
@@ -224,7 +224,7 @@ REASONS = (
     ),
     Reason(
         "arrays",
-        "the gradient of an array of tensors is a value: several of them are added by a `sum`, and writing hands on what it did not "
+        "the gradient of an array of tensors is a value: several of them are added by a `sum`, and writing passes on what it did not "
         "overwrite. Paddle's operators add into one array in place.",
         each(_without_array_sums),
     ),

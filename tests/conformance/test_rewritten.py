@@ -22,7 +22,7 @@ def total(x: Any) -> Any:
 
 
 def repeated(count: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
-    """What ``start`` has become behind ``count`` iterations."""
+    """The state after ``count`` iterations from ``start``."""
     _, result = layers.while_loop(lambda i, _: i < count, lambda i, y: [i + 1, body(i, y)], [ZERO, start])
     return result
 

@@ -33,7 +33,7 @@ NEEDED = ("models", "ch_ppocr_rec/ppocr_keys_v1.txt")
 PICTURE = Path(__file__).with_name("page.png")
 TEXTS = ("Single assignment", "GRAPH 2,319.50", "upside down?")
 TOPS = (0, 53, 104)  # of the lines of text, each 48 pixels high; the last one stands on its head
-RGB = (8, 2)  # bits and kind of colour
+RGB = (8, 2)  # bits and kind of color
 
 Array = NDArray[Any]
 
@@ -63,7 +63,7 @@ class Model:
         return load_inference_model(self.folder)
 
     def scope(self, dtype: str = "float32") -> ga.Scope:
-        """A scope with the weights, as floats of another size if asked for."""
+        """A scope with the weights, as floats of another size if requested."""
         scope = ga.Scope()
         for name, array in self.loaded.parameters.items():
             scope.set(name, array.astype(dtype))

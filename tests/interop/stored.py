@@ -1,4 +1,4 @@
-"""The serialised programs of the conformance cases, and small ones made by hand."""
+"""The serialized programs of the conformance cases, and small ones made by hand."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.interop import FORMATS, from_json, read_program, to_json, write_program
-from graphad.interop.formats import recognised
+from graphad.interop.formats import recognized
 from graphad.interop.paddle import load_program
 from tests.interop.stored import forward
 
@@ -55,7 +55,7 @@ def test_names_say_the_format(name: str, tmp_path: Path) -> None:
     [(b"\xef\xbb\xbf  \n program {", "text"), (b'\r\n {\n "blocks"', "json"), (b"{}", "json"), (b"\n{\x08\x00", "protobuf")],
 )
 def test_first_bytes_say_the_format(data: bytes, format: str) -> None:
-    assert recognised(data) == format
+    assert recognized(data) == format
 
 
 @EVERY
@@ -132,7 +132,7 @@ def test_what_is_no_plain_file_is_written_as_it_is() -> None:
         ("m.json", b'{"format": "graphad.program",\n "version": 1, }', r"m\.json: line 2, column 1[56]"),
         ("m.json", b"[" * 100000, r"m\.json: "),
         ("m.json", b"{}", r"m\.json: this JSON is not a program"),
-        ("m.pdmodel", b"program {}", r"m\.pdmodel: 10 bytes are not a serialised ProgramDesc"),
+        ("m.pdmodel", b"program {}", r"m\.pdmodel: 10 bytes are not a serialized ProgramDesc"),
         ("m", b"", r"m: it is empty"),
         ("m", b"PK\x03\x04", r"m: b'PK.*begins neither"),
     ],
@@ -184,7 +184,7 @@ HEAD = '{"format": "graphad.program", "version": 1, "blocks": [{"parent": -1, '
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": {"b": 1}}}]}]}', r"ops\[0\]: a value is no object but"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": null}}]}]}', r"ops\[0\]: a value is no null"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": {"block": 1}}}]}]}', r"ops\[0\]: .*no block 1"),
-        (HEAD + '"ops": [{"type": "z", "attrs": {"a": {"block": 0}}}]}]}', "holds block 0, which it lies in"),
+        (HEAD + '"ops": [{"type": "z", "attrs": {"a": {"block": 0}}}]}]}', "holds block 0, which it is in"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": ' + "[" * 80 + "]" * 80 + "}}]}]}", "nested more than 64 deep"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": ' + "9" * 5000 + "}}]}]}", "digits"),
         (HEAD + '"ops": [{"type": "z", "attrs": {"a": NaN}}]}]}', "NaN is no JSON"),

@@ -12,7 +12,7 @@ from tests.conformance.test_stored import variables
 from tests.interop.stored import after, cases, forward
 
 NAMES = pytest.mark.parametrize("name", sorted(cases()))
-# Reads the forward output here; Paddle does not hand it in.
+# Reads the forward output here; Paddle does not pass it in.
 OTHER_INPUTS = {"elementwise_pow_grad"}
 
 

@@ -140,7 +140,7 @@ def test_blocks_that_were_counted_anew() -> None:
 
 
 def test_kept_what_has_no_place() -> None:
-    """Levels of detail, kinds of variables and fields that nobody here knows, versions."""
+    """Levels of detail, kinds of variables and fields unknown here, versions."""
     made = desc()
     made.version.version = 1008000
     made.op_compatible_map, made.op_version_map = b"older", b"newer"

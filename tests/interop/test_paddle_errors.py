@@ -28,7 +28,7 @@ def refused(made: Any, match: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"hello", b"\n\x00", b"\n\xff\xff\xff\xff\x0f", b"\n\x02\x08\x00", b"\x0b" * 5000])
 def test_other_bytes(data: bytes) -> None:
-    with pytest.raises(ParseError, match=f"{len(data)} bytes are not a serialised ProgramDesc"):
+    with pytest.raises(ParseError, match=f"{len(data)} bytes are not a serialized ProgramDesc"):
         load_program(data)
 
 
@@ -105,10 +105,10 @@ def _own_attribute(text: bytes) -> Callable[[Any], None]:
         (lambda made: add_op(made, "z", a=(-1, "i", 1)), "attribute 'a' is of type -1"),
         (lambda made: add_op(made, "z", a=(*BLOCK, 9)), "no block 9"),
         (lambda made: add_op(made, "z", a=(*BLOCK, -1)), "no block -1"),
-        (lambda made: add_op(made, "z", a=(*BLOCK, 0)), "holds block 0, which it lies in"),
+        (lambda made: add_op(made, "z", a=(*BLOCK, 0)), "holds block 0, which it is in"),
         (lambda made: add_op(made, "while"), "has no block as its attribute 'sub_block'"),
         (lambda made: add_op(made, "while", sub_block=(*BLOCK, 1)), "has nothing in its input slot Condition"),
-        (lambda made: add_op(made, "net", 1, sub_block=(*BLOCK, 2)), "is in block 1, but holds block 2, which lies in 0"),
+        (lambda made: add_op(made, "net", 1, sub_block=(*BLOCK, 2)), "is in block 1, but holds block 2, whose parent is 0"),
     ],
 )
 def test_programs_that_make_no_sense(change: Callable[[Any], None], match: str) -> None:
@@ -122,7 +122,7 @@ def test_blocks_that_do_not_nest(parents: list[int]) -> None:
     made = desc(0)
     for idx, parent in enumerate(parents):
         made.blocks.add(idx=idx, parent_idx=parent)
-    refused(made, "lies in block")
+    refused(made, "the parent of block")
 
 
 def test_blocks_out_of_order() -> None:

@@ -128,7 +128,7 @@ def test_numpy_reads_the_values(tmp_path: Path) -> None:
 @SUFFIXES
 def test_values_that_do_not_fit_are_not_saved(suffix: str, tmp_path: Path) -> None:
     program, path = holding({"w": np.zeros((2, 3))}), tmp_path / f"m{suffix}"
-    with pytest.raises(InvalidValue, match=r"w: float64\[2, 3\] has no value among those handed in"):
+    with pytest.raises(InvalidValue, match=r"w: float64\[2, 3\] has no value among those passed in"):
         save(program, path)
     with pytest.raises(InvalidValue, match=r"the value of 'w' is float64\[3, 2\], but it is declared .*float64\[2, 3\]"):
         save(program, path, {"w": np.zeros((3, 2))})
@@ -247,7 +247,7 @@ def test_every_beginning_of_stored_tensors() -> None:
     for length in range(len(data)):
         with pytest.raises(ParseError, match=r"tensor '[ab]': .*byte \d+: .* are left|tensor '[ab]': .*TensorDesc"):
             read_tensors(data[:length], "ab")
-    with pytest.raises(ParseError, match="1 bytes are left behind the last of 2 tensors"):
+    with pytest.raises(ParseError, match="1 bytes are left after the last of 2 tensors"):
         read_tensors(data + b"x", "ab")
 
 
@@ -359,7 +359,7 @@ def test_parameters_outside_of_the_folder_are_not_read(tmp_path: Path) -> None:
         (tmp_path / "w").write_bytes(write_tensors({"w": VALUES["w"]}))
         (folder / "b").write_bytes(write_tensors({"b": VALUES["b"]}))
         (folder / "__model__").write_bytes(model_bytes((name, "b")))
-        with pytest.raises(ParseError, match="would lie outside of the folder"):
+        with pytest.raises(ParseError, match="would be outside of the folder"):
             load_inference_model(folder)
 
 
@@ -373,7 +373,7 @@ def test_models_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(ParseError, match=r"net\.pdiparams: the value of 'b' is float32\[2, 3\], but it is declared"):
         load_inference_model(folder)
     (folder / "net.pdmodel").write_bytes(b"\n")
-    with pytest.raises(ParseError, match=r"net\.pdmodel: 1 bytes are not a serialised ProgramDesc"):
+    with pytest.raises(ParseError, match=r"net\.pdmodel: 1 bytes are not a serialized ProgramDesc"):
         load_inference_model(folder)
 
 

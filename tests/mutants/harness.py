@@ -80,7 +80,7 @@ def tried(entry: Entry, seconds: float, examples: int, seed: int) -> Outcome:
 
 
 def _without_twin() -> None:
-    """Let no other process be asked what a pass makes: the mistake is planted in this one alone."""
+    """Let no other process run a pass: the mistake is planted in this one alone."""
     twin = getattr(sys.modules.get("graphad.testing.twin"), "Twin", None)
     if hasattr(twin, "text"):
         twin.text = lambda *arguments: []  # type: ignore[union-attr]

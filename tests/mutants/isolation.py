@@ -1,4 +1,4 @@
-"""Functions run each in a process of its own, a fork of this one, so that nothing one leaves behind is seen by another."""
+"""Functions run each in a process of its own, a fork of this one, so that no state is shared between them."""
 
 from __future__ import annotations
 

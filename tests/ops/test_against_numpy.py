@@ -88,7 +88,7 @@ def test_distinct_values_come_in_their_first_order_or_sorted() -> None:
     assert [part.tolist() for part in kernel(x, is_sorted=True)] == [[1, 2, 3], [1, 3, 0], [2, 0, 2, 1], [1, 1, 2]]
 
 
-def test_maxout_takes_neighbours_and_of_equal_ones_the_first() -> None:
+def test_maxout_takes_neighbors_and_of_equal_ones_the_first() -> None:
     x = np.array([[1.0, 1.0, 0.0, 5.0]])
     assert ops.maxout(x, groups=2).tolist() == [[1.0, 5.0]]
     assert ops.maxout_index(x, groups=2).tolist() == [[0, 3]]

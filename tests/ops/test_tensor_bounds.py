@@ -67,7 +67,7 @@ def _check_fits(op: str, types: Slots, attrs: dict[str, Any], outputs: dict[str,
 
 
 def types_of(op: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> list[str]:
-    """The inferred types of the first output slot; inputs are given as shapes (of float32), or as shapes with a dtype behind them."""
+    """The inferred types of the first output slot; inputs are given as shapes (of float32), or as shapes followed by a dtype."""
 
     def type_(given: tuple[Any, ...]) -> TensorType:
         return TensorType(given[:-1], given[-1]) if given and isinstance(given[-1], str) else TensorType(given, "float32")
@@ -151,7 +151,7 @@ REFUSED = [
     ("pad3d", {"X": (1, 2, 3, 4, 5)}, {"paddings": [0, 0, 0, 0, 0, -1]}, "along axis 2"),
     ("pad3d", {"X": (1, 2, 3, 4, 5)}, {"paddings": [6, 0, 0, 0, 0, 0], "mode": "circular"}, "along axis 4"),
     ("pad3d", {"X": (1, 2, 0, 4, 5)}, {"paddings": [0, 0, 0, 0, 1, 0], "mode": "replicate"}, "along axis 2"),
-    ("crop_tensor", {"X": (3, 4)}, {"shape": [2, 4], "offsets": [2, 0]}, "do not lie within"),
+    ("crop_tensor", {"X": (3, 4)}, {"shape": [2, 4], "offsets": [2, 0]}, "are not within"),
     ("crop_tensor", {"X": (3, 4)}, {"shape": [2]}, "a number for each axis"),
     ("set_value", {"Input": (3, 4), "ValueTensor": (3,)}, {"axes": [0], "starts": [0], "ends": [1], "steps": [1]}, "does not broadcast"),
     ("set_value", {"Input": (3, 4)}, {"axes": [0], "starts": [0], "ends": [1], "steps": [1]}, "do not fill"),

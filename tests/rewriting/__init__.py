@@ -1,1 +1,1 @@
-"""Tests of the pass framework: passes, analyses, rules, and what they leave behind."""
+"""Tests of the pass framework: passes, analyses, rules, and their reproducers."""

@@ -69,7 +69,7 @@ def body(graph: ga.Graph) -> ga.Graph:
 
 
 def type_names(graph: ga.Graph) -> list[str]:
-    """The types of the operators, each behind the writers of what it reads."""
+    """The types of the operators in topological order."""
     return [op.type for op in graph.ordered_ops()]
 
 
@@ -100,7 +100,7 @@ def agrees(before: ga.Graph, after: ga.Graph, names: Sequence[str]) -> bool:
 
 
 def applied(rule: PatternRule, graph: ga.Graph) -> list[str]:
-    """The types of the operators behind the rule, which keeps names, types and results."""
+    """The types of the operators after the rule, which keeps names, types and results."""
     before, names = graph.clone(), [value.name for value in graph.targets]
     types = {value.name: value.type for value in graph.targets}
     assert greedily(graph, rule)
@@ -127,7 +127,7 @@ def add_zero(x: Any, *, c: Any) -> Any:
 
 @ga.rewrite
 def relu_twice(x: Any) -> Any:
-    """relu changes nothing behind relu."""
+    """relu changes nothing after relu."""
     return ops.relu(ops.relu(x)), ops.relu(x)
 
 

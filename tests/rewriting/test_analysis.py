@@ -1,4 +1,4 @@
-"""Analyses: computed when asked for, kept until the graph changes, preserved where a pass says so, and lies found."""
+"""Analyses: computed on demand, kept until the graph changes, preserved where a pass says so; false claims are found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.scratch import Swap, passes
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What a test defines is gone behind it, and nothing has been computed yet."""
+    """What a test defines is gone after it, and nothing has been computed yet."""
     Sines.computed = 0
     with passes(Swap):
         yield
@@ -162,7 +162,7 @@ def test_who_tells_the_truth_is_not_troubled() -> None:
         assert doing(one_value_more, preserves=(Sines, Names)).run(graph)
         with claims_checked(False):
             assert doing(lambda g: Swap(old="exp", new="sin").apply(g), preserves=(Sines,)).run(graph)
-    assert Sines.of(graph) == Sines(1), "nobody looked"
+    assert Sines.of(graph) == Sines(1), "not computed again"
 
 
 def test_a_lie_about_what_nobody_asked_for_does_no_harm() -> None:

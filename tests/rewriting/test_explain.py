@@ -24,8 +24,8 @@ def reason(rule: Any, graph: ga.Graph, name: str = "y") -> str:
 def deep(x: Any, y: Any, *, a: Any) -> Any:
     """A pattern with several places to fail at."""
     h, other = ops.scale(ops.exp(x), scale=a), ops.sin(y)
-    behind = ops.elementwise_sub(ops.log(ops.scale(ops.exp(x), scale=a)), other)
-    return ops.elementwise_sub(ops.log(h), other), behind, h.uses == 1, a > 0
+    after = ops.elementwise_sub(ops.log(ops.scale(ops.exp(x), scale=a)), other)
+    return ops.elementwise_sub(ops.log(h), other), after, h.uses == 1, a > 0
 
 
 def deep_graph(outer: str = "log", inner: str = "exp", scale: float = 2.0, other: str = "sin", **attrs: Any) -> ga.Graph:
@@ -179,7 +179,7 @@ def test_a_name_that_is_asked_for() -> None:
     def no_copy(x: Any) -> Any:
         return ops.assign(x), x
 
-    assert reason(no_copy, lowered(("assign", "x", "y"))) == "y is asked for by its name"
+    assert reason(no_copy, lowered(("assign", "x", "y"))) == "y is requested by name"
 
 
 def test_the_order_that_comes_farthest_is_told() -> None:

@@ -1,4 +1,4 @@
-"""What a failing pass leaves behind: a folder from which the failure can be had again."""
+"""Reproducers: a folder from which the failure of a pass can be repeated."""
 
 from __future__ import annotations
 

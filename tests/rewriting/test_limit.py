@@ -1,4 +1,4 @@
-"""Rewrites are counted, and can be stopped behind the n-th, to find the one that is to blame."""
+"""Rewrites are counted, and can be stopped after the n-th, to find the one at fault."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_a_nested_graph_that_is_broken_is_told() -> None:
         return True
 
     forgetting = type("Forgetting", (ga.Pass,), {"name": "forgetting", "apply": forget, "__str__": lambda self: "forgetting"})()
-    with pytest.raises(InvalidGraph, match=r"after pass nested\(forgetting\): nested: .*hands out 2 values, but the operator writes 3"):
+    with pytest.raises(InvalidGraph, match=r"after pass nested\(forgetting\): nested: .*returns 2 values, but the operator writes 3"):
         ga.nested(forgetting).run(looping())
 
 

@@ -58,7 +58,7 @@ def test_a_result_that_nobody_leaves() -> None:
 
 
 def test_who_stands_behind_is_named() -> None:
-    assert refused(Swap() | CreateGradOps() | FindOpPath(("y",))).endswith("; find-op-path, which does, stands behind it")
+    assert refused(Swap() | CreateGradOps() | FindOpPath(("y",))).endswith("; find-op-path, which does, comes after it")
 
 
 def test_a_property_that_a_pass_before_takes_away() -> None:

@@ -288,7 +288,11 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "before a number": (lambda x: (3, x), InvalidType, "before of rule .* is a tensor of the pattern, or several, not 3"),
     "before a tensor": (lambda x: (x, ops.exp(x)), InvalidValue, "starts from x, which no operator computes"),
     "unequal numbers": (lambda x: ((ops.exp(x), ops.sin(x)), x), InvalidValue, "has 2 results before and 1 after"),
-    "unknown behind": (lambda x, y: (ops.exp(x), ops.exp(y)), InvalidValue, "needs y behind it, which does not occur before"),
+    "unknown on the right": (
+        lambda x, y: (ops.exp(x), ops.exp(y)),
+        InvalidValue,
+        "uses y on its right-hand side, which does not occur in its pattern",
+    ),
     "a condition on something else": (
         lambda x: (ops.sin(x), ops.sin(x), is_float(ops.exp(x))),
         InvalidValue,

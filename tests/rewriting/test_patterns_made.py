@@ -1,4 +1,4 @@
-"""What a rule puts in the place of what it found: operators on the line of the old ones, under the names that are asked for."""
+"""What a rule puts in the place of what it found: operators on the line of the old ones, under the requested names."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def log_and_exp(x: Any) -> Any:
 
 
 def applied_once(rule: PatternRule, graph: ga.Graph) -> list[str]:
-    """The types behind one application of the rule."""
+    """The types after one application of the rule."""
     before, names = graph.clone(), [value.name for value in graph.targets]
     assert any(rule.rewrite(op) for op in graph.ops)
     assert agrees(before, graph, names)
@@ -201,4 +201,4 @@ def test_a_tensor_with_other_readers() -> None:
     lines = ("exp", "x", "a"), ("log", "a", "b"), ("sin", "b", "y")
     assert applied(only_reader, lowered(*lines)) == ["sin"]
     assert not greedily(lowered(*lines, ("cos", "a", "z")), only_reader)
-    assert not greedily(lowered(*lines, targets=["a", "y"]), only_reader), "being asked for is a use"
+    assert not greedily(lowered(*lines, targets=["a", "y"]), only_reader), "being requested is a use"

@@ -210,7 +210,7 @@ def test_a_fast_rule_may_round_and_forget_what_is_not_finite() -> None:
 def test_an_exact_rule_keeps_every_bit() -> None:
     assert rewrite(fast=False)(exact).before
     for function in (rounds, nan_is_lost):
-        with pytest.raises(InvalidValue, match=r"allows what differs by rounding, or where something is not finite$"):
+        with pytest.raises(InvalidValue, match=r"allows differences by rounding, and where something is not finite$"):
             rewrite(fast=False)(function)
 
 
@@ -295,7 +295,7 @@ def test_gradients_are_all_or_smooth() -> None:
         rewrite(gradients="none")(kept)  # type: ignore[call-overload]
 
 
-# -- attributes that are left behind ---------------------------------------------------------------
+# -- attributes that are not carried over -----------------------------------------------------------
 
 
 def test_an_attribute_that_the_same_operator_gets_by_default_after_is_refused() -> None:

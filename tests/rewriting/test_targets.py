@@ -1,4 +1,4 @@
-"""What is asked for of a program keeps its name and its value, whatever passes do."""
+"""Requested outputs keep their names and their values, whatever passes do."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_data_that_nothing_reads_can_be_asked_for() -> None:
     [
         (["nothing"], InvalidValue, "the graph has no value 'nothing'"),
         ("b", InvalidType, "targets are a list of variables or their names, not 'b'"),
-        ([3], InvalidType, "a value is asked for by its name, not by 3"),
+        ([3], InvalidType, "a value is looked up by its name, not by 3"),
     ],
 )
 def test_what_cannot_be_asked_for(targets: Any, kind: type[Exception], message: str) -> None:

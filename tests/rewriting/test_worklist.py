@@ -31,7 +31,7 @@ SIZE = 2000
 
 
 def row(count: int) -> ga.Graph:
-    """sin, cos, sin, cos...: one behind the other."""
+    """sin, cos, sin, cos...: one after the other."""
     return lowered(*(("sin" if i % 2 == 0 else "cos", f"x{i}", f"x{i + 1}") for i in range(count)))
 
 
@@ -122,7 +122,7 @@ def test_a_graph_that_nobody_follows_remembers_nothing() -> None:
 
 
 def missed(graph: ga.Graph, rule: Rule, edit: Callable[[ga.Graph], Any]) -> bool:
-    """Whether a rule that did not apply does not either behind an edit that makes it apply."""
+    """Whether a rule that did not apply still does not after an edit that makes it apply."""
     assert not greedily(graph, rule)
     edit(graph)
     assert greedily(graph.clone(), rule), "the edit makes it apply"
@@ -170,7 +170,7 @@ def and_its_reader(x: Any) -> Any:
 
 
 def deep(*types: str) -> ga.Graph:
-    """Operators one behind the other."""
+    """Operators one after the other."""
     return lowered(*((each, f"v{i}", f"v{i + 1}") for i, each in enumerate(types)))
 
 
@@ -231,7 +231,7 @@ def test_what_other_rules_did_on_the_way() -> None:
     graph = lowered(filled("zero", 0.0), ("exp", "x", "a"), ("elementwise_add", ("a", "zero"), "b"), ("log", "b", "y"), ("sin", "y", "s"))
     greedily(graph, log_exp, add_zero)
     assert type_names(graph) == ["sin"]
-    assert len(graph.values) == 2, "a constant nobody reads is gone too"
+    assert len(graph.values) == 2, "an unused constant is gone too"
 
 
 # -- nested graphs -------------------------------------------------------------------------------

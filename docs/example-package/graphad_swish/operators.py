@@ -1,4 +1,4 @@
-"""``sharp_swish``: one row with kernel, types and gradient; ``sharp_swish_grad`` comes of itself."""
+"""``sharp_swish``: one definition with kernel, types and gradient; ``sharp_swish_grad`` comes of itself."""
 
 from __future__ import annotations
 

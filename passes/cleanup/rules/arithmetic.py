@@ -178,7 +178,7 @@ def increment_twice(x, *, a, b):
 
 @fast
 def affine_difference(x, *, a, b):
-    """What is added to two operands of a difference falls out."""
+    """A term that is added to both operands of a difference cancels."""
     inner = ops.scale(x, bias=a)
     return ops.elementwise_sub(inner, ops.scale(x, bias=b)), ops.fill_any_like(x, value=a - b), is_float(x)
 

@@ -24,7 +24,7 @@ def concat_of_one(x, *, a):
 
 
 def in_a_row(rng):
-    """Tensors to put one behind the other."""
+    """Tensors to concatenate."""
     return {name: [rng.normal(size=(2, 3)) for _ in range(2)] for name in ("xs", "ys", "zs")} | {"a": 1}
 
 

@@ -1,4 +1,4 @@
-"""Optimising a graph, measured against torch.fx, onnx-ir, xDSL and PyTensor: dead code, common subexpressions, constants, ten rules.
+"""Optimizing a graph, measured against torch.fx, onnx-ir, xDSL and PyTensor: dead code, common subexpressions, constants, ten rules.
 
 The peers live in an environment of their own, anywhere outside the checkout:
 

@@ -30,7 +30,7 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Setup:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     python: str
     sizes: tuple[int, ...]

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.peers.with_xdsl 10000 [--repeat 3] [--variant NAME]
 
 prints one line of JSON: seconds (the quickest of the repeats), those of each stage, operators before and after, the fewest there could
-be (``fewest``), and whether the optimised graph computes what the original does, evaluated by numpy on one random input.
+be (``fewest``), and whether the optimized graph computes what the original does, evaluated by numpy on one random input.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Stages = dict[str, Callable[[Any], Any]]
 
 @dataclass(frozen=True)
 class Peer:
-    """How a library optimises the workload.
+    """How a library optimizes the workload.
 
     Attributes:
         name: what the table calls it.
         version: what is measured, by name and number; ``versions`` says it of installed distributions.
         build: the library's graph of a workload; not timed.
         stages: what is timed, by name and in order; each takes the graph and returns it, changed or new.
-        read_back: an optimised graph as a workload.
-        variants: other stages that can be asked for by name.
+        read_back: an optimized graph as a workload.
+        variants: other stages, which can be requested by name.
         prepare: what is timed too, but not counted: it runs between ``build`` and the stages.
     """
 
@@ -55,7 +55,7 @@ def versions(*distributions: str) -> str:
 
 @dataclass
 class Run:
-    """One optimisation: its graph, and the seconds of every stage."""
+    """One optimization: its graph, and the seconds of every stage."""
 
     graph: Any
     seconds: dict[str, float]
@@ -66,7 +66,7 @@ class Run:
         return sum(self.seconds.values())
 
 
-def optimise(graph: Any, stages: Stages) -> Run:
+def optimize(graph: Any, stages: Stages) -> Run:
     """Run and time the stages, the garbage collector as it is by default."""
     seconds = {}
     for name, stage in stages.items():
@@ -77,9 +77,9 @@ def optimise(graph: Any, stages: Stages) -> Run:
 
 
 def run(peer: Peer, work: Workload, stages: Stages) -> Run:
-    """Build, prepare and optimise once."""
-    prepared = optimise(peer.build(work), peer.prepare)
-    done = optimise(prepared.graph, stages)
+    """Build, prepare and optimize once."""
+    prepared = optimize(peer.build(work), peer.prepare)
+    done = optimize(prepared.graph, stages)
     return Run(done.graph, done.seconds, prepared.seconds)
 
 
@@ -113,7 +113,7 @@ def measured(peer: Peer, operators: int, repeat: int, variant: str | None = None
 
 def main(peer: Peer, arguments: list[str] | None = None) -> None:
     """Measure a peer as the command line, or ``arguments``, say, and print it."""
-    parser = argparse.ArgumentParser(description=f"Optimise the benchmark's graph with {peer.name}.")
+    parser = argparse.ArgumentParser(description=f"Optimize the benchmark's graph with {peer.name}.")
     parser.add_argument("operators", type=int)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--variant", choices=sorted(peer.variants))

@@ -85,12 +85,12 @@ def lower(program_and_targets: Any) -> Any:
 def stages(pipeline: str, verified: bool = False) -> Stages:
     passes = ga.Pipeline.parse(pipeline)
 
-    def optimise(graph: Any) -> Any:
+    def optimize(graph: Any) -> Any:
         with verification(verified):
             passes.run(graph)
         return graph
 
-    return {"pipeline": optimise}
+    return {"pipeline": optimize}
 
 
 def read_back(graph: Any) -> Workload:
@@ -106,7 +106,7 @@ def read_back(graph: Any) -> Workload:
 
 
 def read_op(op: Op, numbers: dict[Any, int], place: int) -> list[Node]:
-    """An operator as a node, behind the constant that is an attribute here; ValueError for an operator that the workload has not."""
+    """An operator as a node, after the constant that is an attribute here; ValueError for an operator that the workload has not."""
     if op.type in ("fill_constant", "assign_value"):
         values = [values for name, values in op.attrs.items() if name.endswith("values") and len(values)]
         return [Node("const", (), float(values[0][0] if values else op.attrs.get("value", 0.0)))]

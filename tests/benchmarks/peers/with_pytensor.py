@@ -1,6 +1,6 @@
 """PyTensor: MergeOptimizer, constant_folding, and the ten rules as node rewriters, one an operator, driven to equilibrium.
 
-Making a FunctionGraph of the targets leaves the dead code behind, so that is the stage "dead code". Two variants: ``patterns``, the ten
+Making a FunctionGraph of the targets drops the dead code, so that is the stage "dead code". Two variants: ``patterns``, the ten
 rules as PatternNodeRewriters; ``canonicalize``, PyTensor's own rules instead of the ten, by the query merge + canonicalize, which do more.
 """
 

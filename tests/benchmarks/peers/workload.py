@@ -1,8 +1,8 @@
-"""The graph that graphad and its peers optimise, described without any of them: float tensors of shape [8], elementwise operators.
+"""The graph that graphad and its peers optimize, described without any of them: float tensors of shape [8], elementwise operators.
 
 Of the operators about 20 % are dead, 15 % repeat an earlier one, 10 % are of constants alone, 15 % match one of the ten rules, and the
 rest is needed. The rules are x + 0, 0 + x, x * 1, 1 * x, x - 0, x / 1, x ** 1, -(-x), ||x|| and relu(relu(x)); they hold for every float,
-infinities and nan included (x + 0 but for the sign of a zero), so that every optimiser may use them. Values are read near where they are
+infinities and nan included (x + 0 but for the sign of a zero), so that every optimizer may use them. Values are read near where they are
 made, which gives 24 chains that cross each other; a few are read by the sums at the end, the targets.
 
     workload(10)  ->  Node("input", ()), ..., Node("const", (), 1.0), Node("mul", (3, 4)), ...
@@ -71,7 +71,7 @@ class Node(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """Values in an order in which they can be computed, and the numbers of those that are asked for."""
+    """Values in an order in which they can be computed, and the numbers of the requested ones."""
 
     nodes: tuple[Node, ...]
     targets: tuple[int, ...]

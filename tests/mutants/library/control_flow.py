@@ -113,7 +113,7 @@ _BRANCHES = (
     in_pass(
         "takes-different-operands-for-one",
         "fold-branches",
-        f"{FOLD}:_handed_through",
+        f"{FOLD}:_passed_through",
         "other.inputs[i] is b",
         "b in other.inputs",
         _if("assign(X=x) -> (Out=y)", "assign(X=z) -> (Out=y)"),
@@ -165,7 +165,7 @@ _UNROLLING = (
         _loop(5, "h", "tanh(X=h) -> (Out=h)"),
     ),
     in_pass(
-        "hands-on-the-start-again",
+        "passes-on-the-start-again",
         "unroll-while",
         f"{UNROLL}:_written_out",
         "carried = [twins.values[result] for result in body.results]",

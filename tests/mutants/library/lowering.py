@@ -194,8 +194,8 @@ _EDITS = (
         prepare=BACKWARD,
     ),
     _mutant(
-        "hands-over-a-name-that-is-taken",
-        "substitution:hand_over",
+        "transfers-a-name-that-is-taken",
+        "substitution:transfer_name",
         "if new.given or new.persistable or graph.is_observed(new) or flows",
         "if new.given or new.persistable or flows",
         """

@@ -266,10 +266,10 @@ _NORMS = (
         "param u: float64[2, 4]\nmatmul_v2(X=x, Y=u) -> (Out=h) {trans_y=true}",
     ),
     _norm(
-        "hands-out-the-variance",
+        "returns-the-variance",
         "_fold",
-        '_stand_in(op, "SavedVariance", inverse.value)',
-        '_stand_in(op, "SavedVariance", op.input("Variance"))',
+        '_replace_statistic(op, "SavedVariance", inverse.value)',
+        '_replace_statistic(op, "SavedVariance", op.input("Variance"))',
     ),
     _norm("subtracts-an-unscaled-mean", "_fold", "bias - mean * factor", "bias - mean"),
 )

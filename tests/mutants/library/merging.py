@@ -177,7 +177,7 @@ _PLACES = (
         feeds={"n": [2]},
     ),
     _cse(
-        "hands-in-where-it-is-carried",
+        "captures-where-it-is-carried",
         "graphad.graph.regions_editing:add_captures",
         "if i >= _first_captured(op)}",
         "if i >= 0}",

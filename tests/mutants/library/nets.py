@@ -68,7 +68,7 @@ _NETS = (
         prepare=BACKWARD,
     ),
     in_pass(
-        "hands-out-nothing-requested",
+        "returns-nothing-requested",
         "outline-repeated{min_ops=2}",
         f"{INLINING}:outline",
         "graph.is_observed(v) or any(r not in inside for r in v.readers)]",

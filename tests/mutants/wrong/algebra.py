@@ -79,7 +79,7 @@ with passes():
 
     @dataclass(frozen=True)
     class MeanOfNothing(Pass):
-        """A mean is a sum over a count, which somebody kept from being 0."""
+        """A mean is a sum over a count, which was kept from being 0."""
 
         name = "user-mean-of-nothing"
         tolerance = 1e-6
@@ -163,7 +163,7 @@ with passes():
 
     @dataclass(frozen=True)
     class NormalizesByDefault(Pass):
-        """Writes a normalisation out, with the epsilon that it usually has."""
+        """Writes a normalization out, with the epsilon that it usually has."""
 
         name = "user-normalizes-by-default"
         tolerance = 1e-6

@@ -17,7 +17,7 @@ with passes():
     class HandsOnTheStart(Pass):
         """A value that a loop's body only copies is what it was at the start, if it is copied from itself."""
 
-        name = "user-hands-on-the-start"
+        name = "user-passes-on-the-start"
 
         def apply(self, graph: Graph) -> bool:
             changed = False
@@ -33,7 +33,7 @@ with passes():
 
     @dataclass(frozen=True)
     class TakesOneBranchForBoth(Pass):
-        """What one branch hands through unchanged needs no branch."""
+        """A value that a branch passes through unchanged needs no branch."""
 
         name = "user-takes-one-branch-for-both"
 

@@ -56,7 +56,7 @@ def shares(type: str, sample: Sample) -> bool:
     return any(isinstance(out, np.ndarray) and np.shares_memory(out, a) for outs in outputs.values() for out in outs for a in arrays)
 
 
-# They hand out memory of an input in some cases only.
+# They return memory of an input in some cases only.
 SOMETIMES = ("adam", "batch_norm", "clip_by_norm", "pad", "select_input", "softmax_with_cross_entropy", "sum", "sum_like")
 
 

@@ -6,7 +6,7 @@ import graphad as ga
 
 
 def graph_of(operators: str, declared: str = "x y: float32[3]", targets: list[str] | None = None, more: str = "") -> ga.Graph:
-    """The graph of a block of operators, one a line; ``declared`` says the types of some names, ``more`` is blocks behind it."""
+    """The graph of a block of operators, one a line; ``declared`` says the types of some names, ``more`` are blocks after it."""
     lines = [line.strip() for line in operators.strip().splitlines()]
     variables = [f"var {name}: {kind}" for part in declared.split(";") for names, kind in [part.split(":")] for name in names.split()]
     text = "program {\n  block 0 {\n" + "".join(f"    {line}\n" for line in [*variables, *lines]) + "  }\n" + more + "}\n"
@@ -40,7 +40,7 @@ def body(statements: str) -> str:
 
 
 def loop_graph(statements: str, before: str = "") -> tuple[ga.Graph, ga.Graph]:
-    """The graph of a loop over h and k, of which only h is asked for, and the graph nested in it."""
+    """The graph of a loop over h and k, of which only h is requested, and the graph nested in it."""
     graph = graph_of(before + LOOP, LOOP_TYPES, ["loss"], body(statements))
     (loop,) = graph.controls
     (inner,) = loop.graphs.values()

@@ -87,7 +87,7 @@ def test_attributes_are_compared_with_their_types() -> None:
 # -- nested graphs -------------------------------------------------------------------------------
 
 
-def test_what_is_there_before_a_loop_is_handed_in() -> None:
+def test_a_value_from_before_a_loop_is_captured() -> None:
     graph, inner = loop_graph("tanh(X=x) -> (Out=t)\nelementwise_mul(X=h, Y=t) -> (Out=h)", "tanh(X=x) -> (Out=k)\n")
     assert Cse().run(graph)
     (loop,) = graph.controls
@@ -102,7 +102,7 @@ def test_what_depends_on_the_iteration_stays() -> None:
     assert "tanh" in {op.type for op in inner.ops}
 
 
-def test_a_cheap_operator_is_not_handed_in() -> None:
+def test_a_cheap_operator_is_not_captured() -> None:
     graph, _ = loop_graph(
         "reshape(X=x) -> (Out=t) {shape=[3]}\nelementwise_mul(X=h, Y=t) -> (Out=h)", "reshape(X=x) -> (Out=k) {shape=[3]}\n"
     )

@@ -87,7 +87,7 @@ def test_a_value_that_another_carried_value_needs_is_carried() -> None:
     assert [value.name for value in outcomes(loop)] == ["h", "k", "i", "more"]
 
 
-def test_what_no_graph_reads_is_not_handed_in() -> None:
+def test_unused_operands_are_dropped() -> None:
     graph, inner = loop_graph("tanh(X=h) -> (Out=h)\nelementwise_mul(X=k, Y=x) -> (Out=k)")
     assert "x" in {value.name for value in inner.inputs}
     DeadCode().run(graph)

@@ -1,4 +1,4 @@
-"""What the tests of these passes share: programs from text, what they compute before and behind a pass, and random ones with gradients."""
+"""What the tests of these passes share: programs from text, their results before and after a pass, and random ones with gradients."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def values(program: ga.Program, names: list[str], **feed: Array) -> list[Array]:
     return results
 
 
-def behind(program: ga.Program, pipeline: str, targets: list[str] | None = None) -> ga.Graph:
-    """The graph of a program behind passes, which has been verified."""
+def rewritten(program: ga.Program, pipeline: str, targets: list[str] | None = None) -> ga.Graph:
+    """The graph of a program after passes, which has been verified."""
     graph = ga.lower(program, targets)
     ga.Pipeline.parse(pipeline).run(graph)
     verify(graph)

@@ -9,7 +9,7 @@ import graphad as ga
 from graphad.passes.control_flow import FoldBranches
 from graphad.testing import check_pass
 from tests.graphs import types
-from tests.passes.control_flow.programs import behind, differentiated_program, ops_of, same, values, with_gradients
+from tests.passes.control_flow.programs import differentiated_program, ops_of, rewritten, same, values, with_gradients
 
 FOLD = "fold-branches"
 X = np.array([0.5, -0.75])
@@ -54,7 +54,7 @@ OPEN = "assign(X=q) -> (Out=c)"
 def test_a_known_condition(condition: str, taken: bool, kind: str) -> None:
     also = "var k: int64[1]\n var two: int64[1]\n" + ("" if kind == "if_else" else "assign(X=x) -> (Out=y)")
     program = choice("tanh(X=x) -> (Out=y)", "sin(X=x) -> (Out=y)", condition % f"{float(taken)}", kind=kind, also=also)
-    graph = behind(program, FOLD)
+    graph = rewritten(program, FOLD)
     assert not graph.controls
     assert types(graph)[-2:] == ["tanh" if taken else "sin" if kind == "if_else" else "assign", "mean"]
     assert same(program, graph, ["loss", "y"], x=X)
@@ -65,7 +65,7 @@ def test_targets_keep_their_names_also_where_a_branch_hands_on_what_it_got() -> 
     program = choice(
         "sin(X=x) -> (Out=z)", "tanh(X=x) -> (Out=y)", KNOWN % "1.0", out="y, z", also="tanh(X=x) -> (Out=y)\n exp(X=x) -> (Out=z)"
     )
-    graph = behind(program, FOLD, ["y", "z", "loss"])
+    graph = rewritten(program, FOLD, ["y", "z", "loss"])
     assert not graph.controls
     assert same(program, graph, ["y", "z", "loss"], x=X)
 
@@ -74,7 +74,7 @@ def test_targets_keep_their_names_also_where_a_branch_hands_on_what_it_got() -> 
 def test_a_branch_that_runs_where_there_are_elements(shape: list[int]) -> None:
     text = f"program {{\n block 0 {{\n var x: float64{shape}\n var y: float64[2]\n conditional_block(Cond=x, Input=y) -> (Out=y)"
     program = ga.Program.parse(text + " {sub_block=block(1), is_scalar_condition=false}\n }\n block 1 in 0 {\n tanh(X=y) -> (Out=y)\n }\n}")
-    graph = behind(program, FOLD)
+    graph = rewritten(program, FOLD)
     assert types(graph) == (["tanh"] if shape[0] else ["assign"])
     assert same(program, graph, ["y"], x=np.ones(shape), y=X)
 
@@ -82,7 +82,7 @@ def test_a_branch_that_runs_where_there_are_elements(shape: list[int]) -> None:
 def test_branches_that_do_the_same() -> None:
     one = "var %s: float64[2]\n tanh(X=x) -> (Out=%s)\n square(X=%s) -> (Out=y)"
     program = choice(one % (("a",) * 3), one % (("b",) * 3), OPEN)
-    graph = behind(program, FOLD)
+    graph = rewritten(program, FOLD)
     assert types(graph) == ["tanh", "square", "mean"]
     assert same(program, graph, ["loss"], x=X, q=np.array([True]))
 
@@ -91,13 +91,13 @@ def test_branches_that_do_the_same() -> None:
     "other", ["tanh(X=x) -> (Out=y)\n tanh(X=y) -> (Out=y)", "sin(X=x) -> (Out=y)", "scale(X=x) -> (Out=y) {scale=2.0}"]
 )
 def test_branches_that_do_not(other: str) -> None:
-    graph = behind(choice("scale(X=x) -> (Out=y) {scale=3.0}", other, OPEN), FOLD)
+    graph = rewritten(choice("scale(X=x) -> (Out=y) {scale=3.0}", other, OPEN), FOLD)
     assert ops_of(graph, "if_else")
 
 
 def test_what_comes_out_as_it_went_in() -> None:
     program = choice("assign(X=x) -> (Out=y)\n sin(X=x) -> (Out=z)", "assign(X=x) -> (Out=y)\n cos(X=x) -> (Out=z)", OPEN, out="y, z")
-    graph = behind(program, FOLD)
+    graph = rewritten(program, FOLD)
     (branch,) = ops_of(graph, "if_else")
     assert [value.name for value in branch.outputs["Out"]] == ["z"]
     assert same(program, graph, ["loss", "z"], x=X, q=np.array([False]))
@@ -123,7 +123,7 @@ def loop(also: str = "") -> ga.Program:
 
 def test_a_loop_that_never_runs() -> None:
     program = loop()
-    graph = behind(program, FOLD, ["loss", "x"])
+    graph = rewritten(program, FOLD, ["loss", "x"])
     assert "while" not in types(graph)
     assert same(program, graph, ["loss", "x"], x=X)
 
@@ -132,7 +132,7 @@ def test_a_loop_that_never_runs_stays_with_its_gradient() -> None:
     program = loop()
     (name,) = with_gradients(["x"], program)
     before = values(program, [name], x=X)
-    graph = behind(program, FOLD, ["loss", name])
+    graph = rewritten(program, FOLD, ["loss", name])
     assert "while_grad" in types(graph)
     np.testing.assert_array_equal(values(ga.schedule(graph), [name], x=X), before)
 
@@ -142,7 +142,7 @@ def test_a_branch_goes_together_with_its_gradient(taken: bool) -> None:
     one = "var t: float64[2]\n tanh(X=x) -> (Out=t)\n elementwise_mul(X=t, Y=x) -> (Out=y)"
     program = choice(one, "sin(X=x) -> (Out=y)", KNOWN % f"{float(taken)}")
     (name,) = with_gradients(["x"], program)
-    graph = behind(program, FOLD, ["loss", name])
+    graph = rewritten(program, FOLD, ["loss", name])
     assert not graph.controls
     assert same(program, graph, ["loss", name], x=X)
 
@@ -178,7 +178,7 @@ def test_a_branch_in_a_loop_goes_together_with_its_gradient() -> None:
   }
 }""")
     (name,) = with_gradients(["x"], program)
-    graph = behind(program, FOLD, ["loss", name])
+    graph = rewritten(program, FOLD, ["loss", name])
     assert not ops_of(graph, "if_else")
     assert not ops_of(graph, "if_else_grad")
     assert same(program, graph, ["loss", name], x=X, n=np.array([3]))
@@ -190,7 +190,7 @@ def test_random_operators_draw_what_they_drew() -> None:
     for other in (draw.replace("=d", "=e"), draw):
         program = choice("var d: float64[2]\n var e: float64[2]\n" + draw, "var d: float64[2]\n var e: float64[2]\n" + other, KNOWN % "0.0")
         program.random_seed = 5
-        graph = behind(program, FOLD)
+        graph = rewritten(program, FOLD)
         assert not graph.controls
         assert same(program, graph, ["loss"], x=X)
 
@@ -225,7 +225,7 @@ def test_a_known_choice(text: str, left: str) -> None:
         + text.replace("'", '"')
         + "\n }\n}"
     )
-    graph = behind(program, FOLD, ["y"])
+    graph = rewritten(program, FOLD, ["y"])
     writer = graph.value("y").writer
     assert writer is not None
     assert writer.type == left

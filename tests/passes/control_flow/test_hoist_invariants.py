@@ -9,7 +9,7 @@ import graphad as ga
 from graphad.passes.control_flow import HoistInvariants
 from graphad.testing import check_pass
 from tests.graphs import types
-from tests.passes.control_flow.programs import behind, counted, differentiated_program, ops_of, same, values, with_gradients
+from tests.passes.control_flow.programs import counted, differentiated_program, ops_of, rewritten, same, values, with_gradients
 
 HOIST = "hoist-invariants"
 TANH_W = "tanh(X=w) -> (Out=t)\n elementwise_mul(X=h, Y=t) -> (Out=h)"
@@ -23,7 +23,7 @@ def body(graph: ga.Graph) -> list[str]:
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_what_is_alike_moves_and_values_stay(n: int) -> None:
     program = counted(TANH_W, inside="var t: float64[2]")
-    graph = behind(program, HOIST)
+    graph = rewritten(program, HOIST)
     assert types(graph) == ["fill_constant", "less_than", "tanh", "while", "mean"]
     assert body(graph) == ["elementwise_mul", "increment", "less_than"]
     assert same(program, graph, ["h", "loss"], n=np.array([n]))
@@ -35,7 +35,7 @@ def test_a_chain_moves_and_only_its_end_is_captured() -> None:
         "tanh(X=w) -> (Out=a)\n square(X=a) -> (Out=b)\n elementwise_mul(X=h, Y=b) -> (Out=h)",
         inside="var a: float64[2]\n var b: float64[2]",
     )
-    graph = behind(program, HOIST)
+    graph = rewritten(program, HOIST)
     (loop,) = ops_of(graph, "while")
     assert [value.name for value in loop.inputs["X"]] == ["h", "i", "more", "w", "n", "b"]
     assert same(program, graph, ["h"], n=np.array([4]))
@@ -47,7 +47,7 @@ def test_a_constant_goes_with_what_reads_it_and_stays_for_the_others() -> None:
     elementwise_mul(X=h, Y=t) -> (Out=h)
     elementwise_add(X=h, Y=two) -> (Out=h)"""
     program = counted(text, inside="var t: float64[2]\n var two: float64[2]")
-    graph = behind(program, HOIST)
+    graph = rewritten(program, HOIST)
     assert types(graph).count("fill_constant") == 2
     assert body(graph)[0] == "fill_constant"
     assert same(program, graph, ["h"], n=np.array([2]))
@@ -72,7 +72,7 @@ def test_what_may_fail_or_is_random_stays(text: str) -> None:
         inside="var t: float64[2]\n var s: int64[2]",
     )
     before = ga.lower(program)
-    graph = behind(program, HOIST)
+    graph = rewritten(program, HOIST)
     assert str(graph) == str(before)
 
 
@@ -83,7 +83,7 @@ def test_unknown_extents_of_one_value_fit_themselves() -> None:
         inside="var t: float64[-1]",
         around="h, w, p",
     )
-    assert "elementwise_mul" in types(behind(program, HOIST))
+    assert "elementwise_mul" in types(rewritten(program, HOIST))
 
 
 def test_what_may_have_no_value_is_not_read_early() -> None:
@@ -107,7 +107,7 @@ def test_what_may_have_no_value_is_not_read_early() -> None:
     logical_not(X=c) -> (Out=c)
   }
 }""")
-    graph = behind(program, HOIST)
+    graph = rewritten(program, HOIST)
     assert "square" not in types(graph)
     assert same(program, graph, ["h"], x=np.array([1.0, 2.0]), c=np.array([False]))
 
@@ -142,7 +142,7 @@ def test_out_of_two_loops_at_once_and_a_carried_value_that_does_not_change() -> 
     less_than(X=j, Y=i) -> (Out=again)
   }
 }""")
-    graph = behind(program, HOIST)
+    graph = rewritten(program, HOIST)
     assert "tanh" in types(graph)
     assert same(program, graph, ["h"], u=np.array([0.3, 2.0]), n=np.array([4]))
 
@@ -150,7 +150,7 @@ def test_out_of_two_loops_at_once_and_a_carried_value_that_does_not_change() -> 
 def test_a_gradient_reads_what_moved_and_its_own_invariants_move() -> None:
     program = counted(TANH_W, inside="var t: float64[2]")
     (name,) = with_gradients(["w"], program)
-    graph = behind(program, HOIST, ["loss", name])
+    graph = rewritten(program, HOIST, ["loss", name])
     assert body(graph).count("tanh") == 0
     assert same(program, graph, ["loss", name], n=np.array([3]))
     assert same(program, graph, ["loss", name], n=np.array([0]))
@@ -158,7 +158,7 @@ def test_a_gradient_reads_what_moved_and_its_own_invariants_move() -> None:
 
 def test_gradients_appended_behind_it() -> None:
     program, other = (counted(TANH_W, inside="var t: float64[2]") for _ in range(2))
-    moved = ga.schedule(behind(other, HOIST))
+    moved = ga.schedule(rewritten(other, HOIST))
     (one,), (two,) = with_gradients(["w"], program), with_gradients(["w"], moved)
     np.testing.assert_allclose(values(moved, [two], n=np.array([3])), values(program, [one], n=np.array([3])), rtol=1e-12)
 

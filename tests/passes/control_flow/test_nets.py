@@ -15,7 +15,7 @@ from graphad.passes.control_flow.repeats import Repeats, period
 from graphad.passes.control_flow.same_graphs import same_graphs
 from graphad.testing import check_pass
 from tests.graphs import types
-from tests.passes.control_flow.programs import behind, counted, differentiated_program, ops_of, same, values, with_gradients
+from tests.passes.control_flow.programs import counted, differentiated_program, ops_of, rewritten, same, values, with_gradients
 
 X = np.array([[0.5, -0.75], [0.1, 0.2]])
 
@@ -44,13 +44,13 @@ def graph_of(net: Op) -> ga.Graph:
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 9])
 def test_every_layer_is_a_net_and_all_are_alike(count: int) -> None:
     program = layers(count)
-    graph = behind(program, "outline-repeated")
+    graph = rewritten(program, "outline-repeated")
     assert types(graph) == ["net"] * count + ["mean"]
     first, *others = map(graph_of, ops_of(graph, "net"))
     assert types(first) == ["mul", "tanh", "square"]
     assert all(same_graphs(first, other) for other in others)
     assert same(program, graph, ["loss"], **weights(count))
-    assert str(behind(program, "outline-repeated, inline-net")) == str(ga.lower(program))
+    assert str(rewritten(program, "outline-repeated, inline-net")) == str(ga.lower(program))
 
 
 def test_a_single_layer_is_none() -> None:
@@ -64,27 +64,27 @@ def test_layers_apart_from_each_other() -> None:
         .replace("mul(X=h2", f"{lines}\n mul(X=h2")
         .replace("var loss", "var b: float64[2, 2]\n var c: float64[2, 2]\n var loss")
     )
-    graph = behind(ga.Program.parse(text), "outline-repeated")
+    graph = rewritten(ga.Program.parse(text), "outline-repeated")
     assert len(ops_of(graph, "net")) >= 2
     assert {len(graph_of(net).ops) for net in ops_of(graph, "net")} <= {3, 6}
 
 
 def test_what_is_connected_in_another_way_is_no_repetition() -> None:
     text = str(layers(2)).replace("square(X=t1) -> (Out=h2)", "square(X=a1) -> (Out=h2)")
-    assert "net" not in types(behind(ga.Program.parse(text), "outline-repeated"))
+    assert "net" not in types(rewritten(ga.Program.parse(text), "outline-repeated"))
 
 
 def test_what_is_asked_for_of_one_layer_only_makes_it_another() -> None:
     program = layers(3)
-    graph = behind(program, "outline-repeated", ["loss", "t1"])
+    graph = rewritten(program, "outline-repeated", ["loss", "t1"])
     assert types(graph).count("net") == 2
     assert same(program, graph, ["loss", "t1"], **weights(3))
 
 
 def test_min_ops() -> None:
     program = layers(4)
-    assert types(behind(program, "outline-repeated{min_ops=4}")) == ["net", "net", "mean"]
-    assert "net" not in types(behind(program, "outline-repeated{min_ops=7}"))
+    assert types(rewritten(program, "outline-repeated{min_ops=4}")) == ["net", "net", "mean"]
+    assert "net" not in types(rewritten(program, "outline-repeated{min_ops=7}"))
     with pytest.raises(InvalidValue, match="min_ops=0"):
         OutlineRepeated(min_ops=0)
 
@@ -96,7 +96,7 @@ def test_the_steps_of_an_unrolled_loop() -> None:
         declared=declared,
         inside="var a: float64[2]\n var t: float64[2]",
     )
-    graph = behind(program, "unroll-while, outline-repeated")
+    graph = rewritten(program, "unroll-while, outline-repeated")
     assert [types(graph_of(net)) for net in ops_of(graph, "net")] == [["elementwise_mul", "tanh", "elementwise_add"]] * 4
     assert same(program, graph, ["loss"])
 
@@ -104,10 +104,10 @@ def test_the_steps_of_an_unrolled_loop() -> None:
 def test_gradients_of_nets_and_of_their_operators() -> None:
     given, names = weights(4), ["h0", "w0", "w3"]
     program, other = layers(4), layers(4)
-    outlined = ga.schedule(behind(other, "outline-repeated"))
+    outlined = ga.schedule(rewritten(other, "outline-repeated"))
     expected = values(program, with_gradients(names, program), **given)
     found = with_gradients(names, outlined)
-    inlined = behind(outlined, "inline-net", ["loss", *found])
+    inlined = rewritten(outlined, "inline-net", ["loss", *found])
     assert ops_of(ga.lower(outlined), "net_grad")
     assert not inlined.controls
     for program in (outlined, ga.schedule(inlined)):
@@ -118,10 +118,10 @@ def test_gradients_of_nets_and_of_their_operators() -> None:
 def test_forward_and_backward_are_outlined_where_both_are_there() -> None:
     program = layers(4)
     names = with_gradients(["w0", "w3"], program)
-    graph = behind(program, "outline-repeated", ["loss", *names])
+    graph = rewritten(program, "outline-repeated", ["loss", *names])
     assert len(ops_of(graph, "net")) > 4
     assert same(program, graph, ["loss", *names], **weights(4))
-    back = behind(ga.schedule(graph), "inline-net", ["loss", *names])
+    back = rewritten(ga.schedule(graph), "inline-net", ["loss", *names])
     assert same(program, back, ["loss", *names], **weights(4))
 
 
@@ -147,7 +147,7 @@ def test_nets_in_nets_in_branches() -> None:
     tanh(X=x) -> (Out=y)
   }
 }""")
-    graph = behind(program, "inline-net")
+    graph = rewritten(program, "inline-net")
     assert not ops_of(graph, "net")
     (branch,) = graph.ops
     assert types(branch.graphs["true_block"]) == ["tanh", "square"]
@@ -172,7 +172,7 @@ def test_a_random_operator_of_a_net_draws_what_it_drew_where_that_was() -> None:
     for name in ("d", "e"):
         program = ga.Program.parse(text.replace("%s", name))
         program.random_seed = 3
-        graph = behind(program, "inline-net")
+        graph = rewritten(program, "inline-net")
         assert not graph.controls
         assert same(program, graph, ["y"], x=X[0])
 
@@ -186,7 +186,7 @@ def test_dropout_in_every_layer_drops_what_it_dropped() -> None:
         text = text.replace("var loss", f"var r{i}: float64[2, 2]\n var q{i}: float64[2, 2]\n var loss")
     program = ga.Program.parse(text)
     program.random_seed = 7
-    graph = behind(program, "outline-repeated")
+    graph = rewritten(program, "outline-repeated")
     assert types(graph) == ["net"] * 3 + ["mean"]
     assert same(program, graph, ["loss"], **weights(3))
 

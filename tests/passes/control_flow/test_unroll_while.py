@@ -11,7 +11,7 @@ from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow import UnrollWhile
 from graphad.testing import check_pass
 from tests.graphs import types
-from tests.passes.control_flow.programs import behind, counted, differentiated_program, ops_of, same, values, with_gradients
+from tests.passes.control_flow.programs import counted, differentiated_program, ops_of, rewritten, same, values, with_gradients
 
 BODY = "elementwise_mul(X=h, Y=w) -> (Out=h)\n tanh(X=h) -> (Out=h)"
 LIMIT = 'fill_constant() -> (Out=n) {shape=[1], value=%s, dtype="int64"}'
@@ -24,7 +24,7 @@ def known(count: int, body: str = BODY, inside: str = "") -> ga.Program:
 @pytest.mark.parametrize("count", [0, 1, 2, 16])
 def test_as_many_iterations_as_it_runs(count: int) -> None:
     program = known(count)
-    graph = behind(program, "unroll-while", ["h", "i", "more", "loss"])
+    graph = rewritten(program, "unroll-while", ["h", "i", "more", "loss"])
     assert not graph.controls
     assert types(graph).count("elementwise_mul") == count
     assert same(program, graph, ["h", "i", "more", "loss"])
@@ -47,7 +47,7 @@ def test_a_loop_that_becomes_too_much_stays() -> None:
 
 
 def test_a_loop_of_which_nobody_knows_stays() -> None:
-    assert ops_of(behind(counted(BODY), "unroll-while"), "while")
+    assert ops_of(rewritten(counted(BODY), "unroll-while"), "while")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_any_counter(step: str, test: str, count: int) -> None:
     text = str(known(5)).replace("increment(X=i) -> (Out=i)", step)
     head, _, body = text.partition("block 1 in 0")
     program = ga.Program.parse(head + "block 1 in 0" + body.replace("less_than(X=i, Y=n) -> (Out=more)", test))
-    graph = behind(program, "unroll-while")
+    graph = rewritten(program, "unroll-while")
     assert not graph.controls
     assert types(graph).count("tanh") == count
     assert same(program, graph, ["h", "i"])
@@ -72,7 +72,7 @@ def test_any_counter(step: str, test: str, count: int) -> None:
 
 def test_the_loop_behind_a_condition_that_something_else_decides() -> None:
     program = ga.Program.parse(str(known(2)).replace("less_than(X=i, Y=n) -> (Out=more)", "assign(X=q) -> (Out=more)", 1))
-    assert "while" in str(behind(ga.Program.parse(str(program).replace("var h:", "var q: bool[1]\n    var h:", 1)), "unroll-while"))
+    assert "while" in str(rewritten(ga.Program.parse(str(program).replace("var h:", "var q: bool[1]\n    var h:", 1)), "unroll-while"))
 
 
 NESTED = """program {
@@ -108,7 +108,7 @@ NESTED = """program {
 def test_a_loop_in_a_loop(limit: str, count: int) -> None:
     """The inner one runs as often as the outer one, or as its counter says, which is known once that is written out."""
     program = ga.Program.parse(NESTED.replace("LIMIT", limit))
-    graph = behind(program, "unroll-while")
+    graph = rewritten(program, "unroll-while")
     assert not graph.controls
     assert types(graph).count("elementwise_mul") == count
     assert same(program, graph, ["h"], w=np.array([0.9, 1.1]))
@@ -117,7 +117,7 @@ def test_a_loop_in_a_loop(limit: str, count: int) -> None:
 @pytest.mark.parametrize(("count", "factor", "copies"), [(20, 5, 5), (20, 4, 4), (20, 3, 1), (40_000, 2, 2)])
 def test_some_iterations_in_one(count: int, factor: int, copies: int) -> None:
     program = known(count)
-    graph = behind(program, f"unroll-while{{factor={factor}}}")
+    graph = rewritten(program, f"unroll-while{{factor={factor}}}")
     (loop,) = ops_of(graph, "while")
     assert types(loop.graphs["sub_block"]).count("tanh") == copies
     assert count > 100 or same(program, graph, ["h", "i", "more"])
@@ -127,20 +127,20 @@ def test_some_iterations_in_one(count: int, factor: int, copies: int) -> None:
 
 def test_random_operators_draw_anew_in_each_iteration() -> None:
     draw = 'uniform_random() -> (Out=d) {shape=[2], min=0.0, max=1.0, dtype="float64"}\n elementwise_add(X=h, Y=d) -> (Out=h)'
-    assert ops_of(behind(known(2, draw, "var d: float64[2]"), "unroll-while"), "while")
+    assert ops_of(rewritten(known(2, draw, "var d: float64[2]"), "unroll-while"), "while")
 
 
 def test_a_loop_that_has_a_gradient_stays() -> None:
     program = known(2)
     (name,) = with_gradients(["w"], program)
-    graph = behind(program, "unroll-while", ["loss", name])
+    graph = rewritten(program, "unroll-while", ["loss", name])
     assert ops_of(graph, "while_grad")
     assert same(program, graph, ["loss", name])
 
 
 def test_the_gradient_behind_it_is_that_of_the_loop() -> None:
     program, other = known(5), known(5)
-    unrolled = ga.schedule(behind(other, "unroll-while"))
+    unrolled = ga.schedule(rewritten(other, "unroll-while"))
     names, same_names = with_gradients(["h", "w"], program), with_gradients(["h", "w"], unrolled)
     for one, two in zip(values(program, names), values(unrolled, same_names), strict=True):
         np.testing.assert_allclose(two, one, rtol=1e-12)
@@ -159,7 +159,7 @@ def test_arrays_are_written_one_after_the_other() -> None:
         'fill_constant() -> (Out=two) {shape=[1], value=2.0, dtype="int64"}\n    read_from_array(X=a, I=two) -> (Out=last)\n    mean(X=h)'
     )
     program = ga.Program.parse(text.replace("mean(X=h)", read))
-    graph = behind(program, "unroll-while")
+    graph = rewritten(program, "unroll-while")
     assert not graph.controls
     assert same(program, graph, ["last", "h"])
 

@@ -1,4 +1,4 @@
-"""Batch normalisations by running statistics, folded into the weights before them."""
+"""Batch normalizations by running statistics, folded into the weights before them."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def total(x: Any, y: Any) -> Any:
     return layers.reduce_sum(layers.square(layers.fc(x, size=1))) * 0.5
 
 
-def penalised(x: Any, y: Any) -> Any:
+def penalized(x: Any, y: Any) -> Any:
     hidden = layers.fc(x, size=3, bias_attr=False)
     (weight,) = x.block.program.all_parameters()
     return layers.mean(layers.tanh(hidden)) * 3.0 + layers.reduce_sum(layers.square(weight)) * 0.01
@@ -101,7 +101,7 @@ def convolution(x: Any, y: Any) -> Any:
     return layers.reduce_mean(layers.reduce_sum(layers.transpose(found, axis=[0, 2, 3, 1]), dim=[1, 2]))
 
 
-@pytest.mark.parametrize("loss", [total, penalised, convolution])
+@pytest.mark.parametrize("loss", [total, penalized, convolution])
 def test_losses_that_are_means_or_sums(loss: Callable[[Any, Any], Any]) -> None:
     one = Training(loss)
     same(one, one.in_parts(3))
@@ -115,7 +115,7 @@ def square_of_mean(x: Any, y: Any) -> Any:
     return layers.square(layers.mean(layers.fc(x, size=1)))
 
 
-def normalised(x: Any, y: Any) -> Any:
+def normalized(x: Any, y: Any) -> Any:
     return layers.mean(layers.square(layers.batch_norm(layers.fc(x, size=3))))
 
 
@@ -132,7 +132,7 @@ def across_rows(x: Any, y: Any) -> Any:
     [
         (largest, "neither a mean nor a sum over the batch: reduce_max"),
         (square_of_mean, "neither a mean nor a sum over the batch: square"),
-        (normalised, "batch_norm.*uses statistics of the batch"),
+        (normalized, "batch_norm.*uses statistics of the batch"),
         (dropped, "operator 'dropout' draws random numbers"),
         (across_rows, "neither a mean nor a sum over the batch: softmax"),
     ],
@@ -146,9 +146,9 @@ def test_losses_that_are_refused(loss: Callable[[Any, Any], Any], says: str) -> 
 def test_other_refusals() -> None:
     one = Training()
     hidden = one.main.global_block().ops[0].output("Out")[0]
-    with pytest.raises(PassError, match=f"'{hidden}' is asked for, which is neither a mean nor a sum over the batch"):
+    with pytest.raises(PassError, match=f"'{hidden}' is requested, which is neither a mean nor a sum over the batch"):
         one.in_parts(3, hidden)
-    with pytest.raises(PassError, match=f"'{hidden}@GRAD' is asked for, which is not the gradient of a parameter"):
+    with pytest.raises(PassError, match=f"'{hidden}@GRAD' is requested, which is not the gradient of a parameter"):
         one.in_parts(3, one.loss.name, f"{hidden}@GRAD")
     with pytest.raises(PassError, match="'x' has 12 rows, which do not make 5 parts of one size"):
         Training(batch=ROWS).in_parts(5)
@@ -171,7 +171,7 @@ def test_it_runs_before_recompute_and_not_behind_it() -> None:
 
 
 def test_what_is_refused_stays_as_it_was() -> None:
-    graph = ga.lower(Training(normalised).main)
+    graph = ga.lower(Training(normalized).main)
     text = str(graph)
     with pytest.raises(PassError):
         GradientAccumulation(2).run(graph)

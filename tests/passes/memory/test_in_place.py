@@ -64,7 +64,7 @@ def test_a_chain_is_one_buffer() -> None:
 REFUSED = {
     "it is given": ("tanh(X=x) -> (Out=a)", None),
     "it is read later": ("exp(X=x) -> (Out=a) tanh(X=a) -> (Out=b) elementwise_mul(X=x, Y=a) -> (Out=c)", None),
-    "it is asked for": ("exp(X=x) -> (Out=a) tanh(X=a) -> (Out=b)", ["a", "b"]),
+    "it is requested": ("exp(X=x) -> (Out=a) tanh(X=a) -> (Out=b)", ["a", "b"]),
     "a view of it is left": ("exp(X=x) -> (Out=a) assign(X=a) -> (Out=c) tanh(X=a) -> (Out=b) mul(X=c, Y=y) -> (Out=d)", None),
     "it is a view itself": ("reshape(X=x) -> (Out=a) {shape=[2, 3]} tanh(X=a) -> (Out=b)", None),
     "it may be a view": ("sum(X=x) -> (Out=a) tanh(X=a) -> (Out=b)", None),
@@ -73,7 +73,7 @@ REFUSED = {
         'var flags: bool[2, 3] exp(X=x) -> (Out=a) isnan_v2(X=a) -> (Out=flags) cast(X=flags) -> (Out=b) {out_dtype="float64"}',
         None,
     ),
-    "nobody knows the operator": ("exp(X=x) -> (Out=a) my_own(X=a) -> (Out=b)", None),
+    "the operator is unknown": ("exp(X=x) -> (Out=a) my_own(X=a) -> (Out=b)", None),
 }
 
 
