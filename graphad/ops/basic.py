@@ -61,7 +61,7 @@ def fill_constant(
     return np.full(tuple(extents), value if ValueTensor is None else ValueTensor.reshape(()), dtype)
 
 
-@operator("X -> Out", infer=same, grad={}, partial=True, kinds=_AS_X)
+@operator("X -> Out", infer=same, grad={}, partial=True, kinds=_AS_X, elementwise=True)
 def fill_zeros_like(X: Array) -> Array:
     """Zeros in the shape and dtype of X."""
     return X.zeros_like() if isinstance(X, Aggregate) else X if X is None else np.zeros_like(X)
@@ -71,7 +71,7 @@ def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorTyp
     return TensorType(X.shape, dtype or X.dtype)
 
 
-@operator("X -> Out", infer=_filled_like, grad={})
+@operator("X -> Out", infer=_filled_like, grad={}, elementwise=True)
 def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Array:
     """One value in the shape of X."""
     return np.full(X.shape, value, dtype or X.dtype)
@@ -95,7 +95,7 @@ def _without_memory(shape: Shape, dtype: str) -> Array:
 # -- copies and affine maps ----------------------------------------------------------------------
 
 
-@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, partial=True, kinds=_AS_X)
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, partial=True, kinds=_AS_X, elementwise=True)
 def assign(X: Array) -> Array:
     """The same value under another name (arrays are never changed in place, so nothing is copied)."""
     return X
@@ -109,14 +109,14 @@ def _scaled(X: Tensor, *, scale: float) -> Tensor:
     return scale_(X, scale=scale)
 
 
-@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad})
+@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad}, elementwise=True)
 def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Array:
     """``scale * X + bias``, or ``scale * (X + bias)``; the dtype of X is kept."""
     s, b = X.dtype.type(scale), X.dtype.type(bias)
     return np.asarray(X * s + b if bias_after_scale else (X + b) * s)
 
 
-@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)})
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, elementwise=True)
 def increment(X: Array, *, step: float = 1.0) -> Array:
     """X + step; programs often write it back to X, which makes a new value under the old name."""
     return np.asarray(X + X.dtype.type(step))
@@ -126,7 +126,7 @@ def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> Tens
     return TensorType(X.shape, out_dtype)
 
 
-@operator("X -> Out", infer=_cast_type, grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))}, shapes="X")
+@operator("X -> Out", infer=_cast_type, grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))}, shapes="X", elementwise=True)
 def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Array:
     """X in another dtype."""
     return X.astype(out_dtype)
@@ -150,7 +150,14 @@ def _sum_type(X: list[TensorType]) -> TensorType:
 
 
 @operator(
-    "X* -> Out", name="sum", infer=_sum_type, grad={"X": lambda X, dOut: [assign(dOut) for _ in X]}, partial=True, kinds=_AS_X, shapes="X"
+    "X* -> Out",
+    name="sum",
+    infer=_sum_type,
+    grad={"X": lambda X, dOut: [assign(dOut) for _ in X]},
+    partial=True,
+    kinds=_AS_X,
+    shapes="X",
+    elementwise=True,
 )
 def sum_(X: list[Array]) -> Array:
     """The elementwise sum of all inputs that have a value, added left to right."""

@@ -28,7 +28,7 @@ def _bit_row(name: str, function: Callable[..., Any]) -> OpDef:
     def kernel(X: Array, Y: Array) -> Array:
         return np.asarray(function(X, Y))
 
-    return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True)(kernel)
+    return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, elementwise=True)(kernel)
 
 
 bitwise_and = _bit_row("bitwise_and", np.bitwise_and)
@@ -36,7 +36,7 @@ bitwise_or = _bit_row("bitwise_or", np.bitwise_or)
 bitwise_xor = _bit_row("bitwise_xor", np.bitwise_xor)
 
 
-@operator("X -> Out", infer=_bits, grad={})
+@operator("X -> Out", infer=_bits, grad={}, elementwise=True)
 def bitwise_not(X: Array) -> Array:
     """All bits of X the other way round; the opposite of booleans."""
     return np.asarray(np.bitwise_not(X))
@@ -55,7 +55,7 @@ def _row(name: str, function: Callable[..., Any], grad: Mapping[str, Callable[..
     def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
         return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
 
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, plain=function)(kernel)
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, plain=function, elementwise=True)(kernel)
 
 
 def _first(compare: OpDef) -> dict[str, Callable[..., Any]]:
@@ -101,6 +101,7 @@ def _angle_type(X1: TensorType, X2: TensorType) -> TensorType:
         "X1": lambda X1, X2, dOut: unbroadcast(dOut * X2 / (X1 * X1 + X2 * X2), X1),
         "X2": lambda X1, X2, dOut: unbroadcast(-(dOut * X1 / (X1 * X1 + X2 * X2)), X2),
     },
+    elementwise=True,
 )
 def atan2(X1: Array, X2: Array) -> Array:
     """The angle of the point (X2, X1)."""
@@ -126,6 +127,7 @@ def _lerp_type(X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
         "Weight": lambda X, Y, Weight, dOut: unbroadcast(dOut * (Y - X), Weight),
     },
     shapes="X:X Y:Y Weight:Weight",
+    elementwise=True,
 )
 def lerp(X: Array, Y: Array, Weight: Array) -> Array:
     """What lies between X and Y: ``X + Weight * (Y - X)``."""
@@ -166,7 +168,7 @@ def _isclose_type(
     return _close_type(Input, Other, Rtol, Atol, rtol, atol)
 
 
-@operator("Input Other Rtol? Atol? -> Out", infer=_isclose_type, grad={})
+@operator("Input Other Rtol? Atol? -> Out", infer=_isclose_type, grad={}, elementwise=True)
 def isclose(
     Input: Array,
     Other: Array,

@@ -23,7 +23,9 @@ def _row(
         return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
 
     symmetric = function in _SYMMETRIC
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, plain=function, commutative=symmetric)(kernel)
+    return operator(
+        "X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, plain=function, commutative=symmetric, elementwise=True
+    )(kernel)
 
 
 def as_mask(condition: Tensor, like: Tensor) -> Tensor:

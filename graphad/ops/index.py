@@ -46,7 +46,7 @@ def _other_grad(Condition: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     return unbroadcast(where(Condition, fill_zeros_like(dOut), dOut), Y)
 
 
-@operator("Condition X Y -> Out", infer=_where_type, grad={"X": _chosen_grad, "Y": _other_grad}, shapes="X Y")
+@operator("Condition X Y -> Out", infer=_where_type, grad={"X": _chosen_grad, "Y": _other_grad}, shapes="X Y", elementwise=True)
 def where(Condition: Array, X: Array, Y: Array) -> Array:
     """X where Condition holds, else Y; the three broadcast."""
     return np.where(Condition, X, Y)

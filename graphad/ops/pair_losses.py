@@ -41,6 +41,7 @@ def _hinge_labels_grad(Logits: Tensor, Loss: Tensor, dLoss: Tensor) -> Tensor:
     "Logits Labels -> Loss",
     infer=lambda Logits, Labels: _one_shape(Logits=Logits, Labels=Labels),
     grad={"Logits": _hinge_logits_grad, "Labels": _hinge_labels_grad},
+    elementwise=True,
 )
 def hinge_loss(Logits: Array, Labels: Array) -> Array:
     """``1 - y Logits`` where that is positive, else 0; y is -1 for the label 0 and 1 for the label 1."""
@@ -90,6 +91,7 @@ def _order_slope(Label: Tensor, Left: Tensor, Right: Tensor, dOut: Tensor) -> Te
         "Left": _order_slope,
         "Right": lambda Label, Left, Right, dOut: -_order_slope(Label, Left, Right, dOut),
     },
+    elementwise=True,
 )
 def rank_loss(Label: Array, Left: Array, Right: Array) -> Array:
     """``log(1 + exp(o)) - Label o`` for ``o = Left - Right``; Label is the probability that Left ranks higher (Burges et al. 2005)."""

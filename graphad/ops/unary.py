@@ -21,7 +21,7 @@ def _row(name: str, function: Callable[..., Any], grad: Callable[..., Any] | Non
     def kernel(X: Array) -> Array:
         return np.asarray(function(X))
 
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, plain=function)(kernel)
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, plain=function, elementwise=True)(kernel)
 
 
 def _zero(dOut: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
     return dOut * (X if factor == 2.0 else pow_(X, factor=factor - 1.0)) * factor
 
 
-@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad})
+@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, elementwise=True)
 def pow_(X: Array, *, factor: float = 1.0) -> Array:
     """X to the power of a number; of integers the power is cut to a whole number where the exponent is none, or below zero."""
     if factor == 3.0:
@@ -144,7 +144,7 @@ def _clip_type(X: TensorType, Min: TensorType | None = None, Max: TensorType | N
     return X
 
 
-@operator("X Min? Max? -> Out", infer=_clip_type, grad={"X": _clip_grad, "Min": _low_grad, "Max": _high_grad})
+@operator("X Min? Max? -> Out", infer=_clip_type, grad={"X": _clip_grad, "Min": _low_grad, "Max": _high_grad}, elementwise=True)
 def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: float, max: float) -> Array:
     """X, but not below ``min`` and not above ``max``; Min and Max take their place where given. At a bound the cotangent is the bound's."""
     low = X.dtype.type(min) if Min is None else Min.reshape(())

@@ -1,0 +1,103 @@
+"""What operators promise about themselves, held against their kernels on their samples; and who could promise it and does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.ops import REGISTRY, ControlDef, GradOpDef
+from graphad.testing.samples import SAMPLES, samples_of
+from graphad.testing.samples.valid import computed
+
+Array = NDArray[Any]
+Slots = dict[str, list[Array]]
+Attrs = Mapping[str, Any]
+
+
+def plain() -> Iterator[str]:
+    """Operators that give the same on the same inputs, and do nothing else."""
+    for type in sorted(SAMPLES):
+        row = REGISTRY[type]
+        if not (row.random or row.side_effect or isinstance(row, GradOpDef | ControlDef)):
+            yield type
+
+
+def having(trait: str) -> set[str]:
+    """The operators with a trait."""
+    return {type for type, row in REGISTRY.items() if getattr(row, trait)}
+
+
+def calls(type: str, optional: bool = False) -> Iterator[tuple[Slots, Attrs]]:
+    """The samples of an operator whose inputs are arrays, with the optional ones or without."""
+    row = REGISTRY[type]
+    for sample in samples_of(type):
+        slots = {slot: values for slot, values in sample.slots().items() if optional or not row.inputs[slot].optional}
+        if slots and all(isinstance(value, np.ndarray) for values in slots.values() for value in values):
+            yield slots, sample.attrs
+
+
+def results(type: str, slots: Mapping[str, Sequence[Array]], attrs: Attrs) -> list[Array] | None:
+    """The outputs one behind the other; None if the operator does not take the call, or an output is no array."""
+    outputs = computed(REGISTRY[type], slots, attrs)
+    found = None if outputs is None else [value for values in outputs.values() for value in values]
+    return found if found is not None and all(isinstance(value, np.ndarray | np.generic) for value in found) else None
+
+
+def result(type: str, slots: Mapping[str, Sequence[Array]], attrs: Attrs) -> Array | None:
+    found = results(type, slots, attrs)
+    return np.asarray(found[0]) if found is not None and len(found) == 1 else None
+
+
+def alike(a: Array | None, b: Array | None) -> bool:
+    """Whether two arrays are there and the same but for rounding."""
+    if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return np.allclose(a, b, rtol=1e-10, atol=1e-12, equal_nan=True) if a.dtype.kind == "f" else np.array_equal(a, b)
+
+
+def each(slots: Slots, change: Callable[[Array], Array], only: str = "") -> Slots:
+    """The inputs with all arrays changed, or those of one slot."""
+    return {slot: [change(value) if only in ("", slot) else value for value in values] for slot, values in slots.items()}
+
+
+def verdict(type: str, holds: Callable[[str, Slots, Attrs], bool | None], optional: bool = False) -> bool | None:
+    """Whether something holds on all samples on which it can be asked, None if there is none."""
+    found = [answer for slots, attrs in calls(type, optional) if (answer := holds(type, slots, attrs)) is not None]
+    return all(found) if found else None
+
+
+# -- elementwise ---------------------------------------------------------------------------------
+
+
+def is_elementwise(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Element by element, in another shape, and with one element in the place of many, it gives the same."""
+    if len(REGISTRY[type].outputs) != 1 or any(value.size == 0 for values in slots.values() for value in values):
+        return None
+    attrs = {name: value for name, value in attrs.items() if name != "axis"}
+    slots = each(slots, lambda value: np.resize(value, 6))
+    whole = result(type, slots, attrs)
+    if whole is None or whole.shape != (6,):
+        return False
+    one_by_one = (alike(result(type, each(slots, itemgetter(slice(i, i + 1))), attrs), whole[i : i + 1]) for i in range(6))
+    shaped = result(type, each(slots, lambda value: value.reshape(2, 3)), attrs)
+    return all(one_by_one) and alike(shaped, whole.reshape(2, 3)) and all(_stands_for_many(type, slots, attrs, slot) for slot in slots)
+
+
+def _stands_for_many(type: str, slots: Slots, attrs: Attrs, slot: str) -> bool:
+    """Whether one element in a slot stands for as many as there are in the others; there may be no others."""
+    one = result(type, each(slots, lambda value: value[:1], slot), attrs)
+    return len(slots) == 1 or alike(one, result(type, each(slots, lambda value: np.resize(value[:1], 6), slot), attrs))
+
+
+BY_ATTRIBUTE = {"affine_channel", "prelu"}  # elementwise in some samples only, where there is one channel
+OF_ONE_STEP = {"sgd", "proximal_gd"}  # of one learning rate, and never of one parameter for many gradients
+
+
+def test_elementwise() -> None:
+    """Those that say so are, and those that are say so."""
+    found = {type for type in plain() if verdict(type, is_elementwise)}
+    assert found - BY_ATTRIBUTE - OF_ONE_STEP == having("elementwise")
