@@ -12,6 +12,7 @@ from graphad.ops.basic import fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask, equal, greater_equal, less_equal, logical_or
 from graphad.ops.inference import aligned, broadcast, matched, same_dtypes
+from graphad.ops.traits import ELEMENTWISE, FUNCTION
 from graphad.ops.unary import isnan_v2, logical_not
 from graphad.types import FLOATS, INTS, TensorType, broadcast_shapes, element_count
 
@@ -28,7 +29,7 @@ def _bit_row(name: str, function: Callable[..., Any]) -> OpDef:
     def kernel(X: Array, Y: Array) -> Array:
         return np.asarray(function(X, Y))
 
-    return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, elementwise=True)(kernel)
+    return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, safe_dtypes="all", **ELEMENTWISE)(kernel)
 
 
 bitwise_and = _bit_row("bitwise_and", np.bitwise_and)
@@ -36,7 +37,7 @@ bitwise_or = _bit_row("bitwise_or", np.bitwise_or)
 bitwise_xor = _bit_row("bitwise_xor", np.bitwise_xor)
 
 
-@operator("X -> Out", infer=_bits, grad={}, elementwise=True)
+@operator("X -> Out", infer=_bits, grad={}, safe_dtypes="all", **FUNCTION)
 def bitwise_not(X: Array) -> Array:
     """All bits of X the other way round; the opposite of booleans."""
     return np.asarray(np.bitwise_not(X))
@@ -55,7 +56,7 @@ def _row(name: str, function: Callable[..., Any], grad: Mapping[str, Callable[..
     def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
         return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
 
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, plain=function, elementwise=True)(kernel)
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, plain=function, **ELEMENTWISE)(kernel)
 
 
 def _first(compare: OpDef) -> dict[str, Callable[..., Any]]:
@@ -101,7 +102,7 @@ def _angle_type(X1: TensorType, X2: TensorType) -> TensorType:
         "X1": lambda X1, X2, dOut: unbroadcast(dOut * X2 / (X1 * X1 + X2 * X2), X1),
         "X2": lambda X1, X2, dOut: unbroadcast(-(dOut * X1 / (X1 * X1 + X2 * X2)), X2),
     },
-    elementwise=True,
+    **ELEMENTWISE,
 )
 def atan2(X1: Array, X2: Array) -> Array:
     """The angle of the point (X2, X1)."""
@@ -127,7 +128,7 @@ def _lerp_type(X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
         "Weight": lambda X, Y, Weight, dOut: unbroadcast(dOut * (Y - X), Weight),
     },
     shapes="X:X Y:Y Weight:Weight",
-    elementwise=True,
+    **ELEMENTWISE,
 )
 def lerp(X: Array, Y: Array, Weight: Array) -> Array:
     """What lies between X and Y: ``X + Weight * (Y - X)``."""

@@ -22,6 +22,7 @@ from graphad.ops.basic import sum_like
 from graphad.ops.convolution import correlated, filter_cotangent, spread
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import matched, same_dtypes
+from graphad.ops.traits import Declared
 from graphad.ops.windows import CHANNELS_LAST, Axes, axes, channels_first, check_images, from_front, laid_out, to_front
 from graphad.types import Shape, TensorType
 
@@ -176,7 +177,8 @@ def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: s
     shapes = "Input:Input Filter:Filter"
     if bias:
         grad, shapes = {**grad, "Bias": bias_grad}, f"Bias {shapes}"
-    return operator(f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes)(kernel)
+    traits: Declared = {"speculatable": "extents"}
+    return operator(f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes, **traits)(kernel)
 
 
 def _backprop_input(of: str, spec: type[Convolution], rank: int) -> OpDef:

@@ -74,7 +74,7 @@ def _eye_type(*, num_rows: int, num_columns: int = -1, dtype: DType = "float32")
     return TensorType(checked_shape((num_rows, num_rows if num_columns == -1 else num_columns)), dtype)
 
 
-@operator("-> Out", infer=_eye_type, grad={})
+@operator("-> Out", infer=_eye_type, grad={}, speculatable="extents")
 def eye(*, num_rows: int, num_columns: int = -1, dtype: DType = "float32") -> Array:
     """Ones on the diagonal, zeros elsewhere; a square where ``num_columns`` is -1."""
     return np.eye(num_rows, num_rows if num_columns == -1 else num_columns, dtype=dtype)
@@ -106,7 +106,7 @@ def _triangle_grad(dOut: Tensor, *, diagonal: int, lower: bool) -> Tensor:
     return tril_triu(dOut, diagonal=diagonal, lower=lower)
 
 
-@operator("X -> Out", infer=_triangle_type, grad={"X": _triangle_grad})
+@operator("X -> Out", infer=_triangle_type, grad={"X": _triangle_grad}, speculatable="extents")
 def tril_triu(X: Array, *, diagonal: int = 0, lower: bool = False) -> Array:
     """The part of each matrix on and below (``lower``) or above a diagonal, zeros elsewhere."""
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)

@@ -37,7 +37,7 @@ from graphad.ops.signatures import Slot as Slot
 from graphad.ops.signatures import shared_slot
 from graphad.ops.signatures import slots_of as slots_of
 from graphad.ops.symbol import REGISTRY, Symbol
-from graphad.ops.traits import Declared, Traits
+from graphad.ops.traits import Declared, Traits, read
 from graphad.plugins import ensure_plugins
 from graphad.types import TensorType
 
@@ -260,7 +260,7 @@ def operator(
             shapes=frozenset(shapes.split()) if shapes else _NO_NAMES,
             plain=plain,
             samples=samples,
-            **traits,
+            **read(traits),
         )
         return register(row)
 

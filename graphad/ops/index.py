@@ -10,6 +10,7 @@ from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import how_many, one_number
 from graphad.ops.indices import from_either_end, from_front, refuse
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
+from graphad.ops.traits import ELEMENTWISE
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count
 
 
@@ -46,7 +47,14 @@ def _other_grad(Condition: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     return unbroadcast(where(Condition, fill_zeros_like(dOut), dOut), Y)
 
 
-@operator("Condition X Y -> Out", infer=_where_type, grad={"X": _chosen_grad, "Y": _other_grad}, shapes="X Y", elementwise=True)
+@operator(
+    "Condition X Y -> Out",
+    infer=_where_type,
+    grad={"X": _chosen_grad, "Y": _other_grad},
+    shapes="X Y",
+    safe_dtypes="all",
+    **ELEMENTWISE,
+)
 def where(Condition: Array, X: Array, Y: Array) -> Array:
     """X where Condition holds, else Y; the three broadcast."""
     return np.where(Condition, X, Y)

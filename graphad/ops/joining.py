@@ -49,7 +49,7 @@ def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
     return split_like(dOut, X, axis=axis)
 
 
-@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X")
+@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X", speculatable="types", safe_dtypes="all")
 def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
     """The inputs one behind the other along ``axis``."""
     return np.concatenate(X, axis=axis)
@@ -99,7 +99,9 @@ def _split_type(X: TensorType, *, num: int = 0, sections: list[int] = NO_INTS, a
     return [TensorType(_with(_without(X.shape, at), at, e), X.dtype) for e in extents]
 
 
-@operator("X -> Out*", infer=_split_type, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)})
+@operator(
+    "X -> Out*", infer=_split_type, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)}, speculatable="extents", safe_dtypes="all"
+)
 def split(X: Array, *, num: int = 0, sections: list[int] = NO_INTS, axis: int = 0) -> list[Array]:
     """X cut along ``axis`` into ``num`` equal pieces, or into pieces of the extents ``sections`` (one may be -1)."""
     return _cut(X, _extents(X.shape, axis, num, sections), axis)
@@ -117,7 +119,7 @@ def _stack_grad(X: list[Tensor], dY: Tensor, *, axis: int) -> Tensor:
     return unstack(dY, axis=axis, num=len(X))
 
 
-@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad}, shapes="X")
+@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad}, shapes="X", speculatable="types", safe_dtypes="all")
 def stack(X: list[Array], *, axis: int = 0) -> Array:
     """The inputs along a new axis."""
     return np.stack(X, axis=axis)
@@ -133,7 +135,7 @@ def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType
     return [TensorType(_without(X.shape, at), X.dtype)] * (num if num > 0 else count)
 
 
-@operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)})
+@operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)}, speculatable="extents", safe_dtypes="all")
 def unstack(X: Array, *, axis: int = 0, num: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
     return [np.asarray(part) for part in np.moveaxis(X, axis, 0)]

@@ -13,6 +13,7 @@ from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.shapes import shape_
 from graphad.ops.slicing import slice_
+from graphad.ops.traits import ELEMENTWISE
 from graphad.ops.unary import clip, log, log1p
 from graphad.types import TensorType, dtype_name
 
@@ -38,7 +39,7 @@ def at_least(X: Tensor, low: float) -> Tensor:
     "X Y -> Out",
     infer=_alike,
     grad={"X": lambda X, Y, dOut: dOut * (X - Y) * 2.0, "Y": lambda X, Y, dOut: dOut * (Y - X) * 2.0},
-    elementwise=True,
+    **ELEMENTWISE,
 )
 def square_error_cost(X: Array, Y: Array) -> Array:
     """``(X - Y)^2``."""
@@ -180,7 +181,7 @@ def _bce_label_grad(X: Tensor, dOut: Tensor) -> Tensor:
         "X": lambda X, Label, dOut: dOut * (X - Label) / at_least(X * (1.0 - X), 1e-12),
         "Label": _bce_label_grad,
     },
-    elementwise=True,
+    **ELEMENTWISE,
 )
 def bce_loss(X: Array, Label: Array) -> Array:
     """``-Label log X - (1 - Label) log(1 - X)`` for X in [0, 1]; the logarithms are kept from falling below -100."""
@@ -197,7 +198,7 @@ def _log_loss_label_grad(Predicted: Tensor, dLoss: Tensor, *, epsilon: float) ->
     return dLoss * (log1p(epsilon - Predicted) - log(Predicted + epsilon))
 
 
-@operator("Predicted Labels -> Loss", infer=_alike, grad={"Predicted": _log_loss_grad, "Labels": _log_loss_label_grad}, elementwise=True)
+@operator("Predicted Labels -> Loss", infer=_alike, grad={"Predicted": _log_loss_grad, "Labels": _log_loss_label_grad}, **ELEMENTWISE)
 def log_loss(Predicted: Array, Labels: Array, *, epsilon: float = 1e-4) -> Array:
     """``-Labels log(Predicted + epsilon) - (1 - Labels) log(1 - Predicted + epsilon)``."""
     return np.asarray(-Labels * np.log(Predicted + epsilon) - (1 - Labels) * np.log1p(epsilon - Predicted))

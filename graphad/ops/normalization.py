@@ -67,6 +67,7 @@ def _layer_bias_grad(X: Tensor, Bias: Tensor, dY: Tensor, *, begin_norm_axis: in
     "X Scale? Bias? -> Y Mean Variance",
     infer=_layer_norm_type,
     grad={"X": _layer_x_grad, "Scale": _layer_scale_grad, "Bias": _layer_bias_grad},
+    speculatable="extents",
 )
 def layer_norm(
     X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1

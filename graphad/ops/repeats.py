@@ -40,7 +40,15 @@ def _tile_grad(X: Tensor, dOut: Tensor, RepeatTimes: Tensor, repeat_times_tensor
     return untile(dOut, X, RepeatTimes, repeat_times_tensor, repeat_times=repeat_times)
 
 
-@operator("X RepeatTimes? repeat_times_tensor*? -> Out", infer=_tile_type, grad={"X": _tile_grad}, shapes="X")
+@operator(
+    "X RepeatTimes? repeat_times_tensor*? -> Out",
+    infer=_tile_type,
+    grad={"X": _tile_grad},
+    shapes="X",
+    speculatable="extents",
+    safe_dtypes="all",
+    extents="RepeatTimes repeat_times_tensor",
+)
 def tile(
     X: Array, RepeatTimes: Array | None = None, repeat_times_tensor: list[Array] | None = None, *, repeat_times: list[int] = NO_INTS
 ) -> Array:

@@ -152,7 +152,16 @@ _BOUNDS = "StartsTensor? EndsTensor? StartsTensorList*? EndsTensorList*?"
 _STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
 
 
-@operator(f"Input {_BOUNDS} -> Out", name="slice", infer=_part_type, grad={"Input": _slice_grad}, shapes="Input")
+@operator(
+    f"Input {_BOUNDS} -> Out",
+    name="slice",
+    infer=_part_type,
+    grad={"Input": _slice_grad},
+    shapes="Input",
+    speculatable="extents",
+    safe_dtypes="all",
+    extents="StartsTensor EndsTensor StartsTensorList EndsTensorList",
+)
 @attributes(Cut)
 def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
     """``Input[start:end]`` along each of ``axes``, with Python's meaning of negative and large bounds; axes in ``decrease_axis`` go.
@@ -178,7 +187,15 @@ def _strided_grad(
     return unslice(dOut, Input, *tensors, **attrs)
 
 
-@operator(f"Input {_STRIDED_BOUNDS} -> Out", infer=_part_type, grad={"Input": _strided_grad}, shapes="Input")
+@operator(
+    f"Input {_STRIDED_BOUNDS} -> Out",
+    infer=_part_type,
+    grad={"Input": _strided_grad},
+    shapes="Input",
+    speculatable="extents",
+    safe_dtypes="all",
+    extents="StartsTensor EndsTensor StartsTensorList EndsTensorList StridesTensor StridesTensorList",
+)
 @attributes(StridedCut)
 def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:
     """``Input[start:end:stride]`` along each of ``axes``, with Python's meaning; axes in ``decrease_axis`` go."""

@@ -9,7 +9,10 @@ against the kernel, and looks for operators that could make one and do not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, Literal, TypedDict
+
+Speculatable = Literal["", "always", "types", "extents"]
+SafeDtypes = Literal["numbers", "floats", "all"]
 
 
 class Declared(TypedDict, total=False):
@@ -17,6 +20,27 @@ class Declared(TypedDict, total=False):
 
     commutative: bool
     elementwise: bool
+    speculatable: Speculatable
+    safe_dtypes: SafeDtypes
+    extents: str
+
+
+_NONE: frozenset[str] = frozenset()
+_SLOTS = ("extents",)
+
+
+def read(traits: Declared) -> dict[str, Any]:
+    """The traits as they are kept: with sets of the slots that texts name."""
+    return {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
+
+
+class _Elementwise(TypedDict):
+    elementwise: bool
+    speculatable: Speculatable
+
+
+ELEMENTWISE: _Elementwise = {"elementwise": True, "speculatable": "types"}
+FUNCTION: _Elementwise = {"elementwise": True, "speculatable": "always"}  # of one input
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -29,7 +53,17 @@ class Traits:
         elementwise: each element of its one output is made of the elements at that place of the required inputs, and of nothing
             else. Inputs are of one shape, or of one element, which stands for as many as there are; two inputs may be broadcast,
             with ``axis`` where there is one. It draws no random numbers and has no effect.
+        speculatable: where it may run although the program would not have run it, because no value makes it fail, it has no effect and
+            draws no random numbers. ``always``: whatever the extents, and so may its gradient; ``types``: where inference accepts the
+            types, whatever the unknown extents are; ``extents``: where it accepts them and all extents are known. Gradients of the
+            last two may where all extents are known. That a result may be nan is no failure. It is not said of calls with
+            inputs in the slots ``extents``.
+        extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
+        safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
     """
 
     commutative: bool = False
     elementwise: bool = False
+    speculatable: Speculatable = ""
+    safe_dtypes: SafeDtypes = "numbers"
+    extents: frozenset[str] = _NONE

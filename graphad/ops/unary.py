@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,14 +14,22 @@ from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.error_function import error_function
 from graphad.ops.inference import matched, same, same_dtypes, same_float, same_number
+from graphad.ops.traits import FUNCTION, Declared
 from graphad.types import TensorType, element_count
 
 
-def _row(name: str, function: Callable[..., Any], grad: Callable[..., Any] | None, infer: Callable[..., Any] = same_float) -> OpDef:
+def _row(
+    name: str,
+    function: Callable[..., Any],
+    grad: Callable[..., Any] | None,
+    infer: Callable[..., Any] = same_float,
+    **traits: Unpack[Declared],
+) -> OpDef:
     def kernel(X: Array) -> Array:
         return np.asarray(function(X))
 
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, plain=function, elementwise=True)(kernel)
+    said: Declared = {**FUNCTION, **traits}
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, plain=function, **said)(kernel)
 
 
 def _zero(dOut: Tensor) -> Tensor:
@@ -49,7 +57,7 @@ log1p = _row("log1p", np.log1p, lambda X, dOut: dOut / (X + 1.0))
 square = _row("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same_number)
 sqrt = _row("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out)
 rsqrt = _row("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5)
-reciprocal = _row("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out))
+reciprocal = _row("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out), safe_dtypes="floats")
 erf = _row("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)))
 
 
@@ -69,7 +77,7 @@ def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
     return dOut * (X if factor == 2.0 else pow_(X, factor=factor - 1.0)) * factor
 
 
-@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, elementwise=True)
+@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, safe_dtypes="floats", **FUNCTION)
 def pow_(X: Array, *, factor: float = 1.0) -> Array:
     """X to the power of a number; of integers the power is cut to a whole number where the exponent is none, or below zero."""
     if factor == 3.0:
@@ -154,7 +162,7 @@ def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: f
 
 # -- questions -----------------------------------------------------------------------------------
 
-logical_not = _row("logical_not", np.logical_not, None, infer=_asked)
+logical_not = _row("logical_not", np.logical_not, None, infer=_asked, safe_dtypes="all")
 isnan_v2 = _row("isnan_v2", np.isnan, None, infer=_asked)
 isinf_v2 = _row("isinf_v2", np.isinf, None, infer=_asked)
 isfinite_v2 = _row("isfinite_v2", np.isfinite, None, infer=_asked)

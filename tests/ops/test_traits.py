@@ -7,11 +7,15 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from graphad.ops import REGISTRY, ControlDef, GradOpDef
+from graphad.errors import GraphadError
+from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import computed
+from graphad.testing.values import type_of
+from graphad.types import FLOATS
 
 Array = NDArray[Any]
 Slots = dict[str, list[Array]]
@@ -101,3 +105,63 @@ def test_elementwise() -> None:
     """Those that say so are, and those that are say so."""
     found = {type for type in plain() if verdict(type, is_elementwise)}
     assert found - BY_ATTRIBUTE - OF_ONE_STEP == having("elementwise")
+
+
+# -- speculatable --------------------------------------------------------------------------------
+
+
+SAFE = {"numbers": (*FLOATS[1:], "int64", "uint8"), "floats": FLOATS[1:], "all": (*FLOATS[1:], "int64", "uint8", "bool")}
+EXTREMES = {
+    "f": (np.nan, np.inf, -np.inf, 0.0, -0.0, -1.0, 2.5, 1e300, -1e-320),
+    "i": (0, -1, 3, -(2**63), 2**63 - 1),
+    "u": (0, 1, 255),
+    "b": (True, False),
+}
+
+
+def extremes(like: Array, dtype: str, shift: int) -> Array:
+    """Numbers at the ends of a dtype in the shape of an array."""
+    numbers = EXTREMES[np.dtype(dtype).kind]
+    with np.errstate(all="ignore"):
+        return np.resize(np.roll(np.array(numbers), shift), like.shape).astype(dtype)
+
+
+def emptied(value: Array, axis: int) -> Array:
+    return value[(slice(None),) * axis + (slice(0),)] if value.ndim > axis else value
+
+
+def hard(type: str) -> Iterator[tuple[Slots, Attrs]]:
+    """The samples with the hardest numbers in every dtype for which the operator says that it cannot fail, and without elements."""
+    for slots, attrs in calls(type, optional=True):
+        if not REGISTRY[type].extents.isdisjoint(slots):
+            continue
+        main = {value.dtype for values in slots.values() for value in values if value.dtype.kind == "f"}
+        for dtype in SAFE[REGISTRY[type].safe_dtypes]:
+            for shift in range(3):
+                yield each(slots, lambda v: extremes(v, dtype if v.dtype in main or not main else v.dtype.name, shift)), attrs  # noqa: B023
+        for axis in range(2):
+            yield each(slots, lambda value: emptied(value, axis)), attrs  # noqa: B023
+        yield each(slots, lambda value: value.reshape(-1)[:0]), attrs
+
+
+@pytest.mark.parametrize("type", sorted(having("speculatable")))
+def test_what_is_speculatable_does_not_fail(type: str) -> None:
+    """Where inference accepts the types, it runs, and so does its gradient, whatever the values."""
+    row, tried = REGISTRY[type], 0
+    for slots, attrs in hard(type):
+        try:
+            row.infer_types({slot: [type_of(value) for value in values] for slot, values in slots.items()}, attrs)
+        except GraphadError:
+            continue
+        tried += 1
+        with np.errstate(all="ignore"):
+            outputs = row.run(slots, attrs, [*row.outputs])
+            if (
+                row.grad is not None
+                and all(outputs.values())
+                and all(value.dtype.kind == "f" for values in slots.values() for value in values)
+            ):
+                known = {**slots, **outputs, **{f"{slot}{GRAD}": values for slot, values in outputs.items()}}
+                given = {slot: known[slot] for slot in row.grad.inputs if known.get(slot)}
+                row.grad.run(given, attrs, [f"{slot}{GRAD}" for slot in slots if f"{slot}{GRAD}" in row.grad.outputs])
+    assert tried or not row.inputs
