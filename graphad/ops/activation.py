@@ -237,7 +237,7 @@ def _shifted(X: Array, axis: int) -> Array:
     return np.asarray(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
 
 
-@operator("X -> Out", infer=_along, grad={"X": _softmax_grad}, speculatable="extents")
+@operator("X -> Out", infer=_along, grad={"X": _softmax_grad}, speculatable="extents", symmetric=True)
 def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Array:
     """Exponentials along ``axis`` scaled to the sum 1."""
     out = np.empty_like(X, order="C")

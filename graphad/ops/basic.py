@@ -52,6 +52,7 @@ def _value_grad(ValueTensor: Tensor, dOut: Tensor) -> Tensor:
     shapes="ValueTensor",
     speculatable="extents",
     extents="ShapeTensor ShapeTensorList",
+    linear="ValueTensor",
 )
 def fill_constant(
     ValueTensor: Array | None = None,
@@ -111,6 +112,8 @@ def _without_memory(shape: Shape, dtype: str) -> Array:
     kinds=_AS_X,
     safe_dtypes="all",
     **FUNCTION,
+    linear="X",
+    passed_on="X",
 )
 def assign(X: Array) -> Array:
     """The same value under another name (arrays are never changed in place, so nothing is copied)."""
@@ -125,14 +128,14 @@ def _scaled(X: Tensor, *, scale: float) -> Tensor:
     return scale_(X, scale=scale)
 
 
-@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad}, **FUNCTION)
+@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad}, **FUNCTION, linear="X", offset="bias")
 def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Array:
     """``scale * X + bias``, or ``scale * (X + bias)``; the dtype of X is kept."""
     s, b = X.dtype.type(scale), X.dtype.type(bias)
     return np.asarray(X * s + b if bias_after_scale else (X + b) * s)
 
 
-@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, **FUNCTION)
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, **FUNCTION, linear="X", offset="step", passed_on="X")
 def increment(X: Array, *, step: float = 1.0) -> Array:
     """X + step; programs often write it back to X, which makes a new value under the old name."""
     return np.asarray(X + X.dtype.type(step))
@@ -149,6 +152,7 @@ def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> Tens
     shapes="X",
     safe_dtypes="all",
     **FUNCTION,
+    linear="X",
 )
 def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Array:
     """X in another dtype."""
@@ -181,6 +185,8 @@ def _sum_type(X: list[TensorType]) -> TensorType:
     kinds=_AS_X,
     shapes="X",
     **ELEMENTWISE,
+    linear="X",
+    passed_on="X",
 )
 def sum_(X: list[Array]) -> Array:
     """The elementwise sum of all inputs that have a value, added left to right."""
@@ -213,7 +219,9 @@ def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorTy
     return TensorType(Like.shape, X.dtype)
 
 
-@operator("X Like -> Out", infer=_summed_like, grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)}, shapes="X")
+@operator(
+    "X Like -> Out", infer=_summed_like, grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)}, shapes="X", linear="X"
+)
 def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X summed over the axes along which Like would be broadcast to it: the transpose of ``expand_like``.
 
@@ -238,6 +246,7 @@ def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> Tensor
     shapes="X",
     speculatable="types",
     safe_dtypes="all",
+    linear="X",
 )
 def expand_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X broadcast to the shape of Like, ``axis`` being where its first axis lies in Like. Only Like's shape is read."""
@@ -251,7 +260,7 @@ def _reshaped_like(X: TensorType, Like: TensorType, *, skip: int = 0) -> TensorT
     return TensorType(shape, X.dtype)
 
 
-@operator("X Like -> Out", infer=_reshaped_like, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
+@operator("X Like -> Out", infer=_reshaped_like, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", linear="X")
 def reshape_like(X: Array, Like: Array, *, skip: int = 0) -> Array:
     """X in the shape of Like without its first ``skip`` axes (1 for an XShape). Only Like's shape is read."""
     return X.reshape(Like.shape[skip:])

@@ -106,7 +106,7 @@ def _triangle_grad(dOut: Tensor, *, diagonal: int, lower: bool) -> Tensor:
     return tril_triu(dOut, diagonal=diagonal, lower=lower)
 
 
-@operator("X -> Out", infer=_triangle_type, grad={"X": _triangle_grad}, speculatable="extents")
+@operator("X -> Out", infer=_triangle_type, grad={"X": _triangle_grad}, speculatable="extents", linear="X")
 def tril_triu(X: Array, *, diagonal: int = 0, lower: bool = False) -> Array:
     """The part of each matrix on and below (``lower``) or above a diagonal, zeros elsewhere."""
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)

@@ -45,6 +45,8 @@ elementwise_add = _row(
         "Y": lambda Y, dOut, *, axis=-1: unbroadcast(dOut, Y, axis),
     },
     shapes="X Y",
+    linear="X Y",
+    passed_on="X Y",
 )
 elementwise_sub = _row(
     "elementwise_sub",
@@ -55,6 +57,8 @@ elementwise_sub = _row(
     },
     arithmetic,
     shapes="X Y",
+    linear="X Y",
+    passed_on="X",
 )
 elementwise_mul: OpDef = _row(
     "elementwise_mul",
@@ -64,6 +68,7 @@ elementwise_mul: OpDef = _row(
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * X, Y, axis),
     },
     shapes="X:X Y:Y",
+    bilinear="X Y",
 )
 
 
@@ -111,7 +116,14 @@ greater_equal = _row("greater_equal", np.greater_equal, {}, compared)
 equal = _row("equal", np.equal, {}, compared, safe_dtypes="all")
 not_equal = _row("not_equal", np.not_equal, {}, compared, safe_dtypes="all")
 
-minus = _row("minus", np.subtract, {"X": lambda X, dOut: unbroadcast(dOut, X), "Y": lambda Y, dOut: unbroadcast(-dOut, Y)}, arithmetic)
+minus = _row(
+    "minus",
+    np.subtract,
+    {"X": lambda X, dOut: unbroadcast(dOut, X), "Y": lambda Y, dOut: unbroadcast(-dOut, Y)},
+    arithmetic,
+    linear="X Y",
+    passed_on="X",
+)
 elementwise_floordiv = _row(
     "elementwise_floordiv",
     np.floor_divide,

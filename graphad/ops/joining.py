@@ -49,7 +49,7 @@ def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
     return split_like(dOut, X, axis=axis)
 
 
-@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X", speculatable="types", safe_dtypes="all")
+@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X", speculatable="types", safe_dtypes="all", linear="X")
 def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
     """The inputs one behind the other along ``axis``."""
     return np.concatenate(X, axis=axis)
@@ -62,7 +62,7 @@ def _split_as(X: TensorType, Like: list[TensorType], *, axis: int = 0) -> list[T
     return [TensorType(like.shape, X.dtype) for like in Like]
 
 
-@operator("X Like* -> Out*", infer=_split_as, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)})
+@operator("X Like* -> Out*", infer=_split_as, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)}, linear="X")
 def split_like(X: Array, Like: list[Array], *, axis: int = 0) -> list[Array]:
     """Pieces of X along ``axis`` in the shapes of Like: the transpose of ``concat``."""
     return _cut(X, [like.shape[axis] for like in Like], axis)
@@ -100,7 +100,12 @@ def _split_type(X: TensorType, *, num: int = 0, sections: list[int] = NO_INTS, a
 
 
 @operator(
-    "X -> Out*", infer=_split_type, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)}, speculatable="extents", safe_dtypes="all"
+    "X -> Out*",
+    infer=_split_type,
+    grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)},
+    speculatable="extents",
+    safe_dtypes="all",
+    linear="X",
 )
 def split(X: Array, *, num: int = 0, sections: list[int] = NO_INTS, axis: int = 0) -> list[Array]:
     """X cut along ``axis`` into ``num`` equal pieces, or into pieces of the extents ``sections`` (one may be -1)."""
@@ -119,7 +124,7 @@ def _stack_grad(X: list[Tensor], dY: Tensor, *, axis: int) -> Tensor:
     return unstack(dY, axis=axis, num=len(X))
 
 
-@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad}, shapes="X", speculatable="types", safe_dtypes="all")
+@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad}, shapes="X", speculatable="types", safe_dtypes="all", linear="X")
 def stack(X: list[Array], *, axis: int = 0) -> Array:
     """The inputs along a new axis."""
     return np.stack(X, axis=axis)
@@ -135,7 +140,9 @@ def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType
     return [TensorType(_without(X.shape, at), X.dtype)] * (num if num > 0 else count)
 
 
-@operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)}, speculatable="extents", safe_dtypes="all")
+@operator(
+    "X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)}, speculatable="extents", safe_dtypes="all", linear="X"
+)
 def unstack(X: Array, *, axis: int = 0, num: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
     return [np.asarray(part) for part in np.moveaxis(X, axis, 0)]

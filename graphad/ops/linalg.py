@@ -43,7 +43,7 @@ def _mul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int) -> T
     return reshape_like(mul(_turned(X, m), dOut, x_num_col_dims=X.ndim - m, y_num_col_dims=m), Y)
 
 
-@operator("X Y -> Out", infer=_mul_type, grad={"X": _mul_x_grad, "Y": _mul_y_grad}, shapes="X:X Y:Y", speculatable="types")
+@operator("X Y -> Out", infer=_mul_type, grad={"X": _mul_x_grad, "Y": _mul_y_grad}, shapes="X:X Y:Y", speculatable="types", bilinear="X Y")
 def mul(X: Array, Y: Array, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Array:
     """The product of X and Y as matrices, whose rows are the axes before ``x_num_col_dims`` and ``y_num_col_dims``."""
     rows, columns = X.shape[:x_num_col_dims], Y.shape[y_num_col_dims:]
@@ -121,6 +121,7 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     plain=np.matmul,
     shapes="X:X Y:Y",
     speculatable="types",
+    bilinear="X Y",
 )
 def matmul_v2(X: Array, Y: Array, *, trans_x: bool = False, trans_y: bool = False) -> Array:
     """The matrix product over the last two axes, the others broadcast; a vector X is a row, a vector Y a column."""
@@ -145,7 +146,9 @@ def _old_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, transpose_X: bool, transp
     return _matmul_y_grad(X, Y, _old_cotangent(X, Y, dOut, alpha), trans_x=transpose_X, trans_y=transpose_Y)
 
 
-@operator("X Y -> Out", infer=_old_matmul_type, grad={"X": _old_x_grad, "Y": _old_y_grad}, shapes="X:X Y:Y", speculatable="types")
+@operator(
+    "X Y -> Out", infer=_old_matmul_type, grad={"X": _old_x_grad, "Y": _old_y_grad}, shapes="X:X Y:Y", speculatable="types", bilinear="X Y"
+)
 def matmul(X: Array, Y: Array, *, transpose_X: bool = False, transpose_Y: bool = False, alpha: float = 1.0) -> Array:
     """``alpha`` times the matrix product; of two vectors it has the shape [1]."""
     product = _matrix_product(X, Y, transpose_X, transpose_Y) * X.dtype.type(alpha)
@@ -169,7 +172,7 @@ def _bmm_y_grad(X: Tensor, dOut: Tensor) -> Tensor:
     return bmm(transpose(X, axis=[0, 2, 1]), dOut)
 
 
-@operator("X Y -> Out", infer=_bmm_type, grad={"X": _bmm_x_grad, "Y": _bmm_y_grad}, speculatable="types")
+@operator("X Y -> Out", infer=_bmm_type, grad={"X": _bmm_x_grad, "Y": _bmm_y_grad}, speculatable="types", bilinear="X Y")
 def bmm(X: Array, Y: Array) -> Array:
     """The matrix product of each of a batch of matrices."""
     return np.asarray(np.matmul(X, Y))
@@ -189,6 +192,7 @@ def _dot_type(X: TensorType, Y: TensorType) -> TensorType:
         "Y": lambda X, dOut: unsqueeze(dOut, axes=[dOut.ndim]) * X,
     },
     speculatable="types",
+    bilinear="X Y",
 )
 def dot(X: Array, Y: Array) -> Array:
     """The inner product of two vectors, or of each pair of rows."""

@@ -24,7 +24,7 @@ def _window_grad(dOut: Tensor, *, n: int, axis: int) -> Tensor:
     return window_sum(dOut, n=n, axis=axis)
 
 
-@operator("X -> Out", infer=_window_type, grad={"X": _window_grad})
+@operator("X -> Out", infer=_window_type, grad={"X": _window_grad}, linear="X")
 def window_sum(X: Array, *, n: int, axis: int = 1) -> Array:
     """The sum of every element and its ``n - 1`` nearest neighbours along an axis: its own transpose."""
     x, out = np.moveaxis(X, axis, 0), np.array(X, order="C")

@@ -91,8 +91,8 @@ def _mean(X: Array, axis: Axes, keepdims: bool) -> Any:
     return total / count if count else np.full_like(total, np.nan, X.dtype)
 
 
-reduce_sum = _row("reduce_sum", _sum, _sum_grad, shapes="X", speculatable="types")
-reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents")
+reduce_sum = _row("reduce_sum", _sum, _sum_grad, shapes="X", speculatable="types", linear="X")
+reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents", linear="X")
 
 
 @operator(
@@ -101,6 +101,7 @@ reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="e
     grad={"X": lambda X, dOut: expand_like(_share(dOut, X), X)},
     shapes="X",
     speculatable="extents",
+    linear="X",
 )
 def mean(X: Array) -> Array:
     """The mean of all elements, of shape []."""

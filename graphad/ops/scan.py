@@ -40,7 +40,7 @@ def _cumsum_grad(X: Tensor, dOut: Tensor, *, axis: int, flatten: bool, exclusive
     return reshape_like(grad, X) if flatten else grad
 
 
-@operator("X -> Out", infer=_cumsum_type, grad={"X": _cumsum_grad}, shapes="X")
+@operator("X -> Out", infer=_cumsum_type, grad={"X": _cumsum_grad}, shapes="X", linear="X")
 def cumsum(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False) -> Array:
     """The running sum along ``axis``, or over all elements in a row (``flatten``)."""
     if flatten or X.ndim == 0:

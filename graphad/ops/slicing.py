@@ -161,6 +161,7 @@ _STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
     speculatable="extents",
     safe_dtypes="all",
     extents="StartsTensor EndsTensor StartsTensorList EndsTensorList",
+    linear="Input",
 )
 @attributes(Cut)
 def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
@@ -195,6 +196,7 @@ def _strided_grad(
     speculatable="extents",
     safe_dtypes="all",
     extents="StartsTensor EndsTensor StartsTensorList EndsTensorList StridesTensor StridesTensorList",
+    linear="Input",
 )
 @attributes(StridedCut)
 def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:
@@ -223,7 +225,7 @@ def _unslice_grad(
     return strided_slice(dOut, StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, StridesTensor, StridesTensorList, **attrs)
 
 
-@operator(f"X Like {_STRIDED_BOUNDS} -> Out", infer=_unsliced, grad={"X": _unslice_grad})
+@operator(f"X Like {_STRIDED_BOUNDS} -> Out", infer=_unsliced, grad={"X": _unslice_grad}, linear="X")
 @attributes(StridedCut)
 def unslice(X: Array, Like: Array, *tensors: Any, **attrs: Any) -> Array:
     """Zeros in the shape of Like with X where the slice was taken: the transpose of ``strided_slice``."""

@@ -32,6 +32,7 @@ def create_tape() -> Tape:
     },
     partial=True,
     kinds=_TAPE,
+    linear="Scopes X",
 )
 def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
     """The tape with one more entry, the ``count`` values in X; one of them may be missing."""
@@ -44,6 +45,7 @@ def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
     grad={"Scopes": lambda dOut, dX, *, count: push_tape(dOut, dX, count=count)},
     partial=True,
     kinds=_TAPE,
+    linear="Scopes",
 )
 def pop_tape(Scopes: Tape, *, count: int) -> tuple[Tape, list[Any]]:
     """The tape without its last entry, and the ``count`` tensors of that."""

@@ -23,10 +23,15 @@ class Declared(TypedDict, total=False):
     speculatable: Speculatable
     safe_dtypes: SafeDtypes
     extents: str
+    linear: str
+    offset: str
+    passed_on: str
+    bilinear: str
+    symmetric: bool
 
 
 _NONE: frozenset[str] = frozenset()
-_SLOTS = ("extents",)
+_SLOTS = ("extents", "linear", "passed_on", "bilinear")
 
 
 def read(traits: Declared) -> dict[str, Any]:
@@ -58,6 +63,13 @@ class Traits:
             types, whatever the unknown extents are; ``extents``: where it accepts them and all extents are known. Gradients of the
             last two may where all extents are known. That a result may be nan is no failure. It is not said of calls with
             inputs in the slots ``extents``.
+        linear: slots of floats in which the outputs are linear, all together: ``f(a x + b y) = a f(x) + b f(y)``, where ``offset`` is 0.
+            They are all slots that have gradients.
+        offset: an attribute with the number that is added to what is linear.
+        passed_on: those of these slots whose elements are added to the output as they are, where they have its shape.
+        bilinear: slots of floats in each of which the one output is linear while the others stay. They are all that have gradients.
+        symmetric: the Jacobian of the one output with respect to the first input is its own transpose; that of an elementwise operator
+            of one input is in any case.
         extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
         safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
     """
@@ -67,3 +79,8 @@ class Traits:
     speculatable: Speculatable = ""
     safe_dtypes: SafeDtypes = "numbers"
     extents: frozenset[str] = _NONE
+    linear: frozenset[str] = _NONE
+    offset: str = ""
+    passed_on: frozenset[str] = _NONE
+    bilinear: frozenset[str] = _NONE
+    symmetric: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -165,3 +165,101 @@ def test_what_is_speculatable_does_not_fail(type: str) -> None:
                 given = {slot: known[slot] for slot in row.grad.inputs if known.get(slot)}
                 row.grad.run(given, attrs, [f"{slot}{GRAD}" for slot in slots if f"{slot}{GRAD}" in row.grad.outputs])
     assert tried or not row.inputs
+
+
+# -- linear --------------------------------------------------------------------------------------
+
+
+def differentiable(type: str, slots: Slots, attrs: Attrs) -> list[Array] | None:
+    """The outputs that have cotangents, without those that are not there."""
+    row = REGISTRY[type]
+    outputs = computed(row, slots, attrs)
+    if row.grad is None or outputs is None:
+        return None
+    found = [value for _, slot in row.grad.cotangents for value in outputs[slot] if value is not None]
+    return found if all(isinstance(value, np.ndarray) and value.dtype.kind == "f" for value in found) else None
+
+
+def is_linear_in(type: str, slots: Slots, attrs: Attrs, chosen: Iterable[str]) -> bool | None:
+    """Whether ``f(2 x - 3 y) = 2 f(x) - 3 f(y)``, where only some slots change."""
+    row, numbers = REGISTRY[type], np.random.default_rng(0)
+    chosen = [slot for slot in chosen if slot in slots and all(value.dtype.kind == "f" for value in slots[slot])]
+    attrs = {**attrs, row.offset: 0.0} if row.offset else attrs
+    other = {**slots, **{slot: [numbers.normal(size=x.shape).astype(x.dtype) for x in slots[slot]] for slot in chosen}}
+    both = {**slots, **{slot: [2 * x - 3 * y for x, y in zip(slots[slot], other[slot], strict=True)] for slot in chosen}}
+    found = [differentiable(type, each, attrs) for each in (slots, other, both)]
+    if not chosen or None in found:
+        return None
+    return all(np.allclose(2 * x - 3 * y, z, rtol=1e-8, atol=1e-9) for x, y, z in zip(*found, strict=True))
+
+
+def is_linear(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    return is_linear_in(type, slots, attrs, REGISTRY[type].grads or ())
+
+
+def is_bilinear(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    found = [is_linear_in(type, slots, attrs, [slot]) for slot in REGISTRY[type].grads or ()]
+    return None if None in found or not found else all(found)
+
+
+def passed_on(type: str, slots: Slots, attrs: Attrs) -> set[str] | None:
+    """The slots that can be moved, the output moving alike."""
+    before, found = result(type, slots, attrs), set()
+    for slot in REGISTRY[type].grads or ():
+        moved = slots.get(slot, [np.zeros(0, int)])[0]
+        if before is None or moved.shape != before.shape or moved.dtype.kind != "f" or before.dtype != moved.dtype:
+            return None
+        by = np.random.default_rng(0).normal(size=moved.shape)
+        after = result(type, {**slots, slot: [moved + by, *slots[slot][1:]]}, attrs)
+        if alike(after, before + by):
+            found.add(slot)
+    return found
+
+
+OF_AGGREGATES = {  # of which the samples are no arrays, or the outputs are none
+    *("clear_in_array", "pop_tape", "push_tape", "read_from_array", "tensor_array_like", "tensor_to_tensor_array", "write_to_array"),
+}
+ON_ZEROS = {"cholesky"}  # the others are not positive
+
+
+def test_linear() -> None:
+    """Those that say so are, in all that have gradients; and those that are say so."""
+    found = {type for type in plain() if verdict(type, is_linear, optional=True)}
+    assert found - ON_ZEROS == having("linear") - OF_AGGREGATES
+    assert [type for type in having("linear") if {*REGISTRY[type].linear} != {*(REGISTRY[type].grads or ())}] == []
+
+
+def test_bilinear() -> None:
+    found = {type for type in plain() if verdict(type, is_bilinear, optional=True) and not REGISTRY[type].linear}
+    assert found - ON_ZEROS == having("bilinear")
+    assert [type for type in having("bilinear") if {*REGISTRY[type].bilinear} != {*(REGISTRY[type].grads or ())}] == []
+
+
+def test_passed_on() -> None:
+    for type in having("passed_on"):
+        found = [each for slots, attrs in calls(type) if (each := passed_on(type, slots, attrs)) is not None]
+        assert REGISTRY[type].passed_on <= REGISTRY[type].linear
+        assert found
+        assert all(REGISTRY[type].passed_on <= slots for slots in found)
+
+
+def is_symmetric(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether a step in one direction, seen from another one, is what it is the other way round."""
+    grad, numbers = REGISTRY[type].grad, np.random.default_rng(0)
+    x, out = slots[next(iter(slots))][0], result(type, slots, attrs)
+    if grad is None or out is None or x.dtype.kind != "f" or x.size < 2:
+        return None
+    (cotangent, of), (gradient, _) = grad.cotangents[0], grad.written[0]
+    known = {**slots, of: [out]}
+
+    def seen(direction: Array, other: Array) -> float:
+        given = {slot: known[slot] for slot in grad.inputs if slot in known}
+        return float((grad.run({**given, cotangent: [direction]}, attrs, [gradient])[gradient][0] * other).sum())
+
+    a, b = (numbers.normal(size=x.shape) for _ in range(2))
+    return out.shape == x.shape and bool(np.isclose(seen(a, b), seen(b, a)))
+
+
+def test_symmetric() -> None:
+    assert all(verdict(type, is_symmetric) for type in having("symmetric"))
+    assert not verdict("log_softmax", is_symmetric)
