@@ -237,7 +237,7 @@ def _shifted(X: Array, axis: int) -> Array:
     return np.asarray(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
 
 
-@operator("X -> Out", infer=_along, grad={"X": _softmax_grad}, speculatable="extents", symmetric=True)
+@operator("X -> Out", infer=_along, grad={"X": _softmax_grad}, speculatable="extents", symmetric=True, rows="X", along="axis")
 def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Array:
     """Exponentials along ``axis`` scaled to the sum 1."""
     out = np.empty_like(X, order="C")
@@ -264,6 +264,8 @@ def _softmax_into(out: Array, X: Array, axis: int) -> None:
     infer=_along,
     grad={"X": lambda Out, dOut, *, axis: dOut - exp(Out) * reduce_sum(dOut, dim=[axis], keep_dim=True)},
     speculatable="extents",
+    rows="X",
+    along="axis",
 )
 def log_softmax(X: Array, *, axis: int = -1) -> Array:
     """The logarithm of the softmax along ``axis``."""
@@ -298,7 +300,7 @@ def _prelu_alpha_grad(X: Tensor, Alpha: Tensor, dOut: Tensor, *, mode: str, data
     return unbroadcast(grad, Alpha, _slope_axis(X.ndim, Alpha.ndim, mode, data_format))
 
 
-@operator("X Alpha -> Out", infer=_prelu_type, grad={"X": _prelu_x_grad, "Alpha": _prelu_alpha_grad})
+@operator("X Alpha -> Out", infer=_prelu_type, grad={"X": _prelu_x_grad, "Alpha": _prelu_alpha_grad}, rows="X")
 def prelu(X: Array, Alpha: Array, *, mode: str = "all", data_format: str = "NCHW") -> Array:
     """X where it is positive, else Alpha times X; Alpha is one number, one a channel, or one an element."""
     slopes = Alpha.reshape(aligned(X.shape, Alpha.shape, _slope_axis(X.ndim, Alpha.ndim, mode, data_format)))

@@ -177,7 +177,7 @@ def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: s
     shapes = "Input:Input Filter:Filter"
     if bias:
         grad, shapes = {**grad, "Bias": bias_grad}, f"Bias {shapes}"
-    traits: Declared = {"speculatable": "extents", "bilinear": "" if bias else "Input Filter"}
+    traits: Declared = {"speculatable": "extents", "rows": "Input", "bilinear": "" if bias else "Input Filter"}
     return operator(f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes, **traits)(kernel)
 
 

@@ -23,7 +23,7 @@ def _hot_type(X: TensorType, *, depth: int, dtype: DType = "float32", allow_out_
     return TensorType((*X.shape, depth), dtype)
 
 
-@operator("X -> Out", infer=_hot_type, grad={})
+@operator("X -> Out", infer=_hot_type, grad={}, rows="X")
 def one_hot_v2(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_range: bool = False) -> Array:
     """One at each id along a new last axis; InvalidValue for an id outside ``depth`` unless that is allowed (then zeros)."""
     if not allow_out_of_range:
@@ -37,7 +37,7 @@ def _column_hot_type(X: TensorType, *, depth: int, dtype: DType = "float32", all
     return _hot_type(TensorType(X.shape[:-1], X.dtype), depth=depth, dtype=dtype)
 
 
-@operator("X -> Out", infer=_column_hot_type, grad={})
+@operator("X -> Out", infer=_column_hot_type, grad={}, rows="X")
 def one_hot(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_range: bool = False) -> Array:
     """Like ``one_hot_v2`` for ids whose last extent is 1, which the depth replaces."""
     coded: Array = one_hot_v2.kernel(X[..., 0], depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)

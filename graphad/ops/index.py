@@ -221,7 +221,7 @@ def _table_grad(W: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Te
     return embedding_scatter(dOut, Ids, W, padding_idx=padding_idx)
 
 
-@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W", linear="W")
+@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids")
 def lookup_table_v2(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
@@ -240,7 +240,7 @@ def _column_looked_up(W: TensorType, Ids: TensorType, **_: object) -> TensorType
     return TensorType((*Ids.shape[:-1], W.shape[1]), W.dtype)
 
 
-@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W", linear="W")
+@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids")
 def lookup_table(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:

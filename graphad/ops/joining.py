@@ -49,7 +49,17 @@ def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
     return split_like(dOut, X, axis=axis)
 
 
-@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X", speculatable="types", safe_dtypes="all", linear="X")
+@operator(
+    "X* -> Out",
+    infer=_concatenated,
+    grad={"X": _concat_grad},
+    shapes="X",
+    speculatable="types",
+    safe_dtypes="all",
+    linear="X",
+    rows="X",
+    along="axis",
+)
 def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
     """The inputs one behind the other along ``axis``."""
     return np.concatenate(X, axis=axis)
@@ -106,6 +116,8 @@ def _split_type(X: TensorType, *, num: int = 0, sections: list[int] = NO_INTS, a
     speculatable="extents",
     safe_dtypes="all",
     linear="X",
+    rows="X",
+    along="axis",
 )
 def split(X: Array, *, num: int = 0, sections: list[int] = NO_INTS, axis: int = 0) -> list[Array]:
     """X cut along ``axis`` into ``num`` equal pieces, or into pieces of the extents ``sections`` (one may be -1)."""
@@ -124,7 +136,17 @@ def _stack_grad(X: list[Tensor], dY: Tensor, *, axis: int) -> Tensor:
     return unstack(dY, axis=axis, num=len(X))
 
 
-@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad}, shapes="X", speculatable="types", safe_dtypes="all", linear="X")
+@operator(
+    "X* -> Y",
+    infer=_stacked,
+    grad={"X": _stack_grad},
+    shapes="X",
+    speculatable="types",
+    safe_dtypes="all",
+    linear="X",
+    rows="X",
+    along="axis",
+)
 def stack(X: list[Array], *, axis: int = 0) -> Array:
     """The inputs along a new axis."""
     return np.stack(X, axis=axis)

@@ -64,7 +64,7 @@ def _lrn_grad(
     return spread if direct is None else direct + spread
 
 
-@operator("X -> Out MidOut", infer=_lrn_type, grad={"X": _lrn_grad})
+@operator("X -> Out MidOut", infer=_lrn_type, grad={"X": _lrn_grad}, rows="X")
 def lrn(
     X: Array,
     *,

@@ -65,7 +65,7 @@ def _huber_type(X: TensorType, Y: TensorType, *, delta: float) -> tuple[TensorTy
     return _alike(X, Y), _alike(X, Y)
 
 
-@operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad})
+@operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad}, rows="X Y")
 def huber_loss(X: Array, Y: Array, *, delta: float) -> tuple[Array, Array]:
     """``r^2 / 2`` where the residual ``r = Y - X`` is at most delta, else ``delta (|r| - delta / 2)``."""
     residual = np.asarray(Y - X)
@@ -115,7 +115,12 @@ def _smooth_y_grad(
     return -_smooth_grad(Y, Diff, InsideWeight, OutsideWeight, dOut, dDiff, sigma=sigma)
 
 
-@operator("X Y InsideWeight? OutsideWeight? -> Diff Out", infer=_smooth_type, grad={"X": _smooth_grad, "Y": _smooth_y_grad})
+@operator(
+    "X Y InsideWeight? OutsideWeight? -> Diff Out",
+    infer=_smooth_type,
+    grad={"X": _smooth_grad, "Y": _smooth_y_grad},
+    rows="X Y InsideWeight OutsideWeight",
+)
 def smooth_l1_loss(
     X: Array, Y: Array, InsideWeight: Array | None = None, OutsideWeight: Array | None = None, *, sigma: float = 1.0
 ) -> tuple[Array, Array]:

@@ -142,7 +142,7 @@ def _pad2d_grad(X: Tensor, dOut: Tensor, Paddings: Tensor, *, paddings: list[int
     return unpad2d(dOut, X, Paddings, paddings=paddings, mode=mode, data_format=data_format)
 
 
-@operator("X Paddings? -> Out", infer=_pad2d_type, grad={"X": _pad2d_grad}, shapes="X", linear="X", offset="pad_value")
+@operator("X Paddings? -> Out", infer=_pad2d_type, grad={"X": _pad2d_grad}, shapes="X", linear="X", offset="pad_value", rows="X")
 def pad2d(
     X: Array,
     Paddings: Array | None = None,
@@ -202,7 +202,7 @@ def _pad3d_grad(X: Tensor, dOut: Tensor, Paddings: Tensor, *, paddings: list[int
     return unpad3d(dOut, X, Paddings, paddings=paddings, mode=mode, data_format=data_format)
 
 
-@operator("X Paddings? -> Out", infer=_pad3d_type, grad={"X": _pad3d_grad}, shapes="X", linear="X", offset="value")
+@operator("X Paddings? -> Out", infer=_pad3d_type, grad={"X": _pad3d_grad}, shapes="X", linear="X", offset="value", rows="X")
 def pad3d(
     X: Array,
     Paddings: Array | None = None,

@@ -256,9 +256,9 @@ def _row(method: str, second: bool) -> OpDef:
     """
     name = f"{method}_interp{'_v2' if second else ''}"
     signature = "X OutSize? SizeTensor*? Scale? -> Out"
-    return operator(signature, name=name, infer=_type(method, spec), grad={"X": _rule(method, spec)}, shapes="X SizeTensor", linear="X")(
-        kernel
-    )
+    return operator(
+        signature, name=name, infer=_type(method, spec), grad={"X": _rule(method, spec)}, shapes="X SizeTensor", linear="X", rows="X"
+    )(kernel)
 
 
 ROWS = [_row(method, second) for method in METHODS for second in (False, True)]

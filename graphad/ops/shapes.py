@@ -163,7 +163,7 @@ def _squeezed(old: Shape, *, axes: list[int] = NO_INTS) -> Shape:
     return tuple(e for i, e in enumerate(old) if i not in gone or e not in (1, -1))
 
 
-@_reshaping(_squeezed, speculatable="types", safe_dtypes="all", linear="X")
+@_reshaping(_squeezed, speculatable="types", safe_dtypes="all", linear="X", rows="X", along="axes")
 def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
     """X without the named axes that have one element (without all such axes if none is named)."""
     return X.reshape(_squeezed(X.shape, axes=axes)), _old_shape(X)
@@ -177,6 +177,8 @@ def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
     speculatable="extents",
     safe_dtypes="all",
     linear="X",
+    rows="X",
+    along="axes",
 )
 def squeeze(X: Array, *, axes: list[int] = NO_INTS) -> Array:
     """``squeeze2`` without XShape."""
@@ -190,7 +192,7 @@ def _unsqueezed(old: Shape, *, axes: list[int]) -> Shape:
     return tuple(new)
 
 
-@_reshaping(_unsqueezed, speculatable="types", safe_dtypes="all", linear="X")
+@_reshaping(_unsqueezed, speculatable="types", safe_dtypes="all", linear="X", rows="X", along="axes")
 def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
     """X with an axis of one element inserted at each of ``axes``, one after the other."""
     return X.reshape(_unsqueezed(X.shape, axes=axes)), _old_shape(X)
@@ -204,6 +206,8 @@ def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
     speculatable="extents",
     safe_dtypes="all",
     linear="X",
+    rows="X",
+    along="axes",
 )
 def unsqueeze(X: Array, *, axes: list[int]) -> Array:
     """``unsqueeze2`` without XShape."""
@@ -222,7 +226,7 @@ def _flat_range(old: Shape, *, start_axis: int = 1, stop_axis: int = 1) -> Shape
     return (*old[:start], element_count(old[start : stop + 1]), *old[stop + 1 :])
 
 
-@_reshaping(_flat_range, speculatable="extents", safe_dtypes="all", linear="X")
+@_reshaping(_flat_range, speculatable="extents", safe_dtypes="all", linear="X", rows="X", along="start_axis")
 def flatten_contiguous_range(X: Array, *, start_axis: int = 1, stop_axis: int = 1) -> tuple[Array, Array]:
     """X with the axes from ``start_axis`` to ``stop_axis`` made one."""
     return X.reshape(_flat_range(X.shape, start_axis=start_axis, stop_axis=stop_axis)), _old_shape(X)
@@ -234,13 +238,15 @@ def _two_axes(old: Shape, *, axis: int = 1) -> Shape:
     return element_count(old[:axis]), element_count(old[axis:])
 
 
-@_reshaping(_two_axes, speculatable="extents", safe_dtypes="all", linear="X")
+@_reshaping(_two_axes, speculatable="extents", safe_dtypes="all", linear="X", rows="X", along="axis")
 def flatten2(X: Array, *, axis: int = 1) -> tuple[Array, Array]:
     """X as a matrix: the axes before ``axis`` make the rows, the others the columns."""
     return X.reshape(_two_axes(X.shape, axis=axis)), _old_shape(X)
 
 
-@operator("X -> Out", infer=_alone(_two_axes), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", linear="X")
+@operator(
+    "X -> Out", infer=_alone(_two_axes), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", linear="X", rows="X", along="axis"
+)
 def flatten(X: Array, *, axis: int = 1) -> Array:
     """``flatten2`` without XShape."""
     return X.reshape(_two_axes(X.shape, axis=axis))

@@ -162,6 +162,8 @@ _STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
     safe_dtypes="all",
     extents="StartsTensor EndsTensor StartsTensorList EndsTensorList",
     linear="Input",
+    rows="Input",
+    along="axes",
 )
 @attributes(Cut)
 def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
@@ -197,6 +199,8 @@ def _strided_grad(
     safe_dtypes="all",
     extents="StartsTensor EndsTensor StartsTensorList EndsTensorList StridesTensor StridesTensorList",
     linear="Input",
+    rows="Input",
+    along="axes",
 )
 @attributes(StridedCut)
 def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:

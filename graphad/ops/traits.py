@@ -28,10 +28,12 @@ class Declared(TypedDict, total=False):
     passed_on: str
     bilinear: str
     symmetric: bool
+    rows: str
+    along: str
 
 
 _NONE: frozenset[str] = frozenset()
-_SLOTS = ("extents", "linear", "passed_on", "bilinear")
+_SLOTS = ("extents", "linear", "passed_on", "bilinear", "rows")
 
 
 def read(traits: Declared) -> dict[str, Any]:
@@ -70,6 +72,9 @@ class Traits:
         bilinear: slots of floats in each of which the one output is linear while the others stay. They are all that have gradients.
         symmetric: the Jacobian of the one output with respect to the first input is its own transpose; that of an elementwise operator
             of one input is in any case.
+        rows: slots along whose axis 0 rows lie that know nothing of each other: row i of each output is made of row i of these, and of the
+            other inputs as a whole. It is said of operators that are not elementwise, and where all of these have as many rows.
+        along: an attribute with the axis or the axes along which it works otherwise: that of the rows must not be among them.
         extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
         safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
     """
@@ -84,3 +89,5 @@ class Traits:
     passed_on: frozenset[str] = _NONE
     bilinear: frozenset[str] = _NONE
     symmetric: bool = False
+    rows: frozenset[str] = _NONE
+    along: str = ""

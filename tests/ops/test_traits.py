@@ -263,3 +263,36 @@ def is_symmetric(type: str, slots: Slots, attrs: Attrs) -> bool | None:
 def test_symmetric() -> None:
     assert all(verdict(type, is_symmetric) for type in having("symmetric"))
     assert not verdict("log_softmax", is_symmetric)
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+def has_rows(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether each row alone, and all of them twice, give the rows of the whole."""
+    row = REGISTRY[type]
+    values = [value for slot in row.rows for value in slots.get(slot, ())]
+    if any(value.ndim < 2 for value in values) or len({*map(len, values)}) != 1 or not len(values[0]):
+        return None
+
+    def of(places: Sequence[int]) -> list[Array] | None:
+        chosen = {slot: [value[list(places)] for value in given] for slot, given in slots.items() if slot in row.rows}
+        found = results(type, {**slots, **chosen}, attrs)
+        return None if found is None else [value for value in found if len(value)]  # an XShape has nothing but a shape
+
+    count = len(values[0])
+    whole, twice, alone = of(range(count)), of([*range(count), *range(count)]), [of([i]) for i in range(count)]
+    if whole is None or (row.along and not _spares_rows(row.attr(row.along, attrs), (values[0].ndim, whole[0].ndim))):
+        return None
+    return twice is not None and None not in alone and all(map(alike, twice, [np.concatenate([*e, *e]) for e in zip(*alone, strict=True)]))
+
+
+def _spares_rows(axes: Any, ranks: Sequence[int]) -> bool:
+    """Whether axis 0 is not among some axes, of the input as of the output."""
+    return np.size(axes) > 0 and all(axis % rank != 0 for axis in np.atleast_1d(axes) for rank in ranks)
+
+
+def test_rows() -> None:
+    """Those that say so are row by row, whatever the axis along which they work otherwise."""
+    assert [type for type in sorted(having("rows")) if not verdict(type, has_rows, optional=True)] == []
+    assert [type for type in having("rows") if REGISTRY[type].elementwise or not REGISTRY[type].rows <= REGISTRY[type].inputs.keys()] == []
