@@ -35,7 +35,7 @@ def _empty(*, shape: list[int] | None = None, dtype: DType = "float32") -> Tenso
     return None if shape is None else TensorType(tuple(shape), dtype)
 
 
-@operator("-> Out", infer=_empty, grad={}, kinds=_ARRAY)
+@operator("-> Out", infer=_empty, grad={}, kinds=_ARRAY, flops=0)
 def create_array(*, shape: list[int] | None = None, dtype: DType = "float32") -> TensorArray:
     """An array without elements; ``shape`` and ``dtype`` are those its elements will have."""
     return TensorArray()
@@ -52,6 +52,7 @@ def _written(X: TensorType, I: TensorType, Array: TensorType | None = None, *, f
     grad={"X": lambda X, I, dOut: read_from_array(dOut, I, X), "Array": lambda I, dOut: clear_in_array(dOut, I)},
     kinds=_ARRAY,
     linear="X Array",
+    flops=0,
 )
 def write_to_array(X: Array, I: Array, Array: TensorArray | None = None, *, fresh: bool = False) -> TensorArray:
     """Array with X at index I; without Array a new one: in a program only if ``fresh``, else the one that Out names already."""
@@ -69,7 +70,7 @@ def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> Te
     return X if Like is None else Like
 
 
-@operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)}, linear="X")
+@operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)}, linear="X", flops=0)
 def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Array:
     """The tensor at index I; where nothing is there, or beyond the end, zeros in the shape of Like if that is given."""
     index = _index(I)
@@ -81,7 +82,7 @@ def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Arra
     return np.zeros_like(Like) if found is None else found
 
 
-@operator("X -> Out", infer=lambda X: TensorType((1,), "int64"), grad={})
+@operator("X -> Out", infer=lambda X: TensorType((1,), "int64"), grad={}, flops=0)
 def lod_array_length(X: TensorArray) -> Array:
     """How many elements the array has."""
     return np.array([len(X)], "int64")

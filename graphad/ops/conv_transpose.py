@@ -96,7 +96,13 @@ def _row(name: str, spec: type[TransposedConvolution], rank: int, bias: str = ""
     if bias:
         grad["Bias"] = bias_grad
     shapes = "Bias Filter:Filter" if bias else "Filter:Filter"
-    traits: Declared = {"speculatable": "extents", "rows": "Input", "bilinear": "" if bias else "Input Filter"}
+    traits: Declared = {
+        "speculatable": "extents",
+        "rows": "Input",
+        "bilinear": "" if bias else "Input Filter",
+        "own": True,
+        "narrow": "gains",
+    }
     return operator(f"Input Filter {bias} -> Output", name=name, infer=_type(spec, rank), grad=grad, shapes=shapes, **traits)(kernel)
 
 

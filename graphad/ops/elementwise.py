@@ -47,6 +47,8 @@ elementwise_add = _row(
     shapes="X Y",
     linear="X Y",
     passed_on="X Y",
+    uniform=True,
+    narrow="follows",
 )
 elementwise_sub = _row(
     "elementwise_sub",
@@ -59,6 +61,8 @@ elementwise_sub = _row(
     shapes="X Y",
     linear="X Y",
     passed_on="X",
+    uniform=True,
+    narrow="follows",
 )
 elementwise_mul: OpDef = _row(
     "elementwise_mul",
@@ -69,6 +73,8 @@ elementwise_mul: OpDef = _row(
     },
     shapes="X:X Y:Y",
     bilinear="X Y",
+    uniform=True,
+    narrow="follows",
 )
 
 
@@ -91,6 +97,7 @@ elementwise_div: OpDef = _row(
     },
     shapes="X",
     safe_dtypes="floats",
+    uniform=True,
 )
 elementwise_max = _row(
     "elementwise_max",
@@ -99,6 +106,8 @@ elementwise_max = _row(
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(greater_than(X, Y, axis=axis), dOut), X),
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(less_equal(X, Y, axis=axis), dOut), Y, axis),
     },
+    uniform=True,
+    narrow="follows",
 )
 elementwise_min = _row(
     "elementwise_min",
@@ -107,14 +116,16 @@ elementwise_min = _row(
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(less_than(X, Y, axis=axis), dOut), X),
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(greater_equal(X, Y, axis=axis), dOut), Y, axis),
     },
+    uniform=True,
+    narrow="follows",
 )
 
-less_than = _row("less_than", np.less, {}, compared)
-less_equal = _row("less_equal", np.less_equal, {}, compared)
-greater_than = _row("greater_than", np.greater, {}, compared)
-greater_equal = _row("greater_equal", np.greater_equal, {}, compared)
-equal = _row("equal", np.equal, {}, compared, safe_dtypes="all")
-not_equal = _row("not_equal", np.not_equal, {}, compared, safe_dtypes="all")
+less_than = _row("less_than", np.less, {}, compared, uniform=True)
+less_equal = _row("less_equal", np.less_equal, {}, compared, uniform=True)
+greater_than = _row("greater_than", np.greater, {}, compared, uniform=True)
+greater_equal = _row("greater_equal", np.greater_equal, {}, compared, uniform=True)
+equal = _row("equal", np.equal, {}, compared, safe_dtypes="all", uniform=True)
+not_equal = _row("not_equal", np.not_equal, {}, compared, safe_dtypes="all", uniform=True)
 
 minus = _row(
     "minus",
@@ -123,6 +134,8 @@ minus = _row(
     arithmetic,
     linear="X Y",
     passed_on="X",
+    uniform=True,
+    narrow="follows",
 )
 elementwise_floordiv = _row(
     "elementwise_floordiv",
@@ -145,6 +158,6 @@ elementwise_mod = _row(
     safe_dtypes="floats",
 )
 
-logical_and = _row("logical_and", np.logical_and, {}, compared, safe_dtypes="all")
-logical_or = _row("logical_or", np.logical_or, {}, compared, safe_dtypes="all")
-logical_xor = _row("logical_xor", np.logical_xor, {}, compared, safe_dtypes="all")
+logical_and = _row("logical_and", np.logical_and, {}, compared, safe_dtypes="all", uniform=True)
+logical_or = _row("logical_or", np.logical_or, {}, compared, safe_dtypes="all", uniform=True)
+logical_xor = _row("logical_xor", np.logical_xor, {}, compared, safe_dtypes="all", uniform=True)

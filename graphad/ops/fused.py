@@ -12,11 +12,6 @@ from graphad.types import STEP_SCOPES
 FUSED_ELEMENTWISE = "fused_elementwise"
 
 
-def types_named(text: str) -> frozenset[str]:
-    """The operator types that a text names, with spaces between them."""
-    return frozenset(text.split())
-
-
 def _nothing(*_: Any, **__: Any) -> Any:
     raise AssertionError("an operator with blocks is run by the executor")
 

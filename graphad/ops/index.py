@@ -55,6 +55,9 @@ def _other_grad(Condition: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     safe_dtypes="all",
     **ELEMENTWISE,
     linear="X Y",
+    own=True,
+    uniform=True,
+    flops=0,
 )
 def where(Condition: Array, X: Array, Y: Array) -> Array:
     """X where Condition holds, else Y; the three broadcast."""
@@ -81,7 +84,7 @@ def _gather_grad(X: Tensor, Index: Tensor, dOut: Tensor, Axis: Tensor, *, axis: 
     return ungather(dOut, Index, X, Axis, axis=axis) if Axis is not None else index_add(fill_zeros_like(X), Index, dOut, axis=axis)
 
 
-@operator("X Index Axis? -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X", linear="X")
+@operator("X Index Axis? -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X", linear="X", own=True, narrow="follows", flops=0)
 def gather(X: Array, Index: Array, Axis: Array | None = None, *, axis: int = 0, overwrite: bool = True) -> Array:
     """The slices of X at Index ([N], [N, 1] or []) along ``axis``, or along the axis that is in Axis."""
     return _taken(X, Index, axis if Axis is None else normal_axis(one_number(Axis), X.ndim, "Axis"))
@@ -123,7 +126,7 @@ def _select_grad(X: Tensor, Index: Tensor, dOut: Tensor, *, dim: int) -> Tensor:
     return index_add(fill_zeros_like(X), Index, dOut, axis=dim)
 
 
-@operator("X Index -> Out", infer=_selected, grad={"X": _select_grad}, shapes="X", linear="X")
+@operator("X Index -> Out", infer=_selected, grad={"X": _select_grad}, shapes="X", linear="X", flops=0)
 def index_select(X: Array, Index: Array, *, dim: int = 0) -> Array:
     """The slices of X at Index along ``dim``."""
     return _taken(X, Index, dim)
@@ -167,7 +170,7 @@ def _gather_nd_grad(X: Tensor, Index: Tensor, dOut: Tensor) -> Tensor:
     return scatter_nd_add(fill_zeros_like(X), Index, dOut)
 
 
-@operator("X Index -> Out", infer=_nd_gathered, grad={"X": _gather_nd_grad}, shapes="X", linear="X")
+@operator("X Index -> Out", infer=_nd_gathered, grad={"X": _gather_nd_grad}, shapes="X", linear="X", flops=0)
 def gather_nd(X: Array, Index: Array) -> Array:
     """The parts of X at the coordinates in the last axis of Index."""
     if not Index.shape[-1]:
@@ -221,7 +224,7 @@ def _table_grad(W: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Te
     return embedding_scatter(dOut, Ids, W, padding_idx=padding_idx)
 
 
-@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids")
+@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids", flops=0)
 def lookup_table_v2(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
@@ -240,7 +243,7 @@ def _column_looked_up(W: TensorType, Ids: TensorType, **_: object) -> TensorType
     return TensorType((*Ids.shape[:-1], W.shape[1]), W.dtype)
 
 
-@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids")
+@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids", flops=0)
 def lookup_table(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:

@@ -40,6 +40,9 @@ def at_least(X: Tensor, low: float) -> Tensor:
     infer=_alike,
     grad={"X": lambda X, Y, dOut: dOut * (X - Y) * 2.0, "Y": lambda X, Y, dOut: dOut * (Y - X) * 2.0},
     **ELEMENTWISE,
+    own=True,
+    uniform=True,
+    flops=2,
 )
 def square_error_cost(X: Array, Y: Array) -> Array:
     """``(X - Y)^2``."""
@@ -65,7 +68,7 @@ def _huber_type(X: TensorType, Y: TensorType, *, delta: float) -> tuple[TensorTy
     return _alike(X, Y), _alike(X, Y)
 
 
-@operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad}, rows="X Y")
+@operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad}, rows="X Y", own=True)
 def huber_loss(X: Array, Y: Array, *, delta: float) -> tuple[Array, Array]:
     """``r^2 / 2`` where the residual ``r = Y - X`` is at most delta, else ``delta (|r| - delta / 2)``."""
     residual = np.asarray(Y - X)
@@ -229,7 +232,7 @@ def _logits_label_grad(X: Tensor, Label: Tensor, dOut: Tensor, *, ignore_index: 
     return -(X * _counted(Label, dOut, ignore_index, normalize))
 
 
-@operator("X Label -> Out", infer=_alike, grad={"X": _logits_x_grad, "Label": _logits_label_grad})
+@operator("X Label -> Out", infer=_alike, grad={"X": _logits_x_grad, "Label": _logits_label_grad}, own=True)
 def sigmoid_cross_entropy_with_logits(X: Array, Label: Array, *, ignore_index: int = -100, normalize: bool = False) -> Array:
     """``log(1 + exp(X)) - X Label``; zero where Label is ``ignore_index``, divided by the number of the others if ``normalize``."""
     counted = Label != ignore_index

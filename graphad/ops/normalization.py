@@ -70,6 +70,8 @@ def _layer_bias_grad(X: Tensor, Bias: Tensor, dY: Tensor, *, begin_norm_axis: in
     speculatable="extents",
     rows="X",
     along="begin_norm_axis",
+    own=True,
+    flops=8,
 )
 def layer_norm(
     X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1
@@ -143,6 +145,7 @@ def _instance_scale_grad(X: Tensor, Scale: Tensor, dY: Tensor, *, epsilon: float
     infer=_instance_norm_type,
     grad={"X": _instance_x_grad, "Scale": _instance_scale_grad, "Bias": lambda Bias, dY: sum_like(dY, Bias, axis=1)},
     rows="X",
+    flops=8,
 )
 def instance_norm(X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5) -> tuple[Array, Array, Array]:
     """Every channel of every sample normalised; SavedVariance is the inverse of the standard deviation."""
@@ -193,6 +196,7 @@ def _group_scale_grad(X: Tensor, Scale: Tensor, dY: Tensor, *, groups: int, epsi
     infer=_group_norm_type,
     grad={"X": _group_x_grad, "Scale": _group_scale_grad, "Bias": lambda Bias, dY: sum_like(dY, Bias, axis=1)},
     rows="X",
+    flops=8,
 )
 def group_norm(
     X: Array,

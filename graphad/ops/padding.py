@@ -33,7 +33,9 @@ def _pad_grad(dOut: Tensor, *, paddings: list[int]) -> Tensor:
     return slice_(dOut, axes=list(range(len(ends))), starts=paddings[::2], ends=ends)
 
 
-@operator("X -> Out", infer=_padded, grad={"X": _pad_grad}, speculatable="extents", linear="X", offset="pad_value")
+@operator(
+    "X -> Out", infer=_padded, grad={"X": _pad_grad}, speculatable="extents", linear="X", offset="pad_value", narrow="follows", flops=0
+)
 def pad(X: Array, *, paddings: list[int], pad_value: float = 0.0) -> Array:
     """X with ``pad_value`` around it: ``paddings`` says how much before and after, axis by axis."""
     return np.pad(X, list(zip(paddings[::2], paddings[1::2], strict=True)), constant_values=X.dtype.type(pad_value)) if X.ndim else X

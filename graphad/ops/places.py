@@ -26,7 +26,7 @@ def _unbound(X: TensorType, *, axis: int = 0) -> list[TensorType]:
     return [TensorType(X.shape[:at] + X.shape[at + 1 :], X.dtype)] * X.shape[at]
 
 
-@operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)}, linear="X")
+@operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)}, linear="X", narrow="follows")
 def unbind(X: Array, *, axis: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
     return [part.copy() for part in np.moveaxis(X, axis, 0)]
@@ -38,7 +38,7 @@ def _reversed(X: TensorType, *, axis: list[int]) -> TensorType:
     return X
 
 
-@operator("X -> Out", infer=_reversed, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X")
+@operator("X -> Out", infer=_reversed, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X", narrow="follows")
 def reverse(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis)).copy()

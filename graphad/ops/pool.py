@@ -155,7 +155,16 @@ def _pool_rule(name: str, spec: Spec) -> Callable[..., Tensor]:
 def _rows(name: str, spec: Spec, rank: int) -> OpDef:
     """The pooling and its three helpers."""
     pooled = _pooled_type(spec, rank)
-    made = operator("X -> Out", name=name, infer=pooled, grad={"X": _pool_rule(name, spec)}, speculatable="extents", rows="X")(_pool(spec))
+    made = operator(
+        "X -> Out",
+        name=name,
+        infer=pooled,
+        grad={"X": _pool_rule(name, spec)},
+        speculatable="extents",
+        rows="X",
+        own=True,
+        narrow="follows",
+    )(_pool(spec))
     back = {"X": applied(name, "dOut", spec)}
     operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(spec, pooled), grad=back, linear="X")(_spread(spec))
     of_image = {"Image": applied(f"{name}_scatter_max", "X dOut", spec)}

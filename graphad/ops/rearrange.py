@@ -42,7 +42,7 @@ def _shuffle_grad(dOut: Tensor, *, upscale_factor: int, data_format: str) -> Ten
     return pixel_unshuffle(dOut, downscale_factor=upscale_factor, data_format=data_format)
 
 
-@operator("X -> Out", infer=_shuffled, grad={"X": _shuffle_grad}, linear="X", rows="X")
+@operator("X -> Out", infer=_shuffled, grad={"X": _shuffle_grad}, linear="X", rows="X", narrow="follows")
 def pixel_shuffle(X: Array, *, upscale_factor: int = 1, data_format: str = "NCHW") -> Array:
     """``[N, C r^2, H, W]`` as ``[N, C, H r, W r]``: each group of r^2 channels becomes a square of r by r elements (Shi et al. 2016)."""
     x, r = to_front(X, data_format), upscale_factor

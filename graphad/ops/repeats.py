@@ -49,6 +49,9 @@ def _tile_grad(X: Tensor, dOut: Tensor, RepeatTimes: Tensor, repeat_times_tensor
     safe_dtypes="all",
     extents="RepeatTimes repeat_times_tensor",
     linear="X",
+    own=True,
+    narrow="follows",
+    flops=0,
 )
 def tile(
     X: Array, RepeatTimes: Array | None = None, repeat_times_tensor: list[Array] | None = None, *, repeat_times: list[int] = NO_INTS
@@ -112,7 +115,9 @@ def _expand_grad(X: Tensor, dOut: Tensor, ExpandTimes: Tensor, expand_times_tens
     return untile(dOut, X, ExpandTimes, expand_times_tensor, repeat_times=expand_times)
 
 
-@operator("X ExpandTimes? expand_times_tensor*? -> Out", infer=_expand_type, grad={"X": _expand_grad}, shapes="X", linear="X")
+@operator(
+    "X ExpandTimes? expand_times_tensor*? -> Out", infer=_expand_type, grad={"X": _expand_grad}, shapes="X", linear="X", narrow="follows"
+)
 def expand(
     X: Array, ExpandTimes: Array | None = None, expand_times_tensor: list[Array] | None = None, *, expand_times: list[int] = NO_INTS
 ) -> Array:

@@ -15,7 +15,7 @@ from graphad.ops.basic import assign, reshape_like, sum_like
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, is_given, numbers
 from graphad.ops.inference import normal_axis
-from graphad.ops.traits import Declared
+from graphad.ops.traits import PART_OF_X, Declared
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count, joined_shape
 
 NO_INTS: list[int] = []
@@ -90,9 +90,8 @@ def _in_shape(X: Array, Shape: Array | None, ShapeTensor: list[Array] | None, sh
     grad={"X": _back},
     shapes="X XShape",
     speculatable="extents",
-    safe_dtypes="all",
     extents="Shape ShapeTensor",
-    linear="X",
+    **PART_OF_X,
 )
 def reshape2(
     X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS
@@ -104,7 +103,16 @@ def reshape2(
     return _in_shape(X, Shape, ShapeTensor, shape), _old_shape(X)
 
 
-@operator("X Shape? ShapeTensor*? -> Out", infer=_reshaped_type, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", linear="X")
+@operator(
+    "X Shape? ShapeTensor*? -> Out",
+    infer=_reshaped_type,
+    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
+    shapes="X",
+    linear="X",
+    view="X",
+    narrow="follows",
+    flops=0,
+)
 def reshape(X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS) -> Array:
     """``reshape2`` without XShape."""
     return _in_shape(X, Shape, ShapeTensor, shape)
@@ -130,13 +138,7 @@ def _transpose2_grad(dOut: Tensor, XShape: Tensor = None, *, axis: list[int]) ->
 
 
 @operator(
-    "X -> Out XShape?",
-    infer=_with_old_shape(_transposed),
-    grad={"X": _transpose2_grad},
-    shapes="XShape",
-    speculatable="types",
-    safe_dtypes="all",
-    linear="X",
+    "X -> Out XShape?", infer=_with_old_shape(_transposed), grad={"X": _transpose2_grad}, shapes="XShape", speculatable="types", **PART_OF_X
 )
 def transpose2(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> tuple[Array, Array]:
     """X with its axes in another order."""
@@ -147,7 +149,7 @@ def _transpose_grad(dOut: Tensor, *, axis: list[int]) -> Tensor:
     return transpose(dOut, axis=inverse_order(axis))
 
 
-@operator("X -> Out", infer=_alone(_transposed), grad={"X": _transpose_grad}, speculatable="types", safe_dtypes="all", linear="X")
+@operator("X -> Out", infer=_alone(_transposed), grad={"X": _transpose_grad}, speculatable="types", **PART_OF_X)
 def transpose(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> Array:
     """``transpose2`` without XShape."""
     return X.transpose(axis)
@@ -163,7 +165,7 @@ def _squeezed(old: Shape, *, axes: list[int] = NO_INTS) -> Shape:
     return tuple(e for i, e in enumerate(old) if i not in gone or e not in (1, -1))
 
 
-@_reshaping(_squeezed, speculatable="types", safe_dtypes="all", linear="X", rows="X", along="axes")
+@_reshaping(_squeezed, speculatable="types", rows="X", along="axes", **PART_OF_X)
 def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
     """X without the named axes that have one element (without all such axes if none is named)."""
     return X.reshape(_squeezed(X.shape, axes=axes)), _old_shape(X)
@@ -175,10 +177,9 @@ def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
     grad={"X": lambda X, dOut: reshape_like(dOut, X)},
     shapes="X",
     speculatable="extents",
-    safe_dtypes="all",
-    linear="X",
     rows="X",
     along="axes",
+    **PART_OF_X,
 )
 def squeeze(X: Array, *, axes: list[int] = NO_INTS) -> Array:
     """``squeeze2`` without XShape."""
@@ -192,7 +193,7 @@ def _unsqueezed(old: Shape, *, axes: list[int]) -> Shape:
     return tuple(new)
 
 
-@_reshaping(_unsqueezed, speculatable="types", safe_dtypes="all", linear="X", rows="X", along="axes")
+@_reshaping(_unsqueezed, speculatable="types", rows="X", along="axes", **PART_OF_X)
 def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
     """X with an axis of one element inserted at each of ``axes``, one after the other."""
     return X.reshape(_unsqueezed(X.shape, axes=axes)), _old_shape(X)
@@ -204,10 +205,9 @@ def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
     grad={"X": lambda X, dOut: reshape_like(dOut, X)},
     shapes="X",
     speculatable="extents",
-    safe_dtypes="all",
-    linear="X",
     rows="X",
     along="axes",
+    **PART_OF_X,
 )
 def unsqueeze(X: Array, *, axes: list[int]) -> Array:
     """``unsqueeze2`` without XShape."""
@@ -226,7 +226,7 @@ def _flat_range(old: Shape, *, start_axis: int = 1, stop_axis: int = 1) -> Shape
     return (*old[:start], element_count(old[start : stop + 1]), *old[stop + 1 :])
 
 
-@_reshaping(_flat_range, speculatable="extents", safe_dtypes="all", linear="X", rows="X", along="start_axis")
+@_reshaping(_flat_range, speculatable="extents", rows="X", along="start_axis", **PART_OF_X)
 def flatten_contiguous_range(X: Array, *, start_axis: int = 1, stop_axis: int = 1) -> tuple[Array, Array]:
     """X with the axes from ``start_axis`` to ``stop_axis`` made one."""
     return X.reshape(_flat_range(X.shape, start_axis=start_axis, stop_axis=stop_axis)), _old_shape(X)
@@ -238,14 +238,23 @@ def _two_axes(old: Shape, *, axis: int = 1) -> Shape:
     return element_count(old[:axis]), element_count(old[axis:])
 
 
-@_reshaping(_two_axes, speculatable="extents", safe_dtypes="all", linear="X", rows="X", along="axis")
+@_reshaping(_two_axes, speculatable="extents", rows="X", along="axis", **PART_OF_X)
 def flatten2(X: Array, *, axis: int = 1) -> tuple[Array, Array]:
     """X as a matrix: the axes before ``axis`` make the rows, the others the columns."""
     return X.reshape(_two_axes(X.shape, axis=axis)), _old_shape(X)
 
 
 @operator(
-    "X -> Out", infer=_alone(_two_axes), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", linear="X", rows="X", along="axis"
+    "X -> Out",
+    infer=_alone(_two_axes),
+    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
+    shapes="X",
+    linear="X",
+    rows="X",
+    along="axis",
+    view="X",
+    narrow="follows",
+    flops=0,
 )
 def flatten(X: Array, *, axis: int = 1) -> Array:
     """``flatten2`` without XShape."""
@@ -283,9 +292,8 @@ def _expanded_type(
     grad={"X": lambda X, dOut: sum_like(dOut, X)},
     shapes="X",
     speculatable="extents",
-    safe_dtypes="all",
     extents="Shape expand_shapes_tensor",
-    linear="X",
+    **PART_OF_X,
 )
 def expand_v2(
     X: Array, Shape: Array | None = None, expand_shapes_tensor: list[Array] | None = None, *, shape: list[int] = NO_INTS
@@ -305,15 +313,7 @@ def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: li
     return TensorType(shape, X.dtype)
 
 
-@operator(
-    "X Y? -> Out",
-    infer=_expanded_as,
-    grad={"X": lambda X, dOut: sum_like(dOut, X)},
-    shapes="X",
-    speculatable="types",
-    safe_dtypes="all",
-    linear="X",
-)
+@operator("X Y? -> Out", infer=_expanded_as, grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X", speculatable="types", **PART_OF_X)
 def expand_as_v2(X: Array, Y: Array | None = None, *, target_shape: list[int] = NO_INTS) -> Array:
     """X broadcast to the shape of Y, or to ``target_shape`` without Y."""
     return np.broadcast_to(X, tuple(target_shape) if Y is None else Y.shape)
@@ -338,7 +338,7 @@ def _flipped(X: TensorType, *, axis: list[int]) -> TensorType:
     return X
 
 
-@operator("X -> Out", infer=_flipped, grad={"X": _flip_grad}, speculatable="extents", safe_dtypes="all", linear="X")
+@operator("X -> Out", infer=_flipped, grad={"X": _flip_grad}, speculatable="extents", **PART_OF_X)
 def flip(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis))
@@ -348,7 +348,7 @@ def _roll_grad(dOut: Tensor, *, shifts: list[int], axis: list[int]) -> Tensor:
     return roll(dOut, shifts=[-s for s in shifts], axis=axis) if shifts else assign(dOut)
 
 
-@operator("X -> Out", infer=_along_axes, grad={"X": _roll_grad}, linear="X")
+@operator("X -> Out", infer=_along_axes, grad={"X": _roll_grad}, linear="X", narrow="follows", flops=0)
 def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     """X moved along each of ``axis``, what leaves at the end coming back at the front; all of X as one row without ``axis``."""
     return np.roll(X, tuple(shifts), tuple(axis)) if axis else np.roll(X, sum(shifts))
@@ -361,6 +361,8 @@ def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     grad={},
     speculatable="types",
     safe_dtypes="all",
+    cheap=True,
+    flops=0,
 )
 def shape_(Input: Array) -> Array:
     """The extents of a tensor."""

@@ -164,6 +164,9 @@ _STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
     linear="Input",
     rows="Input",
     along="axes",
+    view="Input",
+    narrow="follows",
+    flops=0,
 )
 @attributes(Cut)
 def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
@@ -201,6 +204,9 @@ def _strided_grad(
     linear="Input",
     rows="Input",
     along="axes",
+    view="Input",
+    narrow="follows",
+    flops=0,
 )
 @attributes(StridedCut)
 def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:
@@ -229,7 +235,7 @@ def _unslice_grad(
     return strided_slice(dOut, StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, StridesTensor, StridesTensorList, **attrs)
 
 
-@operator(f"X Like {_STRIDED_BOUNDS} -> Out", infer=_unsliced, grad={"X": _unslice_grad}, linear="X")
+@operator(f"X Like {_STRIDED_BOUNDS} -> Out", infer=_unsliced, grad={"X": _unslice_grad}, linear="X", flops=0)
 @attributes(StridedCut)
 def unslice(X: Array, Like: Array, *tensors: Any, **attrs: Any) -> Array:
     """Zeros in the shape of Like with X where the slice was taken: the transpose of ``strided_slice``."""

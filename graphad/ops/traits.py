@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 Speculatable = Literal["", "always", "types", "extents"]
+Narrow = Literal["", "gains", "follows"]
 SafeDtypes = Literal["numbers", "floats", "all"]
 
 
@@ -30,6 +31,12 @@ class Declared(TypedDict, total=False):
     symmetric: bool
     rows: str
     along: str
+    view: str
+    own: bool
+    cheap: bool
+    uniform: bool
+    narrow: Narrow
+    flops: int
 
 
 _NONE: frozenset[str] = frozenset()
@@ -46,8 +53,17 @@ class _Elementwise(TypedDict):
     speculatable: Speculatable
 
 
+class _Part(TypedDict):
+    linear: str
+    view: str
+    narrow: Narrow
+    flops: int
+    safe_dtypes: SafeDtypes
+
+
 ELEMENTWISE: _Elementwise = {"elementwise": True, "speculatable": "types"}
 FUNCTION: _Elementwise = {"elementwise": True, "speculatable": "always"}  # of one input
+PART_OF_X: _Part = {"linear": "X", "view": "X", "narrow": "follows", "flops": 0, "safe_dtypes": "all"}  # in its memory
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -75,6 +91,15 @@ class Traits:
         rows: slots along whose axis 0 rows lie that know nothing of each other: row i of each output is made of row i of these, and of the
             other inputs as a whole. It is said of operators that are not elementwise, and where all of these have as many rows.
         along: an attribute with the axis or the axes along which it works otherwise: that of the rows must not be among them.
+        view: the slot of the input in whose memory the outputs lie, or may lie.
+        own: whether the outputs lie in memory that nothing else knows of, and nothing of the inputs is kept.
+        cheap: whether it is computed again rather than handed around, since it only fills; a ``view`` is cheap in any case.
+        uniform: whether elementwise it gives an element the same bits wherever it stands, so that one stands for all: numpy's vector
+            loops round exp, tanh and the like by the place in the array.
+        narrow: what it does in a narrow floating-point type. ``gains``: it is much faster there, as products are; ``follows``: it loses
+            nothing more than its inputs have lost, so that it may be where they are.
+        flops: floating-point operations for each element of the first input, or of what it writes where there is none: 0 if it only moves
+            elements. None: one for each element that it writes.
         extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
         safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
     """
@@ -91,3 +116,9 @@ class Traits:
     symmetric: bool = False
     rows: frozenset[str] = _NONE
     along: str = ""
+    view: str = ""
+    own: bool = False
+    cheap: bool = False
+    uniform: bool = False
+    narrow: Narrow = ""
+    flops: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -296,3 +297,82 @@ def test_rows() -> None:
     """Those that say so are row by row, whatever the axis along which they work otherwise."""
     assert [type for type in sorted(having("rows")) if not verdict(type, has_rows, optional=True)] == []
     assert [type for type in having("rows") if REGISTRY[type].elementwise or not REGISTRY[type].rows <= REGISTRY[type].inputs.keys()] == []
+
+
+# -- memory, bits and rounding -------------------------------------------------------------------
+
+
+def shared(type: str) -> set[str]:
+    """The slots with memory of which an output of a sample lies, where what is given lies in a row and where it does not."""
+    found = set()
+    for slots, attrs in calls(type, optional=True):
+        for given in (slots, each(slots, np.asfortranarray)):
+            outputs = computed(REGISTRY[type], given, attrs) or {}
+            arrays = [value for values in outputs.values() for value in values if isinstance(value, np.ndarray)]
+            found |= {slot for slot, values in given.items() for value in values if any(np.shares_memory(value, array) for array in arrays)}
+    return found
+
+
+SOMETIMES = {  # where there is nothing to do, or for running averages that stay: no pass may count on either
+    *("adam", "batch_norm", "clip_by_norm", "pad", "pixel_shuffle", "select_input", "softmax_with_cross_entropy", "sum", "sum_like"),
+}
+
+
+def test_views_and_memory_of_its_own() -> None:
+    """Those that write into the memory of an input say so, and none of them says that the memory is its own."""
+    found = {type: slots for type in plain() if (slots := shared(type)) and type not in SOMETIMES}
+    assert found == {type: {REGISTRY[type].view} for type in having("view") if not REGISTRY[type].side_effect}
+    assert [type for type in having("own") if type in SOMETIMES or shared(type)] == []
+
+
+def is_uniform(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether one element has the same bits wherever it stands, in arrays of some lengths."""
+    attrs = {name: value for name, value in attrs.items() if name != "axis"}
+    for shift, count in itertools.product(range(3), (3, 16, 33)):
+        one = each(slots, lambda value: np.resize(np.roll(value.reshape(-1), shift), 1))  # noqa: B023
+        alone = result(type, one, attrs)
+        many = result(type, each(one, lambda value: np.resize(value, count)), attrs)  # noqa: B023
+        if alone is None or many is None or many.tobytes() != np.resize(alone, count).tobytes():
+            return False
+    return True
+
+
+def test_uniform() -> None:
+    assert having("uniform") <= having("elementwise")
+    assert [type for type in having("uniform") if not verdict(type, is_uniform)] == []
+
+
+def follows(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether in float16 it loses little more than rounding the inputs loses."""
+    if not any(value.dtype == np.float64 for values in slots.values() for value in values):
+        return None
+    narrow = each(slots, lambda value: value.astype("float16") if value.dtype == np.float64 else value)
+    wide = each(narrow, lambda value: value.astype("float64") if value.dtype == np.float16 else value)
+    found, exact = results(type, narrow, attrs), results(type, wide, attrs)
+    if found is None or exact is None:
+        return None
+    return all(np.allclose(f, e, rtol=4e-3, atol=4e-3 * max(1.0, np.abs(e).max(initial=0))) for f, e in zip(found, exact, strict=True))
+
+
+def test_narrow() -> None:
+    """What may be narrow where its inputs are loses nothing there; exponentials and sums of many would."""
+    said = {type for type in having("narrow") if REGISTRY[type].narrow == "follows"}
+    assert [type for type in sorted(said) if not verdict(type, follows)] == []
+
+
+def is_commutative(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether two inputs that change places give the same bits."""
+    if len(slots) != 2 or len(REGISTRY[type].inputs) != 2 or attrs or any(len(values) != 1 for values in slots.values()):
+        return None
+    (a, x), (b, y) = slots.items()
+    found, other = result(type, slots, attrs), result(type, {a: y, b: x}, attrs)
+    return None if found is None else other is not None and found.shape == other.shape and found.tobytes() == other.tobytes()
+
+
+WITH_TIES = {"elementwise_max", "elementwise_min", "elementwise_fmax", "elementwise_fmin"}  # of which one has the gradient
+WITH_A_SIGN = {"square_error_cost"}  # whose zeros would have the other one in gradients
+
+
+def test_commutative() -> None:
+    found = {type for type in plain() if verdict(type, is_commutative)}
+    assert found - WITH_TIES - WITH_A_SIGN == having("commutative")

@@ -278,7 +278,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-narrows-exp",
         "precision",
-        Patch(f"{MIXED}.mixed_precision:FOLLOWING", value='it | {"exp"}'),
+        Patch("graphad.ops.unary:exp.narrow", value='"follows"'),
         Witness(
             """
             x: float32[2, 2]
