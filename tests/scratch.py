@@ -1,4 +1,4 @@
-"""Passes that only tests know."""
+"""Passes and operators that only tests know."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from graphad.graph import Graph
+from graphad.ops import REGISTRY
 from graphad.rewriting import PASSES, Pass
 
 
@@ -20,6 +21,17 @@ def passes(*also: type[Pass]) -> Iterator[None]:
     finally:
         PASSES.clear()
         PASSES.update(before)
+
+
+@contextmanager
+def operators() -> Iterator[None]:
+    """Within it, operators can be defined; behind it, they are forgotten."""
+    before = dict(REGISTRY)
+    try:
+        yield
+    finally:
+        REGISTRY.clear()
+        REGISTRY.update(before)
 
 
 with passes():

@@ -10,6 +10,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from graphad.ops import REGISTRY
 from tests.source_tree import ROOT, modules
 
 # From the lowest up: a module imports from rows above its own, and from its own package.
@@ -178,3 +179,57 @@ finally:
 """
     found = [target for node in imports(ast.parse(text)) for target in imported(node)]
     assert found == ["graphad.ops.basic", "graphad.ops", "graphad.graph"]
+
+
+# -- names of operators --------------------------------------------------------------------------
+
+# Operators that are named in lists, module by module. What a list says of operators belongs in their rows (``graphad.ops.traits``), so the
+# numbers only go down; a table of rules, each about its operator, may stay.
+NAMES_IN_LISTS = {
+    "graphad.execution.compiled": 6,
+    "graphad.execution.direct": 4,
+    "graphad.graph.lower": 4,
+    "graphad.graph.regions": 2,
+    "graphad.passes.analyses.batch_dependence": 17,
+    "graphad.passes.analyses.formulas": 7,
+    "graphad.passes.analyses.trips": 4,
+    "graphad.passes.backward.create_grad_ops": 3,
+    "graphad.passes.cleanup.constant_arrays": 3,
+    "graphad.passes.cleanup.constant_folding": 6,
+    "graphad.passes.cleanup.cse": 3,
+    "graphad.passes.control_flow.fold_branches": 2,
+    "graphad.passes.fusion.fold_batch_norm": 7,
+    "graphad.passes.inspection.annotate_cost": 2,
+    "graphad.passes.inspection.probe_numerics": 2,
+    "graphad.passes.memory.accumulable": 2,
+    "graphad.passes.memory.kept_values": 7,
+    "graphad.passes.optimization.optimize_parameters": 13,
+    "graphad.passes.precision.loss_scaling": 2,
+    "graphad.rewriting.constants": 4,
+    "graphad.rewriting.moving": 25,
+    "graphad.rewriting.moving_proofs": 3,
+    "graphad.rewriting.smt_operators": 59,
+    "graphad.rewriting.smt_terms": 3,
+}
+
+
+def listed(node: ast.AST) -> list[str]:
+    """The words of a text, a list or the keys of a table, if there are several and all are operators."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        words: list[object] = [*node.value.split()]
+    else:
+        parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else node.keys if isinstance(node, ast.Dict) else []
+        words = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+    names = [word for word in words if isinstance(word, str) and word in REGISTRY]
+    return names if len(names) == len(words) > 1 else []
+
+
+def test_no_new_lists_of_operators() -> None:
+    parts = ("passes", "graph", "rewriting", "execution", "program", "backward")
+    counts = {name: sum(len(listed(node)) for node in ast.walk(parsed(path))) for name, path in MODULES.items() if part_of(name) in parts}
+    assert {name: count for name, count in counts.items() if count} == NAMES_IN_LISTS, "say it in the operators' rows, or lower the number"
+
+
+def test_the_finder_of_lists_itself() -> None:
+    tree = ast.parse("a = 'tanh exp'; b = ('tanh', 'x'); c = {'exp': 1, 'tanh': 2}; d = 'tanh'")
+    assert sorted(name for node in ast.walk(tree) for name in listed(node)) == ["exp", "exp", "tanh", "tanh"]

@@ -18,8 +18,8 @@ from graphad.execution.layout import Layout, depth, home
 from graphad.execution.replay import Runner
 from graphad.execution.steps import Frames, Step
 from graphad.ops import REGISTRY, OpDef
-from graphad.ops.fused import ELEMENTWISE, FUSED_ELEMENTWISE
-from graphad.ops.in_place import Write, writer
+from graphad.ops.fused import FUSED_ELEMENTWISE
+from graphad.ops.in_place import Write, takes_required, writer
 from graphad.program import Block, Operator
 from graphad.types import TENSOR, Shape, element_count
 
@@ -151,7 +151,8 @@ class _Plan:
     def add(self, op: Operator) -> bool:
         """One operator more; whether that is possible."""
         row = REGISTRY.get(op.type)
-        if row is None or op.type not in ELEMENTWISE or len(op.output_names()) != 1 or (op.type == "clip" and len(op.input_names()) > 1):
+        given = [slot for slot, names in op.inputs.items() if names]
+        if row is None or not row.elementwise or len(op.output_names()) != 1 or not takes_required(row, given):
             return False
         if any(name not in self.place for name in op.input_names()):
             return False
@@ -211,8 +212,9 @@ def writer_of(row: OpDef, attrs: Mapping[str, Any]) -> Write | None:
         return lambda arrays, out: np.copyto(out, arrays[0])
     if row.type == "cast":
         return lambda arrays, out: np.copyto(out, arrays[0], casting="unsafe")
-    found = writer(row, {**attrs, "axis": -1} if "axis" in row.attrs else attrs)
-    return _copied(row.kernel, attrs) if found is None else found
+    flat = {**attrs, "axis": -1} if "axis" in row.attrs else attrs
+    found = writer(row, flat)
+    return _copied(row.kernel, flat) if found is None else found
 
 
 def _copied(kernel: Callable[..., Any], attrs: Mapping[str, Any]) -> Write:

@@ -16,13 +16,14 @@ from graphad.ops.inference import aligned, normal_axis, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.shapes import wide
 from graphad.ops.summation import summed
+from graphad.ops.traits import FUNCTION
 from graphad.ops.unary import abs_, between, erf, exp, square, tanh
 from graphad.types import TensorType, broadcast_shapes, joined_shape
 
 # -- sigmoids ------------------------------------------------------------------------------------
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * (Out * (1.0 - Out))})
+@operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * (Out * (1.0 - Out))}, **FUNCTION, narrow="follows", flops=4)
 def sigmoid(X: Array) -> Array:
     """``1 / (1 + exp(-X))``."""
     with np.errstate(over="ignore"):
@@ -33,7 +34,7 @@ def _soft_plus(x: Array) -> Array:
     return np.asarray(np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x))))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * sigmoid(-X)})
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * sigmoid(-X)}, **FUNCTION, own=True, flops=5)
 def logsigmoid(X: Array) -> Array:
     """The logarithm of the sigmoid."""
     return np.asarray(-_soft_plus(-X))
@@ -44,13 +45,13 @@ def _silu_slope(X: Tensor, beta: float = 1.0) -> Tensor:
     return s * (X * (1.0 - s) * beta + 1.0)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * _silu_slope(X)})
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * _silu_slope(X)}, **FUNCTION, own=True, flops=5)
 def silu(X: Array) -> Array:
     """``X * sigmoid(X)``."""
     return np.asarray(X * sigmoid.kernel(X))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, beta: dOut * _silu_slope(X, beta)})
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, beta: dOut * _silu_slope(X, beta)}, **FUNCTION, own=True, flops=5)
 def swish(X: Array, *, beta: float = 1.0) -> Array:
     """``X * sigmoid(beta * X)``."""
     return np.asarray(X * sigmoid.kernel(X * X.dtype.type(beta)))
@@ -60,6 +61,10 @@ def swish(X: Array, *, beta: float = 1.0) -> Array:
     "X -> Out",
     infer=same_float,
     grad={"X": lambda Out, dOut, *, slope: dOut * between(Out, 0.0, 1.0, dOut) * slope},
+    **FUNCTION,
+    own=True,
+    narrow="follows",
+    flops=4,
 )
 def hard_sigmoid(X: Array, *, slope: float = 0.2, offset: float = 0.5) -> Array:
     """``slope * X + offset`` kept between 0 and 1."""
@@ -73,7 +78,7 @@ def _hard_swish_grad(X: Tensor, dOut: Tensor, *, threshold: float, scale: float,
     return where(X + offset < threshold, dOut * rising, dOut * (threshold / scale))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": _hard_swish_grad})
+@operator("X -> Out", infer=same_float, grad={"X": _hard_swish_grad}, **FUNCTION, own=True, narrow="follows", flops=5)
 def hard_swish(X: Array, *, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0) -> Array:
     """``X`` times ``X + offset`` kept between 0 and ``threshold``, over ``scale``."""
     return np.asarray(X * np.clip(X + offset, 0.0, threshold) / scale)
@@ -84,7 +89,7 @@ def _stanh_grad(X: Tensor, dOut: Tensor, *, scale_a: float, scale_b: float) -> T
     return dOut * (1.0 - t * t) * (scale_a * scale_b)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": _stanh_grad})
+@operator("X -> Out", infer=same_float, grad={"X": _stanh_grad}, **FUNCTION, own=True, flops=2)
 def stanh(X: Array, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> Array:
     """``scale_b * tanh(scale_a * X)``."""
     return np.asarray(np.tanh(X * scale_a) * scale_b)
@@ -97,19 +102,34 @@ def _clipped_grad(Out: Tensor, dOut: Tensor, *, threshold: float) -> Tensor:
     return dOut * between(Out, 0.0, threshold, dOut)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": _clipped_grad})
+@operator("X -> Out", infer=same_float, grad={"X": _clipped_grad}, **FUNCTION, own=True, narrow="follows", flops=2)
 def relu6(X: Array, *, threshold: float = 6.0) -> Array:
     """X kept between 0 and ``threshold``."""
     return np.asarray(np.minimum(np.maximum(X, 0.0), threshold))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, alpha: where(X >= 0.0, dOut, dOut * alpha)})
+@operator(
+    "X -> Out",
+    infer=same_float,
+    grad={"X": lambda X, dOut, *, alpha: where(X >= 0.0, dOut, dOut * alpha)},
+    **FUNCTION,
+    own=True,
+    narrow="follows",
+    flops=2,
+)
 def leaky_relu(X: Array, *, alpha: float = 0.02) -> Array:
     """X where it is positive, else ``alpha * X``."""
     return np.where(X >= 0, X, X * X.dtype.type(alpha))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, Out, dOut, *, alpha: where(X > 0.0, dOut, dOut * (Out + alpha))})
+@operator(
+    "X -> Out",
+    infer=same_float,
+    grad={"X": lambda X, Out, dOut, *, alpha: where(X > 0.0, dOut, dOut * (Out + alpha))},
+    **FUNCTION,
+    own=True,
+    flops=4,
+)
 def elu(X: Array, *, alpha: float = 1.0) -> Array:
     """X where it is positive, else ``alpha * (exp(X) - 1)``."""
     return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0)) * X.dtype.type(alpha))
@@ -119,7 +139,7 @@ def _selu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, scale: float, alpha: flo
     return where(X > 0.0, dOut * scale, dOut * (Out + scale * alpha))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": _selu_grad})
+@operator("X -> Out", infer=same_float, grad={"X": _selu_grad}, **FUNCTION, own=True, flops=5)
 def selu(X: Array, *, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772) -> Array:
     """``scale`` times the elu of X."""
     return np.asarray(elu.kernel(X, alpha=alpha) * scale)
@@ -135,31 +155,40 @@ def _celu_type(X: TensorType, *, alpha: float = 1.0) -> TensorType:
     return same_float(X)
 
 
-@operator("X -> Out", infer=_celu_type, grad={"X": _celu_grad})
+@operator("X -> Out", infer=_celu_type, grad={"X": _celu_grad}, **FUNCTION, own=True, flops=4)
 def celu(X: Array, *, alpha: float = 1.0) -> Array:
     """X where it is positive, else ``alpha * (exp(X / alpha) - 1)``."""
     return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0) / X.dtype.type(alpha)) * X.dtype.type(alpha))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, t_min, t_max: dOut * between(X, t_min, t_max, dOut)})
+@operator(
+    "X -> Out",
+    infer=same_float,
+    grad={"X": lambda X, dOut, *, t_min, t_max: dOut * between(X, t_min, t_max, dOut)},
+    **FUNCTION,
+    own=True,
+    flops=2,
+)
 def brelu(X: Array, *, t_min: float = 0.0, t_max: float = 24.0) -> Array:
     """X kept between ``t_min`` and ``t_max``."""
     return np.asarray(np.minimum(np.maximum(X, t_min), t_max))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(X > threshold, dOut)})
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(X > threshold, dOut)}, **FUNCTION, own=True)
 def thresholded_relu(X: Array, *, threshold: float = 1.0) -> Array:
     """X where it is above ``threshold``, else 0."""
     return np.where(X <= threshold, X.dtype.type(0), X)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(abs_(X) > threshold, dOut)})
+@operator(
+    "X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(abs_(X) > threshold, dOut)}, **FUNCTION, own=True
+)
 def hard_shrink(X: Array, *, threshold: float = 0.5) -> Array:
     """X where its absolute value is above ``threshold``, else 0."""
     return np.where(np.abs(X) <= threshold, X.dtype.type(0), X)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * as_mask(Out != 0.0, dOut)})
+@operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * as_mask(Out != 0.0, dOut)}, **FUNCTION, own=True)
 def softshrink(X: Array, **attrs: Any) -> Array:
     """X moved towards 0 by the attribute ``lambda`` (0.5), 0 where its absolute value is not above it."""
     limit = attrs.get("lambda", 0.5)
@@ -169,7 +198,7 @@ def softshrink(X: Array, **attrs: Any) -> Array:
 softshrink.attrs["lambda"] = Attr("lambda", "float", 0.5)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * square(tanh(X))})
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * square(tanh(X))}, **FUNCTION, own=True)
 def tanh_shrink(X: Array) -> Array:
     """``X - tanh(X)``."""
     return np.asarray(X - np.tanh(X))
@@ -187,7 +216,7 @@ def _gelu_grad(X: Tensor, dOut: Tensor, *, approximate: bool) -> Tensor:
     return dOut * ((t + 1.0) * 0.5 + X * (1.0 - t * t) * (X * X * (3.0 * cubic) + 1.0) * (0.5 * c))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": _gelu_grad})
+@operator("X -> Out", infer=same_float, grad={"X": _gelu_grad}, **FUNCTION, own=True, flops=8)
 def gelu(X: Array, *, approximate: bool = False) -> Array:
     """X times the probability that a standard normal variable is below it; ``approximate`` uses tanh."""
     if approximate:
@@ -200,7 +229,7 @@ def _mish_grad(X: Tensor, dOut: Tensor) -> Tensor:
     return dOut * (t + X * (1.0 - t * t) * sigmoid(X))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": _mish_grad})
+@operator("X -> Out", infer=same_float, grad={"X": _mish_grad}, **FUNCTION, own=True, flops=8)
 def mish(X: Array, *, threshold: float = 20.0) -> Array:
     """``X * tanh(softplus(X))``."""
     return np.asarray(X * np.tanh(_soft_plus(X)))
@@ -210,14 +239,14 @@ def _softplus_grad(X: Tensor, dOut: Tensor, *, beta: float, threshold: float) ->
     return where(X * beta > threshold, dOut, dOut * sigmoid(X * beta))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": _softplus_grad})
+@operator("X -> Out", infer=same_float, grad={"X": _softplus_grad}, **FUNCTION, own=True, flops=5)
 def softplus(X: Array, *, beta: float = 1.0, threshold: float = 20.0) -> Array:
     """``log(1 + exp(beta * X)) / beta``; X itself where ``beta * X`` is above ``threshold``."""
     z = X * X.dtype.type(beta)
     return np.where(z > threshold, X, _soft_plus(z) / X.dtype.type(beta))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut / square(abs_(X) + 1.0)})
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut / square(abs_(X) + 1.0)}, **FUNCTION, own=True, flops=4)
 def softsign(X: Array) -> Array:
     """``X / (1 + |X|)``."""
     return np.asarray(X / (1.0 + np.abs(X)))
@@ -242,7 +271,9 @@ def _shifted(X: Array, axis: int) -> Array:
     return np.asarray(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
 
 
-@operator("X -> Out", infer=_along, grad={"X": _softmax_grad})
+@operator(
+    "X -> Out", infer=_along, grad={"X": _softmax_grad}, speculatable="extents", symmetric=True, rows="X", along="axis", own=True, flops=5
+)
 def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Array:
     """Exponentials along ``axis`` scaled to the sum 1."""
     out = np.empty_like(X, order="C")
@@ -268,6 +299,11 @@ def _softmax_into(out: Array, X: Array, axis: int) -> None:
     "X -> Out",
     infer=_along,
     grad={"X": lambda Out, dOut, *, axis: dOut - exp(Out) * reduce_sum(dOut, dim=[axis], keep_dim=True)},
+    speculatable="extents",
+    rows="X",
+    along="axis",
+    own=True,
+    flops=5,
 )
 def log_softmax(X: Array, *, axis: int = -1) -> Array:
     """The logarithm of the softmax along ``axis``."""
@@ -302,7 +338,7 @@ def _prelu_alpha_grad(X: Tensor, Alpha: Tensor, dOut: Tensor, *, mode: str, data
     return unbroadcast(grad, Alpha, _slope_axis(X.ndim, Alpha.ndim, mode, data_format))
 
 
-@operator("X Alpha -> Out", infer=_prelu_type, grad={"X": _prelu_x_grad, "Alpha": _prelu_alpha_grad})
+@operator("X Alpha -> Out", infer=_prelu_type, grad={"X": _prelu_x_grad, "Alpha": _prelu_alpha_grad}, rows="X", own=True, narrow="follows")
 def prelu(X: Array, Alpha: Array, *, mode: str = "all", data_format: str = "NCHW") -> Array:
     """X where it is positive, else Alpha times X; Alpha is one number, one a channel, or one an element."""
     slopes = Alpha.reshape(aligned(X.shape, Alpha.shape, _slope_axis(X.ndim, Alpha.ndim, mode, data_format)))

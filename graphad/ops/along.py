@@ -123,7 +123,7 @@ def at(index: Array, axis: int) -> tuple[Array, ...]:
     return tuple(grid)
 
 
-@operator("Input Index -> Result", infer=_taken, grad={"Input": _take_grad}, shapes="Input")
+@operator("Input Index -> Result", infer=_taken, grad={"Input": _take_grad}, shapes="Input", linear="Input", flops=0)
 def take_along_axis(Input: Array, Index: Array, *, Axis: int) -> Array:
     """``Result[i, j] = Input[i, Index[i, j]]``, for Axis 1 of a matrix."""
     try:

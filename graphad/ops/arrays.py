@@ -35,7 +35,7 @@ def _empty(*, shape: list[int] | None = None, dtype: DType = "float32") -> Tenso
     return None if shape is None else TensorType(tuple(shape), dtype)
 
 
-@operator("-> Out", infer=_empty, grad={}, kinds=_ARRAY)
+@operator("-> Out", infer=_empty, grad={}, kinds=_ARRAY, flops=0)
 def create_array(*, shape: list[int] | None = None, dtype: DType = "float32") -> TensorArray:
     """An array without elements; ``shape`` and ``dtype`` are those its elements will have."""
     return TensorArray()
@@ -51,13 +51,15 @@ def _written(X: TensorType, I: TensorType, Array: TensorType | None = None, *, f
     infer=_written,
     grad={"X": lambda X, I, dOut: read_from_array(dOut, I, X), "Array": lambda I, dOut: clear_in_array(dOut, I)},
     kinds=_ARRAY,
+    linear="X Array",
+    flops=0,
 )
 def write_to_array(X: Array, I: Array, Array: TensorArray | None = None, *, fresh: bool = False) -> TensorArray:
     """Array with X at index I; without Array a new one: in a program only if ``fresh``, else the one that Out names already."""
     return (TensorArray() if Array is None else Array).write(_index(I), X)
 
 
-@operator("X I -> Out", infer=lambda X, I: X, grad={"X": lambda I, dOut: clear_in_array(dOut, I)}, kinds=_ARRAY)
+@operator("X I -> Out", infer=lambda X, I: X, grad={"X": lambda I, dOut: clear_in_array(dOut, I)}, kinds=_ARRAY, linear="X")
 def clear_in_array(X: TensorArray, I: Array) -> TensorArray:
     """X with nothing at index I."""
     return X.without(_index(I))
@@ -68,7 +70,7 @@ def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> Te
     return X if Like is None else Like
 
 
-@operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)})
+@operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)}, linear="X", flops=0)
 def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Array:
     """The tensor at index I; where nothing is there, or beyond the end, zeros in the shape of Like if that is given."""
     index = _index(I)
@@ -80,7 +82,7 @@ def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Arra
     return np.zeros_like(Like) if found is None else found
 
 
-@operator("X -> Out", infer=lambda X: TensorType((1,), "int64"), grad={})
+@operator("X -> Out", infer=lambda X: TensorType((1,), "int64"), grad={}, flops=0)
 def lod_array_length(X: TensorArray) -> Array:
     """How many elements the array has."""
     return np.array([len(X)], "int64")
@@ -119,7 +121,7 @@ def _whole_grad(X: Tensor, dOut: Tensor, Like: Tensor = None, *, axis: int = 0, 
     return tensor_array_like(dOut, X, Like, axis=axis, use_stack=use_stack)
 
 
-@operator("X Like? -> Out", infer=_unstacked, grad={"X": _whole_grad}, kinds=_ARRAY, shapes="X")
+@operator("X Like? -> Out", infer=_unstacked, grad={"X": _whole_grad}, kinds=_ARRAY, shapes="X", linear="X")
 def tensor_to_tensor_array(X: Array, Like: TensorArray | None = None, *, axis: int = 0, use_stack: bool = True) -> TensorArray:
     """A tensor taken apart along an axis: into slices, or into pieces as long as the elements of Like."""
     if use_stack:
@@ -135,7 +137,7 @@ def _pieces_of(dOut: Tensor, X: Tensor, Pieces: Tensor = None, *, axis: int = 0,
     return tensor_to_tensor_array(dOut, None if use_stack else Pieces, axis=axis, use_stack=use_stack)
 
 
-@operator("X Like Pieces? -> Out", infer=lambda X, Like, Pieces=None, *, axis=0, use_stack=True: Like, grad={"X": _pieces_of})
+@operator("X Like Pieces? -> Out", infer=lambda X, Like, Pieces=None, *, axis=0, use_stack=True: Like, grad={"X": _pieces_of}, linear="X")
 def tensor_array_like(X: TensorArray, Like: Array, Pieces: TensorArray | None = None, *, axis: int = 0, use_stack: bool = True) -> Array:
     """The elements of an array put into a tensor of the shape of Like, zeros where the array has none.
 

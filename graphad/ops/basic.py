@@ -12,6 +12,7 @@ from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, numbers
 from graphad.ops.inference import aligned, matched, same, same_dtypes
 from graphad.ops.summation import summed
+from graphad.ops.traits import ELEMENTWISE, FUNCTION, PART_OF_X
 from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
 
 DType = str
@@ -44,7 +45,16 @@ def _value_grad(ValueTensor: Tensor, dOut: Tensor) -> Tensor:
     return sum_like(dOut, ValueTensor) if dOut.ndim else reshape_like(dOut, ValueTensor)
 
 
-@operator("ValueTensor? ShapeTensor? ShapeTensorList*? -> Out", infer=_filled, grad={"ValueTensor": _value_grad}, shapes="ValueTensor")
+@operator(
+    "ValueTensor? ShapeTensor? ShapeTensorList*? -> Out",
+    infer=_filled,
+    grad={"ValueTensor": _value_grad},
+    shapes="ValueTensor",
+    speculatable="extents",
+    extents="ShapeTensor ShapeTensorList",
+    linear="ValueTensor",
+    flops=0,
+)
 def fill_constant(
     ValueTensor: Array | None = None,
     ShapeTensor: Array | None = None,
@@ -61,7 +71,7 @@ def fill_constant(
     return np.full(tuple(extents), value if ValueTensor is None else ValueTensor.reshape(()), dtype)
 
 
-@operator("X -> Out", infer=same, grad={}, partial=True, kinds=_AS_X)
+@operator("X -> Out", infer=same, grad={}, partial=True, kinds=_AS_X, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, flops=0)
 def fill_zeros_like(X: Array) -> Array:
     """Zeros in the shape and dtype of X."""
     return X.zeros_like() if isinstance(X, Aggregate) else X if X is None else np.zeros_like(X)
@@ -71,7 +81,7 @@ def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorTyp
     return TensorType(X.shape, dtype or X.dtype)
 
 
-@operator("X -> Out", infer=_filled_like, grad={})
+@operator("X -> Out", infer=_filled_like, grad={}, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, flops=0)
 def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Array:
     """One value in the shape of X."""
     return np.full(X.shape, value, dtype or X.dtype)
@@ -81,7 +91,7 @@ def _stood_in(X: TensorType | None = None, *, shape: list[int] | None = None, dt
     return X or TensorType(checked_shape(shape or ()), dtype)
 
 
-@operator("X? -> Out", infer=_stood_in, grad={})
+@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", safe_dtypes="all", cheap=True, flops=0)
 def stand_in(X: Array | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> Array:
     """Zeros in the shape and dtype of X, or as said, that take no memory: for operators that read nothing but those."""
     return _without_memory(tuple(shape or ()), dtype) if X is None else _without_memory(X.shape, X.dtype.name)
@@ -95,7 +105,17 @@ def _without_memory(shape: Shape, dtype: str) -> Array:
 # -- copies and affine maps ----------------------------------------------------------------------
 
 
-@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, partial=True, kinds=_AS_X)
+@operator(
+    "X -> Out",
+    infer=same,
+    grad={"X": lambda dOut: assign(dOut)},
+    partial=True,
+    kinds=_AS_X,
+    **FUNCTION,
+    passed_on="X",
+    uniform=True,
+    **PART_OF_X,
+)
 def assign(X: Array) -> Array:
     """The same value under another name (arrays are never changed in place, so nothing is copied)."""
     return X
@@ -109,14 +129,14 @@ def _scaled(X: Tensor, *, scale: float) -> Tensor:
     return scale_(X, scale=scale)
 
 
-@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad})
+@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad}, **FUNCTION, linear="X", offset="bias", uniform=True, flops=2)
 def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Array:
     """``scale * X + bias``, or ``scale * (X + bias)``; the dtype of X is kept."""
     s, b = X.dtype.type(scale), X.dtype.type(bias)
     return np.asarray(X * s + b if bias_after_scale else (X + b) * s)
 
 
-@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)})
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, **FUNCTION, linear="X", offset="step", passed_on="X", uniform=True)
 def increment(X: Array, *, step: float = 1.0) -> Array:
     """X + step; programs often write it back to X, which makes a new value under the old name."""
     return np.asarray(X + X.dtype.type(step))
@@ -126,7 +146,18 @@ def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> Tens
     return TensorType(X.shape, out_dtype)
 
 
-@operator("X -> Out", infer=_cast_type, grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))}, shapes="X")
+@operator(
+    "X -> Out",
+    infer=_cast_type,
+    grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))},
+    shapes="X",
+    safe_dtypes="all",
+    **FUNCTION,
+    linear="X",
+    cheap=True,
+    uniform=True,
+    flops=0,
+)
 def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Array:
     """X in another dtype."""
     return X.astype(out_dtype)
@@ -150,7 +181,17 @@ def _sum_type(X: list[TensorType]) -> TensorType:
 
 
 @operator(
-    "X* -> Out", name="sum", infer=_sum_type, grad={"X": lambda X, dOut: [assign(dOut) for _ in X]}, partial=True, kinds=_AS_X, shapes="X"
+    "X* -> Out",
+    name="sum",
+    infer=_sum_type,
+    grad={"X": lambda X, dOut: [assign(dOut) for _ in X]},
+    partial=True,
+    kinds=_AS_X,
+    shapes="X",
+    **ELEMENTWISE,
+    linear="X",
+    passed_on="X",
+    uniform=True,
 )
 def sum_(X: list[Array]) -> Array:
     """The elementwise sum of all inputs that have a value, added left to right."""
@@ -164,7 +205,9 @@ def sum_(X: list[Array]) -> Array:
 # -- shapes known at run time only ---------------------------------------------------------------
 
 
-@operator("Input -> Out", infer=lambda Input: TensorType((), "int64"), grad={})
+@operator(
+    "Input -> Out", infer=lambda Input: TensorType((), "int64"), grad={}, speculatable="types", safe_dtypes="all", cheap=True, flops=0
+)
 def size(Input: Array) -> Array:
     """The number of elements."""
     return np.asarray(Input.size, "int64")
@@ -183,7 +226,14 @@ def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorTy
     return TensorType(Like.shape, X.dtype)
 
 
-@operator("X Like -> Out", infer=_summed_like, grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)}, shapes="X")
+@operator(
+    "X Like -> Out",
+    infer=_summed_like,
+    grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)},
+    shapes="X",
+    linear="X",
+    flops=1,
+)
 def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X summed over the axes along which Like would be broadcast to it: the transpose of ``expand_like``.
 
@@ -201,7 +251,17 @@ def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> Tensor
     return TensorType(Like.shape, X.dtype)
 
 
-@operator("X Like -> Out", infer=_expanded_like, grad={"X": lambda X, dOut, *, axis=-1: sum_like(dOut, X, axis=axis)}, shapes="X")
+@operator(
+    "X Like -> Out",
+    infer=_expanded_like,
+    grad={"X": lambda X, dOut, *, axis=-1: sum_like(dOut, X, axis=axis)},
+    shapes="X",
+    speculatable="types",
+    safe_dtypes="all",
+    linear="X",
+    view="X",
+    flops=0,
+)
 def expand_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X broadcast to the shape of Like, ``axis`` being where its first axis is in Like. Only Like's shape is read."""
     return np.broadcast_to(X.reshape(aligned(Like.shape, X.shape, axis)), Like.shape)
@@ -214,7 +274,9 @@ def _reshaped_like(X: TensorType, Like: TensorType, *, skip: int = 0) -> TensorT
     return TensorType(shape, X.dtype)
 
 
-@operator("X Like -> Out", infer=_reshaped_like, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
+@operator(
+    "X Like -> Out", infer=_reshaped_like, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", linear="X", view="X", flops=0
+)
 def reshape_like(X: Array, Like: Array, *, skip: int = 0) -> Array:
     """X in the shape of Like without its first ``skip`` axes (1 for an XShape). Only Like's shape is read."""
     return X.reshape(Like.shape[skip:])

@@ -173,7 +173,7 @@ _GRAD: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD)
+@operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD, flops=8)
 @attributes(BatchNorm)
 def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array, **attrs: Any) -> tuple[Array, ...]:
     """Every channel normalized over the batch, or in a test by the running statistics Mean and Variance.

@@ -65,7 +65,7 @@ def _lstm_cell_grad(X: Tensor, C: Tensor, dC: Tensor = None, dH: Tensor = None, 
     return _cell_cotangent(C, o, dC, dH) * f
 
 
-@operator("X C_prev -> C H", infer=_lstm_type, grad={"X": _lstm_x_grad, "C_prev": _lstm_cell_grad})
+@operator("X C_prev -> C H", infer=_lstm_type, grad={"X": _lstm_x_grad, "C_prev": _lstm_cell_grad}, rows="X C_prev")
 def lstm_unit(X: Array, C_prev: Array, *, forget_bias: float = 0.0) -> tuple[Array, Array]:
     """The next cell and hidden state from the sums before the gates ``[N, 4 D]`` (input, forget, output, candidate)."""
     i, f, o, g = _lstm_gates(X, forget_bias)
@@ -221,6 +221,7 @@ def _gru_weight_grad(
     infer=_gru_type,
     grad={"Input": _gru_input_grad, "HiddenPrev": _gru_hidden_grad, "Weight": _gru_weight_grad, "Bias": _gru_bias_grad},
     shapes="Bias",
+    rows="Input HiddenPrev",
 )
 @attributes(GruUnit)
 def gru_unit(Input: Array, HiddenPrev: Array, Weight: Array, Bias: Array | None = None, **attrs: Any) -> tuple[Array, Array, Array]:

@@ -31,7 +31,14 @@ def _chosen(X: list[TensorType], Mask: TensorType) -> TensorType:
 
 
 @operator(
-    "X* Mask -> Out", infer=_chosen, grad={"X": lambda X, Mask, dOut: select_output(dOut, Mask, X)}, partial=True, kinds=_LIKE_X, shapes="X"
+    "X* Mask -> Out",
+    infer=_chosen,
+    grad={"X": lambda X, Mask, dOut: select_output(dOut, Mask, X)},
+    partial=True,
+    kinds=_LIKE_X,
+    shapes="X",
+    linear="X",
+    flops=0,
 )
 def select_input(X: list[Any], Mask: Array) -> Any:
     """``X[Mask]``; the others need not have a value."""
@@ -47,6 +54,9 @@ def select_input(X: list[Any], Mask: Array) -> Any:
     grad={"X": lambda Mask, dOut: select_input(dOut, Mask)},
     partial=True,
     kinds=_LIKE_X,
+    linear="X",
+    view="X",
+    flops=0,
 )
 def select_output(X: Any, Mask: Array, Like: list[Any]) -> list[Any]:
     """X at ``Out[Mask]``, zeros in the shape of Like everywhere else (nothing where Like has no value)."""
@@ -54,7 +64,7 @@ def select_output(X: Any, Mask: Array, Like: list[Any]) -> list[Any]:
     return [X if i == which else None if like is None else zeros_like(like) for i, like in enumerate(Like)]
 
 
-@operator("-> Out", infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype), grad={}, partial=True)
+@operator("-> Out", infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype), grad={}, partial=True, flops=0)
 def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> Any:
     """No value: what a branch that does not write a variable leaves of one that had none."""
     return None
@@ -81,6 +91,8 @@ def _some_rows(X: TensorType, Mask: TensorType, *, level: int = 0) -> tuple[Tens
     "X Mask -> OutTrue OutFalse",
     infer=_some_rows,
     grad={"X": lambda Mask, dOutTrue, dOutFalse: merge_lod_tensor(Mask, dOutTrue, dOutFalse)},
+    linear="X",
+    flops=0,
 )
 def split_lod_tensor(X: Array, Mask: Array, *, level: int = 0) -> tuple[Array, Array]:
     """The rows of X where the mask holds, and the others."""
@@ -110,6 +122,8 @@ def _all_rows(
         "InFalse": lambda Mask, dOut: split_lod_tensor(dOut, Mask)[1],
     },
     partial=True,
+    linear="InTrue InFalse",
+    flops=0,
 )
 def merge_lod_tensor(
     Mask: Array, InTrue: Array | None = None, InFalse: Array | None = None, X: Array | None = None, *, level: int = 0

@@ -145,7 +145,7 @@ def _cross_entropy2_grad(
     return put_along_axis(fill_zeros_like(X), classes, total(of_loss, of_match), Axis=-1)
 
 
-@operator("X Label -> Y MatchX XShape?", infer=_cross_entropy2_type, grad={"X": _cross_entropy2_grad}, shapes="X")
+@operator("X Label -> Y MatchX XShape?", infer=_cross_entropy2_type, grad={"X": _cross_entropy2_grad}, shapes="X", rows="X Label")
 def cross_entropy2(X: Array, Label: Array, *, ignore_index: int = -100) -> tuple[Array, Array, Array]:
     """``-log X[label]`` ``[..., 1]`` for probabilities X; MatchX is ``X[label]``, both are 0 where the label is ignored."""
     counts = Label != ignore_index
@@ -171,7 +171,7 @@ def _bpr_grad(X: Tensor, Label: Tensor, dY: Tensor) -> Tensor:
     return put_along_axis(slopes, Label, -reduce_sum(slopes, dim=[-1], keep_dim=True), Axis=-1)
 
 
-@operator("X Label -> Y", infer=_bpr_type, grad={"X": _bpr_grad})
+@operator("X Label -> Y", infer=_bpr_type, grad={"X": _bpr_grad}, rows="X Label")
 def bpr_loss(X: Array, Label: Array) -> Array:
     """The average over all other classes j of ``-log sigmoid(X[label] - X[j])``, ``[..., 1]`` (Hidasi et al. 2016)."""
     above = X - np.take_along_axis(X, _known(Label, X.shape[-1]), axis=-1)
@@ -208,7 +208,7 @@ def _focal_grad(X: Tensor, Label: Tensor, FgNum: Tensor, dOut: Tensor, *, gamma:
     return dOut * (positive * of_class + negative * of_others)
 
 
-@operator("X Label FgNum -> Out", infer=_focal_type, grad={"X": _focal_grad})
+@operator("X Label FgNum -> Out", infer=_focal_type, grad={"X": _focal_grad}, rows="X Label")
 def sigmoid_focal_loss(X: Array, Label: Array, FgNum: Array, *, gamma: float = 2.0, alpha: float = 0.25) -> Array:
     """The cross entropy of each class, weighted by the probability that it is wrong to the power ``gamma`` (Lin et al. 2017).
 
@@ -241,7 +241,7 @@ def _prior_grad(X: Tensor, PriorDist: Tensor, dOut: Tensor, *, epsilon: float) -
 SMOOTH_GRAD: dict[str, Any] = {"X": lambda dOut, *, epsilon: dOut * (1.0 - epsilon), "PriorDist": _prior_grad}
 
 
-@operator("X PriorDist? -> Out", infer=_smoothed, grad=SMOOTH_GRAD, shapes="X PriorDist")
+@operator("X PriorDist? -> Out", infer=_smoothed, grad=SMOOTH_GRAD, shapes="X PriorDist", rows="X")
 def label_smooth(X: Array, PriorDist: Array | None = None, *, epsilon: float = 0.0) -> Array:
     """``(1 - epsilon) X + epsilon PriorDist``, the prior being the same for all classes where it is not given (Szegedy et al. 2016)."""
     prior = 1.0 / max(X.shape[-1], 1) if PriorDist is None else PriorDist.reshape(-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from graphad.ops.basic import fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask, equal, greater_equal, less_equal, logical_or
 from graphad.ops.inference import aligned, broadcast, matched, same_dtypes
+from graphad.ops.traits import ELEMENTWISE, FUNCTION, Declared
 from graphad.ops.unary import isnan_v2, logical_not
 from graphad.types import FLOATS, INTS, TensorType, broadcast_shapes, element_count
 
@@ -28,7 +29,7 @@ def _bit_row(name: str, function: Callable[..., Any]) -> OpDef:
     def kernel(X: Array, Y: Array) -> Array:
         return np.asarray(function(X, Y))
 
-    return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True)(kernel)
+    return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, uniform=True, safe_dtypes="all", **ELEMENTWISE)(kernel)
 
 
 bitwise_and = _bit_row("bitwise_and", np.bitwise_and)
@@ -36,7 +37,7 @@ bitwise_or = _bit_row("bitwise_or", np.bitwise_or)
 bitwise_xor = _bit_row("bitwise_xor", np.bitwise_xor)
 
 
-@operator("X -> Out", infer=_bits, grad={})
+@operator("X -> Out", infer=_bits, grad={}, safe_dtypes="all", **FUNCTION, uniform=True)
 def bitwise_not(X: Array) -> Array:
     """All bits of X the other way round; the opposite of booleans."""
     return np.asarray(np.bitwise_not(X))
@@ -51,11 +52,18 @@ def _float_broadcast(X: TensorType, Y: TensorType, *, axis: int = -1) -> TensorT
     return broadcast(X, Y, axis=axis)
 
 
-def _row(name: str, function: Callable[..., Any], grad: Mapping[str, Callable[..., Any]], infer: Callable[..., Any] = broadcast) -> OpDef:
+def _row(
+    name: str,
+    function: Callable[..., Any],
+    grad: Mapping[str, Callable[..., Any]],
+    infer: Callable[..., Any] = broadcast,
+    **traits: Unpack[Declared],
+) -> OpDef:
     def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
         return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
 
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, plain=function)(kernel)
+    said: Declared = {**ELEMENTWISE, **traits}
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, plain=function, **said)(kernel)
 
 
 def _first(compare: OpDef) -> dict[str, Callable[..., Any]]:
@@ -73,8 +81,8 @@ def _first(compare: OpDef) -> dict[str, Callable[..., Any]]:
     return {"X": x_grad, "Y": y_grad}
 
 
-elementwise_fmax = _row("elementwise_fmax", np.fmax, _first(greater_equal), _float_broadcast)
-elementwise_fmin = _row("elementwise_fmin", np.fmin, _first(less_equal), _float_broadcast)
+elementwise_fmax = _row("elementwise_fmax", np.fmax, _first(greater_equal), _float_broadcast, uniform=True, narrow="follows")
+elementwise_fmin = _row("elementwise_fmin", np.fmin, _first(less_equal), _float_broadcast, uniform=True, narrow="follows")
 
 
 def _no_step(X: Tensor, dOut: Tensor) -> Tensor:
@@ -85,7 +93,7 @@ def _at_zero(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
     return unbroadcast(dOut * as_mask(equal(X, fill_zeros_like(X)), dOut), Y, axis)
 
 
-elementwise_heaviside = _row("elementwise_heaviside", np.heaviside, {"X": _no_step, "Y": _at_zero}, _float_broadcast)
+elementwise_heaviside = _row("elementwise_heaviside", np.heaviside, {"X": _no_step, "Y": _at_zero}, _float_broadcast, uniform=True)
 
 # -- angles and lines ----------------------------------------------------------------------------
 
@@ -101,6 +109,7 @@ def _angle_type(X1: TensorType, X2: TensorType) -> TensorType:
         "X1": lambda X1, X2, dOut: unbroadcast(dOut * X2 / (X1 * X1 + X2 * X2), X1),
         "X2": lambda X1, X2, dOut: unbroadcast(-(dOut * X1 / (X1 * X1 + X2 * X2)), X2),
     },
+    **ELEMENTWISE,
 )
 def atan2(X1: Array, X2: Array) -> Array:
     """The angle of the point (X2, X1)."""
@@ -126,6 +135,7 @@ def _lerp_type(X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
         "Weight": lambda X, Y, Weight, dOut: unbroadcast(dOut * (Y - X), Weight),
     },
     shapes="X:X Y:Y Weight:Weight",
+    **ELEMENTWISE,
 )
 def lerp(X: Array, Y: Array, Weight: Array) -> Array:
     """The interpolation between X and Y: ``X + Weight * (Y - X)``."""
@@ -166,7 +176,7 @@ def _isclose_type(
     return _close_type(Input, Other, Rtol, Atol, rtol, atol)
 
 
-@operator("Input Other Rtol? Atol? -> Out", infer=_isclose_type, grad={})
+@operator("Input Other Rtol? Atol? -> Out", infer=_isclose_type, grad={}, elementwise=True)
 def isclose(
     Input: Array,
     Other: Array,

@@ -22,6 +22,7 @@ from graphad.ops.basic import sum_like
 from graphad.ops.convolution import correlated, filter_cotangent, spread
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import matched, same_dtypes
+from graphad.ops.traits import Declared
 from graphad.ops.windows import CHANNELS_LAST, Axes, axes, channels_first, check_images, from_front, laid_out, to_front
 from graphad.types import Shape, TensorType
 
@@ -176,19 +177,44 @@ def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: s
     shapes = "Input:Input Filter:Filter"
     if bias:
         grad, shapes = {**grad, "Bias": bias_grad}, f"Bias {shapes}"
-    return operator(f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes)(kernel)
+    traits: Declared = {
+        "speculatable": "extents",
+        "rows": "Input",
+        "bilinear": "" if bias else "Input Filter",
+        "own": True,
+        "narrow": "gains",
+    }
+    return operator(f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes, **traits)(kernel)
 
 
 def _backprop_input(of: str, spec: type[Convolution], rank: int) -> OpDef:
     grad = {"Filter": applied(f"{of}_backprop_filter", "dOut X Filter", spec), "X": applied(of, "dOut Filter", spec)}
     infer = _input_type(forward_type(spec, rank))
-    return operator("Filter X Like -> Out", name=f"{of}_backprop_input", infer=infer, grad=grad, shapes="Filter:Filter")(_to_input(spec))
+    return operator(
+        "Filter X Like -> Out",
+        name=f"{of}_backprop_input",
+        infer=infer,
+        grad=grad,
+        shapes="Filter:Filter",
+        bilinear="Filter X",
+        own=True,
+        narrow="gains",
+    )(_to_input(spec))
 
 
 def _backprop_filter(of: str, spec: type[Convolution], rank: int) -> OpDef:
     grad = {"Input": applied(f"{of}_backprop_input", "dOut X Input", spec), "X": applied(of, "Input dOut", spec)}
     infer = _filter_type(forward_type(spec, rank))
-    return operator("Input X Like -> Out", name=f"{of}_backprop_filter", infer=infer, grad=grad, shapes="Input:Input")(_to_filter(spec))
+    return operator(
+        "Input X Like -> Out",
+        name=f"{of}_backprop_filter",
+        infer=infer,
+        grad=grad,
+        shapes="Input:Input",
+        bilinear="Input X",
+        own=True,
+        narrow="gains",
+    )(_to_filter(spec))
 
 
 _IMAGES = "``[N, C, H, W]`` correlated with a filter ``[features, C / groups, kh, kw]``, plus a bias for each feature."

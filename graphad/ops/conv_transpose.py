@@ -12,6 +12,7 @@ from graphad.ops.conv import ONES3, ZEROS3, Convolution, Convolution3d, bias_gra
 from graphad.ops.convolution import spread
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import matched, same_dtypes
+from graphad.ops.traits import Declared
 from graphad.ops.windows import Axes, Axis, channels_first, check_images, laid_out, to_front
 from graphad.types import Shape, TensorType
 
@@ -95,7 +96,14 @@ def _row(name: str, spec: type[TransposedConvolution], rank: int, bias: str = ""
     if bias:
         grad["Bias"] = bias_grad
     shapes = "Bias Filter:Filter" if bias else "Filter:Filter"
-    return operator(f"Input Filter {bias} -> Output", name=name, infer=_type(spec, rank), grad=grad, shapes=shapes)(kernel)
+    traits: Declared = {
+        "speculatable": "extents",
+        "rows": "Input",
+        "bilinear": "" if bias else "Input Filter",
+        "own": True,
+        "narrow": "gains",
+    }
+    return operator(f"Input Filter {bias} -> Output", name=name, infer=_type(spec, rank), grad=grad, shapes=shapes, **traits)(kernel)
 
 
 conv2d_transpose = _row("conv2d_transpose", TransposedConvolution, 4, "Bias?")

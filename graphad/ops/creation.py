@@ -23,7 +23,7 @@ def _hot_type(X: TensorType, *, depth: int, dtype: DType = "float32", allow_out_
     return TensorType((*X.shape, depth), dtype)
 
 
-@operator("X -> Out", infer=_hot_type, grad={})
+@operator("X -> Out", infer=_hot_type, grad={}, rows="X", flops=0)
 def one_hot_v2(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_range: bool = False) -> Array:
     """One at each id along a new last axis; InvalidValue for an id outside ``depth`` unless that is allowed (then zeros)."""
     if not allow_out_of_range:
@@ -37,7 +37,7 @@ def _column_hot_type(X: TensorType, *, depth: int, dtype: DType = "float32", all
     return _hot_type(TensorType(X.shape[:-1], X.dtype), depth=depth, dtype=dtype)
 
 
-@operator("X -> Out", infer=_column_hot_type, grad={})
+@operator("X -> Out", infer=_column_hot_type, grad={}, rows="X", flops=0)
 def one_hot(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_range: bool = False) -> Array:
     """Like ``one_hot_v2`` for ids whose last extent is 1, which the depth replaces."""
     coded: Array = one_hot_v2.kernel(X[..., 0], depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)
@@ -51,7 +51,7 @@ def _valued(*, shape: list[int], dtype: DType, **_: object) -> TensorType:
     return TensorType(checked_shape(shape), dtype)
 
 
-@operator("-> Out", infer=_valued, grad={})
+@operator("-> Out", infer=_valued, grad={}, flops=0)
 def assign_value(
     *,
     shape: list[int],
@@ -74,7 +74,7 @@ def _eye_type(*, num_rows: int, num_columns: int = -1, dtype: DType = "float32")
     return TensorType(checked_shape((num_rows, num_rows if num_columns == -1 else num_columns)), dtype)
 
 
-@operator("-> Out", infer=_eye_type, grad={})
+@operator("-> Out", infer=_eye_type, grad={}, speculatable="extents", flops=0)
 def eye(*, num_rows: int, num_columns: int = -1, dtype: DType = "float32") -> Array:
     """Ones on the diagonal, zeros elsewhere; a square where ``num_columns`` is -1."""
     return np.eye(num_rows, num_rows if num_columns == -1 else num_columns, dtype=dtype)
@@ -87,7 +87,7 @@ def _range_type(Start: TensorType, End: TensorType, Step: TensorType) -> TensorT
     return TensorType((-1,), same_dtypes(Start=Start, End=End, Step=Step))
 
 
-@operator("Start End Step -> Out", name="range", infer=_range_type, grad={})
+@operator("Start End Step -> Out", name="range", infer=_range_type, grad={}, flops=0)
 def range_(Start: Array, End: Array, Step: Array) -> Array:
     """The numbers from Start up to End (left out) in steps of Step."""
     return np.arange(Start.item(), End.item(), Step.item(), dtype=Start.dtype)
@@ -106,7 +106,7 @@ def _triangle_grad(dOut: Tensor, *, diagonal: int, lower: bool) -> Tensor:
     return tril_triu(dOut, diagonal=diagonal, lower=lower)
 
 
-@operator("X -> Out", infer=_triangle_type, grad={"X": _triangle_grad})
+@operator("X -> Out", infer=_triangle_type, grad={"X": _triangle_grad}, speculatable="extents", linear="X", flops=0)
 def tril_triu(X: Array, *, diagonal: int = 0, lower: bool = False) -> Array:
     """The part of each matrix on and below (``lower``) or above a diagonal, zeros elsewhere."""
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)

@@ -23,9 +23,9 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from numpy.typing import NDArray
 
@@ -33,7 +33,11 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.ops.parameters import REQUIRED as REQUIRED
 from graphad.ops.parameters import parameters_of
 from graphad.ops.sample import Sample
+from graphad.ops.signatures import Slot as Slot
+from graphad.ops.signatures import shared_slot
+from graphad.ops.signatures import slots_of as slots_of
 from graphad.ops.symbol import REGISTRY, Symbol
+from graphad.ops.traits import Declared, Traits, read
 from graphad.plugins import ensure_plugins
 from graphad.types import TensorType
 
@@ -49,14 +53,6 @@ GRAD_SUFFIX = "_grad"
 AS_INPUT = "as the first input"
 _NO_KINDS: Mapping[str, str] = MappingProxyType({})
 _NO_NAMES: frozenset[str] = frozenset()
-
-
-class Slot(NamedTuple):
-    """A named place for inputs or outputs."""
-
-    name: str
-    variadic: bool = False
-    optional: bool = False
 
 
 class Attr(NamedTuple):
@@ -81,15 +77,14 @@ class GradRule(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OpDef:
+class OpDef(Traits):
     """One row of the operator table; call it on arrays to compute, on symbols to record it.
 
     ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
     tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
     rules read the shape and dtype only, so that nothing else has to be kept for them; ``X:Y`` says so of slot X in the rule of
-    Y. ``plain`` is a numpy function that computes what the kernel does where all attributes have their defaults. Where those have,
-    the inputs of a ``commutative`` operator may change places, or those of its one variadic slot. ``samples`` are valid calls,
-    or a function that makes them: random programs have the operator as they show it.
+    Y. ``plain`` is a numpy function that computes what the kernel does where all attributes have their defaults. ``samples`` are
+    valid calls, or a function that makes them: random programs have the operator as they show it. The rest is in ``Traits``.
     """
 
     type: str
@@ -106,7 +101,6 @@ class OpDef:
     kinds: Mapping[str, str] = field(default_factory=lambda: _NO_KINDS)
     shapes: frozenset[str] = _NO_NAMES
     plain: Callable[..., Any] | None = None
-    commutative: bool = False
     samples: Samples = ()
 
     @property
@@ -242,8 +236,8 @@ def operator(
     kinds: Mapping[str, str] | None = None,
     shapes: str = "",
     plain: Callable[..., Any] | None = None,
-    commutative: bool = False,
     samples: Samples = (),
+    **traits: Unpack[Declared],
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a row to the table, and the row of its grad operator; see the module's text."""
     inputs, outputs = slots_of(signature)
@@ -265,8 +259,8 @@ def operator(
             kinds=kinds or _NO_KINDS,
             shapes=frozenset(shapes.split()) if shapes else _NO_NAMES,
             plain=plain,
-            commutative=commutative,
             samples=samples,
+            **read(traits),
         )
         return register(row)
 
@@ -324,27 +318,6 @@ def did_you_mean(name: str, known: Any) -> str:
 # -- reading signatures --------------------------------------------------------------------------
 
 
-@cache
-def slots_of(signature: str) -> tuple[dict[str, Slot], dict[str, Slot]]:
-    """The input and output slots that a signature names: ``X Y? -> Out*``."""
-    left, arrow, right = signature.partition("->")
-    if not arrow:
-        raise InvalidValue(f"operator signature {signature!r} has no '->'")
-    return {s.name: s for s in map(_slot, left.split())}, {s.name: s for s in map(_slot, right.split())}
-
-
-def _slot(word: str) -> Slot:
-    name = word.rstrip("*?")
-    marks = word[len(name) :]
-    return _shared(name, "*" in marks, "?" in marks)
-
-
-@cache
-def _shared(name: str, variadic: bool, optional: bool) -> Slot:
-    """One object for all slots that are alike: there are thousands."""
-    return Slot(name, variadic, optional)
-
-
 def _attrs(kernel: Callable[..., Any]) -> dict[str, Attr]:
     try:
         parameters = parameters_of(kernel)
@@ -375,12 +348,12 @@ def _grad_operator(row: OpDef) -> GradOpDef:
     rules = row.grads.values()
     read = {slot for rule in rules for slot in rule.reads}
     always = {slot for slot in read if all(slot in r.reads and slot not in r.optional for r in rules)}
-    slots = [*row.inputs.values(), *row.outputs.values(), *(_shared(s.name + GRAD, s.variadic, False) for s in row.outputs.values())]
+    slots = [*row.inputs.values(), *row.outputs.values(), *(shared_slot(s.name + GRAD, s.variadic, False) for s in row.outputs.values())]
     return GradOpDef(
         type=f"{row.type}{GRAD_SUFFIX}",
         doc=f"Cotangents of the inputs of ``{row.type}``.",
-        inputs={s.name: _shared(s.name, s.variadic, s.name not in always) for s in slots if s.name in read},
-        outputs={s + GRAD: _shared(s + GRAD, row.inputs[s].variadic, True) for s in row.grads},
+        inputs={s.name: shared_slot(s.name, s.variadic, s.name not in always) for s in slots if s.name in read},
+        outputs={s + GRAD: shared_slot(s + GRAD, row.inputs[s].variadic, True) for s in row.grads},
         attrs=row.attrs,
         kernel=_no_kernel,
         infer=_no_kernel,

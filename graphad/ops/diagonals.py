@@ -43,7 +43,7 @@ def _diagonal_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis
     return undiagonal(dOut, Input, offset=offset, axis1=axis1, axis2=axis2)
 
 
-@operator("Input -> Out", infer=_diagonal_type, grad={"Input": _diagonal_grad}, shapes="Input")
+@operator("Input -> Out", infer=_diagonal_type, grad={"Input": _diagonal_grad}, shapes="Input", linear="Input")
 def diagonal(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonals of the matrices that two axes make, as the last axis; ``offset`` counts columns to the right."""
     return np.array(np.diagonal(Input, offset, axis1, axis2))
@@ -60,7 +60,7 @@ def _undiagonal_grad(dOut: Tensor, *, offset: int, axis1: int, axis2: int) -> Te
     return diagonal(dOut, offset=offset, axis1=axis1, axis2=axis2)
 
 
-@operator("X Like -> Out", infer=_undiagonal_type, grad={"X": _undiagonal_grad})
+@operator("X Like -> Out", infer=_undiagonal_type, grad={"X": _undiagonal_grad}, linear="X")
 def undiagonal(X: Array, Like: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Zeros in the shape of Like with X on a diagonal: the transpose of ``diagonal``."""
     out = np.zeros(Like.shape, X.dtype)
@@ -84,7 +84,7 @@ def _embed_grad(dOut: Tensor, *, offset: int, dim1: int, dim2: int) -> Tensor:
     return diagonal(dOut, offset=offset, axis1=dim1, axis2=dim2)
 
 
-@operator("Input -> Out", infer=_embedded_type, grad={"Input": _embed_grad})
+@operator("Input -> Out", infer=_embedded_type, grad={"Input": _embed_grad}, linear="Input")
 def diag_embed(Input: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Square matrices with the last axis of Input on a diagonal, along two new axes."""
     shape = _embedded_type(TensorType(Input.shape, Input.dtype.name), offset=offset, dim1=dim1, dim2=dim2).shape
@@ -102,7 +102,7 @@ def _diag_grad(X: Tensor, dOut: Tensor, *, offset: int) -> Tensor:
     return diagonal(dOut, offset=offset) if X.ndim == 1 else undiagonal(dOut, X, offset=offset)
 
 
-@operator("X -> Out", infer=_diag_type, grad={"X": _diag_grad}, shapes="X")
+@operator("X -> Out", infer=_diag_type, grad={"X": _diag_grad}, shapes="X", linear="X", offset="padding_value")
 def diag_v2(X: Array, *, offset: int = 0, padding_value: float = 0.0) -> Array:
     """The diagonal of a matrix, or the matrix with a vector on its diagonal and ``padding_value`` elsewhere."""
     if X.ndim == 2:
@@ -119,7 +119,7 @@ def _old_diag_type(Diagonal: TensorType) -> TensorType:
     return _embedded_type(Diagonal)
 
 
-@operator("Diagonal -> Out", infer=_old_diag_type, grad={"Diagonal": lambda dOut: diagonal(dOut)})
+@operator("Diagonal -> Out", infer=_old_diag_type, grad={"Diagonal": lambda dOut: diagonal(dOut)}, linear="Diagonal")
 def diag(Diagonal: Array) -> Array:
     """The matrix with a vector on its diagonal."""
     return np.diag(Diagonal)
@@ -137,7 +137,7 @@ def _trace_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis2: 
     return undiagonal(expand_like(unsqueeze(dOut, axes=[dOut.ndim]), diagonal(Input, **place)), Input, **place)
 
 
-@operator("Input -> Out", infer=_trace_type, grad={"Input": _trace_grad}, shapes="Input")
+@operator("Input -> Out", infer=_trace_type, grad={"Input": _trace_grad}, shapes="Input", linear="Input")
 def trace(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The sums of diagonals."""
     return np.asarray(np.add.reduce(np.diagonal(Input, offset, axis1, axis2), axis=-1, dtype=Input.dtype))
@@ -167,7 +167,7 @@ def _kron_y_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     return reshape_like(sum_like(reshape_like(dOut, x * y) * x, y), Y)
 
 
-@operator("X Y -> Out", infer=_kron_type, grad={"X": _kron_x_grad, "Y": _kron_y_grad})
+@operator("X Y -> Out", infer=_kron_type, grad={"X": _kron_x_grad, "Y": _kron_y_grad}, bilinear="X Y")
 def kron(X: Array, Y: Array) -> Array:
     """The Kronecker product: Y times each element of X, block by block."""
     return np.asarray(np.kron(X, Y))
@@ -186,6 +186,7 @@ def _mv_type(X: TensorType, Vec: TensorType) -> TensorType:
         "X": lambda Vec, dOut: unsqueeze(dOut, axes=[1]) * unsqueeze(Vec, axes=[0]),
         "Vec": lambda X, dOut: matmul_v2(X, dOut, trans_x=True),
     },
+    bilinear="X Vec",
 )
 def mv(X: Array, Vec: Array) -> Array:
     """The product of a matrix and a vector."""

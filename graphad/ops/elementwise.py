@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from graphad.ops.basic import cast, fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import aligned, arithmetic, broadcast, compared
+from graphad.ops.traits import ELEMENTWISE, Declared
 from graphad.types import dtype_name
 
 # Where X and Y tie, maximum and minimum give the cotangent to one of them: they are not among these.
@@ -17,13 +18,18 @@ _SYMMETRIC = (np.add, np.multiply, np.equal, np.not_equal, np.logical_and, np.lo
 
 
 def _row(
-    name: str, function: Callable[..., Any], grad: Mapping[str, Callable[..., Any]], infer: Callable[..., Any] = broadcast, shapes: str = ""
+    name: str,
+    function: Callable[..., Any],
+    grad: Mapping[str, Callable[..., Any]],
+    infer: Callable[..., Any] = broadcast,
+    shapes: str = "",
+    **traits: Unpack[Declared],
 ) -> OpDef:
     def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
         return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
 
-    symmetric = function in _SYMMETRIC
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, plain=function, commutative=symmetric)(kernel)
+    said: Declared = {**ELEMENTWISE, "commutative": function in _SYMMETRIC, **traits}
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, plain=function, **said)(kernel)
 
 
 def as_mask(condition: Tensor, like: Tensor) -> Tensor:
@@ -39,6 +45,10 @@ elementwise_add = _row(
         "Y": lambda Y, dOut, *, axis=-1: unbroadcast(dOut, Y, axis),
     },
     shapes="X Y",
+    linear="X Y",
+    passed_on="X Y",
+    uniform=True,
+    narrow="follows",
 )
 elementwise_sub = _row(
     "elementwise_sub",
@@ -49,6 +59,10 @@ elementwise_sub = _row(
     },
     arithmetic,
     shapes="X Y",
+    linear="X Y",
+    passed_on="X",
+    uniform=True,
+    narrow="follows",
 )
 elementwise_mul: OpDef = _row(
     "elementwise_mul",
@@ -58,6 +72,9 @@ elementwise_mul: OpDef = _row(
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * X, Y, axis),
     },
     shapes="X:X Y:Y",
+    bilinear="X Y",
+    uniform=True,
+    narrow="follows",
 )
 
 
@@ -79,6 +96,8 @@ elementwise_div: OpDef = _row(
         "Y": lambda Y, Out, dOut, *, axis=-1: unbroadcast(-elementwise_div(dOut * Out, Y, axis=axis), Y, axis),
     },
     shapes="X",
+    safe_dtypes="floats",
+    uniform=True,
 )
 elementwise_max = _row(
     "elementwise_max",
@@ -87,6 +106,8 @@ elementwise_max = _row(
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(greater_than(X, Y, axis=axis), dOut), X),
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(less_equal(X, Y, axis=axis), dOut), Y, axis),
     },
+    uniform=True,
+    narrow="follows",
 )
 elementwise_min = _row(
     "elementwise_min",
@@ -95,16 +116,27 @@ elementwise_min = _row(
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(less_than(X, Y, axis=axis), dOut), X),
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(greater_equal(X, Y, axis=axis), dOut), Y, axis),
     },
+    uniform=True,
+    narrow="follows",
 )
 
-less_than = _row("less_than", np.less, {}, compared)
-less_equal = _row("less_equal", np.less_equal, {}, compared)
-greater_than = _row("greater_than", np.greater, {}, compared)
-greater_equal = _row("greater_equal", np.greater_equal, {}, compared)
-equal = _row("equal", np.equal, {}, compared)
-not_equal = _row("not_equal", np.not_equal, {}, compared)
+less_than = _row("less_than", np.less, {}, compared, uniform=True)
+less_equal = _row("less_equal", np.less_equal, {}, compared, uniform=True)
+greater_than = _row("greater_than", np.greater, {}, compared, uniform=True)
+greater_equal = _row("greater_equal", np.greater_equal, {}, compared, uniform=True)
+equal = _row("equal", np.equal, {}, compared, safe_dtypes="all", uniform=True)
+not_equal = _row("not_equal", np.not_equal, {}, compared, safe_dtypes="all", uniform=True)
 
-minus = _row("minus", np.subtract, {"X": lambda X, dOut: unbroadcast(dOut, X), "Y": lambda Y, dOut: unbroadcast(-dOut, Y)}, arithmetic)
+minus = _row(
+    "minus",
+    np.subtract,
+    {"X": lambda X, dOut: unbroadcast(dOut, X), "Y": lambda Y, dOut: unbroadcast(-dOut, Y)},
+    arithmetic,
+    linear="X Y",
+    passed_on="X",
+    uniform=True,
+    narrow="follows",
+)
 elementwise_floordiv = _row(
     "elementwise_floordiv",
     np.floor_divide,
@@ -113,6 +145,7 @@ elementwise_floordiv = _row(
         "Y": lambda Y, dOut: fill_zeros_like(Y),
     },
     arithmetic,
+    safe_dtypes="floats",
 )
 elementwise_mod = _row(
     "elementwise_mod",
@@ -122,8 +155,9 @@ elementwise_mod = _row(
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(-(dOut * elementwise_floordiv(X, Y, axis=axis)), Y, axis),
     },
     arithmetic,
+    safe_dtypes="floats",
 )
 
-logical_and = _row("logical_and", np.logical_and, {}, compared)
-logical_or = _row("logical_or", np.logical_or, {}, compared)
-logical_xor = _row("logical_xor", np.logical_xor, {}, compared)
+logical_and = _row("logical_and", np.logical_and, {}, compared, safe_dtypes="all", uniform=True)
+logical_or = _row("logical_or", np.logical_or, {}, compared, safe_dtypes="all", uniform=True)
+logical_xor = _row("logical_xor", np.logical_xor, {}, compared, safe_dtypes="all", uniform=True)

@@ -120,6 +120,8 @@ def _chosen(logarithms: Array, label: Array, soft_label: bool, ignore_index: int
     "X Label -> Y",
     infer=lambda X, Label, *, soft_label=False, ignore_index=-100: _chosen_type(X, Label, soft_label, -1),
     grad={"X": _x_grad, "Label": _label_grad},
+    rows="X Label",
+    own=True,
 )
 def cross_entropy(X: Array, Label: Array, *, soft_label: bool = False, ignore_index: int = -100) -> Array:
     """``-log X[label]`` ``[..., 1]`` for probabilities X ``[..., classes]``; with soft labels ``-sum(Label log X)``."""
@@ -133,7 +135,14 @@ def _softmax_loss_type(
     return Logits, _chosen_type(Logits, Label, soft_label, axis)
 
 
-@operator("Logits Label -> Softmax Loss", infer=_softmax_loss_type, grad={"Logits": _logits_grad, "Label": _soft_label_grad})
+@operator(
+    "Logits Label -> Softmax Loss",
+    infer=_softmax_loss_type,
+    grad={"Logits": _logits_grad, "Label": _soft_label_grad},
+    rows="Logits Label",
+    along="axis",
+    flops=6,
+)
 def softmax_with_cross_entropy(
     Logits: Array,
     Label: Array,

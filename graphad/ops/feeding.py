@@ -9,13 +9,13 @@ from graphad.ops.definition import Array, operator
 from graphad.ops.inference import same
 
 
-@operator("X -> Out", infer=same, grad={}, side_effect=True)
+@operator("X -> Out", infer=same, grad={}, side_effect=True, view="X", flops=0)
 def feed(X: Array, *, col: int = 0) -> Array:
     """The fed value."""
     return X
 
 
-@operator("X -> Out", infer=same, grad={}, side_effect=True)
+@operator("X -> Out", infer=same, grad={}, side_effect=True, view="X", flops=0)
 def fetch(X: Array, *, col: int = 0) -> Array:
     """The value to return."""
     return X

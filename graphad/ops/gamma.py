@@ -12,6 +12,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.inference import same_float
+from graphad.ops.traits import FUNCTION
 from graphad.types import TensorType
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
@@ -78,13 +79,13 @@ def _as(X: Array, value: Array) -> Array:
     return np.asarray(value, X.dtype)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * digamma(X)})
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * digamma(X)}, **FUNCTION)
 def lgamma(X: Array) -> Array:
     """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, …"""
     return _as(X, _log_gamma_anywhere(X.astype("float64")))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * polygamma(X, n=1)})
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * polygamma(X, n=1)}, **FUNCTION)
 def digamma(X: Array) -> Array:
     """The derivative of ``lgamma``; not a number at 0, -1, -2, …"""
     return _as(X, _poly_gamma_anywhere(0, X.astype("float64")))
@@ -100,7 +101,7 @@ def _poly_grad(x: Tensor, dout: Tensor, *, n: int) -> Tensor:
     return dout * polygamma(x, n=n + 1)
 
 
-@operator("x -> out", infer=_poly_type, grad={"x": _poly_grad})
+@operator("x -> out", infer=_poly_type, grad={"x": _poly_grad}, elementwise=True)
 def polygamma(x: Array, *, n: int) -> Array:
     """The n-th derivative of ``digamma``."""
     return _as(x, _poly_gamma_anywhere(n, x.astype("float64")))

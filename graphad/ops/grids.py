@@ -66,7 +66,13 @@ def _stop_grad(Stop: Tensor, Num: Tensor, dOut: Tensor, *, dtype: str) -> Tensor
     return _summed_like(dOut * _shares(Stop, Num, dtype), Stop)
 
 
-@operator("Start Stop Num -> Out", infer=_spaced_type, grad={"Start": _start_grad, "Stop": _stop_grad}, shapes="Start:Start Stop:Stop")
+@operator(
+    "Start Stop Num -> Out",
+    infer=_spaced_type,
+    grad={"Start": _start_grad, "Stop": _stop_grad},
+    shapes="Start:Start Stop:Stop",
+    linear="Start Stop",
+)
 def linspace(Start: Array, Stop: Array, Num: Array, *, dtype: DType = "float32") -> Array:
     """Num numbers from Start to Stop, both included, at equal distances; whole numbers are cut. InvalidValue for Num below 1."""
     if Num.item() < 1:
@@ -89,7 +95,7 @@ def _grid_grad(X: list[Tensor], dOut: list[Tensor]) -> list[Tensor]:
     return [reshape_like(reduce_sum(d, dim=[k for k in range(len(X)) if k != i]) if len(X) > 1 else d, X[i]) for i, d in enumerate(dOut)]
 
 
-@operator("X* -> Out*", infer=_grid_types, grad={"X": _grid_grad}, shapes="X")
+@operator("X* -> Out*", infer=_grid_types, grad={"X": _grid_grad}, shapes="X", linear="X")
 def meshgrid(X: list[Array]) -> list[Array]:
     """For every vector a tensor that varies along the axis of its number, as that vector does."""
     return [np.array(each) for each in np.meshgrid(*(x.reshape(-1) for x in X), indexing="ij")]

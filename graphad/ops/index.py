@@ -10,6 +10,7 @@ from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import how_many, one_number
 from graphad.ops.indices import from_either_end, from_front, refuse
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
+from graphad.ops.traits import ELEMENTWISE
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count
 
 
@@ -46,7 +47,18 @@ def _other_grad(Condition: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     return unbroadcast(where(Condition, fill_zeros_like(dOut), dOut), Y)
 
 
-@operator("Condition X Y -> Out", infer=_where_type, grad={"X": _chosen_grad, "Y": _other_grad}, shapes="X Y")
+@operator(
+    "Condition X Y -> Out",
+    infer=_where_type,
+    grad={"X": _chosen_grad, "Y": _other_grad},
+    shapes="X Y",
+    safe_dtypes="all",
+    **ELEMENTWISE,
+    linear="X Y",
+    own=True,
+    uniform=True,
+    flops=0,
+)
 def where(Condition: Array, X: Array, Y: Array) -> Array:
     """X where Condition holds, else Y; the three broadcast."""
     return np.where(Condition, X, Y)
@@ -72,7 +84,7 @@ def _gather_grad(X: Tensor, Index: Tensor, dOut: Tensor, Axis: Tensor, *, axis: 
     return ungather(dOut, Index, X, Axis, axis=axis) if Axis is not None else index_add(fill_zeros_like(X), Index, dOut, axis=axis)
 
 
-@operator("X Index Axis? -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X")
+@operator("X Index Axis? -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X", linear="X", own=True, narrow="follows", flops=0)
 def gather(X: Array, Index: Array, Axis: Array | None = None, *, axis: int = 0, overwrite: bool = True) -> Array:
     """The slices of X at Index ([N], [N, 1] or []) along ``axis``, or along the axis that is in Axis."""
     return _taken(X, Index, axis if Axis is None else normal_axis(one_number(Axis), X.ndim, "Axis"))
@@ -97,6 +109,7 @@ def _ungathered(X: TensorType, Index: TensorType, Like: TensorType, Axis: Tensor
     "X Index Like Axis? -> Out",
     infer=_ungathered,
     grad={"X": lambda Index, dOut, Axis, *, axis: gather(dOut, Index, Axis, axis=axis)},
+    linear="X",
 )
 def ungather(X: Array, Index: Array, Like: Array, Axis: Array | None = None, *, axis: int = 0) -> Array:
     """Zeros in the shape of Like with the slices of X added at Index: the transpose of ``gather``."""
@@ -113,7 +126,7 @@ def _select_grad(X: Tensor, Index: Tensor, dOut: Tensor, *, dim: int) -> Tensor:
     return index_add(fill_zeros_like(X), Index, dOut, axis=dim)
 
 
-@operator("X Index -> Out", infer=_selected, grad={"X": _select_grad}, shapes="X")
+@operator("X Index -> Out", infer=_selected, grad={"X": _select_grad}, shapes="X", linear="X", flops=0)
 def index_select(X: Array, Index: Array, *, dim: int = 0) -> Array:
     """The slices of X at Index along ``dim``."""
     return _taken(X, Index, dim)
@@ -134,6 +147,7 @@ def _index_added(X: TensorType, Index: TensorType, AddValue: TensorType, *, axis
         "X": lambda dOut: dOut,
         "AddValue": lambda Index, dOut, *, axis: gather(dOut, Index, axis=axis),
     },
+    linear="X AddValue",
 )
 def index_add(X: Array, Index: Array, AddValue: Array, *, axis: int = 0) -> Array:
     """X with the slices of AddValue added at Index along ``axis``: with X zero, the transpose of ``gather``."""
@@ -156,7 +170,7 @@ def _gather_nd_grad(X: Tensor, Index: Tensor, dOut: Tensor) -> Tensor:
     return scatter_nd_add(fill_zeros_like(X), Index, dOut)
 
 
-@operator("X Index -> Out", infer=_nd_gathered, grad={"X": _gather_nd_grad}, shapes="X")
+@operator("X Index -> Out", infer=_nd_gathered, grad={"X": _gather_nd_grad}, shapes="X", linear="X", flops=0)
 def gather_nd(X: Array, Index: Array) -> Array:
     """The parts of X at the coordinates in the last axis of Index."""
     if not Index.shape[-1]:
@@ -181,6 +195,7 @@ def _nd_added(X: TensorType, Index: TensorType, Updates: TensorType) -> TensorTy
     "X Index Updates -> Out",
     infer=_nd_added,
     grad={"X": lambda dOut: dOut, "Updates": lambda Index, dOut: gather_nd(dOut, Index)},
+    linear="X Updates",
 )
 def scatter_nd_add(X: Array, Index: Array, Updates: Array) -> Array:
     """X with Updates added at the coordinates in the last axis of Index; repeated coordinates accumulate."""
@@ -209,7 +224,7 @@ def _table_grad(W: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Te
     return embedding_scatter(dOut, Ids, W, padding_idx=padding_idx)
 
 
-@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W")
+@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids", flops=0)
 def lookup_table_v2(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
@@ -228,7 +243,7 @@ def _column_looked_up(W: TensorType, Ids: TensorType, **_: object) -> TensorType
     return TensorType((*Ids.shape[:-1], W.shape[1]), W.dtype)
 
 
-@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W")
+@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids", flops=0)
 def lookup_table(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
@@ -249,7 +264,7 @@ def _rows_back(X: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Ten
     return reshape_like(lookup_table_v2(dOut, Ids, padding_idx=padding_idx), X)
 
 
-@operator("X Ids Like -> Out", infer=_embedding_scattered, grad={"X": _rows_back}, shapes="X")
+@operator("X Ids Like -> Out", infer=_embedding_scattered, grad={"X": _rows_back}, shapes="X", linear="X")
 def embedding_scatter(X: Array, Ids: Array, Like: Array, *, padding_idx: int = -1) -> Array:
     """Zeros in the shape of Like with the rows of X added at Ids: the transpose of ``lookup_table_v2``."""
     ids, rows = Ids.reshape(-1), X.reshape(Ids.size, Like.shape[1])

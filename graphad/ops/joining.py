@@ -10,6 +10,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.inference import matched, normal_axis, same_dtypes
+from graphad.ops.traits import PART_OF_X
 from graphad.types import Shape, TensorType, joined_shape
 
 NO_INTS: list[int] = []
@@ -49,7 +50,20 @@ def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
     return split_like(dOut, X, axis=axis)
 
 
-@operator("X* -> Out", infer=_concatenated, grad={"X": _concat_grad}, shapes="X")
+@operator(
+    "X* -> Out",
+    infer=_concatenated,
+    grad={"X": _concat_grad},
+    shapes="X",
+    speculatable="types",
+    safe_dtypes="all",
+    linear="X",
+    rows="X",
+    along="axis",
+    own=True,
+    narrow="follows",
+    flops=0,
+)
 def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
     """The inputs concatenated along ``axis``."""
     return np.concatenate(X, axis=axis)
@@ -62,7 +76,7 @@ def _split_as(X: TensorType, Like: list[TensorType], *, axis: int = 0) -> list[T
     return [TensorType(like.shape, X.dtype) for like in Like]
 
 
-@operator("X Like* -> Out*", infer=_split_as, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)})
+@operator("X Like* -> Out*", infer=_split_as, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)}, linear="X", view="X", flops=0)
 def split_like(X: Array, Like: list[Array], *, axis: int = 0) -> list[Array]:
     """Pieces of X along ``axis`` in the shapes of Like: the transpose of ``concat``."""
     return _cut(X, [like.shape[axis] for like in Like], axis)
@@ -99,7 +113,15 @@ def _split_type(X: TensorType, *, num: int = 0, sections: list[int] = NO_INTS, a
     return [TensorType(_with(_without(X.shape, at), at, e), X.dtype) for e in extents]
 
 
-@operator("X -> Out*", infer=_split_type, grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)})
+@operator(
+    "X -> Out*",
+    infer=_split_type,
+    grad={"X": lambda dOut, *, axis: concat(dOut, axis=axis)},
+    speculatable="extents",
+    rows="X",
+    along="axis",
+    **PART_OF_X,
+)
 def split(X: Array, *, num: int = 0, sections: list[int] = NO_INTS, axis: int = 0) -> list[Array]:
     """X cut along ``axis`` into ``num`` equal pieces, or into pieces of the extents ``sections`` (one may be -1)."""
     return _cut(X, _extents(X.shape, axis, num, sections), axis)
@@ -117,7 +139,20 @@ def _stack_grad(X: list[Tensor], dY: Tensor, *, axis: int) -> Tensor:
     return unstack(dY, axis=axis, num=len(X))
 
 
-@operator("X* -> Y", infer=_stacked, grad={"X": _stack_grad}, shapes="X")
+@operator(
+    "X* -> Y",
+    infer=_stacked,
+    grad={"X": _stack_grad},
+    shapes="X",
+    speculatable="types",
+    safe_dtypes="all",
+    linear="X",
+    rows="X",
+    along="axis",
+    own=True,
+    narrow="follows",
+    flops=0,
+)
 def stack(X: list[Array], *, axis: int = 0) -> Array:
     """The inputs along a new axis."""
     return np.stack(X, axis=axis)
@@ -133,7 +168,7 @@ def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType
     return [TensorType(_without(X.shape, at), X.dtype)] * (num if num > 0 else count)
 
 
-@operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)})
+@operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)}, speculatable="extents", **PART_OF_X)
 def unstack(X: Array, *, axis: int = 0, num: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
     return [np.asarray(part) for part in np.moveaxis(X, axis, 0)]

@@ -43,7 +43,16 @@ def _mul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int) -> T
     return reshape_like(mul(_turned(X, m), dOut, x_num_col_dims=X.ndim - m, y_num_col_dims=m), Y)
 
 
-@operator("X Y -> Out", infer=_mul_type, grad={"X": _mul_x_grad, "Y": _mul_y_grad}, shapes="X:X Y:Y")
+@operator(
+    "X Y -> Out",
+    infer=_mul_type,
+    grad={"X": _mul_x_grad, "Y": _mul_y_grad},
+    shapes="X:X Y:Y",
+    speculatable="types",
+    bilinear="X Y",
+    own=True,
+    narrow="gains",
+)
 def mul(X: Array, Y: Array, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Array:
     """The product of X and Y as matrices, whose rows are the axes before ``x_num_col_dims`` and ``y_num_col_dims``."""
     rows, columns = X.shape[:x_num_col_dims], Y.shape[y_num_col_dims:]
@@ -114,7 +123,17 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     return np.asarray(np.matmul(x, y))
 
 
-@operator("X Y -> Out", infer=_matmul_type, grad={"X": _matmul_x_grad, "Y": _matmul_y_grad}, plain=np.matmul, shapes="X:X Y:Y")
+@operator(
+    "X Y -> Out",
+    infer=_matmul_type,
+    grad={"X": _matmul_x_grad, "Y": _matmul_y_grad},
+    plain=np.matmul,
+    shapes="X:X Y:Y",
+    speculatable="types",
+    bilinear="X Y",
+    own=True,
+    narrow="gains",
+)
 def matmul_v2(X: Array, Y: Array, *, trans_x: bool = False, trans_y: bool = False) -> Array:
     """The matrix product over the last two axes, the others broadcast; a vector X is a row, a vector Y a column."""
     return _matrix_product(X, Y, trans_x, trans_y)
@@ -138,7 +157,16 @@ def _old_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, transpose_X: bool, transp
     return _matmul_y_grad(X, Y, _old_cotangent(X, Y, dOut, alpha), trans_x=transpose_X, trans_y=transpose_Y)
 
 
-@operator("X Y -> Out", infer=_old_matmul_type, grad={"X": _old_x_grad, "Y": _old_y_grad}, shapes="X:X Y:Y")
+@operator(
+    "X Y -> Out",
+    infer=_old_matmul_type,
+    grad={"X": _old_x_grad, "Y": _old_y_grad},
+    shapes="X:X Y:Y",
+    speculatable="types",
+    bilinear="X Y",
+    own=True,
+    narrow="gains",
+)
 def matmul(X: Array, Y: Array, *, transpose_X: bool = False, transpose_Y: bool = False, alpha: float = 1.0) -> Array:
     """``alpha`` times the matrix product; of two vectors it has the shape [1]."""
     product = _matrix_product(X, Y, transpose_X, transpose_Y) * X.dtype.type(alpha)
@@ -162,7 +190,9 @@ def _bmm_y_grad(X: Tensor, dOut: Tensor) -> Tensor:
     return bmm(transpose(X, axis=[0, 2, 1]), dOut)
 
 
-@operator("X Y -> Out", infer=_bmm_type, grad={"X": _bmm_x_grad, "Y": _bmm_y_grad})
+@operator(
+    "X Y -> Out", infer=_bmm_type, grad={"X": _bmm_x_grad, "Y": _bmm_y_grad}, speculatable="types", bilinear="X Y", own=True, narrow="gains"
+)
 def bmm(X: Array, Y: Array) -> Array:
     """The matrix product of each of a batch of matrices."""
     return np.asarray(np.matmul(X, Y))
@@ -181,6 +211,11 @@ def _dot_type(X: TensorType, Y: TensorType) -> TensorType:
         "X": lambda Y, dOut: unsqueeze(dOut, axes=[dOut.ndim]) * Y,
         "Y": lambda X, dOut: unsqueeze(dOut, axes=[dOut.ndim]) * X,
     },
+    speculatable="types",
+    bilinear="X Y",
+    own=True,
+    flops=2,
+    commutative=True,
 )
 def dot(X: Array, Y: Array) -> Array:
     """The inner product of two vectors, or of each pair of rows."""
@@ -204,6 +239,9 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
         "Y": lambda X, dOut, *, Alpha: matmul_v2(X, dOut, trans_x=True) * Alpha,
     },
     shapes="Input",
+    speculatable="extents",
+    own=True,
+    narrow="gains",
 )
 def addmm(Input: Array, X: Array, Y: Array, *, Alpha: float = 1.0, Beta: float = 1.0) -> Array:
     """``Beta * Input + Alpha * X @ Y``, Input broadcast."""

@@ -24,7 +24,7 @@ def _window_grad(dOut: Tensor, *, n: int, axis: int) -> Tensor:
     return window_sum(dOut, n=n, axis=axis)
 
 
-@operator("X -> Out", infer=_window_type, grad={"X": _window_grad})
+@operator("X -> Out", infer=_window_type, grad={"X": _window_grad}, linear="X")
 def window_sum(X: Array, *, n: int, axis: int = 1) -> Array:
     """The sum of every element and its ``n - 1`` nearest neighbors along an axis: its own transpose."""
     x, out = np.moveaxis(X, axis, 0), np.array(X, order="C")
@@ -64,7 +64,7 @@ def _lrn_grad(
     return spread if direct is None else direct + spread
 
 
-@operator("X -> Out MidOut", infer=_lrn_type, grad={"X": _lrn_grad})
+@operator("X -> Out MidOut", infer=_lrn_type, grad={"X": _lrn_grad}, rows="X")
 def lrn(
     X: Array,
     *,

@@ -13,6 +13,7 @@ from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.shapes import shape_
 from graphad.ops.slicing import slice_
+from graphad.ops.traits import ELEMENTWISE
 from graphad.ops.unary import clip, log, log1p
 from graphad.types import TensorType, dtype_name
 
@@ -38,6 +39,10 @@ def at_least(X: Tensor, low: float) -> Tensor:
     "X Y -> Out",
     infer=_alike,
     grad={"X": lambda X, Y, dOut: dOut * (X - Y) * 2.0, "Y": lambda X, Y, dOut: dOut * (Y - X) * 2.0},
+    **ELEMENTWISE,
+    own=True,
+    uniform=True,
+    flops=2,
 )
 def square_error_cost(X: Array, Y: Array) -> Array:
     """``(X - Y)^2``."""
@@ -63,7 +68,7 @@ def _huber_type(X: TensorType, Y: TensorType, *, delta: float) -> tuple[TensorTy
     return _alike(X, Y), _alike(X, Y)
 
 
-@operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad})
+@operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad}, rows="X Y", own=True)
 def huber_loss(X: Array, Y: Array, *, delta: float) -> tuple[Array, Array]:
     """``r^2 / 2`` where the residual ``r = Y - X`` is at most delta, else ``delta (|r| - delta / 2)``."""
     residual = np.asarray(Y - X)
@@ -113,7 +118,12 @@ def _smooth_y_grad(
     return -_smooth_grad(Y, Diff, InsideWeight, OutsideWeight, dOut, dDiff, sigma=sigma)
 
 
-@operator("X Y InsideWeight? OutsideWeight? -> Diff Out", infer=_smooth_type, grad={"X": _smooth_grad, "Y": _smooth_y_grad})
+@operator(
+    "X Y InsideWeight? OutsideWeight? -> Diff Out",
+    infer=_smooth_type,
+    grad={"X": _smooth_grad, "Y": _smooth_y_grad},
+    rows="X Y InsideWeight OutsideWeight",
+)
 def smooth_l1_loss(
     X: Array, Y: Array, InsideWeight: Array | None = None, OutsideWeight: Array | None = None, *, sigma: float = 1.0
 ) -> tuple[Array, Array]:
@@ -179,6 +189,7 @@ def _bce_label_grad(X: Tensor, dOut: Tensor) -> Tensor:
         "X": lambda X, Label, dOut: dOut * (X - Label) / at_least(X * (1.0 - X), 1e-12),
         "Label": _bce_label_grad,
     },
+    **ELEMENTWISE,
 )
 def bce_loss(X: Array, Label: Array) -> Array:
     """``-Label log X - (1 - Label) log(1 - X)`` for X in [0, 1]; the logarithms are kept from falling below -100."""
@@ -195,7 +206,7 @@ def _log_loss_label_grad(Predicted: Tensor, dLoss: Tensor, *, epsilon: float) ->
     return dLoss * (log1p(epsilon - Predicted) - log(Predicted + epsilon))
 
 
-@operator("Predicted Labels -> Loss", infer=_alike, grad={"Predicted": _log_loss_grad, "Labels": _log_loss_label_grad})
+@operator("Predicted Labels -> Loss", infer=_alike, grad={"Predicted": _log_loss_grad, "Labels": _log_loss_label_grad}, **ELEMENTWISE)
 def log_loss(Predicted: Array, Labels: Array, *, epsilon: float = 1e-4) -> Array:
     """``-Labels log(Predicted + epsilon) - (1 - Labels) log(1 - Predicted + epsilon)``."""
     return np.asarray(-Labels * np.log(Predicted + epsilon) - (1 - Labels) * np.log1p(epsilon - Predicted))
@@ -221,7 +232,7 @@ def _logits_label_grad(X: Tensor, Label: Tensor, dOut: Tensor, *, ignore_index: 
     return -(X * _counted(Label, dOut, ignore_index, normalize))
 
 
-@operator("X Label -> Out", infer=_alike, grad={"X": _logits_x_grad, "Label": _logits_label_grad})
+@operator("X Label -> Out", infer=_alike, grad={"X": _logits_x_grad, "Label": _logits_label_grad}, own=True)
 def sigmoid_cross_entropy_with_logits(X: Array, Label: Array, *, ignore_index: int = -100, normalize: bool = False) -> Array:
     """``log(1 + exp(X)) - X Label``; zero where Label is ``ignore_index``, divided by the number of the others if ``normalize``."""
     counted = Label != ignore_index

@@ -65,7 +65,7 @@ def _row(name: str, pool: str, spec: type[MaxPooling], rank: int) -> OpDef:
         return out, numbered(X, out, found).astype(np.int32)
 
     rules: dict[str, Callable[..., Tensor]] = {"X": rule}
-    return operator("X -> Out Mask", name=name, infer=infer, grad=rules)(kernel)
+    return operator("X -> Out Mask", name=name, infer=infer, grad=rules, rows="X")(kernel)
 
 
 max_pool2d_with_index = _row("max_pool2d_with_index", "pool2d", MaxPooling, 4)

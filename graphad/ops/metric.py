@@ -39,13 +39,13 @@ def _top_grad(X: Tensor, Indices: Tensor, dOut: Tensor, *, axis: int = -1) -> Te
     return put_along_axis(fill_zeros_like(X), Indices, dOut, Axis=axis)
 
 
-@operator("X -> Out Indices", infer=_top_type, grad={"X": lambda X, Indices, dOut: _top_grad(X, Indices, dOut)}, shapes="X")
+@operator("X -> Out Indices", infer=_top_type, grad={"X": lambda X, Indices, dOut: _top_grad(X, Indices, dOut)}, shapes="X", rows="X")
 def top_k(X: Array, *, k: int = 1) -> tuple[Array, Array]:
     """The k largest elements along the last axis, in falling order; of equal ones the first."""
     return _top(X, k, X.ndim - 1, largest=True)
 
 
-@operator("X -> Out Indices", infer=_top_type, grad={"X": _top_grad}, shapes="X")
+@operator("X -> Out Indices", infer=_top_type, grad={"X": _top_grad}, shapes="X", rows="X", along="axis", own=True)
 def top_k_v2(X: Array, *, k: int = 1, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
     """The k largest (or smallest) elements along ``axis``, in order; of equal ones the first."""
     return _top(X, k, normal_axis(axis, X.ndim), largest)

@@ -67,6 +67,11 @@ def _layer_bias_grad(X: Tensor, Bias: Tensor, dY: Tensor, *, begin_norm_axis: in
     "X Scale? Bias? -> Y Mean Variance",
     infer=_layer_norm_type,
     grad={"X": _layer_x_grad, "Scale": _layer_scale_grad, "Bias": _layer_bias_grad},
+    speculatable="extents",
+    rows="X",
+    along="begin_norm_axis",
+    own=True,
+    flops=8,
 )
 def layer_norm(
     X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1
@@ -139,6 +144,8 @@ def _instance_scale_grad(X: Tensor, Scale: Tensor, dY: Tensor, *, epsilon: float
     "X Scale? Bias? -> Y SavedMean SavedVariance",
     infer=_instance_norm_type,
     grad={"X": _instance_x_grad, "Scale": _instance_scale_grad, "Bias": lambda Bias, dY: sum_like(dY, Bias, axis=1)},
+    rows="X",
+    flops=8,
 )
 def instance_norm(X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5) -> tuple[Array, Array, Array]:
     """Every channel of every sample normalized; SavedVariance is the inverse of the standard deviation."""
@@ -188,6 +195,8 @@ def _group_scale_grad(X: Tensor, Scale: Tensor, dY: Tensor, *, groups: int, epsi
     "X Scale? Bias? -> Y Mean Variance",
     infer=_group_norm_type,
     grad={"X": _group_x_grad, "Scale": _group_scale_grad, "Bias": lambda Bias, dY: sum_like(dY, Bias, axis=1)},
+    rows="X",
+    flops=8,
 )
 def group_norm(
     X: Array,

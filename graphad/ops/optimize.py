@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from graphad.ops.elementwise import as_mask, elementwise_max
 from graphad.ops.inference import matched, same_float
 from graphad.ops.reduce import frobenius_norm, reduce_sum
 from graphad.ops.summation import power_norm
+from graphad.ops.traits import Declared
 from graphad.types import TensorType, element_count
 
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow")
 
 
-def update(inputs: str, outputs: str) -> Callable[[Callable[..., Any]], OpDef]:
+def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[Callable[..., Any]], OpDef]:
     """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``, or are like Param."""
     names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
     signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
@@ -40,7 +41,7 @@ def update(inputs: str, outputs: str) -> Callable[[Callable[..., Any]], OpDef]:
             new = formula(*arrays, **attrs)
             return tuple(map(np.asarray, new)) if isinstance(new, tuple) else np.asarray(new)
 
-        return operator(signature, infer=infer, grad=None)(kernel)
+        return operator(signature, infer=infer, grad=None, **traits)(kernel)
 
     return add
 
@@ -61,13 +62,13 @@ def number(tensor: Array, like: Array) -> Any:
     return like.dtype.type(tensor.reshape(-1)[0])
 
 
-@update("Param Grad LearningRate", "Param")
+@update("Param Grad LearningRate", "Param", own=True, flops=2)
 def sgd(Param: Array, Grad: Array, LearningRate: Array) -> Any:
     """``p - lr g``."""
     return Param - number(LearningRate, Param) * Grad
 
 
-@update("Param Grad Velocity LearningRate", "Param Velocity")
+@update("Param Grad Velocity LearningRate", "Param Velocity", flops=5)
 def momentum(
     Param: Array,
     Grad: Array,
@@ -89,7 +90,7 @@ def momentum(
     return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
 
 
-@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
+@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", flops=12)
 def adam(
     Param: Array,
     Grad: Array,
@@ -121,7 +122,7 @@ def adam(
     return Param - step, m1, m2, beta1 * Beta1Pow, beta2 * Beta2Pow
 
 
-@update("Param Grad LearningRate Moment InfNorm Beta1Pow", "Param Moment InfNorm")
+@update("Param Grad LearningRate Moment InfNorm Beta1Pow", "Param Moment InfNorm", flops=10)
 def adamax(
     Param: Array,
     Grad: Array,
@@ -140,7 +141,7 @@ def adamax(
     return Param - number(LearningRate, Param) / (1 - number(Beta1Pow, Param)) * m / largest, m, largest
 
 
-@update("Param Grad Moment LearningRate", "Param Moment")
+@update("Param Grad Moment LearningRate", "Param Moment", flops=6)
 def adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, epsilon: float = 1e-6) -> Any:
     """``m = m + g^2``, ``p - lr g / (sqrt(m) + epsilon)`` (Duchi, Hazan and Singer, 2011)."""
     m = Moment + np.square(Grad)
@@ -154,7 +155,7 @@ def decayed_adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Arra
     return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
 
 
-@update("Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?", "Param AvgSquaredGrad AvgSquaredUpdate")
+@update("Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?", "Param AvgSquaredGrad AvgSquaredUpdate", flops=11)
 def adadelta(
     Param: Array,
     Grad: Array,
@@ -172,7 +173,7 @@ def adadelta(
     return Param + (step if LearningRate is None else number(LearningRate, Param) * step), squared_grad, squared_update
 
 
-@update("Param MeanSquare MeanGrad? Grad Moment LearningRate", "Param Moment MeanSquare MeanGrad?")
+@update("Param MeanSquare MeanGrad? Grad Moment LearningRate", "Param Moment MeanSquare MeanGrad?", flops=9)
 def rmsprop(
     Param: Array,
     MeanSquare: Array,

@@ -26,7 +26,7 @@ def _sort_grad(X: Tensor, Indices: Tensor, dOut: Tensor, *, axis: int) -> Tensor
     return put_along_axis(fill_zeros_like(X), Indices, dOut, Axis=axis, Reduce="add") if X.ndim else dOut
 
 
-@operator("X -> Out Indices", infer=_sorted_type, grad={"X": _sort_grad}, shapes="X")
+@operator("X -> Out Indices", infer=_sorted_type, grad={"X": _sort_grad}, shapes="X", rows="X", along="axis")
 def argsort(X: Array, *, axis: int = -1, descending: bool = False) -> tuple[Array, Array]:
     """X sorted along ``axis``, and where the elements were; equal ones keep their order. NaN counts as greater than all numbers."""
     if not X.ndim:
@@ -101,7 +101,7 @@ def _maxout_type(X: TensorType, *, groups: int, axis: int = 1) -> TensorType:
     return TensorType(_grouped(X.shape, groups, axis)[1], X.dtype)
 
 
-@operator("X -> Out", infer=_maxout_type, grad={"X": _maxout_grad})
+@operator("X -> Out", infer=_maxout_type, grad={"X": _maxout_grad}, rows="X", along="axis")
 def maxout(X: Array, *, groups: int, axis: int = 1) -> Array:
     """The greatest of every ``groups`` neighbors along ``axis`` (Goodfellow et al., "Maxout networks", 2013); of equal ones the first."""
     at, parts = _split_groups(X, groups, axis)

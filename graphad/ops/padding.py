@@ -33,7 +33,9 @@ def _pad_grad(dOut: Tensor, *, paddings: list[int]) -> Tensor:
     return slice_(dOut, axes=list(range(len(ends))), starts=paddings[::2], ends=ends)
 
 
-@operator("X -> Out", infer=_padded, grad={"X": _pad_grad})
+@operator(
+    "X -> Out", infer=_padded, grad={"X": _pad_grad}, speculatable="extents", linear="X", offset="pad_value", narrow="follows", flops=0
+)
 def pad(X: Array, *, paddings: list[int], pad_value: float = 0.0) -> Array:
     """X with ``pad_value`` around it: ``paddings`` says how much before and after, axis by axis."""
     return np.pad(X, list(zip(paddings[::2], paddings[1::2], strict=True)), constant_values=X.dtype.type(pad_value)) if X.ndim else X
@@ -142,7 +144,7 @@ def _pad2d_grad(X: Tensor, dOut: Tensor, Paddings: Tensor, *, paddings: list[int
     return unpad2d(dOut, X, Paddings, paddings=paddings, mode=mode, data_format=data_format)
 
 
-@operator("X Paddings? -> Out", infer=_pad2d_type, grad={"X": _pad2d_grad}, shapes="X")
+@operator("X Paddings? -> Out", infer=_pad2d_type, grad={"X": _pad2d_grad}, shapes="X", linear="X", offset="pad_value", rows="X")
 def pad2d(
     X: Array,
     Paddings: Array | None = None,
@@ -172,7 +174,7 @@ def _unpad2d_grad(dOut: Tensor, Paddings: Tensor, *, paddings: list[int], mode: 
     return pad2d(dOut, Paddings, paddings=paddings, mode=mode, data_format=data_format)
 
 
-@operator("X Like Paddings? -> Out", infer=_unpad2d_type, grad={"X": _unpad2d_grad})
+@operator("X Like Paddings? -> Out", infer=_unpad2d_type, grad={"X": _unpad2d_grad}, linear="X")
 def unpad2d(
     X: Array,
     Like: Array,
@@ -202,7 +204,7 @@ def _pad3d_grad(X: Tensor, dOut: Tensor, Paddings: Tensor, *, paddings: list[int
     return unpad3d(dOut, X, Paddings, paddings=paddings, mode=mode, data_format=data_format)
 
 
-@operator("X Paddings? -> Out", infer=_pad3d_type, grad={"X": _pad3d_grad}, shapes="X")
+@operator("X Paddings? -> Out", infer=_pad3d_type, grad={"X": _pad3d_grad}, shapes="X", linear="X", offset="value", rows="X")
 def pad3d(
     X: Array,
     Paddings: Array | None = None,
@@ -235,7 +237,7 @@ def _unpad3d_grad(dOut: Tensor, Paddings: Tensor, *, paddings: list[int], mode: 
     return pad3d(dOut, Paddings, paddings=paddings, mode=mode, data_format=data_format)
 
 
-@operator("X Like Paddings? -> Out", infer=_unpad3d_type, grad={"X": _unpad3d_grad})
+@operator("X Like Paddings? -> Out", infer=_unpad3d_type, grad={"X": _unpad3d_grad}, linear="X")
 def unpad3d(
     X: Array,
     Like: Array,

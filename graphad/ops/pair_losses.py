@@ -41,6 +41,7 @@ def _hinge_labels_grad(Logits: Tensor, Loss: Tensor, dLoss: Tensor) -> Tensor:
     "Logits Labels -> Loss",
     infer=lambda Logits, Labels: _one_shape(Logits=Logits, Labels=Labels),
     grad={"Logits": _hinge_logits_grad, "Labels": _hinge_labels_grad},
+    elementwise=True,
 )
 def hinge_loss(Logits: Array, Labels: Array) -> Array:
     """``1 - y Logits`` where that is positive, else 0; y is -1 for the label 0 and 1 for the label 1."""
@@ -66,6 +67,7 @@ def _modified_slope(value: Tensor, dOut: Tensor) -> Tensor:
     "X Y -> IntermediateVal Out",
     infer=lambda X, Y: (_one_shape(X=X, Y=Y), _one_shape(X=X, Y=Y)),
     grad={"X": _modified_grad, "Y": _modified_label_grad},
+    rows="X Y",
 )
 def modified_huber_loss(X: Array, Y: Array) -> tuple[Array, Array]:
     """With ``z = X (2 Y - 1)``: ``-4 z`` below -1, ``(1 - z)^2`` below 1, else 0 (Zhang 2004). Labels Y are 0 or 1."""
@@ -90,6 +92,7 @@ def _order_slope(Label: Tensor, Left: Tensor, Right: Tensor, dOut: Tensor) -> Te
         "Left": _order_slope,
         "Right": lambda Label, Left, Right, dOut: -_order_slope(Label, Left, Right, dOut),
     },
+    elementwise=True,
 )
 def rank_loss(Label: Array, Left: Array, Right: Array) -> Array:
     """``log(1 + exp(o)) - Label o`` for ``o = Left - Right``; Label is the probability that Left ranks higher (Burges et al. 2005)."""
@@ -152,7 +155,7 @@ def _cosine_y_grad(X: Tensor, Y: Tensor, Out: Tensor, XNorm: Tensor, YNorm: Tens
     return total(unbroadcast(along * _rows(dOut, X), Y), of_norm)
 
 
-@operator("X Y -> Out XNorm YNorm", infer=_cosine_type, grad={"X": _cosine_x_grad, "Y": _cosine_y_grad})
+@operator("X Y -> Out XNorm YNorm", infer=_cosine_type, grad={"X": _cosine_x_grad, "Y": _cosine_y_grad}, rows="X Y")
 def cos_sim(X: Array, Y: Array) -> tuple[Array, Array, Array]:
     """The cosine of the angle between the rows of X and Y ``[N, 1]``, and the rows' norms; Y may have one row for all of X."""
     axes = tuple(range(1, X.ndim))

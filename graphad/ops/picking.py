@@ -42,7 +42,7 @@ def _masked_grad(X: Tensor, Mask: Tensor, dY: Tensor) -> Tensor:
     return unbroadcast(scatter_nd_add(whole, where_index(expand_like(Mask, whole)), dY), X)
 
 
-@operator("X Mask -> Y", infer=_masked_type, grad={"X": _masked_grad}, shapes="X")
+@operator("X Mask -> Y", infer=_masked_type, grad={"X": _masked_grad}, shapes="X", linear="X")
 def masked_select(X: Array, Mask: Array) -> Array:
     """The elements of X where Mask holds, in a row; the two broadcast."""
     x, mask = np.broadcast_arrays(X, Mask)
@@ -70,7 +70,7 @@ def _multiplex_grad(Ids: Tensor, X: list[Tensor], dOut: Tensor) -> list[Tensor]:
     return [dOut * as_mask(equal(ids, fill_any_like(ids, value=float(k))), dOut) for k in range(len(X))]
 
 
-@operator("Ids X* -> Out", infer=_multiplexed, grad={"X": _multiplex_grad}, shapes="X")
+@operator("Ids X* -> Out", infer=_multiplexed, grad={"X": _multiplex_grad}, shapes="X", linear="X")
 def multiplex(Ids: Array, X: list[Array]) -> Array:
     """Row i of ``X[Ids[i]]``, for every i; InvalidValue for an id that is not the number of an input."""
     ids = from_front("Ids", Ids, len(X)).reshape(-1)
@@ -94,7 +94,7 @@ def _sample_grad(X: Tensor, Index: Tensor, dOut: Tensor) -> Tensor:
     return put_along_axis(fill_zeros_like(X), Index, dOut, Axis=1, Reduce="add")
 
 
-@operator("X Index -> Out", infer=_sampled_type, grad={"X": _sample_grad}, shapes="X")
+@operator("X Index -> Out", infer=_sampled_type, grad={"X": _sample_grad}, shapes="X", linear="X")
 def index_sample(X: Array, Index: Array) -> Array:
     """From each row of X the elements at that row's indices."""
     return np.asarray(X[at(from_front("Index", Index, X.shape[1]), 1)])
@@ -122,7 +122,13 @@ def _scatter_updates_grad(Ids: Tensor, dOut: Tensor, *, overwrite: bool) -> Tens
     return rows * (unsqueeze(last, axes=list(range(Ids.ndim, dOut.ndim))) if dOut.ndim > Ids.ndim else last)
 
 
-@operator("X Ids Updates -> Out", infer=_scattered_type, grad={"X": _scatter_x_grad, "Updates": _scatter_updates_grad}, shapes="Updates")
+@operator(
+    "X Ids Updates -> Out",
+    infer=_scattered_type,
+    grad={"X": _scatter_x_grad, "Updates": _scatter_updates_grad},
+    shapes="Updates",
+    linear="X Updates",
+)
 def scatter(X: Array, Ids: Array, Updates: Array, *, overwrite: bool = True) -> Array:
     """X with the rows at Ids replaced: by the rows of Updates, of which the last counts where an id is given twice; or, without
     ``overwrite``, by the sum of all those of Updates with that id."""

@@ -26,7 +26,7 @@ def _unbound(X: TensorType, *, axis: int = 0) -> list[TensorType]:
     return [TensorType(X.shape[:at] + X.shape[at + 1 :], X.dtype)] * X.shape[at]
 
 
-@operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)})
+@operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)}, linear="X", narrow="follows")
 def unbind(X: Array, *, axis: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
     return [part.copy() for part in np.moveaxis(X, axis, 0)]
@@ -38,7 +38,7 @@ def _reversed(X: TensorType, *, axis: list[int]) -> TensorType:
     return X
 
 
-@operator("X -> Out", infer=_reversed, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)})
+@operator("X -> Out", infer=_reversed, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X", narrow="follows")
 def reverse(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis)).copy()
@@ -82,7 +82,9 @@ def _crop_tensor_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, OffsetsTensor: l
     return uncrop(dOut, X, Offsets, OffsetsTensor, offsets=offsets)
 
 
-@operator("X Shape? Offsets? ShapeTensor*? OffsetsTensor*? -> Out", infer=_crop_tensor_type, grad={"X": _crop_tensor_grad}, shapes="X")
+@operator(
+    "X Shape? Offsets? ShapeTensor*? OffsetsTensor*? -> Out", infer=_crop_tensor_type, grad={"X": _crop_tensor_grad}, shapes="X", linear="X"
+)
 def crop_tensor(
     X: Array,
     Shape: Array | None = None,
@@ -117,7 +119,7 @@ def _crop_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, *, offsets: list[int]) 
     return uncrop(dOut, X, Offsets, offsets=offsets)
 
 
-@operator("X Y? Offsets? -> Out", infer=_crop_type, grad={"X": _crop_grad}, shapes="X")
+@operator("X Y? Offsets? -> Out", infer=_crop_type, grad={"X": _crop_grad}, shapes="X", linear="X")
 def crop(
     X: Array, Y: Array | None = None, Offsets: Array | None = None, *, offsets: list[int] = NO_INTS, shape: list[int] = NO_INTS
 ) -> Array:
@@ -138,7 +140,7 @@ def _uncrop_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, OffsetsTensor: list[T
     return crop_tensor(dOut, shape_(X), Offsets, None, OffsetsTensor, offsets=offsets, shape=list(X.shape))
 
 
-@operator("X Like Offsets? OffsetsTensor*? -> Out", infer=_uncropped, grad={"X": _uncrop_grad}, shapes="X")
+@operator("X Like Offsets? OffsetsTensor*? -> Out", infer=_uncropped, grad={"X": _uncrop_grad}, shapes="X", linear="X")
 def uncrop(
     X: Array, Like: Array, Offsets: Array | None = None, OffsetsTensor: list[Array] | None = None, *, offsets: list[int] = NO_INTS
 ) -> Array:

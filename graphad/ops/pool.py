@@ -155,13 +155,24 @@ def _pool_rule(name: str, spec: Spec) -> Callable[..., Tensor]:
 def _rows(name: str, spec: Spec, rank: int) -> OpDef:
     """The pooling and its three helpers."""
     pooled = _pooled_type(spec, rank)
-    made = operator("X -> Out", name=name, infer=pooled, grad={"X": _pool_rule(name, spec)})(_pool(spec))
+    made = operator(
+        "X -> Out",
+        name=name,
+        infer=pooled,
+        grad={"X": _pool_rule(name, spec)},
+        speculatable="extents",
+        rows="X",
+        own=True,
+        narrow="follows",
+    )(_pool(spec))
     back = {"X": applied(name, "dOut", spec)}
-    operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(spec, pooled), grad=back)(_spread(spec))
+    operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(spec, pooled), grad=back, linear="X")(_spread(spec))
     of_image = {"Image": applied(f"{name}_scatter_max", "X dOut", spec)}
-    operator("X Image -> Out", name=f"{name}_gather_max", infer=_gathered_type(pooled), grad=of_image)(_gather_max(spec))
+    operator("X Image -> Out", name=f"{name}_gather_max", infer=_gathered_type(pooled), grad=of_image, linear="Image")(_gather_max(spec))
     of_pooled = {"Pooled": applied(f"{name}_gather_max", "X dOut", spec)}
-    operator("X Pooled -> Out", name=f"{name}_scatter_max", infer=_scattered_type(pooled), grad=of_pooled)(_scatter_max(spec))
+    operator("X Pooled -> Out", name=f"{name}_scatter_max", infer=_scattered_type(pooled), grad=of_pooled, linear="Pooled")(
+        _scatter_max(spec)
+    )
     _fast_grad(name, spec)
     return made
 

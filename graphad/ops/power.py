@@ -10,6 +10,7 @@ from graphad.ops.elementwise import as_mask, logical_and
 from graphad.ops.index import where
 from graphad.ops.inference import aligned, arithmetic
 from graphad.ops.shapes import wide
+from graphad.ops.traits import ELEMENTWISE
 from graphad.ops.unary import log, whole_numbers
 
 
@@ -25,7 +26,13 @@ def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int
     return unbroadcast(dOut * Out * log(where(X == 0.0, fill_any_like(X, value=1.0), X)), Y, axis)
 
 
-@operator("X Y -> Out", infer=arithmetic, grad={"X": _base_grad, "Y": _exponent_grad})
+@operator(
+    "X Y -> Out",
+    infer=arithmetic,
+    grad={"X": _base_grad, "Y": _exponent_grad},
+    safe_dtypes="floats",
+    **ELEMENTWISE,
+)
 def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Array:
     """X to the power of Y, Y broadcast from ``axis`` on; of integers the power is rounded to a whole number where Y is below zero."""
     exponent = Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))

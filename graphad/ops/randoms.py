@@ -119,7 +119,7 @@ def _dropout_grad(Mask: Tensor, dOut: Tensor, *, dropout_prob: float, is_test: b
     return dOut * scale if is_test else dOut * as_mask(Mask, dOut) * scale
 
 
-@operator("X Seed? -> Out Mask", infer=_dropout_type, grad={"X": _dropout_grad}, random=True)
+@operator("X Seed? -> Out Mask", infer=_dropout_type, grad={"X": _dropout_grad}, random=True, flops=2)
 def dropout(
     X: Array,
     Seed: Array | None = None,

@@ -42,7 +42,7 @@ def _shuffle_grad(dOut: Tensor, *, upscale_factor: int, data_format: str) -> Ten
     return pixel_unshuffle(dOut, downscale_factor=upscale_factor, data_format=data_format)
 
 
-@operator("X -> Out", infer=_shuffled, grad={"X": _shuffle_grad})
+@operator("X -> Out", infer=_shuffled, grad={"X": _shuffle_grad}, linear="X", rows="X", narrow="follows")
 def pixel_shuffle(X: Array, *, upscale_factor: int = 1, data_format: str = "NCHW") -> Array:
     """``[N, C r^2, H, W]`` as ``[N, C, H r, W r]``: each group of r^2 channels becomes a square of r by r elements (Shi et al. 2016)."""
     x, r = to_front(X, data_format), upscale_factor
@@ -62,7 +62,7 @@ def _unshuffle_grad(dOut: Tensor, *, downscale_factor: int, data_format: str) ->
     return pixel_shuffle(dOut, upscale_factor=downscale_factor, data_format=data_format)
 
 
-@operator("X -> Out", infer=_unshuffled, grad={"X": _unshuffle_grad})
+@operator("X -> Out", infer=_unshuffled, grad={"X": _unshuffle_grad}, linear="X")
 def pixel_unshuffle(X: Array, *, downscale_factor: int = 1, data_format: str = "NCHW") -> Array:
     """``[N, C, H r, W r]`` as ``[N, C r^2, H, W]``: what ``pixel_shuffle`` undoes."""
     x, r = to_front(X, data_format), downscale_factor
@@ -83,7 +83,7 @@ def _channel_grad(dOut: Tensor, *, group: int) -> Tensor:
     return shuffle_channel(dOut, group=max(dOut.shape[1] // group, 1))
 
 
-@operator("X -> Out", infer=_channels_shuffled, grad={"X": _channel_grad})
+@operator("X -> Out", infer=_channels_shuffled, grad={"X": _channel_grad}, linear="X", rows="X")
 def shuffle_channel(X: Array, *, group: int = 1) -> Array:
     """The channels in ``group`` groups, taken from each group in turn (Zhang et al. 2017)."""
     n, c, h, w = X.shape
@@ -113,6 +113,7 @@ def _place(X: Tensor, data_layout: str) -> int:
         "Bias": lambda X, Bias, dOut, *, data_layout: sum_like(dOut, Bias, axis=_place(X, data_layout)),
     },
     shapes="Bias X:X X:Bias Scale:Scale",
+    rows="X",
 )
 def affine_channel(X: Array, Scale: Array, Bias: Array, *, data_layout: str = "AnyLayout") -> Array:
     """Every channel times its Scale, plus its Bias."""
@@ -142,7 +143,7 @@ def _unfold_grad(
     return fold_like(dY, X, kernel_sizes=kernel_sizes, strides=strides, paddings=paddings, dilations=dilations)
 
 
-@operator("X -> Y", infer=_unfolded, grad={"X": _unfold_grad}, shapes="X")
+@operator("X -> Y", infer=_unfolded, grad={"X": _unfold_grad}, shapes="X", linear="X", rows="X")
 def unfold(X: Array, *, kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]) -> Array:
     """Every window of ``[N, C, H, W]`` as a column: ``[N, C kh kw, windows]``."""
     found = _windows(X.shape, kernel_sizes, strides, paddings, dilations)
@@ -172,7 +173,7 @@ def _fold_like_grad(dOut: Tensor, *, kernel_sizes: list[int], strides: list[int]
     return unfold(dOut, kernel_sizes=kernel_sizes, strides=strides, paddings=paddings, dilations=dilations)
 
 
-@operator("X Like -> Out", infer=_folded_like, grad={"X": _fold_like_grad})
+@operator("X Like -> Out", infer=_folded_like, grad={"X": _fold_like_grad}, linear="X")
 def fold_like(X: Array, Like: Array, *, kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]) -> Array:
     """Columns added up where they overlap, in the shape of Like: the transpose of ``unfold``. Only Like's shape is read."""
     return _added_up(X, Like.shape, _windows(Like.shape, kernel_sizes, strides, paddings, dilations))
@@ -201,7 +202,7 @@ def _fold_grad(dY: Tensor, *, kernel_sizes: list[int], strides: list[int], paddi
     return unfold(dY, kernel_sizes=kernel_sizes, strides=strides, paddings=paddings, dilations=dilations)
 
 
-@operator("X -> Y", infer=_folded, grad={"X": _fold_grad})
+@operator("X -> Y", infer=_folded, grad={"X": _fold_grad}, linear="X")
 def fold(
     X: Array, *, output_sizes: list[int], kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]
 ) -> Array:

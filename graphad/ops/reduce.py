@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from graphad.ops.inference import reduced, reduced_axes, same_float
 from graphad.ops.scan import cumprod
 from graphad.ops.shapes import unsqueeze
 from graphad.ops.summation import power_norm, summed
+from graphad.ops.traits import Declared
 from graphad.ops.unary import abs_, exp, pow_, sign
 from graphad.types import TensorType, dtype_name
 
@@ -53,6 +54,7 @@ def _row(
     infer: Callable[..., Any] = _reduced_type,
     result: str = "",
     shapes: str = "",
+    **traits: Unpack[Declared],
 ) -> OpDef:
     def kernel(
         X: Array, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, in_dtype: DType = "", out_dtype: DType = ""
@@ -60,7 +62,7 @@ def _row(
         value = function(X, axis=reduced_axes(X.ndim, dim, reduce_all), keepdims=keep_dim)
         return np.asarray(value, result or out_dtype or X.dtype)
 
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, shapes=shapes)(kernel)
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, shapes=shapes, **traits)(kernel)
 
 
 # -- sum and mean --------------------------------------------------------------------------------
@@ -89,11 +91,20 @@ def _mean(X: Array, axis: Axes, keepdims: bool) -> Any:
     return total / count if count else np.full_like(total, np.nan, X.dtype)
 
 
-reduce_sum = _row("reduce_sum", _sum, _sum_grad, shapes="X")
-reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X")
+reduce_sum = _row("reduce_sum", _sum, _sum_grad, shapes="X", speculatable="types", linear="X", own=True, flops=1)
+reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents", linear="X", own=True, flops=1)
 
 
-@operator("X -> Out", infer=lambda X: TensorType((), X.dtype), grad={"X": lambda X, dOut: expand_like(_share(dOut, X), X)}, shapes="X")
+@operator(
+    "X -> Out",
+    infer=lambda X: TensorType((), X.dtype),
+    grad={"X": lambda X, dOut: expand_like(_share(dOut, X), X)},
+    shapes="X",
+    speculatable="extents",
+    linear="X",
+    own=True,
+    flops=1,
+)
 def mean(X: Array) -> Array:
     """The mean of all elements, of shape []."""
     return np.asarray(summed(X, tuple(range(X.ndim))) / X.size if X.size else np.nan, X.dtype)
@@ -128,27 +139,27 @@ def _tie_rule(op_type: str, split: bool) -> Callable[..., Tensor]:
     return rule
 
 
-reduce_max = _row("reduce_max", np.max, _tie_rule("reduce_max", split=False), _extreme_type)
-reduce_min = _row("reduce_min", np.min, _tie_rule("reduce_min", split=False), _extreme_type)
-reduce_amax = _row("reduce_amax", np.max, _tie_rule("reduce_amax", split=True), _extreme_type)
-reduce_amin = _row("reduce_amin", np.min, _tie_rule("reduce_amin", split=True), _extreme_type)
-reduce_all = _row("reduce_all", np.all, None, _truth_type, "bool")
-reduce_any = _row("reduce_any", np.any, None, _truth_type, "bool")
+reduce_max = _row("reduce_max", np.max, _tie_rule("reduce_max", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
+reduce_min = _row("reduce_min", np.min, _tie_rule("reduce_min", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
+reduce_amax = _row("reduce_amax", np.max, _tie_rule("reduce_amax", split=True), _extreme_type, speculatable="extents", flops=1)
+reduce_amin = _row("reduce_amin", np.min, _tie_rule("reduce_amin", split=True), _extreme_type, speculatable="extents", flops=1)
+reduce_all = _row("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
+reduce_any = _row("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
 
 
 def _arg_type(X: TensorType, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> TensorType:
     return _extreme_type(X, dim=[axis], keep_dim=keepdims, reduce_all=flatten)._replace(dtype=dtype or "int64")
 
 
-def _arg_row(name: str, function: Callable[..., Any]) -> OpDef:
+def _arg_row(name: str, function: Callable[..., Any], **traits: Unpack[Declared]) -> OpDef:
     def kernel(X: Array, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> Array:
         return np.asarray(function(X, axis=None if flatten or not X.ndim else axis, keepdims=keepdims), dtype or "int64")
 
-    return operator("X -> Out", name=name, infer=_arg_type, grad={})(kernel)
+    return operator("X -> Out", name=name, infer=_arg_type, grad={}, **traits)(kernel)
 
 
-arg_max = _arg_row("arg_max", np.argmax)
-arg_min = _arg_row("arg_min", np.argmin)
+arg_max = _arg_row("arg_max", np.argmax, own=True, flops=1)
+arg_min = _arg_row("arg_min", np.argmin, own=True, flops=1)
 
 # -- products ------------------------------------------------------------------------------------
 
@@ -166,7 +177,7 @@ def _prod_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduc
     return cotangent
 
 
-reduce_prod = _row("reduce_prod", np.multiply.reduce, _prod_grad)
+reduce_prod = _row("reduce_prod", np.multiply.reduce, _prod_grad, speculatable="extents", own=True, flops=1)
 
 # -- norms ---------------------------------------------------------------------------------------
 
@@ -179,7 +190,7 @@ def _log_sum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: list[int], keep
     return kept(dOut, X, axis, keepdim, reduce_all) * exp(X - kept(Out, X, axis, keepdim, reduce_all))
 
 
-@operator("X -> Out", infer=_log_sum_type, grad={"X": _log_sum_grad})
+@operator("X -> Out", infer=_log_sum_type, grad={"X": _log_sum_grad}, speculatable="extents", own=True, flops=3)
 def logsumexp(X: Array, *, axis: list[int] = ALL, keepdim: bool = False, reduce_all: bool = False) -> Array:
     """The logarithm of the sum of exponentials over ``axis`` (all axes if none is named), without overflow."""
     axes = reduced_axes(X.ndim, axis, reduce_all)
@@ -209,7 +220,7 @@ def _p_norm_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, porder: float, axis: i
     return d * sign(X) * pow_(abs_(X) / _or_one(out), factor=porder - 1.0)
 
 
-@operator("X -> Out", infer=_norm_type, grad={"X": _p_norm_grad})
+@operator("X -> Out", infer=_norm_type, grad={"X": _p_norm_grad}, flops=3)
 def p_norm(
     X: Array, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False, asvector: bool = False
 ) -> Array:
@@ -230,14 +241,14 @@ def _frobenius(X: Array, axis: Axes, keepdims: bool) -> Array:
     return power_norm(X, axis, keepdims)
 
 
-frobenius_norm = _row("frobenius_norm", _frobenius, _frobenius_grad)
+frobenius_norm = _row("frobenius_norm", _frobenius, _frobenius_grad, flops=2)
 
 
 def _squared_norm_grad(X: Tensor, dOut: Tensor) -> Tensor:
     return X * (reshape_like(dOut, X) if X.ndim == 0 else dOut) * 2.0
 
 
-@operator("X -> Out", infer=lambda X: TensorType((1,), X.dtype), grad={"X": _squared_norm_grad})
+@operator("X -> Out", infer=lambda X: TensorType((1,), X.dtype), grad={"X": _squared_norm_grad}, speculatable="types", own=True, flops=2)
 def squared_l2_norm(X: Array) -> Array:
     """The sum of the squares of all elements, of shape [1]."""
     flat = X.reshape(-1)

@@ -40,7 +40,19 @@ def _tile_grad(X: Tensor, dOut: Tensor, RepeatTimes: Tensor, repeat_times_tensor
     return untile(dOut, X, RepeatTimes, repeat_times_tensor, repeat_times=repeat_times)
 
 
-@operator("X RepeatTimes? repeat_times_tensor*? -> Out", infer=_tile_type, grad={"X": _tile_grad}, shapes="X")
+@operator(
+    "X RepeatTimes? repeat_times_tensor*? -> Out",
+    infer=_tile_type,
+    grad={"X": _tile_grad},
+    shapes="X",
+    speculatable="extents",
+    safe_dtypes="all",
+    extents="RepeatTimes repeat_times_tensor",
+    linear="X",
+    own=True,
+    narrow="follows",
+    flops=0,
+)
 def tile(
     X: Array, RepeatTimes: Array | None = None, repeat_times_tensor: list[Array] | None = None, *, repeat_times: list[int] = NO_INTS
 ) -> Array:
@@ -72,7 +84,7 @@ def _untile_grad(dOut: Tensor, RepeatTimes: Tensor, repeat_times_tensor: list[Te
     return tile(dOut, RepeatTimes, repeat_times_tensor, repeat_times=repeat_times)
 
 
-@operator("X Like RepeatTimes? repeat_times_tensor*? -> Out", infer=_untiled, grad={"X": _untile_grad})
+@operator("X Like RepeatTimes? repeat_times_tensor*? -> Out", infer=_untiled, grad={"X": _untile_grad}, linear="X")
 def untile(
     X: Array,
     Like: Array,
@@ -103,7 +115,9 @@ def _expand_grad(X: Tensor, dOut: Tensor, ExpandTimes: Tensor, expand_times_tens
     return untile(dOut, X, ExpandTimes, expand_times_tensor, repeat_times=expand_times)
 
 
-@operator("X ExpandTimes? expand_times_tensor*? -> Out", infer=_expand_type, grad={"X": _expand_grad}, shapes="X")
+@operator(
+    "X ExpandTimes? expand_times_tensor*? -> Out", infer=_expand_type, grad={"X": _expand_grad}, shapes="X", linear="X", narrow="follows"
+)
 def expand(
     X: Array, ExpandTimes: Array | None = None, expand_times_tensor: list[Array] | None = None, *, expand_times: list[int] = NO_INTS
 ) -> Array:

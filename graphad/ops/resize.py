@@ -106,7 +106,13 @@ def _resampled_type(X: TensorType, Like: TensorType, Scale: TensorType | None = 
     return TensorType(laid_out((*x[:2], *like[2:]), how.data_layout), X.dtype)
 
 
-@operator("X Like Scale? -> Out", infer=_resampled_type, grad={"X": applied("resample_spread", "dOut X Scale", Resampling)}, shapes="X")
+@operator(
+    "X Like Scale? -> Out",
+    infer=_resampled_type,
+    grad={"X": applied("resample_spread", "dOut X Scale", Resampling)},
+    shapes="X",
+    linear="X",
+)
 @attributes(Resampling)
 def resample(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) -> Array:
     """X resized to the spatial extents of Like. Only Like's shape is read."""
@@ -115,7 +121,9 @@ def resample(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) ->
     return from_front(along_axes(_matrices(how, x.shape[2:], new, Scale, X.dtype), x), how.data_layout)
 
 
-@operator("X Like Scale? -> Out", infer=_resampled_type, grad={"X": applied("resample", "dOut X Scale", Resampling)}, shapes="X")
+@operator(
+    "X Like Scale? -> Out", infer=_resampled_type, grad={"X": applied("resample", "dOut X Scale", Resampling)}, shapes="X", linear="X"
+)
 @attributes(Resampling)
 def resample_spread(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) -> Array:
     """The transpose of ``resample``: what X, resized from the shape of Like, gives back to it. Only Like's shape is read."""
@@ -248,7 +256,9 @@ def _row(method: str, second: bool) -> OpDef:
     """
     name = f"{method}_interp{'_v2' if second else ''}"
     signature = "X OutSize? SizeTensor*? Scale? -> Out"
-    return operator(signature, name=name, infer=_type(method, spec), grad={"X": _rule(method, spec)}, shapes="X SizeTensor")(kernel)
+    return operator(
+        signature, name=name, infer=_type(method, spec), grad={"X": _rule(method, spec)}, shapes="X SizeTensor", linear="X", rows="X"
+    )(kernel)
 
 
 ROWS = [_row(method, second) for method in METHODS for second in (False, True)]

@@ -133,7 +133,7 @@ def _grid_grad(X: Tensor, Grid: Tensor, dOutput: Tensor, *, mode: str, padding_m
     return reshape_like(pair, Grid)
 
 
-@operator("X Grid -> Output", infer=_sampled_type, grad={"X": _x_grad, "Grid": _grid_grad}, shapes="X:X")
+@operator("X Grid -> Output", infer=_sampled_type, grad={"X": _x_grad, "Grid": _grid_grad}, shapes="X:X", rows="X Grid")
 def grid_sampler(X: Array, Grid: Array, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True) -> Array:
     """``[N, C, H, W]`` at the points ``[N, H', W', 2]``, whose x and y go from -1 to 1 across the image.
 
@@ -174,7 +174,7 @@ def _affine_grad(dOutput: Tensor, *, output_shape: list[int], align_corners: boo
     return affine_grid_spread(dOutput, output_shape=output_shape, align_corners=align_corners)
 
 
-@operator("Theta -> Output", infer=_affine_type, grad={"Theta": _affine_grad})
+@operator("Theta -> Output", infer=_affine_type, grad={"Theta": _affine_grad}, linear="Theta")
 def affine_grid(Theta: Array, *, output_shape: list[int], align_corners: bool = True) -> Array:
     """Where the affine maps ``[N, 2, 3]`` take the points of an image ``[N, C, H, W]``: ``[N, H, W, 2]``, for ``grid_sampler``."""
     points = _homogeneous(output_shape, align_corners, Theta.dtype) @ Theta.swapaxes(1, 2)
@@ -192,7 +192,7 @@ def _affine_spread_grad(dOut: Tensor, *, output_shape: list[int], align_corners:
     return affine_grid(dOut, output_shape=output_shape, align_corners=align_corners)
 
 
-@operator("X -> Out", infer=_affine_spread_type, grad={"X": _affine_spread_grad})
+@operator("X -> Out", infer=_affine_spread_type, grad={"X": _affine_spread_grad}, linear="X")
 def affine_grid_spread(X: Array, *, output_shape: list[int], align_corners: bool = True) -> Array:
     """The transpose of ``affine_grid``."""
     points = _homogeneous(output_shape, align_corners, X.dtype)

@@ -40,7 +40,7 @@ def _cumsum_grad(X: Tensor, dOut: Tensor, *, axis: int, flatten: bool, exclusive
     return reshape_like(grad, X) if flatten else grad
 
 
-@operator("X -> Out", infer=_cumsum_type, grad={"X": _cumsum_grad}, shapes="X")
+@operator("X -> Out", infer=_cumsum_type, grad={"X": _cumsum_grad}, shapes="X", linear="X", own=True, flops=1)
 def cumsum(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False) -> Array:
     """The running sum along ``axis``, or over all elements in a row (``flatten``)."""
     if flatten or X.ndim == 0:
@@ -65,7 +65,7 @@ def _cumprod_grad(X: Tensor, dOut: Tensor, *, dim: int, exclusive: bool, reverse
     return before * (dOut + linear_recurrence(X, dOut * X, axis=dim, reverse=not reverse))
 
 
-@operator("X -> Out", infer=_cumprod_type, grad={"X": _cumprod_grad})
+@operator("X -> Out", infer=_cumprod_type, grad={"X": _cumprod_grad}, own=True, flops=1)
 def cumprod(X: Array, *, dim: int, exclusive: bool = False, reverse: bool = False) -> Array:
     """The running product along ``dim``."""
     return _accumulated(np.multiply.accumulate, X, dim, exclusive, reverse, 1.0)

@@ -6,7 +6,7 @@ Those named ``…2`` also give ``XShape``, an empty array whose shape is ``(0, *
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from graphad.ops.basic import assign, reshape_like, sum_like
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, is_given, numbers
 from graphad.ops.inference import normal_axis
+from graphad.ops.traits import PART_OF_X, Declared
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count, joined_shape
 
 NO_INTS: list[int] = []
@@ -37,9 +38,9 @@ def _alone(new_shape: NewShape) -> Callable[..., TensorType]:
     return lambda X, **attrs: TensorType(new_shape(X.shape, **attrs), X.dtype)
 
 
-def _reshaping(new_shape: NewShape) -> Callable[[Callable[..., tuple[Array, Array]]], OpDef]:
+def _reshaping(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Callable[..., tuple[Array, Array]]], OpDef]:
     """An operator X -> Out XShape; the kernel is the function's."""
-    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape")
+    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape", **traits)
 
 
 def _old_shape(X: Array) -> Array:
@@ -83,7 +84,15 @@ def _in_shape(X: Array, Shape: Array | None, ShapeTensor: list[Array] | None, sh
     return X.reshape(_reshaped(X.shape, shape=numbers(shape, Shape, ShapeTensor)))
 
 
-@operator("X Shape? ShapeTensor*? -> Out XShape?", infer=_reshaped_types, grad={"X": _back}, shapes="X XShape")
+@operator(
+    "X Shape? ShapeTensor*? -> Out XShape?",
+    infer=_reshaped_types,
+    grad={"X": _back},
+    shapes="X XShape",
+    speculatable="extents",
+    extents="Shape ShapeTensor",
+    **PART_OF_X,
+)
 def reshape2(
     X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS
 ) -> tuple[Array, Array]:
@@ -94,7 +103,16 @@ def reshape2(
     return _in_shape(X, Shape, ShapeTensor, shape), _old_shape(X)
 
 
-@operator("X Shape? ShapeTensor*? -> Out", infer=_reshaped_type, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
+@operator(
+    "X Shape? ShapeTensor*? -> Out",
+    infer=_reshaped_type,
+    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
+    shapes="X",
+    linear="X",
+    view="X",
+    narrow="follows",
+    flops=0,
+)
 def reshape(X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS) -> Array:
     """``reshape2`` without XShape."""
     return _in_shape(X, Shape, ShapeTensor, shape)
@@ -119,7 +137,9 @@ def _transpose2_grad(dOut: Tensor, XShape: Tensor = None, *, axis: list[int]) ->
     return _transpose_grad(dOut, axis=axis)
 
 
-@operator("X -> Out XShape?", infer=_with_old_shape(_transposed), grad={"X": _transpose2_grad}, shapes="XShape")
+@operator(
+    "X -> Out XShape?", infer=_with_old_shape(_transposed), grad={"X": _transpose2_grad}, shapes="XShape", speculatable="types", **PART_OF_X
+)
 def transpose2(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> tuple[Array, Array]:
     """X with its axes in another order."""
     return X.transpose(axis), _old_shape(X)
@@ -129,7 +149,7 @@ def _transpose_grad(dOut: Tensor, *, axis: list[int]) -> Tensor:
     return transpose(dOut, axis=inverse_order(axis))
 
 
-@operator("X -> Out", infer=_alone(_transposed), grad={"X": _transpose_grad})
+@operator("X -> Out", infer=_alone(_transposed), grad={"X": _transpose_grad}, speculatable="types", **PART_OF_X)
 def transpose(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> Array:
     """``transpose2`` without XShape."""
     return X.transpose(axis)
@@ -145,13 +165,22 @@ def _squeezed(old: Shape, *, axes: list[int] = NO_INTS) -> Shape:
     return tuple(e for i, e in enumerate(old) if i not in gone or e not in (1, -1))
 
 
-@_reshaping(_squeezed)
+@_reshaping(_squeezed, speculatable="types", rows="X", along="axes", **PART_OF_X)
 def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
     """X without the named axes that have one element (without all such axes if none is named)."""
     return X.reshape(_squeezed(X.shape, axes=axes)), _old_shape(X)
 
 
-@operator("X -> Out", infer=_alone(_squeezed), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
+@operator(
+    "X -> Out",
+    infer=_alone(_squeezed),
+    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
+    shapes="X",
+    speculatable="extents",
+    rows="X",
+    along="axes",
+    **PART_OF_X,
+)
 def squeeze(X: Array, *, axes: list[int] = NO_INTS) -> Array:
     """``squeeze2`` without XShape."""
     return X.reshape(_squeezed(X.shape, axes=axes))
@@ -164,13 +193,22 @@ def _unsqueezed(old: Shape, *, axes: list[int]) -> Shape:
     return tuple(new)
 
 
-@_reshaping(_unsqueezed)
+@_reshaping(_unsqueezed, speculatable="types", rows="X", along="axes", **PART_OF_X)
 def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
     """X with an axis of one element inserted at each of ``axes``, one after the other."""
     return X.reshape(_unsqueezed(X.shape, axes=axes)), _old_shape(X)
 
 
-@operator("X -> Out", infer=_alone(_unsqueezed), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
+@operator(
+    "X -> Out",
+    infer=_alone(_unsqueezed),
+    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
+    shapes="X",
+    speculatable="extents",
+    rows="X",
+    along="axes",
+    **PART_OF_X,
+)
 def unsqueeze(X: Array, *, axes: list[int]) -> Array:
     """``unsqueeze2`` without XShape."""
     return X.reshape(_unsqueezed(X.shape, axes=axes))
@@ -188,7 +226,7 @@ def _flat_range(old: Shape, *, start_axis: int = 1, stop_axis: int = 1) -> Shape
     return (*old[:start], element_count(old[start : stop + 1]), *old[stop + 1 :])
 
 
-@_reshaping(_flat_range)
+@_reshaping(_flat_range, speculatable="extents", rows="X", along="start_axis", **PART_OF_X)
 def flatten_contiguous_range(X: Array, *, start_axis: int = 1, stop_axis: int = 1) -> tuple[Array, Array]:
     """X with the axes from ``start_axis`` to ``stop_axis`` made one."""
     return X.reshape(_flat_range(X.shape, start_axis=start_axis, stop_axis=stop_axis)), _old_shape(X)
@@ -200,13 +238,24 @@ def _two_axes(old: Shape, *, axis: int = 1) -> Shape:
     return element_count(old[:axis]), element_count(old[axis:])
 
 
-@_reshaping(_two_axes)
+@_reshaping(_two_axes, speculatable="extents", rows="X", along="axis", **PART_OF_X)
 def flatten2(X: Array, *, axis: int = 1) -> tuple[Array, Array]:
     """X as a matrix: the axes before ``axis`` make the rows, the others the columns."""
     return X.reshape(_two_axes(X.shape, axis=axis)), _old_shape(X)
 
 
-@operator("X -> Out", infer=_alone(_two_axes), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X")
+@operator(
+    "X -> Out",
+    infer=_alone(_two_axes),
+    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
+    shapes="X",
+    linear="X",
+    rows="X",
+    along="axis",
+    view="X",
+    narrow="follows",
+    flops=0,
+)
 def flatten(X: Array, *, axis: int = 1) -> Array:
     """``flatten2`` without XShape."""
     return X.reshape(_two_axes(X.shape, axis=axis))
@@ -237,7 +286,15 @@ def _expanded_type(
     return TensorType(tuple(extents), X.dtype)
 
 
-@operator("X Shape? expand_shapes_tensor*? -> Out", infer=_expanded_type, grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X")
+@operator(
+    "X Shape? expand_shapes_tensor*? -> Out",
+    infer=_expanded_type,
+    grad={"X": lambda X, dOut: sum_like(dOut, X)},
+    shapes="X",
+    speculatable="extents",
+    extents="Shape expand_shapes_tensor",
+    **PART_OF_X,
+)
 def expand_v2(
     X: Array, Shape: Array | None = None, expand_shapes_tensor: list[Array] | None = None, *, shape: list[int] = NO_INTS
 ) -> Array:
@@ -256,7 +313,7 @@ def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: li
     return TensorType(shape, X.dtype)
 
 
-@operator("X Y? -> Out", infer=_expanded_as, grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X")
+@operator("X Y? -> Out", infer=_expanded_as, grad={"X": lambda X, dOut: sum_like(dOut, X)}, shapes="X", speculatable="types", **PART_OF_X)
 def expand_as_v2(X: Array, Y: Array | None = None, *, target_shape: list[int] = NO_INTS) -> Array:
     """X broadcast to the shape of Y, or to ``target_shape`` without Y."""
     return np.broadcast_to(X, tuple(target_shape) if Y is None else Y.shape)
@@ -275,7 +332,13 @@ def _along_axes(X: TensorType, *, axis: list[int] = NO_INTS, shifts: list[int] =
     return X
 
 
-@operator("X -> Out", infer=_along_axes, grad={"X": _flip_grad})
+def _flipped(X: TensorType, *, axis: list[int]) -> TensorType:
+    if len({normal_axis(each, len(X.shape)) for each in axis}) < len(axis):
+        raise ShapeError(f"X is {X}: axis={axis} names an axis twice")
+    return X
+
+
+@operator("X -> Out", infer=_flipped, grad={"X": _flip_grad}, speculatable="extents", **PART_OF_X)
 def flip(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis))
@@ -285,13 +348,22 @@ def _roll_grad(dOut: Tensor, *, shifts: list[int], axis: list[int]) -> Tensor:
     return roll(dOut, shifts=[-s for s in shifts], axis=axis) if shifts else assign(dOut)
 
 
-@operator("X -> Out", infer=_along_axes, grad={"X": _roll_grad})
+@operator("X -> Out", infer=_along_axes, grad={"X": _roll_grad}, linear="X", narrow="follows", flops=0)
 def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     """X moved along each of ``axis``, what leaves at the end coming back at the front; all of X as one row without ``axis``."""
     return np.roll(X, tuple(shifts), tuple(axis)) if axis else np.roll(X, sum(shifts))
 
 
-@operator("Input -> Out", name="shape", infer=lambda Input: TensorType((len(Input.shape),), "int32"), grad={})
+@operator(
+    "Input -> Out",
+    name="shape",
+    infer=lambda Input: TensorType((len(Input.shape),), "int32"),
+    grad={},
+    speculatable="types",
+    safe_dtypes="all",
+    cheap=True,
+    flops=0,
+)
 def shape_(Input: Array) -> Array:
     """The extents of a tensor."""
     return np.array(Input.shape, "int32")

@@ -152,7 +152,22 @@ _BOUNDS = "StartsTensor? EndsTensor? StartsTensorList*? EndsTensorList*?"
 _STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
 
 
-@operator(f"Input {_BOUNDS} -> Out", name="slice", infer=_part_type, grad={"Input": _slice_grad}, shapes="Input")
+@operator(
+    f"Input {_BOUNDS} -> Out",
+    name="slice",
+    infer=_part_type,
+    grad={"Input": _slice_grad},
+    shapes="Input",
+    speculatable="extents",
+    safe_dtypes="all",
+    extents="StartsTensor EndsTensor StartsTensorList EndsTensorList",
+    linear="Input",
+    rows="Input",
+    along="axes",
+    view="Input",
+    narrow="follows",
+    flops=0,
+)
 @attributes(Cut)
 def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
     """``Input[start:end]`` along each of ``axes``, with Python's meaning of negative and large bounds; axes in ``decrease_axis`` go.
@@ -178,7 +193,21 @@ def _strided_grad(
     return unslice(dOut, Input, *tensors, **attrs)
 
 
-@operator(f"Input {_STRIDED_BOUNDS} -> Out", infer=_part_type, grad={"Input": _strided_grad}, shapes="Input")
+@operator(
+    f"Input {_STRIDED_BOUNDS} -> Out",
+    infer=_part_type,
+    grad={"Input": _strided_grad},
+    shapes="Input",
+    speculatable="extents",
+    safe_dtypes="all",
+    extents="StartsTensor EndsTensor StartsTensorList EndsTensorList StridesTensor StridesTensorList",
+    linear="Input",
+    rows="Input",
+    along="axes",
+    view="Input",
+    narrow="follows",
+    flops=0,
+)
 @attributes(StridedCut)
 def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:
     """``Input[start:end:stride]`` along each of ``axes``, with Python's meaning; axes in ``decrease_axis`` go."""
@@ -206,7 +235,7 @@ def _unslice_grad(
     return strided_slice(dOut, StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, StridesTensor, StridesTensorList, **attrs)
 
 
-@operator(f"X Like {_STRIDED_BOUNDS} -> Out", infer=_unsliced, grad={"X": _unslice_grad})
+@operator(f"X Like {_STRIDED_BOUNDS} -> Out", infer=_unsliced, grad={"X": _unslice_grad}, linear="X", flops=0)
 @attributes(StridedCut)
 def unslice(X: Array, Like: Array, *tensors: Any, **attrs: Any) -> Array:
     """Zeros in the shape of Like with X where the slice was taken: the transpose of ``strided_slice``."""

@@ -17,7 +17,7 @@ _TAPE = {"Out": STEP_SCOPES}
 _TAPE_TYPE = TensorType((), "float32")  # a placeholder: a tape has no shape
 
 
-@operator("-> Out", infer=lambda: _TAPE_TYPE, grad={}, kinds=_TAPE)
+@operator("-> Out", infer=lambda: _TAPE_TYPE, grad={}, kinds=_TAPE, flops=0)
 def create_tape() -> Tape:
     """An empty tape."""
     return Tape()
@@ -32,6 +32,8 @@ def create_tape() -> Tape:
     },
     partial=True,
     kinds=_TAPE,
+    linear="Scopes X",
+    flops=0,
 )
 def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
     """The tape with one more entry, the ``count`` values in X; one of them may be missing."""
@@ -44,13 +46,15 @@ def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
     grad={"Scopes": lambda dOut, dX, *, count: push_tape(dOut, dX, count=count)},
     partial=True,
     kinds=_TAPE,
+    linear="Scopes",
+    flops=0,
 )
 def pop_tape(Scopes: Tape, *, count: int) -> tuple[Tape, list[Any]]:
     """The tape without its last entry, and the ``count`` tensors of that."""
     return Scopes.pop()
 
 
-@operator("Scopes -> Out", infer=lambda Scopes: TensorType((1,), "bool"), grad={})
+@operator("Scopes -> Out", infer=lambda Scopes: TensorType((1,), "bool"), grad={}, flops=0)
 def tape_has_more(Scopes: Tape) -> Array:
     """Whether the tape has an entry left."""
     return np.array([len(Scopes) > 0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,14 +14,22 @@ from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.error_function import error_function
 from graphad.ops.inference import matched, same, same_dtypes, same_float, same_number
+from graphad.ops.traits import FUNCTION, Declared
 from graphad.types import TensorType, element_count
 
 
-def _row(name: str, function: Callable[..., Any], grad: Callable[..., Any] | None, infer: Callable[..., Any] = same_float) -> OpDef:
+def _row(
+    name: str,
+    function: Callable[..., Any],
+    grad: Callable[..., Any] | None,
+    infer: Callable[..., Any] = same_float,
+    **traits: Unpack[Declared],
+) -> OpDef:
     def kernel(X: Array) -> Array:
         return np.asarray(function(X))
 
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, plain=function)(kernel)
+    said: Declared = {**FUNCTION, **traits}
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, plain=function, **said)(kernel)
 
 
 def _zero(dOut: Tensor) -> Tensor:
@@ -46,11 +54,11 @@ log = _row("log", np.log, lambda X, dOut: dOut / X)
 log2 = _row("log2", np.log2, lambda X, dOut: dOut / (X * math.log(2.0)))
 log10 = _row("log10", np.log10, lambda X, dOut: dOut / (X * math.log(10.0)))
 log1p = _row("log1p", np.log1p, lambda X, dOut: dOut / (X + 1.0))
-square = _row("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same_number)
-sqrt = _row("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out)
-rsqrt = _row("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5)
-reciprocal = _row("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out))
-erf = _row("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)))
+square = _row("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same_number, uniform=True)
+sqrt = _row("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out, uniform=True)
+rsqrt = _row("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5, flops=2)
+reciprocal = _row("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out), safe_dtypes="floats")
+erf = _row("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)), own=True)
 
 
 def whole_numbers(X: Array, dtype: np.dtype[Any]) -> Array:
@@ -69,7 +77,7 @@ def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
     return dOut * (X if factor == 2.0 else pow_(X, factor=factor - 1.0)) * factor
 
 
-@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad})
+@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, safe_dtypes="floats", **FUNCTION, own=True)
 def pow_(X: Array, *, factor: float = 1.0) -> Array:
     """X to the power of a number; of integers the power is cut to a whole number where the exponent is none, or below zero."""
     if factor == 3.0:
@@ -91,20 +99,27 @@ acos = _row("acos", np.arccos, lambda X, dOut: -(dOut / sqrt(1.0 - X * X)))
 atan = _row("atan", np.arctan, lambda X, dOut: dOut / (X * X + 1.0))
 sinh = _row("sinh", np.sinh, lambda X, dOut: dOut * cosh(X))
 cosh: OpDef = _row("cosh", np.cosh, lambda X, dOut: dOut * sinh(X))
-tanh = _row("tanh", np.tanh, lambda Out, dOut: dOut * (1.0 - Out * Out))
+tanh = _row("tanh", np.tanh, lambda Out, dOut: dOut * (1.0 - Out * Out), narrow="follows")
 asinh = _row("asinh", np.arcsinh, lambda X, dOut: dOut / sqrt(X * X + 1.0))
 acosh = _row("acosh", np.arccosh, lambda X, dOut: dOut / sqrt((X - 1.0) * (X + 1.0)))
 atanh = _row("atanh", np.arctanh, lambda X, dOut: dOut / (1.0 - X * X))
 
 # -- kinks and steps -----------------------------------------------------------------------------
 
-abs_ = _row("abs", np.abs, lambda X, dOut: dOut * sign(X), infer=same)
-relu = _row("relu", lambda X: np.maximum(X, X.dtype.type(0)), lambda Out, dOut: dOut * as_mask(Out > 0.0, dOut), infer=same)
-sign: OpDef = _row("sign", np.sign, _zero, infer=same_number)
-floor = _row("floor", np.floor, _zero)
-ceil = _row("ceil", np.ceil, _zero)
-round_ = _row("round", _away_from_zero, _zero)
-trunc = _row("trunc", np.trunc, _zero, infer=same)
+abs_ = _row("abs", np.abs, lambda X, dOut: dOut * sign(X), infer=same, uniform=True, narrow="follows")
+relu = _row(
+    "relu",
+    lambda X: np.maximum(X, X.dtype.type(0)),
+    lambda Out, dOut: dOut * as_mask(Out > 0.0, dOut),
+    infer=same,
+    uniform=True,
+    narrow="follows",
+)
+sign: OpDef = _row("sign", np.sign, _zero, infer=same_number, uniform=True)
+floor = _row("floor", np.floor, _zero, uniform=True)
+ceil = _row("ceil", np.ceil, _zero, uniform=True)
+round_ = _row("round", _away_from_zero, _zero, own=True, uniform=True)
+trunc = _row("trunc", np.trunc, _zero, infer=same, uniform=True)
 
 
 def between(X: Tensor, low: float, high: float, like: Tensor) -> Tensor:
@@ -144,7 +159,14 @@ def _clip_type(X: TensorType, Min: TensorType | None = None, Max: TensorType | N
     return X
 
 
-@operator("X Min? Max? -> Out", infer=_clip_type, grad={"X": _clip_grad, "Min": _low_grad, "Max": _high_grad})
+@operator(
+    "X Min? Max? -> Out",
+    infer=_clip_type,
+    grad={"X": _clip_grad, "Min": _low_grad, "Max": _high_grad},
+    elementwise=True,
+    narrow="follows",
+    flops=2,
+)
 def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: float, max: float) -> Array:
     """X, but not below ``min`` and not above ``max``; Min and Max take their place where given. At a bound the cotangent is the bound's."""
     low = X.dtype.type(min) if Min is None else Min.reshape(())
@@ -154,7 +176,7 @@ def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: f
 
 # -- questions -----------------------------------------------------------------------------------
 
-logical_not = _row("logical_not", np.logical_not, None, infer=_asked)
-isnan_v2 = _row("isnan_v2", np.isnan, None, infer=_asked)
-isinf_v2 = _row("isinf_v2", np.isinf, None, infer=_asked)
-isfinite_v2 = _row("isfinite_v2", np.isfinite, None, infer=_asked)
+logical_not = _row("logical_not", np.logical_not, None, infer=_asked, safe_dtypes="all", uniform=True)
+isnan_v2 = _row("isnan_v2", np.isnan, None, infer=_asked, own=True, uniform=True)
+isinf_v2 = _row("isinf_v2", np.isinf, None, infer=_asked, own=True, uniform=True)
+isfinite_v2 = _row("isfinite_v2", np.isfinite, None, infer=_asked, own=True, uniform=True)

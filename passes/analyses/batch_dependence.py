@@ -12,9 +12,10 @@ Of the parts of a batch that is cut into parts of one size, ``rows`` are put tog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from graphad.graph import Op, Value
+from graphad.ops import OpDef
 from graphad.program import FORWARD
 from graphad.types import FLOATS
 
@@ -48,8 +49,20 @@ def _kind(op: Op, kinds: Kinds) -> str:
         return WHOLE
     if MIXED in read or op.graphs:
         return MIXED
-    rule = RULES.get(op.type)
-    return MIXED if rule is None else rule(op, kinds)
+    return (RULES.get(op.type) or _rule(row))(op, kinds)
+
+
+def _rule(row: OpDef) -> Rule:
+    """What follows from what an operator says of itself."""
+    if row.elementwise and row.linear:
+        return _affine if len(row.inputs) > 1 or row.inputs["X"].variadic else _scaled
+    if row.elementwise:
+        return _product if row.bilinear else _by_element
+    return _row_by_row if row.rows else _unknown
+
+
+def _unknown(op: Op, kinds: Kinds) -> str:
+    return MIXED
 
 
 def _attr(op: Op, name: str) -> object:
@@ -73,12 +86,14 @@ def _by_element(op: Op, kinds: Kinds) -> str:
 def _aligned(op: Op, kinds: Kinds) -> bool:
     """Whether the rows of all inputs lie along axis 0 of the output, and nothing else does."""
     rank = max(map(_rank, op.reads()))
+    if rank < 1:
+        return False
     for value in op.reads():
         if kinds[value] == ROWS and _rank(value) != rank:
             return False
         if kinds[value] == WHOLE and not _lies_beside(op, value, rank):
             return False
-    return rank > 0
+    return True
 
 
 def _lies_beside(op: Op, value: Value, rank: int) -> bool:
@@ -94,7 +109,9 @@ def _lies_beside(op: Op, value: Value, rank: int) -> bool:
 
 def _affine(op: Op, kinds: Kinds) -> str:
     """Sums and differences: those of means are means, those of totals totals."""
-    read = {kinds[v] for v in op.reads()}
+    row, read = op.row, {kinds[v] for v in op.reads()}
+    if row is None or any(kinds[v] != WHOLE for slot, values in op.inputs.items() if slot not in row.linear for v in values):
+        return _by_element(op, kinds)
     if read <= {MEAN, WHOLE}:
         return MEAN if _same_shapes(op) else MIXED
     if read == {TOTAL}:
@@ -107,11 +124,16 @@ def _same_shapes(op: Op) -> bool:
 
 
 def _scaled(op: Op, kinds: Kinds) -> str:
-    kind = kinds[op.input("X")]
-    if op.type == "cast" and kind != ROWS and _attr(op, "out_dtype") not in FLOATS:
-        return MIXED
-    biased = op.type == "increment" or (op.type == "scale" and bool(_attr(op, "bias")))
+    """Of one input: what is added is added to each part of a total."""
+    row, (value,) = op.row, op.reads()
+    kind = kinds[value]
+    biased = row is not None and row.offset != "" and bool(_attr(op, row.offset))
     return MIXED if kind == TOTAL and biased else kind
+
+
+def _cast(op: Op, kinds: Kinds) -> str:
+    kind = kinds[op.input("X")]
+    return MIXED if kind != ROWS and _attr(op, "out_dtype") not in FLOATS else kind
 
 
 def _product(op: Op, kinds: Kinds) -> str:
@@ -138,33 +160,30 @@ def _matrix_product(op: Op, kinds: Kinds) -> str:
     return ROWS if kinds[y] == ROWS and _rank(x) == _rank(y) >= 3 and op.type != "mul" else MIXED
 
 
-def _first_input(op: Op, kinds: Kinds) -> str:
-    """Rows of the first input, each by itself; the others do not know the batch."""
-    first, *others = op.reads()
-    return ROWS if kinds[first] == ROWS and all(kinds[v] == WHOLE for v in others) else MIXED
+def _row_by_row(op: Op, kinds: Kinds) -> str:
+    """What its row says: rows of some inputs, each by itself; the others do not know the batch."""
+    row = op.row
+    assert row is not None
+    apart = _are_rows_of(op, kinds, row.rows) and (not row.along or _is_inside(op, _attr(op, row.along)))
+    return ROWS if apart else MIXED
 
 
-def _lookup(op: Op, kinds: Kinds) -> str:
-    return ROWS if kinds[op.input("W")] == WHOLE and kinds[op.input("Ids")] == ROWS else MIXED
+def _are_rows_of(op: Op, kinds: Kinds, rows: Collection[str]) -> bool:
+    """Whether some slots hold rows, and the others nothing that knows the batch."""
+    return all(kinds[v] == (ROWS if slot in rows else WHOLE) for slot, values in op.inputs.items() for v in values)
 
 
 def _fixed_statistics(op: Op, kinds: Kinds) -> str:
-    return _first_input(op, kinds) if _attr(op, "is_test") or _attr(op, "use_global_stats") else MIXED
+    fixed = _attr(op, "is_test") or _attr(op, "use_global_stats")
+    return ROWS if fixed and _are_rows_of(op, kinds, ("X",)) else MIXED
 
 
-def _all_rows(op: Op, kinds: Kinds) -> str:
-    return ROWS if all(kinds[v] == ROWS for v in op.reads()) else MIXED
-
-
-def _along(name: str, more: Rule = _all_rows) -> Rule:
-    """Something along one axis, which is not the batch."""
-
-    def rule(op: Op, kinds: Kinds) -> str:
-        axis, rank = _attr(op, name), max(map(_rank, op.reads())) + (op.type == "stack")
-        inside = isinstance(axis, int) and rank > 1 and axis % rank != 0
-        return more(op, kinds) if inside else MIXED
-
-    return rule
+def _is_inside(op: Op, axes: object) -> bool:
+    """Whether an axis, or each of some, is not that of the rows."""
+    if isinstance(axes, list | tuple):
+        return bool(axes) and all(axis > 0 for axis in axes)
+    ranks = _rank(next(op.reads())), _rank(next(op.writes()))  # an axis may be one of the output, as that of a stack is
+    return isinstance(axes, int) and (axes > 0 or all(rank > 1 and axes % rank != 0 for rank in ranks))
 
 
 def _reduced(op: Op, kinds: Kinds) -> str:
@@ -204,55 +223,18 @@ def _elements(shape: Sequence[int]) -> int:
 
 def _transposed(op: Op, kinds: Kinds) -> str:
     axis = _attr(op, "axis")
-    return _all_rows(op, kinds) if isinstance(axis, list | tuple) and axis and axis[0] == 0 else MIXED
+    return ROWS if kinds[op.input("X")] == ROWS and isinstance(axis, list | tuple) and axis and axis[0] == 0 else MIXED
 
 
-def _axes(name: str) -> Rule:
-    """Something about some axes, the batch not among them."""
-
-    def rule(op: Op, kinds: Kinds) -> str:
-        axes, rank = _attr(op, name), _rank(next(op.reads()))
-        known = isinstance(axes, list | tuple) and bool(axes) and all(axis > 0 for axis in axes) and rank > 0
-        return _all_rows(op, kinds) if known else MIXED
-
-    return rule
-
-
-_UNARY = """
-    abs acos acosh asin asinh assign atan atanh brelu cast ceil celu clip cos cosh elu erf exp expm1 fill_any_like fill_zeros_like floor
-    gelu hard_shrink hard_sigmoid hard_swish isfinite_v2 isinf_v2 isnan_v2 leaky_relu log log10 log1p log2 logical_not logsigmoid mish pow
-    reciprocal relu relu6 round rsqrt selu sigmoid sign silu sin sinh softplus softshrink softsign sqrt square stanh swish tan tanh
-    tanh_shrink thresholded_relu
-"""
-_BINARY = """
-    elementwise_floordiv elementwise_max elementwise_min elementwise_mod elementwise_pow equal greater_equal greater_than less_equal
-    less_than logical_and logical_or logical_xor not_equal square_error_cost bce_loss log_loss
-    huber_loss
-"""
 _REDUCTIONS = "reduce_all reduce_any reduce_max reduce_mean reduce_min reduce_prod reduce_sum"
-RULES: Mapping[str, Rule] = {
-    **dict.fromkeys((*_UNARY.split(), *_BINARY.split()), _by_element),
-    **dict.fromkeys(("elementwise_add", "elementwise_sub", "minus", "sum"), _affine),
-    **dict.fromkeys(("scale", "assign", "increment", "cast"), _scaled),
+RULES: Mapping[str, Rule] = {  # of operators of which more is to be said than their rows do
     **dict.fromkeys(_REDUCTIONS.split(), _reduced),
     **dict.fromkeys(("mul", "matmul", "matmul_v2", "bmm"), _matrix_product),
-    **dict.fromkeys(("conv2d", "depthwise_conv2d", "conv2d_transpose", "pool2d", "prelu"), _first_input),
-    **dict.fromkeys(("instance_norm", "group_norm", "one_hot", "one_hot_v2"), _first_input),
-    **dict.fromkeys(("lookup_table", "lookup_table_v2"), _lookup),
-    **dict.fromkeys(("softmax", "log_softmax", "concat", "stack", "split", "top_k_v2"), _along("axis")),
-    **dict.fromkeys(("softmax_with_cross_entropy",), _along("axis")),
-    **dict.fromkeys(("squeeze", "squeeze2", "unsqueeze", "unsqueeze2"), _axes("axes")),
-    **dict.fromkeys(("slice", "strided_slice"), _axes("axes")),
     **dict.fromkeys(("reshape", "reshape2"), _reshaped),
     **dict.fromkeys(("transpose", "transpose2"), _transposed),
-    **dict.fromkeys(("flatten", "flatten2"), _along("axis")),
-    "flatten_contiguous_range": _along("start_axis"),
+    "cast": _cast,
     "sigmoid_cross_entropy_with_logits": lambda op, kinds: MIXED if _attr(op, "normalize") else _by_element(op, kinds),
-    "cross_entropy": _all_rows,
-    "top_k": _all_rows,
-    "layer_norm": _along("begin_norm_axis", _first_input),
     "batch_norm": _fixed_statistics,
-    "elementwise_mul": _product,
     "elementwise_div": _quotient,
     "mean": _mean,
 }

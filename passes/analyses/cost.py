@@ -14,7 +14,7 @@ from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import is_loop
 from graphad.passes.analyses.extents import Extents, bytes_of, extents
 from graphad.passes.analyses.formulas import flops_of
-from graphad.passes.analyses.liveness import VIEWS, Liveness
+from graphad.passes.analyses.liveness import Liveness
 from graphad.passes.analyses.trips import trip_count
 from graphad.rewriting import Analysis
 from graphad.types import STEP_SCOPES, Shape
@@ -122,7 +122,7 @@ class _Estimate:
         """What an operator costs."""
         if op.graphs:
             return self.blocks(op)
-        if op.type in VIEWS:
+        if op.row is not None and op.row.view:
             return OpCost()
         read = sum(self.bytes(value) for value in dict.fromkeys(op.reads()))
         return OpCost(flops_of(op, self.shape), read, sum(self.bytes(value) for value in op.writes()))

@@ -7,7 +7,6 @@ from math import prod
 
 from graphad.graph import Op, Value
 from graphad.ops import GRAD, GradOpDef
-from graphad.ops.fused import types_named
 from graphad.types import Shape
 
 Shapes = Callable[[Value], Shape]  # the shape of a value, with the batch size in the place of unknown extents
@@ -21,8 +20,13 @@ def flops_of(op: Op, shape: Shapes) -> int:
     """
     if isinstance(op.row, GradOpDef) and op.row.forward is not None:
         return _gradient(op, shape)
-    formula = FORMULAS.get(op.type, _written)
-    return formula(op, shape)
+    formula = FORMULAS.get(op.type)
+    if formula is not None:
+        return formula(op, shape)
+    if op.row is None or op.row.flops is None:
+        return _written(op, shape)
+    elements = next(filter(None, (*op.inputs.values(), *op.outputs.values())), ())
+    return op.row.flops * _count(elements, shape) if op.row.flops else 0
 
 
 def _count(values: tuple[Value, ...], shape: Shapes) -> int:
@@ -31,19 +35,6 @@ def _count(values: tuple[Value, ...], shape: Shapes) -> int:
 
 def _written(op: Op, shape: Shapes) -> int:
     return sum(_count(values, shape) for values in op.outputs.values())
-
-
-def _nothing(op: Op, shape: Shapes) -> int:
-    return 0
-
-
-def _each(slot: str, times: int = 1) -> Formula:
-    """So many for each element of an input slot, or an output slot."""
-
-    def formula(op: Op, shape: Shapes) -> int:
-        return times * _count(op.inputs.get(slot) or op.outputs.get(slot, ()), shape)
-
-    return formula
 
 
 def _sum(op: Op, shape: Shapes) -> int:
@@ -103,7 +94,7 @@ def _gradient(op: Op, shape: Shapes) -> int:
     assert row.forward is not None
     gradients = [value for values in op.outputs.values() for value in values]
     type = row.forward.type
-    if type in MOVES:
+    if row.forward.flops == 0:
         return 0
     if type not in PRODUCTS:
         return sum(2 * prod(shape(value)) for value in gradients)
@@ -142,39 +133,7 @@ PRODUCTS: Mapping[str, Formula] = {
     "depthwise_conv2d": _convolution("Output"),
     "conv2d_transpose": _convolution("Input"),
 }
-MOVES = types_named(
-    """assign cast concat create_array expand_as_v2 expand_like expand_v2 eye feed fetch fill_any_like fill_constant fill_zeros_like
-    flatten flatten2 flatten_contiguous_range flip gather gather_nd index_select lod_array_length lookup_table lookup_table_v2
-    merge_lod_tensor one_hot one_hot_v2 pad push_tape pop_tape create_tape tape_has_more read_from_array write_to_array reshape
-    reshape2 reshape_like roll select_input select_output shape size slice split split_like split_lod_tensor squeeze squeeze2 stack
-    stand_in strided_slice take_along_axis tile transpose transpose2 tril_triu undefined unslice unsqueeze unsqueeze2 unstack where
-    assign_value range"""
-)
-_BY_ELEMENT: Mapping[str, tuple[str, int]] = {
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_amax", "reduce_amin", "reduce_prod"), ("X", 1)),
-    **dict.fromkeys(("reduce_all", "reduce_any", "reduce_mean", "mean", "arg_max", "arg_min", "sum_like"), ("X", 1)),
-    **dict.fromkeys(("squared_l2_norm", "frobenius_norm", "dot"), ("X", 2)),
-    **dict.fromkeys(("p_norm", "logsumexp"), ("X", 3)),
-    **dict.fromkeys(("softmax", "log_softmax"), ("X", 5)),
-    **dict.fromkeys(("layer_norm", "batch_norm", "instance_norm", "group_norm"), ("X", 8)),
-    **dict.fromkeys(("scale", "rsqrt", "clip", "relu6", "brelu", "leaky_relu", "square_error_cost", "dropout", "stanh"), ("X", 2)),
-    **dict.fromkeys(("sigmoid", "hard_sigmoid", "softsign", "elu", "celu"), ("X", 4)),
-    **dict.fromkeys(("silu", "swish", "softplus", "logsigmoid", "hard_swish", "selu"), ("X", 5)),
-    **dict.fromkeys(("gelu", "mish"), ("X", 8)),
-    "softmax_with_cross_entropy": ("Logits", 6),
-    "cumsum": ("X", 1),
-    "cumprod": ("X", 1),
-    "sgd": ("Param", 2),
-    "momentum": ("Param", 5),
-    "adagrad": ("Param", 6),
-    "rmsprop": ("Param", 9),
-    "adadelta": ("Param", 11),
-    "adamax": ("Param", 10),
-    "adam": ("Param", 12),
-}
 FORMULAS: Mapping[str, Formula] = {
-    **dict.fromkeys(sorted(MOVES), _nothing),
-    **{type: _each(slot, times) for type, (slot, times) in _BY_ELEMENT.items()},
     **PRODUCTS,
     "addmm": lambda op, shape: _matmul()(op, shape) + 3 * _count(op.outputs["Out"], shape),
     "conv2d_backprop_input": _convolution("X"),

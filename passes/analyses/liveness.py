@@ -7,40 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
 from graphad.rewriting import Analysis
-
-# Operators whose outputs lie in the memory of an input: type -> the slot of that input.
-VIEWS: Mapping[str, str] = {
-    "assign": "X",
-    "expand_as_v2": "X",
-    "expand_like": "X",
-    "expand_v2": "X",
-    "feed": "X",
-    "fetch": "X",
-    "flatten": "X",
-    "flatten2": "X",
-    "flatten_contiguous_range": "X",
-    "flip": "X",
-    "reshape": "X",
-    "reshape2": "X",
-    "reshape_like": "X",
-    "select_output": "X",
-    "slice": "Input",
-    "split": "X",
-    "split_like": "X",
-    "squeeze": "X",
-    "squeeze2": "X",
-    "strided_slice": "Input",
-    "transpose": "X",
-    "transpose2": "X",
-    "unsqueeze": "X",
-    "unsqueeze2": "X",
-    "unstack": "X",
-}
 
 
 @dataclass(frozen=True)
@@ -92,8 +63,8 @@ def _end(graph: Graph, value: Value, lasting: bool, end: int) -> int:
 def _views(order: tuple[Op, ...]) -> Iterator[tuple[Value, Value]]:
     owner: dict[Value, Value] = {}
     for op in order:
-        slot = VIEWS.get(op.type)
-        for viewed in op.inputs.get(slot or "", ())[:1]:
+        slot = op.row.view if op.row is not None else ""
+        for viewed in op.inputs.get(slot, ())[:1]:
             for value in op.writes():
                 owner[value] = owner.get(viewed, viewed)
                 yield value, owner[value]

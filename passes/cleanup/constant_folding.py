@@ -27,14 +27,6 @@ from graphad.types import TENSOR
 
 Arrays = dict[str, list[Array]]
 
-# Elementwise operators that give an element the same bits wherever it is, so that one represents all: numpy's vector loops round
-# exp, tanh and the like by the place in the array.
-_ANYWHERE = """
-    abs assign cast elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mul elementwise_sub equal fill_any_like
-    fill_zeros_like greater_equal greater_than increment less_equal less_than logical_and logical_not logical_or logical_xor not_equal
-    relu scale sign square where
-"""
-SAME_ANYWHERE = frozenset(_ANYWHERE.split())
 # What these give depends on nothing but the shape of their input.
 BY_SHAPE: Mapping[str, Callable[[tuple[int, ...], Any], Array]] = {
     "shape": lambda shape, attrs: np.array(shape, "int32"),
@@ -108,7 +100,7 @@ class Fold(Rule):
             return None
         counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, row, wanted)
         small = any(count is None or count > self.limit for count in counts)
-        if small and (op.type not in SAME_ANYWHERE or None in counts or any(v.writers[0].type != "fill_constant" for v in op.reads())):
+        if small and (not row.uniform or None in counts or any(v.writers[0].type != "fill_constant" for v in op.reads())):
             return None
         outputs = _run(op, row, small)
         if outputs is None:

@@ -25,11 +25,6 @@ from graphad.rewriting import Follower, Pass
 from graphad.rewriting.following import in_graph
 
 Table = dict[Graph, dict[Key, Op]]
-_CHEAP = """
-    assign cast expand_as_v2 expand_like expand_v2 fill_any_like fill_zeros_like flatten flatten2 flatten_contiguous_range reshape reshape2
-    reshape_like shape size slice squeeze squeeze2 stand_in transpose transpose2 unsqueeze unsqueeze2
-"""
-CHEAP = frozenset(_CHEAP.split())  # computed again rather than passed into a nested graph
 _COPIED = frozenset({"assign", "assign_value", "fill_constant"})  # not worth a copy where both are requested
 
 
@@ -118,7 +113,7 @@ class _Search:
     def _captured_result(self, op: Op, first: Op) -> bool:
         """Read what an operator around writes instead."""
         pairs = _pairs(op, first)
-        worth = bool(op.inputs) and op.type not in CHEAP
+        worth = bool(op.inputs) and op.row is not None and not (op.row.cheap or op.row.view)
         if pairs is None or not (worth or all(self.captures.has(new, op.graph) for old, new in pairs if _is_used(old))):
             return False
         if not op.graph.allows("computed-around", op, first):

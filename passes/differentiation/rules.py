@@ -14,28 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from graphad.graph import Op, Value
-from graphad.ops import GRAD
+from graphad.ops import OpDef
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.differentiation.tangents import Found, Tangents, grad_row
 from graphad.passes.differentiation.transposition import transposed
 
-_LINEAR = """
-    assign cast clear_in_array concat cumsum elementwise_add elementwise_sub embedding_scatter expand_as_v2 expand_like expand_v2 flatten
-    flatten2 flatten_contiguous_range flip gather gather_nd increment index_add index_select lookup_table lookup_table_v2 mean
-    merge_lod_tensor minus pad pool2d_gather_max pool2d_scatter_max pool2d_spread pop_tape push_tape read_from_array reduce_mean
-    reduce_sum reshape reshape2 reshape_like roll scale scatter_nd_add select_input select_output slice split split_like
-    split_lod_tensor squeeze squeeze2 stack strided_slice sum sum_like take_along_axis tensor_array_like tensor_to_tensor_array tile
-    transpose transpose2 tril_triu unslice unsqueeze unsqueeze2 unstack untile where write_to_array
-"""
-_BILINEAR = "bmm conv2d_backprop_filter conv2d_backprop_input dot elementwise_mul matmul matmul_v2 mul"
-_SYMMETRIC = """
-    abs acos acosh asin asinh atan atanh brelu celu clip cos cosh elu erf exp expm1 gelu hard_shrink hard_sigmoid hard_swish leaky_relu
-    log log10 log1p log2 logsigmoid mish pow reciprocal relu relu6 rsqrt selu sigmoid silu sin sinh softmax softplus softshrink
-    softsign sqrt square stanh swish tan tanh tanh_shrink thresholded_relu
-"""
-LINEAR, BILINEAR, SYMMETRIC = (frozenset(each.split()) for each in (_LINEAR, _BILINEAR, _SYMMETRIC))
-CONSTANT = {"scale": "bias", "increment": "step", "pad": "pad_value"}  # attributes that do not move
-PASSING = {"X": ("assign", "sum", "elementwise_add", "elementwise_sub", "minus", "increment"), "Y": ("elementwise_add",)}
+Rule = Callable[[Tangents, Op, Sequence[str]], Found]
 
 
 def through_operator(made: Tangents, op: Op, path: OpPath) -> None:
@@ -43,12 +27,28 @@ def through_operator(made: Tangents, op: Op, path: OpPath) -> None:
     moving = [slot for _, slot in grad_row(op).written if made.moves(op.inputs.get(slot, ()))]
     if not moving:
         return
-    rule = next((rule for types, rule in _RULES if op.type in types), transposed)
-    if rule is _symmetric and moving != ["X"]:
-        rule = transposed
-    for value, tangent in rule(made, op, moving).items():
+    for value, tangent in _rule(op, moving)(made, op, moving).items():
         if value in path.active:
             made.keep(value, tangent)
+
+
+def _rule(op: Op, moving: Sequence[str]) -> Rule:
+    row = op.row
+    assert row is not None
+    if row.linear:
+        return _linear
+    if row.bilinear:
+        return _bilinear
+    return _symmetric if moving == [next(iter(row.inputs))] and _is_symmetric(row) else transposed
+
+
+def _is_symmetric(row: OpDef) -> bool:
+    """Whether the Jacobian is its own transpose, and depends on the input: one that does not is that of a step, which is 0."""
+    if row.symmetric:
+        return True
+    required = [slot for slot in row.inputs.values() if not slot.optional]
+    rule = (row.grads or {}).get(required[0].name) if len(required) == 1 and not required[0].variadic else None
+    return row.elementwise and rule is not None and len(rule.reads) > 1
 
 
 # -- linear --------------------------------------------------------------------------------------
@@ -59,12 +59,13 @@ def _linear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
     passed = _passed_on(made, op, moving)
     if passed is not None:
         return {op.output("Out"): passed}
-    after, inputs = op.next, dict[str, Sequence[Value]](op.inputs)
+    row, after, inputs = op.row, op.next, dict[str, Sequence[Value]](op.inputs)
+    assert row is not None
     for _, slot in grad_row(op).written:
         values = op.inputs.get(slot, ())
         inputs[slot] = [made.of(v, after) for v in values if op.type != "sum" or v in made.tangent]
     op_type = "assign" if op.type == "increment" else op.type
-    attrs = {name: value for name, value in op.attrs.items() if name != CONSTANT.get(op.type)}
+    attrs = {name: value for name, value in op.attrs.items() if name != row.offset}
     if op.type == "read_from_array":
         inputs["Like"] = [op.output("Out")]
     if op.type == "write_to_array" and not op.inputs.get("Array"):
@@ -78,7 +79,7 @@ def _linear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
 
 def _passed_on(made: Tangents, op: Op, moving: Sequence[str]) -> Value | None:
     """The tangent that is that of the output as well, if only one input moves and the output has its shape."""
-    if op.type not in PASSING.get(moving[0], ()):
+    if op.row is None or moving[0] not in op.row.passed_on:
         return None
     values = list(op.reads())
     found = [v for v in values if v in made.tangent]
@@ -103,13 +104,10 @@ def _bilinear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
 
 
 def _symmetric(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
-    grad, out = grad_row(op), op.output("Out")
+    (moved,), grad, (out,) = moving, grad_row(op), op.writes()
     inputs = {slot: values for slot, at in grad.given if (values := getattr(op, at).get(slot))}
-    inputs[f"Out{GRAD}"] = (made.tangent[op.input("X")],)
+    ((cotangent, _),), ((tangent_slot, _), *_) = grad.cotangents, grad.written
+    inputs[cotangent] = (made.tangent[op.input(moved)],)
     tangent = made.new(out)
-    op.graph.add_op(grad.type, inputs, {f"X{GRAD}": [tangent]}, op.attrs, before=op.next, forward=op)
+    op.graph.add_op(grad.type, inputs, {tangent_slot: [tangent]}, op.attrs, before=op.next, forward=op)
     return {out: tangent}
-
-
-Rule = Callable[[Tangents, Op, Sequence[str]], Found]
-_RULES: tuple[tuple[frozenset[str], Rule], ...] = ((LINEAR, _linear), (BILINEAR, _bilinear), (SYMMETRIC, _symmetric))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op, Value
-from graphad.ops.fused import ELEMENTWISE, FUSED_ELEMENTWISE
+from graphad.ops.fused import FUSED_ELEMENTWISE
 from graphad.ops.in_place import takes_required
 from graphad.rewriting import Pass
 from graphad.types import TENSOR, Shape, element_count
@@ -115,9 +115,11 @@ def _root(parent: dict[Op, Op], op: Op) -> Op:
 
 def _class_of(op: Op, smallest: int) -> _Class | None:
     """The key that an operator shares with those it may be fused with; None if there are none."""
-    if op.type not in ELEMENTWISE or op.row is None or [*op.outputs] != ["Out"] or not takes_required(op.row, op.inputs):
+    row = op.row
+    written = [*op.writes()]
+    if row is None or not row.elementwise or len(written) != 1 or not takes_required(row, op.inputs):
         return None
-    out = op.output("Out")
+    (out,) = written
     if out.type is None or out.kind != TENSOR or out.shape is None or out.persistable:
         return None
     count = element_count(out.shape)
@@ -198,7 +200,7 @@ class _Fusion:
 
     def detach(self, op: Op, outs: Sequence[Value]) -> None:
         """Let go of the values that the new operator writes in the place of an old one."""
-        (value,) = op.outputs["Out"]
+        ((slot, (value,)),) = op.outputs.items()
         if value in outs:
             spare = self.graph.add_version(self.graph.values.numbered(value.name, "{}@OLD@{}"), value.shape, value.dtype)
-            self.graph.set_outputs(op, "Out", [spare])
+            self.graph.set_outputs(op, slot, [spare])

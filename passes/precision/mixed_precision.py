@@ -23,15 +23,6 @@ from graphad.rewriting import Pass, sweep
 from graphad.types import TENSOR
 
 WIDE = {"float16": "float32", "float32": "float64"}  # narrow type -> the one it replaces
-_PRODUCTS = "addmm bmm conv2d conv3d depthwise_conv2d conv2d_transpose conv3d_transpose matmul matmul_v2 mul"
-_BACKPROP = "conv2d_backprop_filter conv2d_backprop_input conv3d_backprop_filter conv3d_backprop_input"
-NARROW = frozenset(f"{_PRODUCTS} {_BACKPROP}".split())
-_FOLLOWING = """
-    abs assign clip concat elementwise_add elementwise_max elementwise_min elementwise_mul elementwise_sub expand_as_v2 expand_v2
-    flatten flatten2 flatten_contiguous_range flip gather hard_sigmoid hard_swish leaky_relu pad pool2d prelu relu relu6 reshape reshape2
-    roll sigmoid slice split squeeze squeeze2 stack strided_slice tanh tile transpose transpose2 unsqueeze unsqueeze2 unstack
-"""
-FOLLOWING = frozenset(_FOLLOWING.split())
 
 
 @dataclass(frozen=True)
@@ -108,11 +99,11 @@ class _Narrowing:
         row, wide = op.row, list(self._wide_inputs(op))
         if row is None or op.graphs or not wide:
             return False
-        op_type = row.forward.type if isinstance(row, GradOpDef) and row.forward is not None else op.type
+        forward = row.forward if isinstance(row, GradOpDef) and row.forward is not None else row
         kept = self.options.keep
-        if op_type in kept or any(value.name in kept for value in op.writes()):
+        if forward.type in kept or any(value.name in kept for value in op.writes()):
             return False
-        return op_type in NARROW or (op_type in FOLLOWING and self._follows(wide))
+        return forward.narrow == "gains" or (forward.narrow == "follows" and self._follows(wide))
 
     def _wide_inputs(self, op: Op) -> Iterator[Value]:
         return (value for value in op.reads() if self._is_wide(value))

@@ -33,7 +33,7 @@ class Patch:
         where: ``module:function``, ``module:Class.method`` or, for a table of functions, ``module`` alone; with ``value``, ``module:NAME``.
         old: text that is in there exactly once.
         new: what replaces it.
-        value: instead of the two an expression for a constant, in which ``it`` is the constant as it was.
+        value: instead of the two an expression for a constant, in which ``it`` is the constant as it was; ``module:operator.trait`` is one.
     """
 
     where: str
@@ -70,9 +70,10 @@ class Patch:
         if after == before:
             raise PatchError(f"{self.where} is {before!r} already")
         owners = [owner] if owner is not module else [each for each in _modules() if vars(each).get(path[-1]) is before]
+        put = setattr if isinstance(owner, ModuleType | type) else object.__setattr__  # the row of an operator is frozen
         for each in owners:
-            setattr(each, path[-1], after)
-            yield lambda each=each: setattr(each, path[-1], before)  # type: ignore[misc]
+            put(each, path[-1], after)
+            yield lambda each=each: put(each, path[-1], before)  # type: ignore[misc]
 
     # -- functions -------------------------------------------------------------------------------
 

@@ -319,7 +319,7 @@ def _forward(name: str, patch: Patch, text: str, **options: Any) -> Mutant:
 _FORWARD = (
     _forward(
         "moves-constants",
-        Patch(f"{TANGENTS}.rules:_linear", "if name != CONSTANT.get(op.type)}", "if True}"),
+        Patch(f"{TANGENTS}.rules:_linear", "if name != row.offset}", "if True}"),
         """
         x: float64[2]
         scale(X=x) -> (Out=y) {scale=2.0, bias=1.0}
@@ -338,7 +338,7 @@ _FORWARD = (
     ),
     _forward(
         "takes-a-jacobian-for-symmetric",
-        Patch(f"{TANGENTS}.rules:_RULES", value='(*it[:2], (it[2][0] | {"log_softmax"}, it[2][1]))'),
+        Patch("graphad.ops.activation:log_softmax.symmetric", value="True"),
         """
         x: float64[3]
         w: float64[3] stop_gradient
@@ -350,7 +350,7 @@ _FORWARD = (
     ),
     _forward(
         "takes-an-extremum-for-linear",
-        Patch(f"{TANGENTS}.rules:_RULES", value='((it[0][0] | {"reduce_max"}, it[0][1]), *it[1:])'),
+        Patch("graphad.ops.reduce:reduce_max.linear", value='it | {"X"}'),
         """
         x: float64[3]
         tanh(X=x) -> (Out=a)
@@ -359,7 +359,7 @@ _FORWARD = (
     ),
     _forward(
         "passes-on-what-is-subtracted",
-        Patch(f"{TANGENTS}.rules:PASSING", value='{**it, "Y": (*it["Y"], "elementwise_sub")}'),
+        Patch("graphad.ops.elementwise:elementwise_sub.passed_on", value='it | {"Y"}'),
         """
         x: float64[2]
         y: float64[2] stop_gradient

@@ -156,7 +156,7 @@ _FOLDING = (
     _folding(
         "takes-one-element-for-all",
         f"{FOLDING}:Fold._computed",
-        "op.type not in SAME_ANYWHERE or None in counts",
+        "not row.uniform or None in counts",
         "None in counts",
         """
         fill_constant() -> (Out=a) {shape=[3, 3], value=2.0, dtype="float64"}

@@ -289,7 +289,7 @@ _HOISTING = (
     Mutant(
         "hoist-invariants-runs-early-what-may-fail",
         "control-flow",
-        Patch("graphad.passes.analyses.speculation:_FITTING", value='it | {"gather"}'),
+        Patch("graphad.ops.index:gather.speculatable", value='"types"'),
         Witness(
             """
             x: float64[3]

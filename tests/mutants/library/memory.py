@@ -113,9 +113,9 @@ _PARTS = (
     ),
     _parts(
         "normalizes-over-the-batch",
-        f"{BATCH}:_along",
-        "rank > 1 and axis % rank != 0",
-        "rank > 1 and axis != 0",
+        f"{BATCH}:_is_inside",
+        "rank > 1 and axes % rank != 0",
+        "rank > 1 and axes != 0",
         "mul(X=x, Y=w) -> (Out=h)\nsoftmax(X=h) -> (Out=p) {axis=-2}\nsquare(X=p) -> (Out=q)\nmean(X=q) -> (Out=loss)",
         refused=True,
     ),
@@ -278,7 +278,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-narrows-exp",
         "precision",
-        Patch(f"{MIXED}.mixed_precision:FOLLOWING", value='it | {"exp"}'),
+        Patch("graphad.ops.unary:exp.narrow", value='"follows"'),
         Witness(
             """
             x: float32[2, 2]

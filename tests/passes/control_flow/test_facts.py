@@ -10,7 +10,6 @@ import pytest
 import graphad as ga
 from graphad.graph.region_edges import BYPASS, Edge
 from graphad.ops import REGISTRY
-from graphad.passes.analyses import speculation
 from graphad.passes.analyses.certain import Certain, _There
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.analyses.speculation import may_run_early
@@ -18,17 +17,9 @@ from graphad.testing import Case, analysis_check
 from graphad.testing.analysis_check import WrongFact, check_analysis
 from tests.passes.control_flow.programs import counted, ops_of
 
-
-def test_the_tables_name_operators() -> None:
-    names = speculation._ELEMENT_BY_ELEMENT | speculation._FITTING | speculation._WITH_KNOWN_EXTENTS | speculation._FLOATS_ONLY
-    assert not names - REGISTRY.keys()
-    assert not any(row.random or row.side_effect for name in names if (row := REGISTRY[name]))
-    assert not names & {"gather", "range", "lookup_table", "read_from_array", "one_hot", "softmax_with_cross_entropy", "undefined"}
-
-
 EXTREME = [np.nan, np.inf, -np.inf, 0.0, -1.0, 1e300]
-UNARY = sorted(speculation._ELEMENT_BY_ELEMENT)
-BINARY = sorted(name for name in speculation._FITTING if {"X", "Y"} <= REGISTRY[name].inputs.keys() and len(REGISTRY[name].inputs) == 2)
+UNARY = sorted(type for type, row in REGISTRY.items() if row.speculatable == "always")
+BINARY = sorted(type for type, row in REGISTRY.items() if row.speculatable == "types" and [*row.inputs] == ["X", "Y"])
 
 
 @pytest.mark.parametrize("name", [*UNARY, *BINARY])
@@ -46,6 +37,13 @@ def test_what_may_run_early_does_not_fail(name: str) -> None:
             with np.errstate(all="ignore"):
                 array = np.resize(np.array(EXTREME), shape).astype(dtype)
                 row.run({slot: [array] for slot in slots}, attrs, tuple(op.outputs))
+
+
+def test_what_reads_its_extents_may_fail() -> None:
+    text = "var x: float64[2, 3]\n var s: int32[2]\n var y: float64[-1, -1]\n"
+    for reads, early in (("X=x", True), ("X=x, Shape=s", False)):
+        program = ga.Program.parse(f"program {{ block 0 {{ {text} reshape2({reads}) -> (Out=y) {{shape=[3, 2]}} }} }}")
+        assert [may_run_early(op) for op in ga.lower(program).ops] == [early]
 
 
 def test_what_is_there() -> None:

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.ops import operator
+from graphad.ops.inference import same_float
+from graphad.ops.traits import FUNCTION
 from graphad.passes.control_flow import HoistInvariants
 from graphad.testing import check_pass
 from tests.graphs import types
 from tests.passes.control_flow.programs import counted, differentiated_program, ops_of, rewritten, same, values, with_gradients
+from tests.scratch import operators
 
 HOIST = "hoist-invariants"
 TANH_W = "tanh(X=w) -> (Out=t)\n elementwise_mul(X=h, Y=t) -> (Out=h)"
@@ -28,6 +32,15 @@ def test_what_is_alike_moves_and_values_stay(n: int) -> None:
     assert body(graph) == ["elementwise_mul", "increment", "less_than"]
     assert same(program, graph, ["h", "loss"], n=np.array([n]))
     assert graph.why("t").splitlines()[2].strip() == "made by hoist-invariants, rule hoist"
+
+
+def test_what_says_that_it_cannot_fail_moves() -> None:
+    """Maxima without nan, and an operator of another package."""
+    with operators():
+        operator("X -> Out", name="halved", infer=same_float, grad=None, **FUNCTION)(lambda X: X / 2.0)
+        inside = "elementwise_fmax(X=w, Y=w) -> (Out=s)\n halved(X=s) -> (Out=t)\n elementwise_mul(X=h, Y=t) -> (Out=h)"
+        graph = rewritten(counted(inside, inside="var s: float64[2]\n var t: float64[2]"), HOIST)
+        assert types(graph)[2:] == ["elementwise_fmax", "halved", "while", "mean"]
 
 
 def test_a_chain_moves_and_only_its_end_is_captured() -> None:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 import graphad as ga
 from graphad.execution import fused
-from graphad.ops import REGISTRY
-from graphad.ops.fused import ELEMENTWISE
+from graphad.ops import REGISTRY, operator
 from graphad.ops.in_place import takes_required
+from graphad.ops.inference import same_float
 from graphad.passes.fusion import FuseElementwise
 from graphad.testing import check_pass
 from graphad.testing.samples import SAMPLES
+from tests.scratch import operators
 
 Array = NDArray[Any]
 X = np.linspace(-1.0, 1.0, 12).reshape(4, 3)
@@ -185,7 +186,7 @@ def test_several_dtypes_and_a_number(in_pieces: list[int]) -> None:
     assert in_pieces == [12]
 
 
-@pytest.mark.parametrize("type", sorted(ELEMENTWISE))
+@pytest.mark.parametrize("type", sorted(type for type, row in REGISTRY.items() if row.elementwise))
 def test_every_operator_gives_the_bits_of_its_kernel_in_pieces(type: str) -> None:
     """On pieces of every length up to 40: whether an element is in a full vector of the processor or not makes no difference."""
     row = REGISTRY[type]
@@ -195,7 +196,7 @@ def test_every_operator_gives_the_bits_of_its_kernel_in_pieces(type: str) -> Non
             continue
         slots = {s: [np.resize(a, 1000) for a in given] for s, given in sample.slots().items()}
         attrs = {name: value for name, value in sample.attrs.items() if name != "axis"}
-        (whole,) = row.run(slots, attrs, ["Out"])["Out"]
+        ((whole,),) = row.run(slots, attrs, [*row.outputs]).values()
         write = fused.writer_of(row, attrs)
         assert write is not None
         out, length = np.empty_like(whole), 1
@@ -205,6 +206,18 @@ def test_every_operator_gives_the_bits_of_its_kernel_in_pieces(type: str) -> Non
             write(piece, out[start : start + length])
             start, length = start + length, length % 40 + 1
         np.testing.assert_array_equal(out, whole)
+
+
+def test_an_operator_of_another_package_that_says_so_is_fused_and_one_that_does_not_is_left(in_pieces: list[int]) -> None:
+    text = "var a: float64[-1, 3] var b: float64[-1, 3] halved(X=x) -> (Out=a) tanh(X=a) -> (Out=b)"
+    program = program_of(text, "x")
+    for says, expected in ((True, [["halved", "tanh"]]), (False, [])):
+        with operators():
+            operator("X -> Out", name="halved", infer=same_float, grad=None, elementwise=says)(lambda X: X / 2.0)
+            after = fuse(program)
+            assert groups(after) == expected
+            np.testing.assert_array_equal(run(after, "b", x=X)[0], np.tanh(X / 2.0))
+    assert in_pieces == [12]
 
 
 # -- gradients and random programs ---------------------------------------------------------------

@@ -1,0 +1,124 @@
+"""What an operator promises beyond its types: what passes ask of its row, so that they need not know it by name.
+
+    @operator("X -> Out", infer=same_float, grad=..., elementwise=True)
+
+A promise not made is no promise, so that a pass leaves alone what it knows nothing of. ``tests/ops/test_traits.py`` holds every promise
+against the kernel, and looks for operators that could make one and do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+Speculatable = Literal["", "always", "types", "extents"]
+Narrow = Literal["", "gains", "follows"]
+SafeDtypes = Literal["numbers", "floats", "all"]
+
+
+class Declared(TypedDict, total=False):
+    """The traits as they are written at an operator; names of slots are words in a text."""
+
+    commutative: bool
+    elementwise: bool
+    speculatable: Speculatable
+    safe_dtypes: SafeDtypes
+    extents: str
+    linear: str
+    offset: str
+    passed_on: str
+    bilinear: str
+    symmetric: bool
+    rows: str
+    along: str
+    view: str
+    own: bool
+    cheap: bool
+    uniform: bool
+    narrow: Narrow
+    flops: int
+
+
+_NONE: frozenset[str] = frozenset()
+_SLOTS = ("extents", "linear", "passed_on", "bilinear", "rows")
+
+
+def read(traits: Declared) -> dict[str, Any]:
+    """The traits as they are kept: with sets of the slots that texts name."""
+    return {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
+
+
+class _Elementwise(TypedDict):
+    elementwise: bool
+    speculatable: Speculatable
+
+
+class _Part(TypedDict):
+    linear: str
+    view: str
+    narrow: Narrow
+    flops: int
+    safe_dtypes: SafeDtypes
+
+
+ELEMENTWISE: _Elementwise = {"elementwise": True, "speculatable": "types"}
+FUNCTION: _Elementwise = {"elementwise": True, "speculatable": "always"}  # of one input
+PART_OF_X: _Part = {"linear": "X", "view": "X", "narrow": "follows", "flops": 0, "safe_dtypes": "all"}  # in its memory
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Traits:
+    """The traits of an operator. All are promises about any call that its inference accepts.
+
+    Attributes:
+        commutative: where all attributes have their defaults, its two inputs, or those of its one variadic slot, may change places:
+            not a bit of the output changes, nor of the gradients.
+        elementwise: each element of its one output is made of the elements at that place of the required inputs, and of nothing
+            else. Inputs are of one shape, or of one element, which stands for as many as there are; two inputs may be broadcast,
+            with ``axis`` where there is one. It draws no random numbers and has no effect.
+        speculatable: where it may run although the program would not have run it, because no value makes it fail, it has no effect and
+            draws no random numbers. ``always``: whatever the extents, and so may its gradient; ``types``: where inference accepts the
+            types, whatever the unknown extents are; ``extents``: where it accepts them and all extents are known. Gradients of the
+            last two may where all extents are known. That a result may be nan is no failure. It is not said of calls with
+            inputs in the slots ``extents``.
+        linear: slots of floats in which the outputs are linear, all together: ``f(a x + b y) = a f(x) + b f(y)``, where ``offset`` is 0.
+            They are all slots that have gradients.
+        offset: an attribute with the number that is added to what is linear.
+        passed_on: those of these slots whose elements are added to the output as they are, where they have its shape.
+        bilinear: slots of floats in each of which the one output is linear while the others stay. They are all that have gradients.
+        symmetric: the Jacobian of the one output with respect to the first input is its own transpose; that of an elementwise operator
+            of one input is in any case.
+        rows: slots along whose axis 0 rows lie that know nothing of each other: row i of each output is made of row i of these, and of the
+            other inputs as a whole. It is said of operators that are not elementwise, and where all of these have as many rows.
+        along: an attribute with the axis or the axes along which it works otherwise: that of the rows must not be among them.
+        view: the slot of the input in whose memory the outputs lie, or may lie.
+        own: whether the outputs lie in memory that nothing else knows of, and nothing of the inputs is kept.
+        cheap: whether it is computed again rather than handed around, since it only fills; a ``view`` is cheap in any case.
+        uniform: whether elementwise it gives an element the same bits wherever it stands, so that one stands for all: numpy's vector
+            loops round exp, tanh and the like by the place in the array.
+        narrow: what it does in a narrow floating-point type. ``gains``: it is much faster there, as products are; ``follows``: it loses
+            nothing more than its inputs have lost, so that it may be where they are.
+        flops: floating-point operations for each element of the first input, or of what it writes where there is none: 0 if it only moves
+            elements. None: one for each element that it writes.
+        extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
+        safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
+    """
+
+    commutative: bool = False
+    elementwise: bool = False
+    speculatable: Speculatable = ""
+    safe_dtypes: SafeDtypes = "numbers"
+    extents: frozenset[str] = _NONE
+    linear: frozenset[str] = _NONE
+    offset: str = ""
+    passed_on: frozenset[str] = _NONE
+    bilinear: frozenset[str] = _NONE
+    symmetric: bool = False
+    rows: frozenset[str] = _NONE
+    along: str = ""
+    view: str = ""
+    own: bool = False
+    cheap: bool = False
+    uniform: bool = False
+    narrow: Narrow = ""
+    flops: int | None = None

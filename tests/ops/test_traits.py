@@ -1,0 +1,378 @@
+"""What operators promise about themselves, held against their kernels on their samples; and who could promise it and does not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from graphad.errors import GraphadError
+from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef
+from graphad.testing.samples import SAMPLES, samples_of
+from graphad.testing.samples.valid import computed
+from graphad.testing.values import type_of
+from graphad.types import FLOATS
+
+Array = NDArray[Any]
+Slots = dict[str, list[Array]]
+Attrs = Mapping[str, Any]
+
+
+def plain() -> Iterator[str]:
+    """Operators that give the same on the same inputs, and do nothing else."""
+    for type in sorted(SAMPLES):
+        row = REGISTRY[type]
+        if not (row.random or row.side_effect or isinstance(row, GradOpDef | ControlDef)):
+            yield type
+
+
+def having(trait: str) -> set[str]:
+    """The operators with a trait."""
+    return {type for type, row in REGISTRY.items() if getattr(row, trait)}
+
+
+def calls(type: str, optional: bool = False) -> Iterator[tuple[Slots, Attrs]]:
+    """The samples of an operator whose inputs are arrays, with the optional ones or without."""
+    row = REGISTRY[type]
+    for sample in samples_of(type):
+        slots = {slot: values for slot, values in sample.slots().items() if optional or not row.inputs[slot].optional}
+        if slots and all(isinstance(value, np.ndarray) for values in slots.values() for value in values):
+            yield slots, sample.attrs
+
+
+def results(type: str, slots: Mapping[str, Sequence[Array]], attrs: Attrs) -> list[Array] | None:
+    """The outputs one behind the other; None if the operator does not take the call, or an output is no array."""
+    outputs = computed(REGISTRY[type], slots, attrs)
+    found = None if outputs is None else [value for values in outputs.values() for value in values]
+    return found if found is not None and all(isinstance(value, np.ndarray | np.generic) for value in found) else None
+
+
+def result(type: str, slots: Mapping[str, Sequence[Array]], attrs: Attrs) -> Array | None:
+    found = results(type, slots, attrs)
+    return np.asarray(found[0]) if found is not None and len(found) == 1 else None
+
+
+def alike(a: Array | None, b: Array | None) -> bool:
+    """Whether two arrays are there and the same but for rounding."""
+    if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return np.allclose(a, b, rtol=1e-10, atol=1e-12, equal_nan=True) if a.dtype.kind == "f" else np.array_equal(a, b)
+
+
+def each(slots: Slots, change: Callable[[Array], Array], only: str = "") -> Slots:
+    """The inputs with all arrays changed, or those of one slot."""
+    return {slot: [change(value) if only in ("", slot) else value for value in values] for slot, values in slots.items()}
+
+
+def verdict(type: str, holds: Callable[[str, Slots, Attrs], bool | None], optional: bool = False) -> bool | None:
+    """Whether something holds on all samples on which it can be asked, None if there is none."""
+    found = [answer for slots, attrs in calls(type, optional) if (answer := holds(type, slots, attrs)) is not None]
+    return all(found) if found else None
+
+
+# -- elementwise ---------------------------------------------------------------------------------
+
+
+def is_elementwise(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Element by element, in another shape, and with one element in the place of many, it gives the same."""
+    if len(REGISTRY[type].outputs) != 1 or any(value.size == 0 for values in slots.values() for value in values):
+        return None
+    attrs = {name: value for name, value in attrs.items() if name != "axis"}
+    slots = each(slots, lambda value: np.resize(value, 6))
+    whole = result(type, slots, attrs)
+    if whole is None or whole.shape != (6,):
+        return False
+    one_by_one = (alike(result(type, each(slots, itemgetter(slice(i, i + 1))), attrs), whole[i : i + 1]) for i in range(6))
+    shaped = result(type, each(slots, lambda value: value.reshape(2, 3)), attrs)
+    return all(one_by_one) and alike(shaped, whole.reshape(2, 3)) and all(_stands_for_many(type, slots, attrs, slot) for slot in slots)
+
+
+def _stands_for_many(type: str, slots: Slots, attrs: Attrs, slot: str) -> bool:
+    """Whether one element in a slot stands for as many as there are in the others; there may be no others."""
+    one = result(type, each(slots, lambda value: value[:1], slot), attrs)
+    return len(slots) == 1 or alike(one, result(type, each(slots, lambda value: np.resize(value[:1], 6), slot), attrs))
+
+
+BY_ATTRIBUTE = {"affine_channel", "prelu"}  # elementwise in some samples only, where there is one channel
+OF_ONE_STEP = {"sgd", "proximal_gd"}  # of one learning rate, and never of one parameter for many gradients
+
+
+def test_elementwise() -> None:
+    """Those that say so are, and those that are say so."""
+    found = {type for type in plain() if verdict(type, is_elementwise)}
+    assert found - BY_ATTRIBUTE - OF_ONE_STEP == having("elementwise")
+
+
+# -- speculatable --------------------------------------------------------------------------------
+
+
+SAFE = {"numbers": (*FLOATS[1:], "int64", "uint8"), "floats": FLOATS[1:], "all": (*FLOATS[1:], "int64", "uint8", "bool")}
+EXTREMES = {
+    "f": (np.nan, np.inf, -np.inf, 0.0, -0.0, -1.0, 2.5, 1e300, -1e-320),
+    "i": (0, -1, 3, -(2**63), 2**63 - 1),
+    "u": (0, 1, 255),
+    "b": (True, False),
+}
+
+
+def extremes(like: Array, dtype: str, shift: int) -> Array:
+    """Numbers at the ends of a dtype in the shape of an array."""
+    numbers = EXTREMES[np.dtype(dtype).kind]
+    with np.errstate(all="ignore"):
+        return np.resize(np.roll(np.array(numbers), shift), like.shape).astype(dtype)
+
+
+def emptied(value: Array, axis: int) -> Array:
+    return value[(slice(None),) * axis + (slice(0),)] if value.ndim > axis else value
+
+
+def hard(type: str) -> Iterator[tuple[Slots, Attrs]]:
+    """The samples with the hardest numbers in every dtype for which the operator says that it cannot fail, and without elements."""
+    for slots, attrs in calls(type, optional=True):
+        if not REGISTRY[type].extents.isdisjoint(slots):
+            continue
+        main = {value.dtype for values in slots.values() for value in values if value.dtype.kind == "f"}
+        for dtype in SAFE[REGISTRY[type].safe_dtypes]:
+            for shift in range(3):
+                yield each(slots, lambda v: extremes(v, dtype if v.dtype in main or not main else v.dtype.name, shift)), attrs  # noqa: B023
+        for axis in range(2):
+            yield each(slots, lambda value: emptied(value, axis)), attrs  # noqa: B023
+        yield each(slots, lambda value: value.reshape(-1)[:0]), attrs
+
+
+@pytest.mark.parametrize("type", sorted(having("speculatable")))
+def test_what_is_speculatable_does_not_fail(type: str) -> None:
+    """Where inference accepts the types, it runs, and so does its gradient, whatever the values."""
+    row, tried = REGISTRY[type], 0
+    for slots, attrs in hard(type):
+        try:
+            row.infer_types({slot: [type_of(value) for value in values] for slot, values in slots.items()}, attrs)
+        except GraphadError:
+            continue
+        tried += 1
+        with np.errstate(all="ignore"):
+            outputs = row.run(slots, attrs, [*row.outputs])
+            if (
+                row.grad is not None
+                and all(outputs.values())
+                and all(value.dtype.kind == "f" for values in slots.values() for value in values)
+            ):
+                known = {**slots, **outputs, **{f"{slot}{GRAD}": values for slot, values in outputs.items()}}
+                given = {slot: known[slot] for slot in row.grad.inputs if known.get(slot)}
+                row.grad.run(given, attrs, [f"{slot}{GRAD}" for slot in slots if f"{slot}{GRAD}" in row.grad.outputs])
+    assert tried or not row.inputs
+
+
+# -- linear --------------------------------------------------------------------------------------
+
+
+def differentiable(type: str, slots: Slots, attrs: Attrs) -> list[Array] | None:
+    """The outputs that have cotangents, without those that are not there."""
+    row = REGISTRY[type]
+    outputs = computed(row, slots, attrs)
+    if row.grad is None or outputs is None:
+        return None
+    found = [value for _, slot in row.grad.cotangents for value in outputs[slot] if value is not None]
+    return found if all(isinstance(value, np.ndarray) and value.dtype.kind == "f" for value in found) else None
+
+
+def is_linear_in(type: str, slots: Slots, attrs: Attrs, chosen: Iterable[str]) -> bool | None:
+    """Whether ``f(2 x - 3 y) = 2 f(x) - 3 f(y)``, where only some slots change."""
+    row, numbers = REGISTRY[type], np.random.default_rng(0)
+    chosen = [slot for slot in chosen if slot in slots and all(value.dtype.kind == "f" for value in slots[slot])]
+    attrs = {**attrs, row.offset: 0.0} if row.offset else attrs
+    other = {**slots, **{slot: [numbers.normal(size=x.shape).astype(x.dtype) for x in slots[slot]] for slot in chosen}}
+    both = {**slots, **{slot: [2 * x - 3 * y for x, y in zip(slots[slot], other[slot], strict=True)] for slot in chosen}}
+    found = [differentiable(type, each, attrs) for each in (slots, other, both)]
+    if not chosen or None in found:
+        return None
+    return all(np.allclose(2 * x - 3 * y, z, rtol=1e-8, atol=1e-9) for x, y, z in zip(*found, strict=True))
+
+
+def is_linear(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    return is_linear_in(type, slots, attrs, REGISTRY[type].grads or ())
+
+
+def is_bilinear(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    found = [is_linear_in(type, slots, attrs, [slot]) for slot in REGISTRY[type].grads or ()]
+    return None if None in found or not found else all(found)
+
+
+def passed_on(type: str, slots: Slots, attrs: Attrs) -> set[str] | None:
+    """The slots that can be moved, the output moving alike."""
+    before, found = result(type, slots, attrs), set()
+    for slot in REGISTRY[type].grads or ():
+        moved = slots.get(slot, [np.zeros(0, int)])[0]
+        if before is None or moved.shape != before.shape or moved.dtype.kind != "f" or before.dtype != moved.dtype:
+            return None
+        by = np.random.default_rng(0).normal(size=moved.shape)
+        after = result(type, {**slots, slot: [moved + by, *slots[slot][1:]]}, attrs)
+        if alike(after, before + by):
+            found.add(slot)
+    return found
+
+
+OF_AGGREGATES = {  # of which the samples are no arrays, or the outputs are none
+    *("clear_in_array", "pop_tape", "push_tape", "read_from_array", "tensor_array_like", "tensor_to_tensor_array", "write_to_array"),
+}
+ON_ZEROS = {"cholesky"}  # the others are not positive
+
+
+def test_linear() -> None:
+    """Those that say so are, in all that have gradients; and those that are say so."""
+    found = {type for type in plain() if verdict(type, is_linear, optional=True)}
+    assert found - ON_ZEROS == having("linear") - OF_AGGREGATES
+    assert [type for type in having("linear") if {*REGISTRY[type].linear} != {*(REGISTRY[type].grads or ())}] == []
+
+
+def test_bilinear() -> None:
+    found = {type for type in plain() if verdict(type, is_bilinear, optional=True) and not REGISTRY[type].linear}
+    assert found - ON_ZEROS == having("bilinear")
+    assert [type for type in having("bilinear") if {*REGISTRY[type].bilinear} != {*(REGISTRY[type].grads or ())}] == []
+
+
+def test_passed_on() -> None:
+    for type in having("passed_on"):
+        found = [each for slots, attrs in calls(type) if (each := passed_on(type, slots, attrs)) is not None]
+        assert REGISTRY[type].passed_on <= REGISTRY[type].linear
+        assert found
+        assert all(REGISTRY[type].passed_on <= slots for slots in found)
+
+
+def is_symmetric(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether a step in one direction, seen from another one, is what it is the other way round."""
+    grad, numbers = REGISTRY[type].grad, np.random.default_rng(0)
+    x, out = slots[next(iter(slots))][0], result(type, slots, attrs)
+    if grad is None or out is None or x.dtype.kind != "f" or x.size < 2:
+        return None
+    (cotangent, of), (gradient, _) = grad.cotangents[0], grad.written[0]
+    known = {**slots, of: [out]}
+
+    def seen(direction: Array, other: Array) -> float:
+        given = {slot: known[slot] for slot in grad.inputs if slot in known}
+        return float((grad.run({**given, cotangent: [direction]}, attrs, [gradient])[gradient][0] * other).sum())
+
+    a, b = (numbers.normal(size=x.shape) for _ in range(2))
+    return out.shape == x.shape and bool(np.isclose(seen(a, b), seen(b, a)))
+
+
+def test_symmetric() -> None:
+    assert all(verdict(type, is_symmetric) for type in having("symmetric"))
+    assert not verdict("log_softmax", is_symmetric)
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+def has_rows(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether each row alone, and all of them twice, give the rows of the whole."""
+    row = REGISTRY[type]
+    values = [value for slot in row.rows for value in slots.get(slot, ())]
+    if any(value.ndim < 2 for value in values) or len({*map(len, values)}) != 1 or not len(values[0]):
+        return None
+
+    def of(places: Sequence[int]) -> list[Array] | None:
+        chosen = {slot: [value[list(places)] for value in given] for slot, given in slots.items() if slot in row.rows}
+        found = results(type, {**slots, **chosen}, attrs)
+        return None if found is None else [value for value in found if len(value)]  # an XShape has nothing but a shape
+
+    count = len(values[0])
+    whole, twice, alone = of(range(count)), of([*range(count), *range(count)]), [of([i]) for i in range(count)]
+    if whole is None or (row.along and not _spares_rows(row.attr(row.along, attrs), (values[0].ndim, whole[0].ndim))):
+        return None
+    return twice is not None and None not in alone and all(map(alike, twice, [np.concatenate([*e, *e]) for e in zip(*alone, strict=True)]))
+
+
+def _spares_rows(axes: Any, ranks: Sequence[int]) -> bool:
+    """Whether axis 0 is not among some axes, of the input as of the output."""
+    return np.size(axes) > 0 and all(axis % rank != 0 for axis in np.atleast_1d(axes) for rank in ranks)
+
+
+def test_rows() -> None:
+    """Those that say so are row by row, whatever the axis along which they work otherwise."""
+    assert [type for type in sorted(having("rows")) if not verdict(type, has_rows, optional=True)] == []
+    assert [type for type in having("rows") if REGISTRY[type].elementwise or not REGISTRY[type].rows <= REGISTRY[type].inputs.keys()] == []
+
+
+# -- memory, bits and rounding -------------------------------------------------------------------
+
+
+def shared(type: str) -> set[str]:
+    """The slots with memory of which an output of a sample lies, where what is given lies in a row and where it does not."""
+    found = set()
+    for slots, attrs in calls(type, optional=True):
+        for given in (slots, each(slots, np.asfortranarray)):
+            outputs = computed(REGISTRY[type], given, attrs) or {}
+            arrays = [value for values in outputs.values() for value in values if isinstance(value, np.ndarray)]
+            found |= {slot for slot, values in given.items() for value in values if any(np.shares_memory(value, array) for array in arrays)}
+    return found
+
+
+SOMETIMES = {  # where there is nothing to do, or for running averages that stay: no pass may count on either
+    *("adam", "batch_norm", "clip_by_norm", "pad", "pixel_shuffle", "select_input", "softmax_with_cross_entropy", "sum", "sum_like"),
+}
+
+
+def test_views_and_memory_of_its_own() -> None:
+    """Those that write into the memory of an input say so, and none of them says that the memory is its own."""
+    found = {type: slots for type in plain() if (slots := shared(type)) and type not in SOMETIMES}
+    assert found == {type: {REGISTRY[type].view} for type in having("view") if not REGISTRY[type].side_effect}
+    assert [type for type in having("own") if type in SOMETIMES or shared(type)] == []
+
+
+def is_uniform(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether one element has the same bits wherever it stands, in arrays of some lengths."""
+    attrs = {name: value for name, value in attrs.items() if name != "axis"}
+    for shift, count in itertools.product(range(3), (3, 16, 33)):
+        one = each(slots, lambda value: np.resize(np.roll(value.reshape(-1), shift), 1))  # noqa: B023
+        alone = result(type, one, attrs)
+        many = result(type, each(one, lambda value: np.resize(value, count)), attrs)  # noqa: B023
+        if alone is None or many is None or many.tobytes() != np.resize(alone, count).tobytes():
+            return False
+    return True
+
+
+def test_uniform() -> None:
+    assert having("uniform") <= having("elementwise")
+    assert [type for type in having("uniform") if not verdict(type, is_uniform)] == []
+
+
+def follows(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether in float16 it loses little more than rounding the inputs loses."""
+    if not any(value.dtype == np.float64 for values in slots.values() for value in values):
+        return None
+    narrow = each(slots, lambda value: value.astype("float16") if value.dtype == np.float64 else value)
+    wide = each(narrow, lambda value: value.astype("float64") if value.dtype == np.float16 else value)
+    found, exact = results(type, narrow, attrs), results(type, wide, attrs)
+    if found is None or exact is None:
+        return None
+    return all(np.allclose(f, e, rtol=4e-3, atol=4e-3 * max(1.0, np.abs(e).max(initial=0))) for f, e in zip(found, exact, strict=True))
+
+
+def test_narrow() -> None:
+    """What may be narrow where its inputs are loses nothing there; exponentials and sums of many would."""
+    said = {type for type in having("narrow") if REGISTRY[type].narrow == "follows"}
+    assert [type for type in sorted(said) if not verdict(type, follows)] == []
+
+
+def is_commutative(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether two inputs that change places give the same bits."""
+    if len(slots) != 2 or len(REGISTRY[type].inputs) != 2 or attrs or any(len(values) != 1 for values in slots.values()):
+        return None
+    (a, x), (b, y) = slots.items()
+    found, other = result(type, slots, attrs), result(type, {a: y, b: x}, attrs)
+    return None if found is None else other is not None and found.shape == other.shape and found.tobytes() == other.tobytes()
+
+
+WITH_TIES = {"elementwise_max", "elementwise_min", "elementwise_fmax", "elementwise_fmin"}  # of which one has the gradient
+WITH_A_SIGN = {"square_error_cost"}  # whose zeros would have the other one in gradients
+
+
+def test_commutative() -> None:
+    found = {type for type in plain() if verdict(type, is_commutative)}
+    assert found - WITH_TIES - WITH_A_SIGN == having("commutative")
