@@ -37,7 +37,7 @@ from graphad.ops.signatures import Slot as Slot
 from graphad.ops.signatures import shared_slot
 from graphad.ops.signatures import slots_of as slots_of
 from graphad.ops.symbol import REGISTRY, Symbol
-from graphad.ops.traits import Declared, Traits, read
+from graphad.ops.traits import Declared, Traits, check, read
 from graphad.plugins import ensure_plugins
 from graphad.types import TensorType
 
@@ -262,6 +262,7 @@ def operator(
             samples=samples,
             **read(traits),
         )
+        check(row.type, traits, row.inputs, row.attrs)
         return register(row)
 
     return add

@@ -8,8 +8,11 @@ against the kernel, and looks for operators that could make one and do not.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
+
+from graphad.errors import InvalidValue
 
 Speculatable = Literal["", "always", "types", "extents"]
 Narrow = Literal["", "gains", "follows"]
@@ -41,11 +44,24 @@ class Declared(TypedDict, total=False):
 
 _NONE: frozenset[str] = frozenset()
 _SLOTS = ("extents", "linear", "passed_on", "bilinear", "rows")
+_ATTRIBUTES = ("offset", "along")
+_NAMING = frozenset((*_SLOTS, "view", *_ATTRIBUTES))
 
 
 def read(traits: Declared) -> dict[str, Any]:
     """The traits as they are kept: with sets of the slots that texts name."""
     return {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
+
+
+def check(type: str, traits: Declared, inputs: Collection[str], attrs: Collection[str]) -> None:
+    """Raise ValueError where a trait names a slot or an attribute that the operator does not have."""
+    for name, value in traits.items():
+        if name not in _NAMING:
+            continue
+        known, kind = (attrs, "attribute") if name in _ATTRIBUTES else (inputs, "input slot")
+        for word in str(value).split():
+            if word not in known:
+                raise InvalidValue(f"operator {type!r} says {name}={word!r}, which is no {kind} of it; it has {', '.join(known)}")
 
 
 class _Elementwise(TypedDict):

@@ -12,11 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from graphad.errors import GraphadError
-from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef
+from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef, operator
+from graphad.ops.inference import same_float
+from graphad.ops.traits import Declared
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import type_of
 from graphad.types import FLOATS
+from tests.scratch import operators
 
 Array = NDArray[Any]
 Slots = dict[str, list[Array]]
@@ -376,3 +379,12 @@ WITH_A_SIGN = {"square_error_cost"}  # whose zeros would have the other one in g
 def test_commutative() -> None:
     found = {type for type in plain() if verdict(type, is_commutative)}
     assert found - WITH_TIES - WITH_A_SIGN == having("commutative")
+
+
+# -- declaring -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("said", "of"), [({"linear": "Y"}, "input slot"), ({"view": "Z"}, "input slot"), ({"along": "axis"}, "attribute")])
+def test_a_trait_that_names_what_is_not_there_is_refused(said: Declared, of: str) -> None:
+    with operators(), pytest.raises(ValueError, match=f"is no {of} of it"):
+        operator("X -> Out", name="strange", infer=same_float, grad=None, **said)(lambda X: X)
