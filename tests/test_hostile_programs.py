@@ -240,3 +240,14 @@ def test_an_operator_that_does_not_fit_its_row_does_not_run_or_is_blamed_on_a_pa
         ga.Executor().run(program, {"x": np.ones(2)})
     with pytest.raises(ga.errors.InvalidGraph, match=r"^slots_filled: [^\0]*written at net\.txt:4"):
         ga.Pipeline.parse("simplify").run(ga.lower(program))
+
+
+@pytest.mark.parametrize("extent", [9, 2])
+def test_a_cotangent_of_another_shape_does_not_reach_beyond_its_memory(extent: int) -> None:
+    """Gradients of a file infer nothing, and windows are views that reach as far as the shapes say."""
+    text = """program { block 0 { var x: float64[1, 1, 6, 6] var w: float64[1, 1, 3, 3] var g: float64[-1, -1, -1, -1]
+    var dx: float64[1, 1, 6, 6] var dw: float64[1, 1, 3, 3]
+    conv2d_grad(Input=x, Filter=w, Output@GRAD=g) -> (Input@GRAD=dx, Filter@GRAD=dw) } }"""
+    feeds = {"x": np.ones((1, 1, 6, 6)), "w": np.ones((1, 1, 3, 3)), "g": np.ones((1, 1, extent, extent))}
+    with pytest.raises(ga.errors.ExecutionError, match=r"cotangent has the shape \[1, 1, \d, \d\], and \[1, 1, 4, 4\] is expected"):
+        ga.Executor().run(ga.Program.parse(text), feeds, ["dx", "dw"])

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphad.ops.definition import Array
-from graphad.ops.windows import Axes, element, inside, last, padded, windows
+from graphad.ops.windows import Axes, check_fit, element, inside, last, padded, windows
 from graphad.types import Shape
 
 COLUMN_BYTES = 1 << 22
@@ -149,11 +149,17 @@ def _fold(y: Array, groups: int) -> Array:
     return rows[0] if n == 1 else rows.transpose(1, 2, 0, 3).reshape(groups, features // groups, n * count)
 
 
+def _check_filter(shape: Shape, found: Axes) -> None:
+    check_fit("the filter", shape, (*shape[:2], *_kernel(found)))
+
+
 # -- image and filter to output ------------------------------------------------------------------
 
 
 def correlated(x: Array, filter_: Array, found: Axes, groups: int) -> Array:
     """The products of the filter with every window of x: ``[N, features, *counts]``."""
+    _check_filter(filter_.shape, found)
+    check_fit("X", x.shape, (len(x), groups * filter_.shape[1], *(a.size for a in found)))
     extents, rows = _extents(found), _matrix(filter_, groups)
     if _is_pointwise(found):
         points = x[element(found, (0,) * len(found))].reshape(len(x), groups, rows.shape[2], prod(extents))
@@ -218,6 +224,8 @@ def _shifted(image: Array, filter_: Array, found: Axes, lines: Lines | None) -> 
 
 def spread(filter_: Array, y: Array, found: Axes, groups: int) -> Array:
     """The image whose windows receive y through the filter: the transpose of ``correlated``."""
+    _check_filter(filter_.shape, found)
+    check_fit("the output's cotangent", y.shape, (len(y), len(filter_), *_extents(found)))
     channels, extents = groups * filter_.shape[1], _extents(found)
     out = np.zeros((len(y), channels, *(a.size for a in found)), y.dtype)
     rows = _matrix(filter_, groups).transpose(0, 2, 1)
@@ -282,6 +290,9 @@ def _depthwise_spread(filter_: Array, y: Array, found: Axes, out: Array) -> Arra
 
 def filter_cotangent(x: Array, y: Array, found: Axes, shape: Shape, groups: int) -> Array:
     """What every element of the filter multiplies: the products of y with the columns of x, summed over samples and windows."""
+    _check_filter(shape, found)
+    check_fit("X", x.shape, (len(x), groups * shape[1], *(a.size for a in found)))
+    check_fit("the output's cotangent", y.shape, (len(x), shape[0], *_extents(found)))
     count, lines = prod(_extents(found)), None if _is_pointwise(found) else _lines(found, WASTE_OF_COLUMNS)
     if _is_pointwise(found):
         points = x[element(found, (0,) * len(found))].reshape(*x.shape[:2], count)

@@ -177,8 +177,15 @@ def inside(found: Axes) -> tuple[Any, ...]:
     return last(a.inside for a in found)
 
 
+def check_fit(what: str, found: Shape, wanted: Shape) -> None:
+    """ShapeError unless an array has the shape that the windows were computed for: views of windows reach as far as that says."""
+    if found != wanted:
+        raise ShapeError(f"{what} has the shape {list(found)}, and {list(wanted)} is expected")
+
+
 def padded(x: Array, found: Axes, value: Any = 0) -> Array:
-    """x with ``value`` around its spatial axes; x itself where nothing is to be added."""
+    """x with ``value`` around its spatial axes; x itself where nothing is to be added. ShapeError if the axes are not those of x."""
+    check_fit("X", x.shape[2:], tuple(a.size for a in found))
     extents = tuple(a.padded for a in found)
     if extents == tuple(a.size for a in found):
         return x
@@ -189,6 +196,7 @@ def padded(x: Array, found: Axes, value: Any = 0) -> Array:
 
 def windows(x: Array, found: Axes) -> Array:
     """A view ``[N, C, *kernel, *counts]`` of padded x."""
+    check_fit("padded X", x.shape[2:], tuple(a.padded for a in found))
     n, c, *steps = x.strides
     shape = (*x.shape[:2], *(a.kernel for a in found), *(a.count for a in found))
     inner = (step * a.dilation for step, a in zip(steps, found, strict=True))
