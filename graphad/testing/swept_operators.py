@@ -23,7 +23,7 @@ WIDE = "float64"
 STEP, BENT = 1e-4, 3e-4  # how far numbers move, and how much slopes may differ where an operator is smooth
 STEEPEST = 1e2  # the slope of what goes into a sum with many others, which would not be seen beside larger ones
 SEEDS = 1 << 14
-MOST_VARIANTS = 60  # calls tried to find some that differ
+TRIES = 2, 6  # calls tried to find some that differ: so many, and so many for each attribute
 
 
 def constant_sweep(choices: Choices, interest: Interest, start: int) -> Case:
@@ -84,7 +84,7 @@ class _Variants:
 
     def __init__(self, op: OpDef) -> None:
         self.found: dict[str, Call] = {}
-        self.left = filter(None, (_smooth(op, number) for number in range(MOST_VARIANTS)))
+        self.left = filter(None, (_smooth(op, number) for number in range(TRIES[0] + TRIES[1] * len(op.attrs))))
 
     def at(self, turn: int) -> Call | None:
         while len(self.found) <= turn and (call := next(self.left, None)) is not None:
