@@ -9,8 +9,11 @@ The gradient of the loss itself leaves the backward part too where it is request
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graphad.errors import Refused
 from graphad.graph import Graph, Op, Value
+from graphad.ops import GradOpDef
 from graphad.program import BACKWARD, EMPTY
 
 GRADIENT = "@GRAD"
@@ -29,7 +32,8 @@ def scale_loss(graph: Graph, factor: float) -> bool:
         return False
     if any(op.attrs["value"] != 1.0 for op in starts):
         raise Refused(f"the loss cannot be scaled by {factor}: its gradient starts from {starts[0].attrs['value']}, not from 1")
-    leaving = [value for op in graph.ops if op.role == BACKWARD for value in op.writes() if _leaves(graph, value)]
+    proportional = _proportional(starts)
+    leaving = [v for op in graph.ops if op.role == BACKWARD for v in op.writes() if v in proportional and _leaves(graph, v)]
     if not graph.allows("scale-loss", *starts):
         return False
     for op in starts:
@@ -43,6 +47,30 @@ def _is_start(op: Op) -> bool:
     if op.role != BACKWARD or op.type not in ("fill_constant", "fill_any_like") or not op.attrs.get("value"):
         return False
     return GRADIENT in op.output("Out").name and "@TEMP@" not in op.output("Out").name
+
+
+def _proportional(starts: Sequence[Op]) -> set[Value]:
+    """The values of the backward part that scale with the gradient of the loss: those that are made of it differentiably.
+
+    Their number of elements does not, nor where they are above zero.
+    """
+    found = {value for op in starts for value in op.writes()}
+    pending = list(found)
+    while pending:
+        value = pending.pop()
+        for reader in value.readers:
+            if reader.role == BACKWARD and any(value in values and _passes_on(reader, slot) for slot, values in reader.inputs.items()):
+                new = [made for made in reader.writes() if made not in found]
+                found.update(new)
+                pending += new
+    return found
+
+
+def _passes_on(op: Op, slot: str) -> bool:
+    """Whether what an operator writes scales with an input."""
+    if op.row is None or op.graphs:
+        return True
+    return slot.endswith(GRADIENT) if isinstance(op.row, GradOpDef) else slot in (op.row.grads or ())
 
 
 def _leaves(graph: Graph, value: Value) -> bool:

@@ -188,6 +188,20 @@ def test_a_gradient_of_the_loss_that_is_asked_for_is_not_scaled() -> None:
     assert got == 1.0
 
 
+def test_what_does_not_scale_with_the_loss_is_not_divided() -> None:
+    """The number of elements of a gradient is requested beside it."""
+    program = ga.Program.parse(
+        """program { block 0 { var x: float32[3] var g@GRAD: float32[3] var gx@GRAD: float32[3] var n@GRAD: int64[]
+        fill_any_like(X=x) -> (Out=g@GRAD) {value=1.0} backward size(Input=g@GRAD) -> (Out=n@GRAD) backward
+        relu_grad(Out=x, Out@GRAD=g@GRAD) -> (X@GRAD=gx@GRAD) backward } }"""
+    )
+    graph = ga.lower(program, ["n@GRAD", "gx@GRAD"])
+    MixedPrecision(loss_scale=8.0).run(graph)
+    count, gradient = ga.Executor().run(ga.schedule(graph), {"x": np.array([-1.0, 2.0, 3.0], "float32")}, ["n@GRAD", "gx@GRAD"])
+    assert count == 3
+    assert gradient.tolist() == [0.0, 1.0, 1.0]
+
+
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="knows the narrow types float16, float32, not int8"):
         MixedPrecision("int8")
