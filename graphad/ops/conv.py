@@ -22,7 +22,7 @@ from graphad.ops.basic import sum_like
 from graphad.ops.convolution import correlated, filter_cotangent, spread
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import matched, same_dtypes
-from graphad.ops.traits import Declared
+from graphad.ops.traits import PRODUCT, Declared
 from graphad.ops.windows import CHANNELS_LAST, Axes, axes, channels_first, check_images, from_front, laid_out, to_front
 from graphad.types import Shape, TensorType
 
@@ -119,6 +119,11 @@ def channel_axis(data_format: str) -> int:
     return -1 if data_format in CHANNELS_LAST else 1
 
 
+def convolving(bias: str) -> Declared:
+    """The traits of a convolution, and of a transposed one: bilinear only where nothing is added."""
+    return {"speculatable": "extents", "rows": "Input", "bilinear": "" if bias else "Input Filter", "own": True, "narrow": "gains"}
+
+
 def bias_grad(Bias: Tensor, dOutput: Tensor, *, data_format: str) -> Tensor:
     """The cotangent of a bias: the sum over all other axes."""
     return sum_like(dOutput, Bias, axis=channel_axis(data_format))
@@ -177,14 +182,9 @@ def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: s
     shapes = "Input:Input Filter:Filter"
     if bias:
         grad, shapes = {**grad, "Bias": bias_grad}, f"Bias {shapes}"
-    traits: Declared = {
-        "speculatable": "extents",
-        "rows": "Input",
-        "bilinear": "" if bias else "Input Filter",
-        "own": True,
-        "narrow": "gains",
-    }
-    return operator(f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes, **traits)(kernel)
+    return operator(
+        f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes, **convolving(bias)
+    )(kernel)
 
 
 def _backprop_input(of: str, spec: type[Convolution], rank: int) -> OpDef:
@@ -197,8 +197,7 @@ def _backprop_input(of: str, spec: type[Convolution], rank: int) -> OpDef:
         grad=grad,
         shapes="Filter:Filter",
         bilinear="Filter X",
-        own=True,
-        narrow="gains",
+        **PRODUCT,
     )(_to_input(spec))
 
 
@@ -212,8 +211,7 @@ def _backprop_filter(of: str, spec: type[Convolution], rank: int) -> OpDef:
         grad=grad,
         shapes="Input:Input",
         bilinear="Input X",
-        own=True,
-        narrow="gains",
+        **PRODUCT,
     )(_to_filter(spec))
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
-from graphad.ops.conv import ONES3, ZEROS3, Convolution, Convolution3d, bias_grad, check_bias, with_bias
+from graphad.ops.conv import ONES3, ZEROS3, Convolution, Convolution3d, bias_grad, check_bias, convolving, with_bias
 from graphad.ops.convolution import spread
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.inference import matched, same_dtypes
-from graphad.ops.traits import Declared
 from graphad.ops.windows import Axes, Axis, channels_first, check_images, laid_out, to_front
 from graphad.types import Shape, TensorType
 
@@ -96,14 +95,9 @@ def _row(name: str, spec: type[TransposedConvolution], rank: int, bias: str = ""
     if bias:
         grad["Bias"] = bias_grad
     shapes = "Bias Filter:Filter" if bias else "Filter:Filter"
-    traits: Declared = {
-        "speculatable": "extents",
-        "rows": "Input",
-        "bilinear": "" if bias else "Input Filter",
-        "own": True,
-        "narrow": "gains",
-    }
-    return operator(f"Input Filter {bias} -> Output", name=name, infer=_type(spec, rank), grad=grad, shapes=shapes, **traits)(kernel)
+    return operator(f"Input Filter {bias} -> Output", name=name, infer=_type(spec, rank), grad=grad, shapes=shapes, **convolving(bias))(
+        kernel
+    )
 
 
 conv2d_transpose = _row("conv2d_transpose", TransposedConvolution, 4, "Bias?")

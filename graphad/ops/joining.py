@@ -10,10 +10,20 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.inference import matched, normal_axis, same_dtypes
-from graphad.ops.traits import PART_OF_X
+from graphad.ops.traits import PART_OF_X, Declared
 from graphad.types import Shape, TensorType, joined_shape
 
 NO_INTS: list[int] = []
+_COPIED_TOGETHER: Declared = {
+    "speculatable": "types",
+    "safe_dtypes": "all",
+    "linear": "X",
+    "rows": "X",
+    "along": "axis",
+    "own": True,
+    "narrow": "follows",
+    "flops": 0,
+}
 
 
 def _alike(tensors: Sequence[TensorType], apart_from: int | None = None) -> Shape:
@@ -55,14 +65,7 @@ def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
     infer=_concatenated,
     grad={"X": _concat_grad},
     shapes="X",
-    speculatable="types",
-    safe_dtypes="all",
-    linear="X",
-    rows="X",
-    along="axis",
-    own=True,
-    narrow="follows",
-    flops=0,
+    **_COPIED_TOGETHER,
 )
 def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
     """The inputs concatenated along ``axis``."""
@@ -144,14 +147,7 @@ def _stack_grad(X: list[Tensor], dY: Tensor, *, axis: int) -> Tensor:
     infer=_stacked,
     grad={"X": _stack_grad},
     shapes="X",
-    speculatable="types",
-    safe_dtypes="all",
-    linear="X",
-    rows="X",
-    along="axis",
-    own=True,
-    narrow="follows",
-    flops=0,
+    **_COPIED_TOGETHER,
 )
 def stack(X: list[Array], *, axis: int = 0) -> Array:
     """The inputs along a new axis."""

@@ -11,6 +11,7 @@ from graphad.ops.basic import reshape_like, unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.shapes import reshape, transpose, unsqueeze
+from graphad.ops.traits import PRODUCT
 from graphad.types import Shape, TensorType, broadcast_shapes, element_count, joined_shape
 
 # -- mul -----------------------------------------------------------------------------------------
@@ -50,8 +51,7 @@ def _mul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int) -> T
     shapes="X:X Y:Y",
     speculatable="types",
     bilinear="X Y",
-    own=True,
-    narrow="gains",
+    **PRODUCT,
 )
 def mul(X: Array, Y: Array, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Array:
     """The product of X and Y as matrices, whose rows are the axes before ``x_num_col_dims`` and ``y_num_col_dims``."""
@@ -131,8 +131,7 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     shapes="X:X Y:Y",
     speculatable="types",
     bilinear="X Y",
-    own=True,
-    narrow="gains",
+    **PRODUCT,
 )
 def matmul_v2(X: Array, Y: Array, *, trans_x: bool = False, trans_y: bool = False) -> Array:
     """The matrix product over the last two axes, the others broadcast; a vector X is a row, a vector Y a column."""
@@ -164,8 +163,7 @@ def _old_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, transpose_X: bool, transp
     shapes="X:X Y:Y",
     speculatable="types",
     bilinear="X Y",
-    own=True,
-    narrow="gains",
+    **PRODUCT,
 )
 def matmul(X: Array, Y: Array, *, transpose_X: bool = False, transpose_Y: bool = False, alpha: float = 1.0) -> Array:
     """``alpha`` times the matrix product; of two vectors it has the shape [1]."""
@@ -190,9 +188,7 @@ def _bmm_y_grad(X: Tensor, dOut: Tensor) -> Tensor:
     return bmm(transpose(X, axis=[0, 2, 1]), dOut)
 
 
-@operator(
-    "X Y -> Out", infer=_bmm_type, grad={"X": _bmm_x_grad, "Y": _bmm_y_grad}, speculatable="types", bilinear="X Y", own=True, narrow="gains"
-)
+@operator("X Y -> Out", infer=_bmm_type, grad={"X": _bmm_x_grad, "Y": _bmm_y_grad}, speculatable="types", bilinear="X Y", **PRODUCT)
 def bmm(X: Array, Y: Array) -> Array:
     """The matrix product of each of a batch of matrices."""
     return np.asarray(np.matmul(X, Y))
@@ -240,8 +236,7 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
     },
     shapes="Input",
     speculatable="extents",
-    own=True,
-    narrow="gains",
+    **PRODUCT,
 )
 def addmm(Input: Array, X: Array, Y: Array, *, Alpha: float = 1.0, Beta: float = 1.0) -> Array:
     """``Beta * Input + Alpha * X @ Y``, Input broadcast."""

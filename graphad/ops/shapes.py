@@ -43,6 +43,11 @@ def _reshaping(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Cal
     return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape", **traits)
 
 
+def _reshaping_alone(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Callable[..., Array]], OpDef]:
+    """The same without XShape."""
+    return operator("X -> Out", infer=_alone(new_shape), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", **traits)
+
+
 def _old_shape(X: Array) -> Array:
     return np.empty((0, *X.shape), X.dtype)
 
@@ -171,16 +176,7 @@ def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
     return X.reshape(_squeezed(X.shape, axes=axes)), _old_shape(X)
 
 
-@operator(
-    "X -> Out",
-    infer=_alone(_squeezed),
-    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
-    shapes="X",
-    speculatable="extents",
-    rows="X",
-    along="axes",
-    **PART_OF_X,
-)
+@_reshaping_alone(_squeezed, speculatable="extents", rows="X", along="axes", **PART_OF_X)
 def squeeze(X: Array, *, axes: list[int] = NO_INTS) -> Array:
     """``squeeze2`` without XShape."""
     return X.reshape(_squeezed(X.shape, axes=axes))
@@ -199,16 +195,7 @@ def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
     return X.reshape(_unsqueezed(X.shape, axes=axes)), _old_shape(X)
 
 
-@operator(
-    "X -> Out",
-    infer=_alone(_unsqueezed),
-    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
-    shapes="X",
-    speculatable="extents",
-    rows="X",
-    along="axes",
-    **PART_OF_X,
-)
+@_reshaping_alone(_unsqueezed, speculatable="extents", rows="X", along="axes", **PART_OF_X)
 def unsqueeze(X: Array, *, axes: list[int]) -> Array:
     """``unsqueeze2`` without XShape."""
     return X.reshape(_unsqueezed(X.shape, axes=axes))
@@ -244,11 +231,8 @@ def flatten2(X: Array, *, axis: int = 1) -> tuple[Array, Array]:
     return X.reshape(_two_axes(X.shape, axis=axis)), _old_shape(X)
 
 
-@operator(
-    "X -> Out",
-    infer=_alone(_two_axes),
-    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
-    shapes="X",
+@_reshaping_alone(
+    _two_axes,
     linear="X",
     rows="X",
     along="axis",

@@ -13,6 +13,7 @@ from graphad.ops.attributes import attributes
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.extents import how_many, is_given, numbers
 from graphad.ops.inference import matched, normal_axis
+from graphad.ops.traits import Declared
 from graphad.types import Shape, TensorType, joined_shape
 
 
@@ -148,6 +149,21 @@ def _slice_grad(
     return unslice(dOut, Input, StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, **attrs)
 
 
+def _cutting(bounds: str) -> Declared:
+    """The traits of a slice, whose bounds may come from some slots."""
+    return {
+        "speculatable": "extents",
+        "safe_dtypes": "all",
+        "extents": bounds,
+        "linear": "Input",
+        "rows": "Input",
+        "along": "axes",
+        "view": "Input",
+        "narrow": "follows",
+        "flops": 0,
+    }
+
+
 _BOUNDS = "StartsTensor? EndsTensor? StartsTensorList*? EndsTensorList*?"
 _STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
 
@@ -158,15 +174,7 @@ _STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
     infer=_part_type,
     grad={"Input": _slice_grad},
     shapes="Input",
-    speculatable="extents",
-    safe_dtypes="all",
-    extents="StartsTensor EndsTensor StartsTensorList EndsTensorList",
-    linear="Input",
-    rows="Input",
-    along="axes",
-    view="Input",
-    narrow="follows",
-    flops=0,
+    **_cutting("StartsTensor EndsTensor StartsTensorList EndsTensorList"),
 )
 @attributes(Cut)
 def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
@@ -198,15 +206,7 @@ def _strided_grad(
     infer=_part_type,
     grad={"Input": _strided_grad},
     shapes="Input",
-    speculatable="extents",
-    safe_dtypes="all",
-    extents="StartsTensor EndsTensor StartsTensorList EndsTensorList StridesTensor StridesTensorList",
-    linear="Input",
-    rows="Input",
-    along="axes",
-    view="Input",
-    narrow="follows",
-    flops=0,
+    **_cutting("StartsTensor EndsTensor StartsTensorList EndsTensorList StridesTensor StridesTensorList"),
 )
 @attributes(StridedCut)
 def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:

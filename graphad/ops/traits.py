@@ -77,9 +77,15 @@ class _Part(TypedDict):
     safe_dtypes: SafeDtypes
 
 
+class _Product(TypedDict):
+    own: bool
+    narrow: Narrow
+
+
 ELEMENTWISE: _Elementwise = {"elementwise": True, "speculatable": "types"}
 FUNCTION: _Elementwise = {"elementwise": True, "speculatable": "always"}  # of one input
 PART_OF_X: _Part = {"linear": "X", "view": "X", "narrow": "follows", "flops": 0, "safe_dtypes": "all"}  # in its memory
+PRODUCT: _Product = {"own": True, "narrow": "gains"}  # of matrices, or of filters and images
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
