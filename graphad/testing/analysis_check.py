@@ -19,14 +19,12 @@ from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.fitted import fitted, random_case
-from graphad.testing.programs import any_program
 from graphad.testing.reduction import reduce_program
 from graphad.testing.smallest import simplify_arrays
-from graphad.testing.sweep import sweeps
+from graphad.testing.sweep import drawn
 from graphad.testing.watched import watch
 
 SECONDS = 20.0  # of processor time that making a program small may take
-SWEPT = 4, 5  # so many programs of so many go through all operators in turn
 UNFIT = 20  # programs whose inputs are not what the analysis takes them to be, for each one, before the check gives up
 
 
@@ -129,11 +127,11 @@ def check_analysis(
 
 
 def _cases(programs: Sequence[Program | Case] | Callable[[Choices], Case] | None, seed: int) -> Iterator[Case]:
-    swept, number = sweeps(Interest()), 0
+    random_program, number = drawn(Interest()), 0
     while True:
         choices = RandomChoices(f"{seed} {number}")
         if programs is None:
-            yield swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, Interest())
+            yield random_program(choices)
         elif callable(programs):
             yield programs(choices)
         else:

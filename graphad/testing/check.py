@@ -26,17 +26,16 @@ from graphad.testing.examine import ALL, after_pass, tried
 from graphad.testing.fitted import random_case
 from graphad.testing.number_pools import SHORT
 from graphad.testing.planted import planted_with_all
-from graphad.testing.programs import KINDS, any_program
+from graphad.testing.programs import KINDS
 from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked
 from graphad.testing.requests import requested_names
 from graphad.testing.smallest import smallest
 from graphad.testing.subject import Expectation, Subject, as_pass, claimed_tolerance, followed, inner_passes, standard_preparation
-from graphad.testing.sweep import sweeps
+from graphad.testing.sweep import drawn
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
-SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
 PLANTED = 4  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
@@ -180,14 +179,13 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
         interest = replace(interest, kinds=SHORT)
     random.Random("rules").shuffle(rules)
-    after = subject.is_backward and "create-grad-ops" in str(subject.prepare)
-    swept, rules_in_turn = sweeps(interest, subject.is_backward and not after, after), itertools.cycle(rules)
+    others, rules_in_turn = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.cycle(rules)
 
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):
             case = planted_with_all(choices, list(itertools.islice(rules_in_turn, PLANTED)))
         else:
-            case = swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)
+            case = others(choices)
         return case if case.requested else replace(case, requested=requested_names(choices, case))
 
     return program

@@ -127,6 +127,11 @@ class Subject:
         passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, "loss"))]
         return any(isinstance(each, FindOpPath) for each in passes)
 
+    @cached_property
+    def is_after_backward(self) -> bool:
+        """Whether the backward is there before the passes on trial run."""
+        return bool(self.prepare) and any(isinstance(each, CreateGradOps) for each in inner_passes(as_pass(self.prepare, "loss")))
+
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
         passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]

@@ -13,10 +13,12 @@ from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.nested import nested_program
 from graphad.testing.operator_programs import unknown_extent
+from graphad.testing.programs import any_program
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_chains import chain_sweep
 from graphad.testing.swept_names import name_sweep
-from graphad.testing.swept_operators import constant_sweep, gradient_sweep, slope_sweep
+from graphad.testing.swept_operators import constant_sweep, gradient_sweep
+from graphad.testing.swept_slopes import slope_sweep
 from graphad.testing.swept_twins import twin_sweep
 from graphad.testing.swept_values import value_sweep
 
@@ -35,17 +37,18 @@ LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few 
 OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
 FEW = 16  # operators
 SEEDS = 1 << 30
+SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
 
 
-def smooth(choices: Choices, interest: Interest, start: int) -> Case:
+def nested_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """A small ``nested_program`` as it is: all smooth, in float64 and of tame numbers, so that differences say what its gradients are."""
     depth, count = choices.one_of((1, 1, 2)), choices.one_of((1, 1, 2))
     return nested_program(choices, depth, max_statements=1, max_nested=count, arrays=choices.chance(4), most_trips=3)
 
 
-AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, smooth, chain_sweep, name_sweep) * 2, twin_sweep, value_sweep)
+AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, nested_sweep, chain_sweep, name_sweep) * 2, twin_sweep, value_sweep)
 OF_BACKWARDS: tuple[Sweep, ...] = (
-    *(gradient_sweep, block_sweep, smooth, slope_sweep, slope_sweep) * 3,
+    *(gradient_sweep, block_sweep, nested_sweep, slope_sweep, slope_sweep) * 3,
     name_sweep,
     chain_sweep,
     value_sweep,
@@ -64,8 +67,8 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
 
     Args:
         interest: operators to go through, and attributes to change, more often.
-        is_backward: whether gradients are what is on trial.
-        after_backward: whether what is on trial comes after the backward; in either case, only programs with a loss are of use.
+        is_backward: whether a backward is built, so that only programs with a loss are of use.
+        after_backward: whether what is on trial comes after it.
 
     Returns:
         A function of choices, of which it takes one number: which sweep comes next is not left to them.
@@ -73,8 +76,8 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
     everything = replace(interest, types=(), attrs=())
     are_few = 0 < len(interest.types) <= FEW
     led, others = _led(interest, are_few), SWEEPS
-    if is_backward or after_backward:
-        led = others = OF_BACKWARDS if is_backward else AFTER_BACKWARDS
+    if is_backward:
+        led = others = AFTER_BACKWARDS if after_backward else OF_BACKWARDS
     kinds = [*((sweep, interest) for sweep in led * (2 if are_few else 1)), *((sweep, everything) for sweep in others)]
     random.Random("kinds").shuffle(kinds)
     turns: dict[tuple[Sweep, Interest], Iterator[int]] = defaultdict(itertools.count)
@@ -89,3 +92,9 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
         return case
 
     return program
+
+
+def drawn(interest: Interest, is_backward: bool = False, after_backward: bool = False) -> Callable[[Choices], Case]:
+    """A source of programs of which four of five are sweeps, and the others random ones of any kind; see ``sweeps``."""
+    swept = sweeps(interest, is_backward, after_backward)
+    return lambda choices: swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)

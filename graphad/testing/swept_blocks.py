@@ -35,7 +35,6 @@ KINDS = (
 TRIES = 4  # other attributes
 LOOKUPS = ("gather", "lookup_table_v2", "index_select", "gather_nd", "one_hot_v2")
 FAR, FAR_READS = 1000, 3
-FLOAT = np.zeros(())
 ROLES = ("captured", "early", "late", "both")
 WITH_ATTRIBUTES = ("scale", "scale", "increment", "softmax", "reduce_sum", "cumsum", "clip", "leaky_relu", "transpose2", "concat", "roll")
 PLAIN = (
@@ -155,7 +154,8 @@ def _read_far(w: CallProgram) -> None:
             w.apply("assign", {"X": found[:1]}, {}, result)
 
     _never(w, read)
-    for name in {name for listed in names.values() for name in listed if w.feeds.get(name, FLOAT).dtype.kind == "i"}:
+    fed = {name for listed in names.values() for name in listed if name in w.feeds}
+    for name in [name for name in fed if w.feeds[name].dtype.kind == "i"]:
         w.feeds[name] = w.feeds[name] + FAR
         w.reserved.add(name)
 

@@ -15,7 +15,7 @@ from graphad.testing.equivalence import observe
 from graphad.testing.sweep import OF_BACKWARDS, SWEEPS, Sweep
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_names import name_sweep
-from graphad.testing.swept_operators import slope_sweep
+from graphad.testing.swept_slopes import slope_sweep
 from graphad.testing.swept_twins import twin_sweep
 from graphad.testing.swept_values import value_sweep
 from tests.testing.test_programs import check_runs
