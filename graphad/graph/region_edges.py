@@ -4,7 +4,7 @@
 
     ENTRY   h#0 -> h, w#0 -> w      operands become block arguments
     BACK    h2  -> h                results are the arguments of the next iteration
-    EXIT    h2  -> h#1              results are handed out; of branches, those of each
+    EXIT    h2  -> h#1              results leave; of branches, those of each
     BYPASS  h#0 -> h#1              a loop that runs no iteration leaves what it was given
 
 Gradients have two more: SAVED, from a value of the forward graph to the argument that stands for it, and SUM, from a result to what
@@ -35,7 +35,7 @@ def region_edges(op: Op) -> Iterator[Edge]:
     """All ways of values into the nested graphs of an operator, out of them, and around."""
     given, outs = operands(op), outcomes(op)
     count, looping = carried_count(op) if is_loop(op) else len(outs), is_loop(op)
-    first = len(given) - count if the_row(op).is_grad else 0  # of the carried operands: cotangents stand behind what was handed in
+    first = len(given) - count if the_row(op).is_grad else 0  # of the carried operands: cotangents follow the operands
     for graph in op.graphs.values():
         yield from (Edge(value, inner, ENTRY, op) for value, inner in zip(given, graph.inputs, strict=False))
         yield from (Edge(kept, inner, SAVED, op) for inner, kept in graph.saved.items())

@@ -1,4 +1,4 @@
-"""What an operator promises beyond its types: what passes ask of its row, so that they need not know it by name.
+"""What an operator promises beyond its types: what passes ask of its definition, so that they need not know it by name.
 
     @operator("X -> Out", infer=same_float, grad=..., elementwise=True)
 
@@ -110,12 +110,12 @@ class Traits:
         bilinear: slots of floats in each of which the one output is linear while the others stay. They are all that have gradients.
         symmetric: the Jacobian of the one output with respect to the first input is its own transpose; that of an elementwise operator
             of one input is in any case.
-        rows: slots along whose axis 0 rows lie that know nothing of each other: row i of each output is made of row i of these, and of the
+        rows: slots along whose axis 0 rows are independent of each other: row i of each output is made of row i of these, and of the
             other inputs as a whole. It is said of operators that are not elementwise, and where all of these have as many rows.
         along: an attribute with the axis or the axes along which it works otherwise: that of the rows must not be among them.
         view: the slot of the input in whose memory the outputs lie, or may lie.
         own: whether the outputs lie in memory that nothing else knows of, and nothing of the inputs is kept.
-        cheap: whether it is computed again rather than handed around, since it only fills; a ``view`` is cheap in any case.
+        cheap: whether it is computed again rather than passed into nested graphs, since it only fills; a ``view`` is cheap in any case.
         uniform: whether elementwise it gives an element the same bits wherever it stands, so that one stands for all: numpy's vector
             loops round exp, tanh and the like by the place in the array.
         narrow: what it does in a narrow floating-point type. ``gains``: it is much faster there, as products are; ``follows``: it loses

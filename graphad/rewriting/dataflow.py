@@ -11,8 +11,8 @@
     Finite().of(graph)[value]                    # computed now, or the one kept
 
 Loops and branches are done here, once: facts follow the ways of values into nested graphs and out of them
-(``graphad.graph.region_edges``). At the argument of a loop's body the initial value is joined with what comes round; behind the loop
-the initial value is joined with what comes out, since a loop may run no iteration; behind branches their results are joined.
+(``graphad.graph.region_edges``). At the argument of a loop's body the initial value is joined with what comes round; after the loop
+the initial value is joined with what comes out, since a loop may run no iteration; after branches their results are joined.
 
 Facts only grow: a worklist takes operators in their order until nothing changes, which is the least fixpoint (G. A. Kildall, "A unified
 approach to global program optimization", POPL 1973) if transfer functions are monotone. A lattice of infinite height is left upwards
@@ -169,7 +169,7 @@ class _Solver(ABC, Generic[F]):
         return self.facts
 
     def enter(self, graph: Graph) -> None:
-        """Line up the operators of a graph, those of nested ones behind the operator that has them."""
+        """Line up the operators of a graph, those of nested ones after the operator that has them."""
         backward, analysis = self.analysis.backward, self.analysis
         ops = graph.ordered_ops()
         for op in reversed(ops) if backward else ops:

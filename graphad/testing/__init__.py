@@ -60,11 +60,11 @@ __all__ = [*sorted(_HOMES), "MissingHypothesis"]
 
 
 class MissingHypothesis(GraphadError, ImportError):
-    """Random programs were asked for, and hypothesis is not installed."""
+    """Random programs were requested, and hypothesis is not installed."""
 
 
 def __getattr__(name: str) -> Any:
-    """What a name stands for, imported when it is asked for, so that ``import graphad.testing`` does not need hypothesis."""
+    """What a name stands for, imported on first use, so that ``import graphad.testing`` does not need hypothesis."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -15,7 +15,7 @@ from graphad.testing.subject import Subject
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first rewrite behind which the results differ.
+    """The first rewrite after which the results differ.
 
     Attributes:
         number: which rewrite it is, counted from 1.

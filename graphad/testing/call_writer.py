@@ -173,7 +173,7 @@ class CallWriter:
     # -- operators -------------------------------------------------------------------------------
 
     def emit(self, op_type: str, inputs: Names, outputs: Names, attrs: Mapping[str, Any], values: Slots) -> None:
-        """Append an operator that is known to be right; variables that nobody declared are declared here."""
+        """Append an operator that is known to be right; undeclared variables are declared here."""
         read = [name for names in inputs.values() for name in names]
         whole = any(not isinstance(v, np.ndarray) for vs in values.values() for v in vs) or any(
             not isinstance(self.values[name], np.ndarray) for name in read

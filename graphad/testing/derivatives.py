@@ -71,7 +71,7 @@ ROUNDED = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}  # by how much nu
 
 
 def roundings(program: Program) -> float:
-    """By how much results may differ at least where they may be rounded: what the narrowest of a program's dtypes asks for."""
+    """By how much results may differ at least where they may be rounded: what the narrowest of a program's dtypes needs."""
     return max((ROUNDED.get(str(var.dtype), 0.0) for var in program.list_vars() if var.type == TENSOR), default=0.0)
 
 

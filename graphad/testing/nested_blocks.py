@@ -129,7 +129,7 @@ def _while(w: NestedWriter, first: Statement | None = None, trips: int | None = 
 
 
 def _delay(w: NestedWriter) -> None:
-    """A loop that hands values on: in each iteration names get what the next one had before, and the last one gets a new value.
+    """A delay line: in each iteration names get what the next one had before, and the last one gets a new value.
 
     A value needs as many iterations as there are names to get from the last one to the first.
     """
@@ -273,7 +273,7 @@ def _array(w: NestedWriter) -> None:
 
 
 def _array_loop(w: NestedWriter) -> None:
-    """A loop that writes to an array, which is read behind it. The first element is there before."""
+    """A loop that writes to an array, which is read after it. The first element is there before."""
     x = w.recent(list(w.tensors()))
     shape, name = w.tensors()[x], w.unique("a")
     if w.rarely():
@@ -287,7 +287,7 @@ def _array_loop(w: NestedWriter) -> None:
 def _written(w: NestedWriter, name: str, shape: Shape) -> None:
     """At the end, at the loop's counter, or over the first element; into the array itself or a changed copy of it.
 
-    What is written at the counter has to stay in the array: the next iteration writes behind it.
+    What is written at the counter has to stay in the array: the next iteration appends to it.
     """
     where = w.one_of(*(["index"] if w.scope.index and w.outer(name) else []), "end", "first")
     if where == "end":

@@ -1,8 +1,8 @@
 """Random programs that give optimisations something to do, or something to trip over: ``optimizable_program``.
 
 Among the operators of random nested programs stand the same one again (with the same attributes or others, before a name is
-overwritten and behind it), constants, what changes nothing, what nobody reads, what a loop need not do again, values that an
-iteration hands to the next for nothing, conditions that are known, and constants that are nan, infinite, or of other dtypes.
+overwritten and after it), constants, what changes nothing, unused values, what a loop need not do again, values that an
+iteration passes to the next in vain, conditions that are known, and constants that are nan, infinite, or of other dtypes.
 A program has only some of these, and those often: A. Groce and others, Swarm testing, ISSTA 2012.
 """
 
@@ -265,7 +265,7 @@ def _branch(w: NestedWriter) -> None:
 
 
 def _special(w: NestedWriter) -> None:
-    """Operators over nan and infinities; what they give is asked for, but reaches no other operator."""
+    """Operators over nan and infinities; their results are requested, but reaches no other operator."""
     x, shape = _any(w)
     value = w.one_of(float("inf"), float("nan"), float("-inf"))
     constant = w.append("fill_constant", {}, w.unique("k"), shape=list(shape), value=value, dtype="float64")

@@ -1,7 +1,7 @@
 """What of a pass's own code has run, and which names of operators, attributes and slots that code mentions.
 
 The own code of a pass are the methods of its class and the functions of the same file that those call, found through the names
-they use. Lines are traced with ``sys.settrace``, which costs nothing where nobody traces.
+they use. Lines are traced with ``sys.settrace``, which costs nothing where tracing is off.
 """
 
 from __future__ import annotations

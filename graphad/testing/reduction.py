@@ -99,7 +99,7 @@ def _fewer_ops(search: _Search) -> None:
 
 
 def _one_round(search: _Search, size: int) -> bool:
-    """Try each part of a size once, the last first: what is read goes behind what reads it."""
+    """Try each part of a size once, the last first: readers go before what they read."""
     end, gone = len(places(search.program)), False
     while end > 0:
         all_places = places(search.program)
@@ -125,6 +125,6 @@ def _held(program: Program, place: Place) -> list[object]:
 
 
 def _simpler(search: _Search, edits: Callable[[Program], Iterator[Edit]]) -> None:
-    """Take each edit that goes; those that are left are found anew, since an edit moves what stands behind it."""
+    """Take each edit that goes; those that are left are found anew, since an edit moves what follows it."""
     while any(search.take(edit) for edit in list(edits(search.program))):
         pass

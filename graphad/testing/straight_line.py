@@ -11,7 +11,7 @@ from graphad.testing.operators import RECIPES, SHAPES, Call, Writer, computed, h
 
 
 def straight_line_program(choices: Choices, max_ops: int = 12) -> Case:
-    """Programs of 1 to ``max_ops`` drawn operators, a loss over one to three of their values, and up to two operators behind it."""
+    """Programs of 1 to ``max_ops`` drawn operators, a loss over one to three of their values, and up to two operators after it."""
     w = Writer(choices)
     for _ in range(choices.integer(1, 2)):
         w.data(stop_gradient=w.rarely())

@@ -162,7 +162,7 @@ def inner_passes(each: Any) -> list[Pass]:
 
 
 def claimed_tolerance(each: Pass) -> float:
-    """The largest tolerance that a pass, or one that it runs, asks for."""
+    """The largest tolerance that a pass, or one that it runs, needs."""
     return max(found.tolerance for found in inner_passes(each))
 
 

@@ -26,7 +26,7 @@ def watch(graph: Graph, case: Case, see: See) -> None:
     """Run the program that a graph was lowered from on the arrays of a case, step by step.
 
     ``see`` is called with a value and its array: for what is given first of all, then for what an operator reads, before it runs, and
-    for what it writes, behind it; None is for no value. The array is the run's own, which may be overwritten later. A run that fails
+    for what it writes, after it; None is for no value. The array is the run's own, which may be overwritten later. A run that fails
     ends there, as it does with what ``see`` raises.
     """
     assert graph.block is not None

@@ -182,7 +182,7 @@ class _Estimate:
         return most
 
     def inside(self, graph: Graph) -> int:
-        """What a nested graph needs beside what is handed in, which is there outside."""
+        """What a nested graph needs beside its arguments, which the graph around has."""
         cost = self.nested[graph]
         return cost.peak - cost.given
 

@@ -18,7 +18,7 @@ from graphad.ops import ControlDef
 from graphad.types import TENSOR
 
 Array = NDArray[Any]
-_DEEP = 64  # operators one behind the other that are followed
+_DEEP = 64  # operators one after the other that are followed
 
 
 class KnownValues:
@@ -56,7 +56,7 @@ class KnownValues:
         return self.found[value]
 
     def _handed_in(self, value: Value, deep: int) -> Array | None:
-        """What the graph around hands in, unless it changes from run to run."""
+        """What the graph around passes in, unless it changes from run to run."""
         owner = self.owners.get(value.graph)
         if owner is None or value in value.graph.saved:
             return None

@@ -2,7 +2,7 @@
 
 0  a = tanh(x)        a ▉▉▉            x is given, so it lives all the time
 1  b = assign(a)      b  ┆▉▉▉          b is a view: the memory of a, needed until b is
-2  c = exp(b)         c     ▉▉▉▉▉      c is asked for, so it lives to the end
+2  c = exp(b)         c     ▉▉▉▉▉      c is requested, so it lives to the end
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Liveness(Analysis):
     Attributes:
         order: the operators as they are scheduled.
         last: for each value the place in ``order`` of the last operator that needs its memory: a reader of it or of a view of it, else
-            its writer; ``len(order)`` for what lives to the end: what is given, asked for, handed out or kept for a gradient.
+            its writer; ``len(order)`` for what lives to the end: what is given, requested, returned or kept for a gradient.
         owner: for each value that is a view the value in whose memory it lies.
 
     >>> import graphad as ga

@@ -1,4 +1,4 @@
-"""Which operators may run although nothing asks for what they compute: they cannot fail, print, or draw random numbers.
+"""Which operators may run although their results are not needed: they cannot fail, print, or draw random numbers.
 
 A kernel can fail where values decide (an index out of range, an integer power below zero) or where extents that are not known beforehand
 do not fit together. So an operator must say of itself that only types decide (``speculatable``), and its types must fit, whatever
