@@ -13,6 +13,7 @@ from graphad.ops.definition import Array, Attr, Tensor, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.index import where
 from graphad.ops.inference import aligned, normal_axis, same_dtypes, same_float
+from graphad.ops.parameters import Parameter, declare
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.shapes import wide
 from graphad.ops.summation import summed
@@ -180,15 +181,29 @@ def thresholded_relu(X: Array, *, threshold: float = 1.0) -> Array:
     return np.where(X <= threshold, X.dtype.type(0), X)
 
 
-@operator(
-    "X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(abs_(X) > threshold, dOut)}, **FUNCTION, own=True
-)
+def _hard_shrink_grad(X: Tensor, dOut: Tensor, *, threshold: float) -> Tensor:
+    if threshold <= 0.0:  # X everywhere, also at 0
+        return dOut
+    return dOut * as_mask(abs_(X) > threshold, dOut)
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _hard_shrink_grad}, **FUNCTION, own=True)
 def hard_shrink(X: Array, *, threshold: float = 0.5) -> Array:
     """X where its absolute value is above ``threshold``, else 0."""
     return np.where(np.abs(X) <= threshold, X.dtype.type(0), X)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * as_mask(Out != 0.0, dOut)}, **FUNCTION, own=True)
+def _softshrink_grad(Out: Tensor, dOut: Tensor, **attrs: float) -> Tensor:
+    if attrs["lambda"] == 0.0:  # X everywhere, also at 0
+        return dOut
+    return dOut * as_mask(Out != 0.0, dOut)
+
+
+_LAMBDA = Parameter("lambda", 0.5, "float", keyword_only=True)  # no name that Python lets a function have
+declare(_softshrink_grad, [Parameter("Out"), Parameter("dOut"), _LAMBDA])
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _softshrink_grad}, **FUNCTION, own=True)
 def softshrink(X: Array, **attrs: Any) -> Array:
     """X moved towards 0 by the attribute ``lambda`` (0.5), 0 where its absolute value is not above it."""
     limit = attrs.get("lambda", 0.5)

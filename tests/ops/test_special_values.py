@@ -117,6 +117,11 @@ KINKS: dict[str, tuple[dict[str, float], dict[float, float]]] = {
     "floor": ({}, {1.0: 0.0}),
     "round": ({}, {0.5: 0.0}),
 }
+# Where these numbers leave no kink, the slope is one on both sides.
+WITHOUT_KINK: dict[str, tuple[dict[str, float], dict[float, float]]] = {
+    "hard_shrink": ({"threshold": 0.0}, {0.0: 1.0, 2.0: 1.0}),
+    "softshrink": ({"lambda": 0.0}, {0.0: 1.0, -2.0: 1.0}),
+}
 
 
 def computed(op: str, x: Array, **attrs: Any) -> Array:
@@ -139,10 +144,18 @@ def test_every_operator_of_one_input_and_no_choice_has_a_formula() -> None:
     assert not set(plain) - set(FORMULAS) - {"logical_not", "isnan_v2", "isinf_v2", "isfinite_v2"}
 
 
+@pytest.mark.parametrize("op", WITHOUT_KINK)
+def test_the_gradient_where_attributes_leave_no_kink(op: str) -> None:
+    _compare(op, *WITHOUT_KINK[op])
+
+
 @pytest.mark.parametrize("op", KINKS)
 def test_the_gradient_at_a_kink(op: str) -> None:
+    _compare(op, *KINKS[op])
+
+
+def _compare(op: str, attrs: dict[str, float], expected: dict[float, float]) -> None:
     """The grad operator, and what it expands to when it is differentiated again, keep one convention."""
-    attrs, expected = KINKS[op]
     x = np.array(list(expected))
     forward = run(lookup(op), {"X": [x]}, attrs)
     grad = lookup(op).grad
