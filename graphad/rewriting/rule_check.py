@@ -32,6 +32,7 @@ Kinks = Literal["all", "smooth"]
 
 ROUNDING = 64.0  # by how many units in the last place, of the largest number around, a fast rule may differ
 EXAMPLES = 4  # how often an example is drawn
+CUBES = 2  # of so many inputs that ``applicable`` draws one has the same extents all over
 APPLICABLE = ("float64", "float64", "float32", *DTYPES)  # dtypes that ``applicable`` draws from
 
 
@@ -132,6 +133,8 @@ def applicable(rule: Any, rng: np.random.Generator, example: Example | None = No
             else:
                 dtype = APPLICABLE[rng.integers(len(APPLICABLE))]
                 shapes = max((profiles[i] for i in rng.integers(len(profiles), size=2)), key=lambda each: max(map(len, each), default=0))
+                if rng.integers(CUBES) == 0:  # transposed or not, the shapes are the same, and so the rule applies where it should not
+                    shapes = ((3,) * int(rng.choice((2, 3, 3, 4))),) * len(inputs.leaves)
                 setting = _first(inputs, shapes, dtype)
             if setting is None:
                 continue

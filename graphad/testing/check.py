@@ -46,7 +46,7 @@ SELDOM = {
     "types": 2,
     "idempotent": 2,
     "deterministic": 6,
-    "compiled": 6,
+    "compiled": 2,
     "gradients": 2,
 }  # checks that are made on every so many programs only
 COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
@@ -178,12 +178,13 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     interest = interest_of(passes, (rule for rule in found if not isinstance(rule, PatternRule)))
     if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
         interest = replace(interest, kinds=SHORT)
+    exact = all(rule.exact for rule in rules)
     random.Random("rules").shuffle(rules)
     others, rules_in_turn = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.cycle(rules)
 
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):
-            case = planted_with_all(choices, list(itertools.islice(rules_in_turn, PLANTED)))
+            case = planted_with_all(choices, list(itertools.islice(rules_in_turn, PLANTED)), exact)
         else:
             case = others(choices)
         return case if case.requested else replace(case, requested=requested_names(choices, case))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from graphad.execution.layout import blocks_of
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
-from graphad.testing.nested_blocks import PLAIN, NestedWriter, block_statements, statements
+from graphad.testing.nested_blocks import PLAIN, NestedWriter, Statement, block_statements, statements
 from graphad.testing.nested_operators import SHAPES
 
 
@@ -21,11 +21,13 @@ def nested_program(
     stops: bool = True,
     arrays: bool = True,
     most_trips: int = 2,
+    first: Statement | None = None,
 ) -> Case:
     """Programs of at most ``max_nested`` operators with blocks, one in the other up to ``max_depth``, and a scalar loss.
 
     A block has one to ``max_statements`` drawn statements. With ``stops`` some variables stop gradients; with ``arrays``
-    some are arrays of tensors. Loops have up to 3 iterations; some that are in no other block have ``most_trips``.
+    some are arrays of tensors. Loops have up to 3 iterations; some that are in no other block have ``most_trips``. ``first``
+    writes the first of these operators; None: any of them.
     """
     w = NestedWriter(choices, stops, max_nested, choices.integer(1, max_depth), max_statements, arrays)
     w.most_trips = most_trips
@@ -34,7 +36,7 @@ def nested_program(
     for _ in range(choices.integer(0, 1)):
         w.parameter(w.one_of(*SHAPES))
     statements(w, 0, PLAIN)
-    w.one_of(*block_statements(w))(w)
+    (first or w.one_of(*block_statements(w)))(w)
     statements(w, 0)
     loss = _loss(w)
     statements(w, 0, PLAIN, most=1)
@@ -52,5 +54,6 @@ def _loss(w: NestedWriter) -> str:
     written = [n for op in w.scope.block.ops if blocks_of(op) for n in op.output("Out") if n in w.tensors()]
     names = [w.recent(written)] if written and not w.rarely(5) else []
     names += w.choices.several([*w.tensors()][::-1], not names, 2)
+    names = [w.arrived] if w.arrived in w.tensors() and not w.rarely(4) else names
     parts = [w.append("mean", {"X": name}, w.unique("part")) for name in names]
     return w.append("sum", {"X": parts}, "loss")

@@ -19,6 +19,7 @@ class NestedWriter(Writer):
         super().__init__(choices, stops, nested)
         self.max_depth, self.max_statements, self.with_arrays = max_depth, max_statements, arrays
         self.most_trips = 2
+        self.arrived = ""  # what a loop has led to in several iterations
         self.also: tuple[Statement, ...] = ()
         self.conditions: tuple[Callable[[NestedWriter], str], ...] = ()
 
@@ -128,27 +129,57 @@ def _while(w: NestedWriter, first: Statement | None = None, trips: int | None = 
     w.scope.booleans.append(condition)
 
 
-def _delay(w: NestedWriter) -> None:
+def delay(w: NestedWriter) -> None:
     """A delay line: in each iteration names get what the next one had before, and the last one gets a new value.
 
-    A value needs as many iterations as there are names to get from the last one to the first.
+    A value needs as many iterations as there are names to get from the last one to the first. Every second line starts from
+    constants, so that nothing but what has come all the way can be differentiated.
     """
-    shape, count = w.one_of(*w.tensors().values()), w.one_of(3, 3, 2)
+    shape, count = w.one_of(*w.tensors().values()), w.one_of(3, 3, 2, 4)
     line = [w.fresh(shape) for _ in range(count)]
+    kinds = (filled,) if w.one_of(True, False) else (filled, filled, *RECIPES)
     for name in line:
-        w.one_of(filled, filled, *RECIPES)(w, name, shape)
+        w.one_of(*kinds)(w, name, shape)
         w.wrote(name, shape)
-    _while(w, lambda inner: _hand_on(inner, line, shape), trips=count + w.choices.integer(0, 1))
+    others = [name for name in w.tensors() if name not in line and (name in w.params or name not in w.fixed)]
+    _while(w, lambda inner: _pass_along(inner, line, shape, others), trips=count + w.choices.integer(0, 1))
     w.wrote(line[0], shape)
+    w.arrived = line[0]
 
 
-def _hand_on(w: NestedWriter, line: list[str], shape: Shape) -> None:
+def accumulate(w: NestedWriter) -> None:
+    """A loop that adds a value from around it to a name, or takes it away or multiplies by it, in each iteration: nothing lies between."""
+    total = w.recent(list(w.tensors()))
+    shape = w.tensors()[total]
+    alike = [name for name, each in w.tensors().items() if each == shape and name != total and (name in w.params or name not in w.fixed)]
+    other = w.recent(alike) if alike else w.parameter(shape)
+    op_type = w.one_of(*ACCUMULATING)
+    name = w.fresh(shape)
+    w.append("assign", {"X": total}, name)
+    w.wrote(name, shape)
+    _while(w, lambda inner: _add_up(inner, op_type, name, other, shape), trips=w.choices.integer(2, 3))
+    w.wrote(name, shape)
+    w.arrived = name
+
+
+def _add_up(w: NestedWriter, op_type: str, name: str, other: str, shape: Shape) -> None:
+    if w.outer(name) and w.outer(other):
+        w.append(op_type, {"X": [name, other]} if op_type == "sum" else {"X": name, "Y": other}, name)
+        w.wrote(name, shape)
+
+
+def _pass_along(w: NestedWriter, line: list[str], shape: Shape, others: list[str]) -> None:
     if any(not w.outer(name) for name in line):  # the block has variables of its own under these names
         return
     for name, following in itertools.pairwise(line):
         w.append("assign", {"X": following}, name)
         w.wrote(name, shape)
-    write_tensor(w, line[-1], shape)
+    alike = [name for name in others if w.tensors().get(name) == shape and w.outer(name)]
+    if alike and w.one_of(True, False):
+        w.append("tanh", {"X": w.recent(alike)}, line[-1])
+        w.wrote(line[-1], shape)
+    else:
+        write_tensor(w, line[-1], shape)
 
 
 def _test_again(w: NestedWriter, test: Callable[[str], object], condition: str, exit_on: str | None) -> None:
@@ -322,5 +353,6 @@ def _element(w: NestedWriter, name: str, shape: Shape) -> None:
     w.wrote(out, shape)
 
 
+ACCUMULATING = ("elementwise_add", "elementwise_add", "elementwise_sub", "sum", "elementwise_mul")
 PLAIN: tuple[Statement, ...] = (_plain,)
-BLOCKS: tuple[Statement, ...] = (_delay, _while, _if_else, _conditional_block, _select_input, _net, _while, _if_else)
+BLOCKS: tuple[Statement, ...] = (delay, accumulate, _while, _if_else, _conditional_block, _select_input, _net, _while, _if_else)

@@ -21,7 +21,7 @@ from graphad.rewriting.terms import Constant, Result, Scalar, Several, Term
 from graphad.testing.cases import Array, Case
 from graphad.testing.choices import Choices
 from graphad.testing.names import outside_reads, outside_writes
-from graphad.testing.number_pools import KINDS, NON_FINITE, array_of
+from graphad.testing.number_pools import KINDS, MIXED, NON_FINITE, array_of
 from graphad.types import FLOATS, TensorType
 
 SEEDS = 10_000
@@ -36,12 +36,20 @@ def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
     Args:
         rules: of those made with ``@rewrite``, at least one.
     """
-    return planted_with_all(choices, [choices.one_of([rule for rule in rules if isinstance(rule, PatternRule)])])
+    known = [rule for rule in rules if isinstance(rule, PatternRule)]
+    return planted_with_all(choices, [choices.one_of(known)], exact=all(rule.exact for rule in known))
 
 
-def planted_with_all(choices: Choices, rules: Sequence[PatternRule]) -> Case:
-    """A program as above, with what each of several rules looks for, as far as shapes and dtypes are found that they apply to."""
-    planting = _Planting(Drawn(), choices)
+def planted_with_all(choices: Choices, rules: Sequence[PatternRule], exact: bool) -> Case:
+    """A program as above, with what each of several rules looks for, as far as shapes and dtypes are found that they apply to.
+
+    Args:
+        choices: where the decisions come from.
+        rules: what is planted.
+        exact: whether all rules on trial keep every bit: others may differ where something is nan, infinite or out of range, which
+            means hide, and single elements do not.
+    """
+    planting = _Planting(Drawn(), choices, exact)
     for rule in rules:
         drawn = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example)
         if drawn is not None:
@@ -55,8 +63,9 @@ def planted_with_all(choices: Choices, rules: Sequence[PatternRule]) -> Case:
 class _Planting(Evaluation):
     """Terms as variables of a program."""
 
-    def __init__(self, drawn: Drawn, choices: Choices) -> None:
+    def __init__(self, drawn: Drawn, choices: Choices, exact: bool) -> None:
         super().__init__(drawn)
+        self.exact = exact
         self.choices = choices
         self.program = Program()
         self.root = self.block = self.program.global_block()
@@ -129,7 +138,7 @@ class _Planting(Evaluation):
 
     def harden(self) -> None:
         """Feed numbers at which rewrites go wrong, where they are of floating point."""
-        kind = self.choices.one_of((*KINDS, NON_FINITE, NON_FINITE))
+        kind = self.choices.one_of((*KINDS, NON_FINITE, NON_FINITE, *(MIXED,) * (5 * self.exact)))
         for name, array in self.feeds.items():
             if array.dtype.kind == "f":
                 self.feeds[name] = array_of(self.choices, array.shape, array.dtype.name, kind)
@@ -140,11 +149,12 @@ class _Planting(Evaluation):
             self.finals.append(self._append("assign", {"X": [name]}, {}))
 
     def case(self) -> Case:
-        """The program, with a loss over what is floating-point."""
+        """The program, with a loss over what is floating-point; for exact rules mostly all results are requested, since means hide much."""
         floating = [name for name in dict.fromkeys(self.finals) if self._var(name).dtype in FLOATS[1:]]
         means = [self._append("mean", {"X": [n]}, {}) for n in floating if self._var(n).dtype == self._var(floating[0]).dtype]
         loss = self._append("sum", {"X": means}, {}) if means else ""
-        return Case(self.program, loss, self.feeds, {})
+        requested = () if not self.exact or self.choices.chance(4) else tuple(dict.fromkeys([*self.finals, *([loss] if loss else [])]))
+        return Case(self.program, loss, self.feeds, {}, requested)
 
     # -- as an evaluation ------------------------------------------------------------------------
 

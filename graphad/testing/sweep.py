@@ -8,10 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from graphad.testing.call_statements import operators
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.nested import nested_program
+from graphad.testing.nested_blocks import accumulate, delay
+from graphad.testing.number_pools import SHORT
 from graphad.testing.operator_programs import unknown_extent
 from graphad.testing.programs import any_program
 from graphad.testing.swept_blocks import block_sweep
@@ -20,7 +23,7 @@ from graphad.testing.swept_names import name_sweep
 from graphad.testing.swept_operators import constant_sweep, gradient_sweep
 from graphad.testing.swept_slopes import slope_sweep
 from graphad.testing.swept_twins import twin_sweep
-from graphad.testing.swept_values import value_sweep
+from graphad.testing.swept_values import steep_sweep, value_sweep
 
 Sweep = Callable[[Choices, Interest, int], Case]
 SWEEPS: tuple[Sweep, ...] = (
@@ -36,19 +39,21 @@ LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few 
 )
 OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
 FEW = 16  # operators
+FIRST = (None, delay, accumulate, delay)  # what the first operator with blocks of a nested program is; None: any
 SEEDS = 1 << 30
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
 
 
 def nested_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """A small ``nested_program`` as it is: all smooth, in float64 and of tame numbers, so that differences say what its gradients are."""
-    depth, count = choices.one_of((1, 1, 2)), choices.one_of((1, 1, 2))
-    return nested_program(choices, depth, max_statements=1, max_nested=count, arrays=choices.chance(4), most_trips=3)
+    depth, count, first = choices.one_of((1, 1, 2)), choices.one_of((1, 1, 2)), FIRST[start % len(FIRST)]
+    return nested_program(choices, depth, max_statements=1, max_nested=count, arrays=choices.chance(4), most_trips=3, first=first)
 
 
 AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, nested_sweep, chain_sweep, name_sweep) * 2, twin_sweep, value_sweep)
 OF_BACKWARDS: tuple[Sweep, ...] = (
     *(gradient_sweep, block_sweep, nested_sweep, slope_sweep, slope_sweep) * 3,
+    nested_sweep,
     name_sweep,
     chain_sweep,
     value_sweep,
@@ -74,10 +79,12 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
         A function of choices, of which it takes one number: which sweep comes next is not left to them.
     """
     everything = replace(interest, types=(), attrs=())
+    interest = everything if 2 * len(interest.types) > len(operators()) else interest
     are_few = 0 < len(interest.types) <= FEW
     led, others = _led(interest, are_few), SWEEPS
     if is_backward:
         led = others = AFTER_BACKWARDS if after_backward else OF_BACKWARDS
+    others = (*others, *(steep_sweep,) * 3) if interest.kinds == SHORT else others
     kinds = [*((sweep, interest) for sweep in led * (2 if are_few else 1)), *((sweep, everything) for sweep in others)]
     random.Random("kinds").shuffle(kinds)
     turns: dict[tuple[Sweep, Interest], Iterator[int]] = defaultdict(itertools.count)

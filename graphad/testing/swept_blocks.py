@@ -78,7 +78,8 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     twin.prepare()
     _write(w, kind, runs, twin, role)
     after = twin.read() if choices.boolean() else []
-    written = [name for op in w.block.ops for name in op.output_names() if name in w.values and name not in w.reserved]
+    kept_alive = {*w.reserved, twin.copy}  # what is read after the blocks as well cannot be lost in them
+    written = [name for op in w.block.ops for name in op.output_names() if name in w.values and name not in kept_alive]
     return Case(w.program, loss_of(w, [*written[::-1], *before, *after]), w.feeds, w.params)
 
 
@@ -229,12 +230,13 @@ class _Twin:
 
     def prepare(self) -> None:
         """Perhaps copy what blocks may overwrite, or let names change places."""
-        if self.w.choices.chance(3):
+        if self.w.choices.boolean():
             self.copy = self.w.apply("assign", {"X": [self.name]}, {}) or ""
         if self.w.choices.chance(4):
             value = self.w.values[self.name]
             assert isinstance(value, np.ndarray)
-            self.line = [self.w.data(value * factor) for factor in (0.5, 0.25)] if self.w.choices.boolean() else []
+            new = self.w.constant if self.w.choices.boolean() else self.w.data
+            self.line = [new(value * factor) for factor in (0.5, 0.25)] if self.w.choices.boolean() else []
             self._exchange()
 
     def read(self, target: str = "") -> list[str]:
@@ -275,12 +277,10 @@ class _Twin:
     def body(self, role: str, counter: str = "") -> None:
         """The body of a block: the operator, and before or after it the name is overwritten."""
         w = self.w
-        if w.choices.chance(6):
-            self._hide()
-        if w.choices.chance(2 if self.line else 6):
-            self._exchange()
-        if self.copy and self.kept and w.choices.boolean() and _alike(w.values[self.copy], w.values[self.kept[0]]):
-            self._pass_out(self.copy, self.kept[0])
+        self._begin()
+        copied = w.choices.below(4)
+        if copied == 0:
+            self._read_copy()
         if role in ("early", "both"):
             self.overwrite()
         into = w.choices.one_of(self.kept) if self.kept and w.choices.chance(4) else ""
@@ -293,9 +293,28 @@ class _Twin:
             self.overwrite(tensors[0] if tensors else "")
         if role == "late" and w.choices.chance(3):
             tensors += self.read()[:1]
+        if copied > 1:
+            self._read_copy()
         for name, target in zip(dict.fromkeys(tensors), self.kept, strict=False):
             if name != target and _alike(w.values[name], w.values[target]):
                 self._pass_out(name, target)
+
+    def _begin(self) -> None:
+        """Perhaps hide a name by another variable, or let names change places."""
+        if self.w.choices.chance(6):
+            self._hide()
+        if self.w.choices.chance(2 if self.line else 6):
+            self._exchange()
+
+    def _read_copy(self) -> None:
+        """Let what the name held at first reach a name around the blocks, from the copy that was made of it."""
+        w = self.w
+        if not self.copy or not self.kept:
+            return
+        op_type = w.choices.one_of(("assign", "tanh", "sin", "abs"))
+        name = self.copy if op_type == "assign" else w.apply(op_type, {"X": [self.copy]}, {})
+        if name and _alike(w.values[name], w.values[self.kept[-1]]):
+            self._pass_out(name, self.kept[-1])
 
     def _exchange(self) -> None:
         """Two or three names around the blocks change places; mostly those that did before."""

@@ -13,10 +13,12 @@ from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices, RandomChoices
-from graphad.testing.number_pools import NON_FINITE
+from graphad.testing.number_pools import NON_FINITE, STEEP, array_of
 from graphad.testing.swept_calls import (
     DTYPES,
+    EXTENT,
     SHAPES,
+    append_over,
     converted,
     in_order,
     known_calls,
@@ -69,6 +71,22 @@ def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         written = w.append(call, names, overwrite=NEVER)
         results += [name for name in written if kind != NON_FINITE]
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
+
+
+def steep_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators over a product of matrices, on numbers that are exact in float16, but whose exponentials are too large for it.
+
+    There is no loss: gradients that are as large may well be infinite in a narrow type.
+    """
+    w = CallProgram(choices, interest)
+    x = w.data(array_of(choices, (EXTENT, EXTENT), "float32", STEEP))
+    y = w.data(np.eye(EXTENT, dtype="float32"))
+    product = w.apply(choices.one_of(("mul", "matmul_v2")), {"X": [x], "Y": [y]}, {})
+    types = in_order(types_of(interest))
+    for number in range(start * VALUED, (start + 1) * VALUED):
+        if product:
+            append_over(w, types[number % len(types)], product, NEVER)
+    return Case(w.program, "", w.feeds, w.params)
 
 
 def _operands(w: CallProgram, call: Call) -> tuple[Call, Names]:

@@ -123,6 +123,16 @@ def test_planted_programs_run_in_blocks_in_all_dtypes_and_with_hard_numbers() ->
     assert sum(bool((np.abs(array) >= 100).any()) for array in floats) > 3
 
 
+def test_planted_programs_request_results_and_have_rows_of_axes_alike() -> None:
+    rules = [rule for rule in rules_of(Simplify()) if isinstance(rule, PatternRule)]
+    drawn = [planted_program(RandomChoices(f"planted {i}"), rules) for i in range(COUNT)]
+    assert sum(len(case.requested) > 1 for case in drawn) > COUNT // 2
+    shapes = [array.shape for case in drawn for array in case.feeds.values()]
+    assert sum(len(shape) > 2 and len({*shape}) == 1 for shape in shapes) > COUNT // 8
+    mixed = [a for case in drawn for a in case.feeds.values() if a.dtype.kind == "f" and not np.isfinite(a).all()]
+    assert sum(len({*a[np.isfinite(a)].ravel().tolist()}) > 3 for a in mixed) > COUNT // 50
+
+
 def test_what_nothing_reads_is_what_a_graph_has_as_targets() -> None:
     for seed in range(40):
         program = any_program(RandomChoices(f"unread {seed}")).program

@@ -13,7 +13,8 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph import SINGLE_WRITER, Graph, Op
+from graphad.graph import SINGLE_WRITER, Builder, Graph, Op
+from graphad.ops import lookup
 from graphad.passes import OptimizeParameters
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
@@ -91,6 +92,22 @@ with passes():
             return super().apply(graph) and super().apply(graph)
 
     @dataclass(frozen=True)
+    class NarrowExponentials(Pass):
+        """Exponentials of float32 in float16."""
+
+        name = "narrow-exponentials"
+
+        def apply(self, graph: Graph) -> bool:
+            for op in [op for op in graph.ops if op.type == "exp"]:
+                build = Builder(graph, "narrow", before=op)
+                narrow = lookup("cast")(build.symbol(op.input("X")), out_dtype="float16", in_dtype="float32")
+                wide = lookup("cast")(lookup("exp")(narrow), out_dtype="float32", in_dtype="float16")
+                graph.substitute(op.output("Out"), wide.value)
+                graph.remove_op(op)
+                return True
+            return False
+
+    @dataclass(frozen=True)
     class SignOfNothing(Pass):
         """Takes what a sign is of for zero, as narrow numbers do where that is tiny."""
 
@@ -136,6 +153,15 @@ def test_a_jump_is_no_finding_within_a_tolerance(tiny: float, found: bool) -> No
     case = Case(program, "", {"x": np.array([tiny], "float32")})
     finding = examine(Subject(SignOfNothing(), tolerance=0.02), case, {"values"})
     assert (finding is not None) == found
+
+
+@pytest.mark.parametrize(("number", "found"), [(12.0, True), (10.0, False)])
+def test_what_becomes_infinite_is_a_finding_although_it_is_steep(number: float, found: bool) -> None:
+    """In float16, exp(12) is infinite; that of a number a fiftieth larger is a quarter larger."""
+    program = ga.Program.parse("program { block 0 { var x: float32[1] var y: float32[1] exp(X=x) -> (Out=y) } }")
+    case = Case(program, "", {"x": np.array([number], "float32")})
+    finding = examine(Subject(NarrowExponentials(), tolerance=0.02), case, {"values"})
+    assert (finding is not None and finding.kind == "values") == found
 
 
 def test_a_pass_after_one_that_changed_the_graph_may_refuse() -> None:

@@ -7,17 +7,21 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from graphad.ops import lookup
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import RandomChoices
 from graphad.testing.derivatives import can_difference, frozen, gradient_values, slope
 from graphad.testing.equivalence import observe
+from graphad.testing.nested import nested_program
+from graphad.testing.nested_blocks import accumulate, delay
+from graphad.testing.number_pools import SHORT
 from graphad.testing.sweep import OF_BACKWARDS, SWEEPS, Sweep
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_names import name_sweep
-from graphad.testing.swept_slopes import slope_sweep
+from graphad.testing.swept_slopes import slope_sweep, smooth_variant
 from graphad.testing.swept_twins import twin_sweep
-from graphad.testing.swept_values import value_sweep
+from graphad.testing.swept_values import steep_sweep, value_sweep
 from tests.testing.test_programs import check_runs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn
@@ -32,7 +36,7 @@ def operands(case: Case, op_type: str) -> list[tuple[str, ...]]:
     return [tuple(op.input_names()) for op in case.program.global_block().ops if op.type == op_type]
 
 
-@pytest.mark.parametrize("sweep", dict.fromkeys((*SWEEPS, *OF_BACKWARDS)), ids=lambda sweep: sweep.__name__)
+@pytest.mark.parametrize("sweep", dict.fromkeys((*SWEEPS, *OF_BACKWARDS, steep_sweep)), ids=lambda sweep: sweep.__name__)
 def test_sweeps_run_verify_and_read_back(sweep: Sweep) -> None:
     for case in swept(sweep, 5):
         check_runs(case)
@@ -94,6 +98,65 @@ def test_many_smooth_operators_have_one_slope() -> None:
             np.testing.assert_allclose(sum(float(array.sum()) for array in found.values()), expected, rtol=1e-4)
             agreeing += 1
     assert agreeing > 5
+
+
+@pytest.mark.parametrize(("op_type", "name", "least"), [("pow", "factor", 4), ("softmax", "axis", 3), ("scale", "scale", 3)])
+def test_the_first_smooth_variants_differ_in_attributes_and_move(op_type: str, name: str, least: int) -> None:
+    calls = [smooth_variant(lookup(op_type), turn) for turn in range(6)]
+    values = {repr(call.attrs.get(name)) for call in calls if call is not None}
+    assert len(values) >= least, values
+    for call in calls:
+        assert call is not None
+        assert call.outputs["Out"][0].size
+        assert call.inputs["X"][0].dtype == "float64"
+
+
+def test_values_reach_the_loss_through_all_iterations_of_a_loop() -> None:
+    constant = 0
+    for number in range(30):
+        case = nested_program(RandomChoices(f"delay {number}"), 1, max_statements=1, max_nested=1, first=delay)
+        check_runs(case)
+        line = [op for block in case.program.blocks[1:2] for op in block.ops if op.type == "assign"]
+        filled = {name for op in case.program.global_block().ops if op.type == "fill_constant" for name in op.output_names()}
+        names = {name for op in line for name in (*op.input_names(), *op.output_names())}
+        constant += len(names) > 2 and names <= filled
+    assert constant > 5
+
+
+def test_loops_add_to_a_name_with_nothing_between() -> None:
+    added = 0
+    for number in range(20):
+        case = nested_program(RandomChoices(f"sum {number}"), 1, max_statements=1, max_nested=1, first=accumulate)
+        check_runs(case)
+        (body,) = case.program.blocks[1:2]
+        outside = set(case.program.global_block().vars)
+        added += any(set(op.output_names()) < set(op.input_names()) <= outside for op in body.ops if op.type == "elementwise_add")
+    assert added > 3
+
+
+def test_blocks_read_a_copy_of_what_they_overwrite_which_is_unused_after_them() -> None:
+    found = 0
+    for case in swept(block_sweep, 80):
+        root = case.program.global_block()
+        read = Counter(name for op in root.ops for name in op.input_names())
+        for op in root.ops:
+            copies = [each for each in root.ops if op.type == "while" and each.type == "assign" and each.output_names()[0] in op.input("X")]
+            found += any(c.input_names()[0] in op.output("Out") and read[c.output_names()[0]] == 1 for c in copies)
+    assert found > 2
+
+
+def test_products_are_small_and_exponentials_of_them_too_large_for_float16() -> None:
+    types, beyond = set[str](), 0
+    for case in swept(steep_sweep, 20, Interest(kinds=SHORT)):
+        ops = case.program.global_block().ops
+        product = ops[0].output_names()[0]
+        names = [(op.type, name) for op in ops for name in op.output_names() if product in op.input_names()]
+        values = observe(case.program, case, [product, *(name for _, name in names)]).values
+        assert np.abs(values[product]).max() < 16
+        types.update(op_type for op_type, _ in names)
+        beyond += any(op_type == "exp" and np.max(values[name]) > np.finfo("float16").max for op_type, name in names)
+    assert len(types) > 20
+    assert beyond
 
 
 def gradients_of(case: Case) -> list[str]:
