@@ -26,6 +26,7 @@ from graphad.types import TensorType
 _FROM_RESULT = "Out DX DDX -> DOut? DDOut?"
 _FROM_INPUT = "X DOut DDX -> DX? DDOut?"
 _PRODUCT = "X Y DOut DDX? DDY? -> DX? DY? DDOut?"
+_ELEMENTS = "X Y DOut DDX? DDY? -> DX? DY? X@GRAD? Y@GRAD? DDOut?"
 _CONVOLUTION = "Input Filter DOutput DDInput? DDFilter? -> DInput? DFilter? DDOutput?"
 _SIGNATURES: dict[OpDef, str] = {
     tanh: "Out DOut DDX -> DOutNew? DDOut?",
@@ -41,7 +42,7 @@ _SIGNATURES: dict[OpDef, str] = {
     rsqrt: _FROM_RESULT,
     elementwise_add: "Y DOut DDX? DDY? -> DDOut?",
     elementwise_sub: "Y DOut DDX? DDY? -> DDOut?",
-    elementwise_mul: _PRODUCT,
+    elementwise_mul: _ELEMENTS,
     elementwise_div: "Y Out DX DDX? DDY? -> Y@GRAD? DOut? DDOut?",
     matmul: _PRODUCT,
     matmul_v2: _PRODUCT,
