@@ -32,6 +32,7 @@ Array = NDArray[Any]
 Env = dict[str, Any]
 WARM: ContextVar[int] = ContextVar("warm", default=8)  # runs of a block before it becomes a function; 0: it never does
 _PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
+SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have none; 0: every run draws anew
 COMPILED = 2000  # operators up to which it does
 
 
@@ -159,7 +160,7 @@ class Prepared:
         if self.streams is None:
             self.streams = random_streams(self.block.program)
         stream = [zlib.crc32(self.streams[op].encode(errors="surrogatepass")), *self.iterations]
-        seed = self.written.random_seed
+        seed = self.written.random_seed or SEED.get()
         if seed:
             return np.random.default_rng([seed, self.number, *stream])
         if self.entropy is None:

@@ -14,6 +14,7 @@ from typing import Any
 from graphad.ops.activation import celu, elu, leaky_relu, sigmoid
 from graphad.ops.basic import fill_any_like, fill_zeros_like
 from graphad.ops.conv import conv2d, conv3d, depthwise_conv2d
+from graphad.ops.conv_transpose import conv2d_transpose
 from graphad.ops.definition import GRAD, GradOpDef, GradRule, Inputs, OpDef, Outputs, slots_of
 from graphad.ops.elementwise import elementwise_add, elementwise_div, elementwise_mul, elementwise_sub
 from graphad.ops.linalg import matmul, matmul_v2, mul
@@ -51,6 +52,7 @@ _SIGNATURES: dict[OpDef, str] = {
     conv2d: _CONVOLUTION,
     conv3d: _CONVOLUTION,
     depthwise_conv2d: _CONVOLUTION,
+    conv2d_transpose: _CONVOLUTION,
 }
 
 
