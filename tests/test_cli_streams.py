@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,18 @@ def test_what_holds_no_program(command: str, file: str, capsys: pytest.CaptureFi
 def test_a_pass_that_combines_others_is_described(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["passes", name]) == 0
     assert f"{name}(PASS, ...)" in capsys.readouterr().out
+
+
+def test_protobuf_does_not_go_to_a_stream_of_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    half = PROGRAM.replace("tanh(X=x) -> (Out=y)", "scale(X=x) -> (Out=y) {scale=0.3}")
+    Path("half.txt").write_text(half)
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", shown)
+    status = main(["opt", "half.txt", "-p", "cse", "--to", "protobuf"])
+    monkeypatch.undo()
+    assert (status, shown.getvalue()) == (1, "")
+    error = capsys.readouterr().err
+    assert error == "graphad: standard output is redirected to a stream of text, which cannot take bytes: write to a file\n"
 
 
 def test_the_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
