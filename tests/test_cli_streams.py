@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,14 @@ def test_protobuf_does_not_go_to_a_stream_of_text(monkeypatch: pytest.MonkeyPatc
     assert (status, shown.getvalue()) == (1, "")
     error = capsys.readouterr().err
     assert error == "graphad: standard output is redirected to a stream of text, which cannot take bytes: write to a file\n"
+
+
+def test_a_character_that_standard_output_does_not_have() -> None:
+    Path("accent.txt").write_text(PROGRAM.replace("x", '"é"'), encoding="utf-8")
+    command = [sys.executable, "-m", "graphad.cli", "why", "y", "accent.txt"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "graphad: standard output is ascii, which has no '\\xe9'; PYTHONIOENCODING=utf-8 changes it\n"
 
 
 def test_the_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:
