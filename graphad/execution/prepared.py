@@ -22,7 +22,7 @@ from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.attribute_kinds import checked_attr
-from graphad.ops.definition import GRAD_SUFFIX
+from graphad.ops.definition import GRAD_SUFFIX, did_you_mean
 from graphad.program import Block, Operator, Program, check_distinct, in_own_form, located, random_streams
 from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS
@@ -113,7 +113,7 @@ class Prepared:
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
         row = REGISTRY.get(op.type)
         if row is None:
-            hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else ""
+            hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
             message = located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
             return _raising(message)
         if isinstance(row, ControlDef):

@@ -46,6 +46,8 @@ _LAZY = {  # slots whose operands may be without a value
 def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> Graph:
     """The graph of a program, with the same operators in the same order.
 
+    Operators of types that are not registered, which a program that was read may have, are kept: passes take them to have effects.
+
     Args:
         program: what to lower.
         targets: the requested variables, whose final values are kept, by name or themselves: ``graph.targets``. None takes those that no
