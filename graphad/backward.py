@@ -13,7 +13,7 @@ from graphad.graph.regions import is_grad_op
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
-from graphad.program import Parameter, Program, Variable, located, name_in
+from graphad.program import Parameter, Program, Variable, located, name_in, rewrite_gradients
 from graphad.rewriting import Pipeline, diagnoses_only
 from graphad.types import element_count, joined_shape
 
@@ -61,6 +61,7 @@ def append_backward(loss: Variable, parameter_list: Any = None, no_grad_set: Any
     [('fc_0.w_0', 'fc_0.w_0@GRAD'), ('fc_0.b_0', 'fc_0.b_0@GRAD')]
     """
     program = _checked_loss(loss)
+    rewrite_gradients(program)
     graph = lower(program)
     pairs = build_backward(graph, loss, parameter_list, no_grad_set)
     write_back(graph)
@@ -109,6 +110,7 @@ def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_s
         return []
     program = _one_program([*wanted, *sources])
     starts = _starts(wanted, target_gradients)
+    rewrite_gradients(program)
     graph = lower(program)
     for var in (*wanted, *sources):
         graph.given(var.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +54,26 @@ def test_what_holds_no_program(command: str, file: str, capsys: pytest.CaptureFi
 def test_a_pass_that_combines_others_is_described(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["passes", name]) == 0
     assert f"{name}(PASS, ...)" in capsys.readouterr().out
+
+
+def test_protobuf_does_not_go_to_a_stream_of_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    half = PROGRAM.replace("tanh(X=x) -> (Out=y)", "scale(X=x) -> (Out=y) {scale=0.3}")
+    Path("half.txt").write_text(half)
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", shown)
+    status = main(["opt", "half.txt", "-p", "cse", "--to", "protobuf"])
+    monkeypatch.undo()
+    assert (status, shown.getvalue()) == (1, "")
+    error = capsys.readouterr().err
+    assert error == "graphad: standard output is redirected to a stream of text, which cannot take bytes: write to a file\n"
+
+
+def test_a_character_that_standard_output_does_not_have() -> None:
+    Path("accent.txt").write_text(PROGRAM.replace("x", '"é"'), encoding="utf-8")
+    command = [sys.executable, "-m", "graphad.cli", "why", "y", "accent.txt"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "graphad: standard output is ascii, which has no '\\xe9'; PYTHONIOENCODING=utf-8 changes it\n"
 
 
 def test_the_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -247,3 +247,18 @@ def test_what_is_wrong_is_said(call: Callable[[], Any], error: type[Exception], 
 def test_the_names_of_fluid_are_there() -> None:
     fluid = ("SGD", "Momentum", "Adagrad", "Adam", "Adamax", "DecayedAdagrad", "Adadelta", "RMSProp", "Ftrl", "Lamb")
     assert all(getattr(ga.optimizer, f"{name}Optimizer") is getattr(ga.optimizer, name) for name in fluid)
+
+
+@pytest.mark.parametrize(("kind", "decay"), [("l2", 0.01 * -100.0), ("l1", 0.01 * -1.0)])
+def test_weights_decay_without_a_coefficient(kind: str, decay: float) -> None:
+    program, scope = ga.Program(), ga.Scope()
+    with ga.program_guard(program, ga.Program()):
+        w = program.global_block().create_parameter("w", [2], "float64")
+        program.global_block().create_var("learning_rate_0", [1], "float64", persistable=True)
+        ga.append_backward(ga.layers.reduce_sum(w))
+    graph = ga.lower(program)
+    ga.Pipeline.parse(f"decay-weights{{kind={kind}}}, optimize-parameters").run(graph)
+    scope.set("w", np.full(2, -100.0))
+    scope.set("learning_rate_0", np.ones(1))
+    ga.Executor().run(ga.schedule(graph), scope=scope)
+    close(scope.get("w"), -100.0 - (1.0 + decay))

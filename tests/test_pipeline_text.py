@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import graphad as ga
 from graphad.errors import InvalidType, ParseError
-from graphad.rewriting import PASSES
+from graphad.rewriting import PASSES, Pass
 from tests.graphs import diamond
 from tests.scratch import Swap, passes
 
@@ -189,3 +189,20 @@ def test_equal_fixpoints_are_equal() -> None:
 def test_the_limit_of_a_fixpoint_reads_back() -> None:
     (again,) = ga.Pipeline.parse(str(ga.fixpoint(Swap(), limit=3))).passes
     assert again.limit == 3  # type: ignore[attr-defined]
+
+
+def test_a_pass_that_is_no_dataclass_has_no_options() -> None:
+    with passes():
+
+        class Plain(Pass):
+            """Nothing is changed."""
+
+            name = "plain-of-a-test"
+
+            def apply(self, graph: ga.Graph) -> bool:
+                return False
+
+        assert str(Plain()) == "plain-of-a-test"
+        assert not ga.Pipeline.parse("fixpoint(plain-of-a-test)").run(ga.lower(ga.Program()))
+        with pytest.raises(ValueError, match="has no option 'speed'; it has none"):
+            ga.Pipeline.parse("plain-of-a-test{speed=1}")

@@ -66,3 +66,14 @@ def test_what_a_registered_operator_does_not_have_is_refused_where_it_is_lowered
     with pytest.raises(ga.errors.InvalidValue, match=message):
         ga.lower(program.clone())
     assert ga.lower(ga.Program.parse(text, allow_unknown=True).clone()).ops
+
+
+def test_an_operator_that_is_not_registered_is_kept_until_it_runs() -> None:
+    program = ga.Program.parse("program { block 0 { var x: float32[2] var y: float32[2] tahn(X=x) -> (Out=y) } }")
+    graph = ga.lower(program, [])
+    ga.Pipeline.parse("dead-code, simplify, cse").run(graph)
+    assert [op.type for op in graph.ops] == ["tahn"]
+    with pytest.raises(ga.errors.ExecutionError, match="'tahn' is not registered, so it cannot run; did you mean 'tan' or 'tanh'"):
+        ga.Executor().run(program, {"x": [1.0, 2.0]}, ["y"])
+    with pytest.raises(ga.errors.InvalidValue, match="'tahn' is not registered"):
+        ga.Program().global_block().append_op("tahn", {}, {"Out": "y"})

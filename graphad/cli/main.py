@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except GraphadError as error:
         print(f"graphad: {error}", file=sys.stderr)
+    except UnicodeEncodeError as error:
+        shown = error.object[error.start : error.end]
+        print(f"graphad: standard output is {error.encoding}, which has no {shown!r}; PYTHONIOENCODING=utf-8 changes it", file=sys.stderr)
     except BrokenPipeError:  # who reads the output has seen enough
         _forget_output()
     except OSError as error:

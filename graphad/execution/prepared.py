@@ -22,8 +22,8 @@ from graphad.execution.steps import Frames, Place, Step, step_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.attribute_kinds import checked_attr
-from graphad.ops.definition import GRAD_SUFFIX
-from graphad.program import Block, Operator, Program, check_distinct, located, random_streams
+from graphad.ops.definition import GRAD_SUFFIX, did_you_mean
+from graphad.program import Block, Operator, Program, check_distinct, in_own_form, located, random_streams
 from graphad.program.control import check_runnable
 from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS
@@ -32,6 +32,7 @@ Array = NDArray[Any]
 Env = dict[str, Any]
 WARM: ContextVar[int] = ContextVar("warm", default=8)  # runs of a block before it becomes a function; 0: it never does
 _PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
+SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have none; 0: every run draws anew
 COMPILED = 2000  # operators up to which it does
 
 
@@ -44,6 +45,9 @@ class Prepared:
     def __init__(
         self, program: Program, fetched: Collection[str], check_finite: bool, reinitialize: bool, max_iterations: int | None = None
     ) -> None:
+        self.written = program
+        self.facts = facts(program)
+        program = in_own_form(program)
         self.block = program.global_block()
         self.check_finite = check_finite
         self.reinitialize = reinitialize
@@ -54,14 +58,13 @@ class Prepared:
         self.checkpointed = checkpointed(program)
         self.streams: dict[Operator, str] | None = None
         self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
-        self.facts = facts(program)
         used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
         self.read_from_scope = sorted(used.intersection(self.persistable))
         self.release()
 
     def is_up_to_date(self) -> bool:
         """Whether the program is still as it was prepared."""
-        return unchanged(self.block.program, self.facts)
+        return unchanged(self.written, self.facts)
 
     def begin(self, env: Env, scope: Scope) -> None:
         """Start a run on fed values."""
@@ -110,7 +113,7 @@ class Prepared:
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
         row = REGISTRY.get(op.type)
         if row is None:
-            hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else ""
+            hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
             message = located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
             return _raising(message)
         if isinstance(row, ControlDef):
@@ -157,7 +160,7 @@ class Prepared:
         if self.streams is None:
             self.streams = random_streams(self.block.program)
         stream = [zlib.crc32(self.streams[op].encode(errors="surrogatepass")), *self.iterations]
-        seed = self.block.program.random_seed
+        seed = self.written.random_seed or SEED.get()
         if seed:
             return np.random.default_rng([seed, self.number, *stream])
         if self.entropy is None:

@@ -26,6 +26,7 @@ from graphad.program import (
     Program,
     Variable,
     check_slots_and_attributes,
+    in_own_form,
     located,
     name_in,
     random_streams,
@@ -44,6 +45,8 @@ _LAZY = {  # slots whose operands may be without a value
 
 def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> Graph:
     """The graph of a program, with the same operators in the same order.
+
+    Operators of types that are not registered, which a program that was read may have, are kept: passes take them to have effects.
 
     Args:
         program: what to lower.
@@ -71,6 +74,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
     collect_if_due()
     with paused_collector(sum(len(block.ops) for block in program.blocks)):
         _check_known(program)
+        program = in_own_form(program)
         block = program.global_block()
         graph = _Lowering().fill(Graph(block), block)
         _give_streams(graph, random_streams(program))

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from graphad.errors import InvalidValue
 from graphad.interop.commit import naming, read_committed, write_together
 
 PathLike = str | os.PathLike[str]
@@ -45,5 +46,9 @@ def _print(data: bytes) -> None:
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    else:
-        sys.stdout.write(data.decode())
+        return
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InvalidValue("standard output is redirected to a stream of text, which cannot take bytes: write to a file") from None
+    sys.stdout.write(text)

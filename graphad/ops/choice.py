@@ -48,9 +48,15 @@ def select_input(X: list[Any], Mask: Array) -> Any:
     return X[which]
 
 
+def _like(X: TensorType, Mask: TensorType, Like: list[TensorType] | None = None) -> list[TensorType]:
+    if not Like:
+        raise ShapeError("Like is empty; only the gradients of Paddle's programs do without: it has as many tensors as Out")
+    return Like
+
+
 @operator(
-    "X Mask Like* -> Out*",
-    infer=lambda X, Mask, Like: Like,
+    "X Mask Like*? -> Out*",
+    infer=_like,
     grad={"X": lambda Mask, dOut: select_input(dOut, Mask)},
     partial=True,
     kinds=_LIKE_X,
@@ -58,8 +64,10 @@ def select_input(X: list[Any], Mask: Array) -> Any:
     view="X",
     flops=0,
 )
-def select_output(X: Any, Mask: Array, Like: list[Any]) -> list[Any]:
+def select_output(X: Any, Mask: Array, Like: list[Any] | None = None) -> list[Any]:
     """X at ``Out[Mask]``, zeros in the shape of Like everywhere else (nothing where Like has no value)."""
+    if not Like:
+        raise InvalidValue("Like is empty: it has as many tensors as Out")
     which = _which(Mask, len(Like))
     return [X if i == which else None if like is None else zeros_like(like) for i, like in enumerate(Like)]
 

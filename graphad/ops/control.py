@@ -136,6 +136,27 @@ def if_else_grad(
     """Run the gradient of the branch that was taken."""
 
 
+_PADDLES_GRAD = {"condition": "Cond", "operands": "Input", "results": f"Input{GRAD}", "scopes": "Scope", "blocks": ("sub_block",)}
+
+
+@_control("Cond* Input*? Out*? Out@GRAD*? Scope -> Cond@GRAD*? Input@GRAD*?", "conditional_block_grad", **_PADDLES_GRAD)
+def conditional_block_grad(
+    Cond: Any,
+    Input: Any,
+    Out: Any,
+    OutGRAD: Any,
+    Scope: Any,
+    *,
+    sub_block: Block,
+    is_scalar_condition: bool = True,
+    skip_eager_deletion_vars: list[str] | None = None,
+) -> Any:
+    """Paddle's gradient of a ``conditional_block``, whose block finds all that it reads by name.
+
+    Where a program is lowered or run it becomes an ``if_else_grad``.
+    """
+
+
 @_control("X*? Scope Out@GRAD* -> X@GRAD*", "net_grad", **_BRANCH_GRAD, blocks=("sub_block",))
 def net_grad(
     X: Any,

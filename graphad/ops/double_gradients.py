@@ -14,6 +14,7 @@ from typing import Any
 from graphad.ops.activation import celu, elu, leaky_relu, sigmoid
 from graphad.ops.basic import fill_any_like, fill_zeros_like
 from graphad.ops.conv import conv2d, conv3d, depthwise_conv2d
+from graphad.ops.conv_transpose import conv2d_transpose
 from graphad.ops.definition import GRAD, GradOpDef, GradRule, Inputs, OpDef, Outputs, slots_of
 from graphad.ops.elementwise import elementwise_add, elementwise_div, elementwise_mul, elementwise_sub
 from graphad.ops.linalg import matmul, matmul_v2, mul
@@ -26,6 +27,7 @@ from graphad.types import TensorType
 _FROM_RESULT = "Out DX DDX -> DOut? DDOut?"
 _FROM_INPUT = "X DOut DDX -> DX? DDOut?"
 _PRODUCT = "X Y DOut DDX? DDY? -> DX? DY? DDOut?"
+_ELEMENTS = "X Y DOut DDX? DDY? -> DX? DY? X@GRAD? Y@GRAD? DDOut?"
 _CONVOLUTION = "Input Filter DOutput DDInput? DDFilter? -> DInput? DFilter? DDOutput?"
 _SIGNATURES: dict[OpDef, str] = {
     tanh: "Out DOut DDX -> DOutNew? DDOut?",
@@ -41,7 +43,7 @@ _SIGNATURES: dict[OpDef, str] = {
     rsqrt: _FROM_RESULT,
     elementwise_add: "Y DOut DDX? DDY? -> DDOut?",
     elementwise_sub: "Y DOut DDX? DDY? -> DDOut?",
-    elementwise_mul: _PRODUCT,
+    elementwise_mul: _ELEMENTS,
     elementwise_div: "Y Out DX DDX? DDY? -> Y@GRAD? DOut? DDOut?",
     matmul: _PRODUCT,
     matmul_v2: _PRODUCT,
@@ -50,6 +52,7 @@ _SIGNATURES: dict[OpDef, str] = {
     conv2d: _CONVOLUTION,
     conv3d: _CONVOLUTION,
     depthwise_conv2d: _CONVOLUTION,
+    conv2d_transpose: _CONVOLUTION,
 }
 
 

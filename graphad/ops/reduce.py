@@ -252,4 +252,7 @@ def _squared_norm_grad(X: Tensor, dOut: Tensor) -> Tensor:
 def squared_l2_norm(X: Array) -> Array:
     """The sum of the squares of all elements, of shape [1]."""
     flat = X.reshape(-1)
-    return np.asarray(flat @ flat, X.dtype).reshape(1)
+    if X.dtype.kind != "f" or X.dtype.itemsize >= 8:
+        return np.asarray(flat @ flat, X.dtype).reshape(1)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.einsum("i,i", flat, flat, dtype="float64"), X.dtype).reshape(1)

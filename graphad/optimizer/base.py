@@ -26,6 +26,7 @@ from graphad.program import (
     default_startup_program,
     located,
     name_in,
+    rewrite_gradients,
 )
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
 from graphad.types import element_count
@@ -101,6 +102,7 @@ class Optimizer:
         if not isinstance(startup, Program):
             raise InvalidType(f"startup_program is a Program, not {startup_program!r}")
         wanted = self.parameter_list if parameter_list is None else parameter_list
+        rewrite_gradients(program)
         with program.atomic(), startup.atomic():
             return self._minimize(program, startup, loss, wanted, no_grad_set)
 

@@ -13,6 +13,7 @@ from graphad.program.operator import (
     check_distinct,
     check_slots_and_attributes,
 )
+from graphad.program.paddle_gradients import in_own_form, rewrite_gradients
 from graphad.program.program import Program
 from graphad.program.regularizer import L1Decay, L2Decay, Regularizer
 from graphad.program.source import SourceLine, located, user_line
@@ -43,10 +44,12 @@ __all__ = [
     "check_slots_and_attributes",
     "default_main_program",
     "default_startup_program",
+    "in_own_form",
     "located",
     "name_in",
     "program_guard",
     "random_streams",
+    "rewrite_gradients",
     "settle_streams",
     "stands_for",
     "unique_name",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import fields
+from dataclasses import Field, fields, is_dataclass
 from importlib import import_module
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
@@ -59,8 +59,13 @@ LIMIT = 100
 _CYCLE = 8
 
 
+def options_of(kind: type) -> tuple[Field[Any], ...]:
+    """The options of a kind of pass: its fields; none, if it is no dataclass."""
+    return fields(kind) if is_dataclass(kind) else ()
+
+
 class Pass(ABC):
-    """One rewrite of a graph. Subclasses are frozen dataclasses; they register themselves by ``name``.
+    """One rewrite of a graph. Subclasses are frozen dataclasses, or have no options; they register themselves by ``name``.
 
     Attributes:
         name: what the pass is called in pipelines.
@@ -125,7 +130,7 @@ class Pass(ABC):
         return Pipeline(self, other)
 
     def __str__(self) -> str:
-        options = [f"{f.name}={print_option(getattr(self, f.name))}" for f in fields(self) if getattr(self, f.name) != f.default]  # type: ignore[arg-type]
+        options = [f"{f.name}={print_option(getattr(self, f.name))}" for f in options_of(type(self)) if getattr(self, f.name) != f.default]
         return f"{self.name}{{{', '.join(options)}}}" if options else self.name
 
     @classmethod
@@ -299,7 +304,7 @@ def _built(call: Call) -> Pass:
         raise AssertionError
     if call.inner:
         call.fail(f"pass {call.name} takes no passes in parentheses")
-    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    known = {f.name: f for f in options_of(kind)}
     for option in call.options:
         if option not in known:
             call.fail(f"pass {call.name} has no option {option!r}; it has {', '.join(known) or 'none'}")

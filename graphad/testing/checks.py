@@ -14,7 +14,7 @@ from graphad.testing.cases import Array
 from graphad.testing.derivatives import can_difference, frozen, gradient_values, is_forward, roundings, slope
 from graphad.testing.equivalence import LEAST, Observed, bounded_executor, difference, observe, observed_difference
 from graphad.testing.fitted import completed
-from graphad.testing.naming import renamed_case, restored
+from graphad.testing.naming import free_prefix, renamed_case, restored
 from graphad.testing.subject import run_requesting_gradients, scheduled
 from graphad.testing.trial import Finding, Trial
 
@@ -147,13 +147,14 @@ def _expected(trial: Trial) -> Finding | None:
 def _deterministic(trial: Trial) -> Finding | None:
     """Once more, where everything lies elsewhere in memory; and with other names in the same order, which have other hashes."""
     text = str(trial.after)
-    cases = [trial.case] if trial.subject.names_variables(trial.case) else [trial.case, renamed_case(trial.case)]
+    prefix = free_prefix(trial.case)
+    cases = [trial.case] if trial.subject.names_variables(trial.case) else [trial.case, renamed_case(trial.case, prefix)]
     for case in cases:
         graph = trial.subject.prepared(case)
         try:
             run_requesting_gradients(trial.subject.passes(case), graph, case)
             program = scheduled(graph, case)
-            other = text if program is None else str(restored(program))
+            other = text if program is None else str(restored(program, prefix))
         except Exception as error:
             other = f"{type(error).__name__}: {error}\n"
         if other != text:

@@ -46,14 +46,13 @@ def _warm_after(runs: int) -> Iterator[None]:
 
 
 @contextmanager
-def _seeded(program: Program) -> Iterator[None]:
-    """Within it, a program has a seed."""
-    seed = program.random_seed
-    program.random_seed = seed or SEED
+def _seeded() -> Iterator[None]:
+    """Within it, a program without a seed has one, in this thread alone: another one may run the same program."""
+    before = prepared.SEED.set(SEED)
     try:
         yield
     finally:
-        program.random_seed = seed
+        prepared.SEED.reset(before)
 
 
 def bounded_executor() -> Executor:
@@ -72,7 +71,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
     executor = executor or bounded_executor()
-    with _warm_after(1 if compiled else 0), _seeded(program):
+    with _warm_after(1 if compiled else 0), _seeded():
         try:
             return _run(executor, program, feeds, case, names)
         except NoValue:

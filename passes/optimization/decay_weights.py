@@ -28,7 +28,7 @@ class DecayWeights(Pass):
 
     Args:
         kind: l1 or l2.
-        coefficient: what the weights, or their signs, are multiplied with.
+        coefficient: what the weights, or their signs, are multiplied with; 0.01 if it is left out. With 0 nothing decays.
         parameters: names of the parameters that decay; empty: all that are trainable and have a gradient.
     """
 
@@ -36,7 +36,7 @@ class DecayWeights(Pass):
     on_trial = OnTrial(programs=("trainable",), after_backward=True, goes_by_names=True, followed_by="optimize-parameters")
     preserves = (Updates,)
     kind: str = "l2"
-    coefficient: float = 0.0
+    coefficient: float = 0.01
     parameters: tuple[str, ...] = ()
 
     def apply(self, graph: Graph) -> bool:

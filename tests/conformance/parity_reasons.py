@@ -201,7 +201,8 @@ REASONS = (
     Reason(
         "both branches",
         "the gradient of a branch is `if_else_grad`, with a second block: zeros for when the branch was not taken. Paddle's "
-        "`conditional_block_grad` makes these zeros in its kernel, so its program does not say that they are there.",
+        "`conditional_block_grad` makes these zeros in its kernel, so its program does not say that they are there. "
+        "Those of Paddle's programs run as they are.",
         each(_one_block),
     ),
     Reason(

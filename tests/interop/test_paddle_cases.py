@@ -31,7 +31,7 @@ def written_by_paddle(case: Case) -> dict[str, str]:
 
 def test_there_are_bytes_of_nearly_every_case() -> None:
     assert len(cases()) == 48
-    assert sum(complete(load_program(after(name))) for name in cases()) >= 33
+    assert sum(complete(load_program(after(name))) for name in cases()) >= 39
 
 
 @NAMES
@@ -76,7 +76,7 @@ def test_paddles_own_backward(name: str) -> None:
     """It runs here and gives what it gave there, where it has no operator that is not known or has another form."""
     case, program = cases()[name], load_program(after(name))
     if not complete(program):
-        assert name.startswith(("while", "cond", "switch", "double_grad")) or name in ("binary_ops", "broadcast_trailing")
+        assert name.startswith("while") or name in ("double_grad_through_while", "binary_ops", "broadcast_trailing")
         return
     written = written_by_paddle(case)
     assert written or case.doc["call"]["api"] == TWICE or case.doc["status"] != "ok"

@@ -240,3 +240,9 @@ def gradients_of(op: OpDef, inputs: Slots, attrs: dict[str, Any]) -> dict[str, A
     with np.errstate(all="ignore"):
         found = op.grad.run(given, attrs, [slot for slot in op.grad.outputs if slot.removesuffix(GRAD) in inputs])
     return {slot: values[0] for slot, values in found.items()}
+
+
+def test_a_squared_norm_of_many_elements_is_added_exactly() -> None:
+    values = np.random.default_rng(0).standard_normal(4_000_000).astype("float32")
+    norm = float(lookup("squared_l2_norm")(values)[0])
+    assert norm == pytest.approx(float(np.square(values, dtype="float64").sum()), rel=2 * ROUNDING)

@@ -178,3 +178,10 @@ def test_missing_hypothesis_is_said() -> None:
         "graphad.testing.nested_programs draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
     )
     assert done.stderr.splitlines()[-1] == f"graphad.testing.{MissingHypothesis.__name__}: {message}"
+
+
+def test_names_that_look_like_the_renamed_ones_of_a_check_are_no_finding() -> None:
+    names = "var renamed.x: float32[3] var x: float32[3] var renamed1.x: float32[3]"
+    ops = "sum(X=[renamed.x, x, renamed1.x]) -> (Out=w) scale(X=w) -> (Out=y) {scale=1.0} tanh(X=y) -> (Out=z)"
+    program = ga.Program.parse(f"program {{ block 0 {{ {names} {ops} }} }}")
+    assert check_pass("simplify, dead-code", programs=[program], examples=20).changed == 20
