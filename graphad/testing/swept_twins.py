@@ -24,7 +24,7 @@ from graphad.testing.samples.valid import computed
 from graphad.testing.swept_calls import converted, exchanged, known_calls, loss_of, types_of
 from graphad.testing.values import arrays, random_like
 
-TWINS = 5  # so many pairs a program
+TWINS = 11  # so many pairs a program
 MOST_TRIED = 12
 TIMES = 8  # so often a pair comes whose gradients may differ: these are compared now and then
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
