@@ -51,6 +51,8 @@ class Executor:
     [array([[2., 4.]])]
     """
 
+    _keeps = True  # prepared programs, for later runs
+
     def __init__(self, check_finite: bool = False, max_iterations: int | None = None) -> None:
         if max_iterations is not None and (not isinstance(max_iterations, int) or isinstance(max_iterations, bool)):
             raise InvalidType(f"max_iterations is an integer or None, not {max_iterations!r}")
@@ -97,7 +99,7 @@ class Executor:
         fetched = [_fetch_name(block, item) for item in _fetch_items(fetch_list)]
         env = _fed(block, feed or {})
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
-        run = self._taken(key) or Prepared(program, key[1], self.check_finite, reinitialize, self.max_iterations)
+        run = self._taken(key) or Prepared(program, key[1], self.check_finite, reinitialize, self.max_iterations, self._keeps)
         run.begin(env, scope)
         try:
             with np.errstate(all="ignore"):
@@ -125,11 +127,19 @@ class Executor:
 
     def _give_back(self, key: tuple[Any, ...], prepared: Prepared) -> None:
         """Keep a prepared program for later runs, and forget the program that was not run for longest."""
+        if not self._keeps:
+            return
         with self._lock:
             idle = self._idle.pop(key, [])
             self._idle[key] = [*idle, prepared]
             if len(self._idle) > KEPT:
                 del self._idle[next(iter(self._idle))]
+
+
+class OneRun(Executor):
+    """An executor that keeps no program prepared, and does not remember what it was like: for programs that run once."""
+
+    _keeps = False
 
 
 # -- feeding and fetching ------------------------------------------------------------------------

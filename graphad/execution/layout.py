@@ -17,12 +17,20 @@ Layout = tuple[Collection[str], ...]  # the names of each frame, innermost first
 
 def depth(layout: Layout, name: str) -> int:
     """The frame that holds a name; the outermost one if it is undeclared."""
-    return next((i for i, names in enumerate(layout) if name in names), len(layout) - 1)
+    last = len(layout) - 1
+    for i in range(last):
+        if name in layout[i]:
+            return i
+    return last
 
 
 def home(layout: Layout, name: str) -> int:
     """The frame a name is written to: that of the block that declares it, else the innermost."""
-    return next((i for i, names in enumerate(layout) if name in names), 0)
+    if len(layout) > 1:
+        for i, names in enumerate(layout):
+            if name in names:
+                return i
+    return 0
 
 
 def control(op: Operator) -> ControlDef | None:

@@ -39,14 +39,21 @@ COMPILED = 2000  # operators up to which it does
 class Prepared:
     """A program prepared to run: how each of its blocks is run. And, while it runs, the values there are.
 
-    Steps refer to it for the state of the run: the scope, the iterations that loops are in.
+    Steps refer to it for the state of the run: the scope, the iterations that loops are in. One that ``lasts`` remembers what the program
+    was like, so that it can be run again as long as that stays so.
     """
 
     def __init__(
-        self, program: Program, fetched: Collection[str], check_finite: bool, reinitialize: bool, max_iterations: int | None = None
+        self,
+        program: Program,
+        fetched: Collection[str],
+        check_finite: bool,
+        reinitialize: bool,
+        max_iterations: int | None = None,
+        lasts: bool = True,
     ) -> None:
         self.written = program
-        self.facts = facts(program)
+        self.facts = facts(program) if lasts else []
         program = in_own_form(program)
         self.block = program.global_block()
         self.check_finite = check_finite
@@ -264,12 +271,12 @@ def _block_results(block: Block) -> frozenset[str]:
 
 def _unfit(op: Operator, row: OpDef) -> str:
     """What is wrong with an attribute that a file gave and the operator does not take; empty if nothing is."""
-    for name, value in op.attrs.items():
-        if name in row.attrs:
-            try:
+    try:
+        for name, value in op.attrs.items():
+            if name in row.attrs:
                 checked_attr(row.attrs[name], value)
-            except GraphadError as error:
-                return str(error)
+    except GraphadError as error:
+        return str(error)
     return ""
 
 
@@ -281,12 +288,16 @@ def _misfit(op: Operator, row: OpDef) -> str:
     is_grad = isinstance(row, GradOpDef)
     for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
         for slot, names in given.items():
-            if slot not in slots and names and not (is_grad and side == "input"):
-                return f"has an {side} slot {slot}, which its definition does not have"
-            if slot in slots and len(names) > 1 and not slots[slot].variadic:
+            known = slots.get(slot)
+            if known is None:
+                if names and not (is_grad and side == "input"):
+                    return f"has an {side} slot {slot}, which its definition does not have"
+            elif len(names) > 1 and not known.variadic:
                 return f"has {len(names)} names in its {side} slot {slot}, which takes one"
-    missing = [s.name for s in row.inputs.values() if not s.optional and not s.variadic and not op.input(s.name)]
-    if missing:
-        return f"has nothing in its input slot {missing[0]}"
-    attrs = [name for name in op.attrs if name not in row.attrs and name not in COMMON_ATTRS and not is_grad]
-    return f"has an attribute {attrs[0]}, which its definition does not have" if attrs else ""
+    for slot in row.single:
+        if not op.inputs.get(slot):
+            return f"has nothing in its input slot {slot}"
+    for name in () if is_grad else op.attrs:
+        if name not in row.attrs and name not in COMMON_ATTRS:
+            return f"has an attribute {name}, which its definition does not have"
+    return ""

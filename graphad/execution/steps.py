@@ -39,9 +39,7 @@ def settled(value: Any) -> Any:
 
 def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
     """The step of an operator without blocks."""
-    reads = {slot: [(depth(layout, n), n) for n in names if n != EMPTY] for slot, names in op.inputs.items()}
-    writes = {slot: [None if n == EMPTY else (home(layout, n), n) for n in names] for slot, names in op.outputs.items()}
-    writes = {slot: places for slot, places in writes.items() if any(places)}
+    reads, writes = _places(op, layout)
     attrs = {k: v for k, v in op.attrs.items() if k in row.attrs}
     if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
         return _general(run, op, row, reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}, writes, attrs, partial=True)
@@ -58,6 +56,17 @@ def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
     ((place,),) = writes.values()
     assert place is not None
     return _plain(run, op, row.kernel, [places[0] for places in reads.values()], place, attrs)
+
+
+def _places(op: Operator, layout: Layout) -> tuple[dict[str, list[Place]], dict[str, list[Place | None]]]:
+    """Where an operator finds what it reads and leaves what it writes, by slot."""
+    if len(layout) == 1:
+        reads = {slot: [(0, n) for n in names if n != EMPTY] for slot, names in op.inputs.items()}
+        writes = {slot: [None if n == EMPTY else (0, n) for n in names] for slot, names in op.outputs.items()}
+    else:
+        reads = {slot: [(depth(layout, n), n) for n in names if n != EMPTY] for slot, names in op.inputs.items()}
+        writes = {slot: [None if n == EMPTY else (home(layout, n), n) for n in names] for slot, names in op.outputs.items()}
+    return reads, {slot: places for slot, places in writes.items() if any(places)}
 
 
 def _plain(run: Reader, op: Operator, kernel: Callable[..., Any], reads: list[Place], place: Place, attrs: Mapping[str, Any]) -> Step:

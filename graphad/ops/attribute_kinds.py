@@ -29,6 +29,8 @@ def checked_attr(attr: Attr, value: Any) -> Any:
 
 
 def _scalar(attr: Attr, value: Any, kind: type) -> Any:
+    if type(value) is kind and kind is not int:
+        return value
     if kind is float and isinstance(value, int | float | np.number) and not isinstance(value, bool):
         try:
             return float(value)

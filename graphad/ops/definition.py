@@ -118,6 +118,11 @@ class OpDef(Traits):
         """How many slots must be filled, by side: ``input`` and ``output``."""
         return {side: sum(not s.optional for s in slots.values()) for side, slots in (("input", self.inputs), ("output", self.outputs))}
 
+    @cached_property
+    def single(self) -> tuple[str, ...]:
+        """The input slots that hold one value each, always."""
+        return tuple(s.name for s in self.inputs.values() if not s.optional and not s.variadic)
+
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
         if len(inputs) < self.required["input"]:
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")

@@ -36,7 +36,7 @@ from graphad.testing.sweep import drawn
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
-PLANTED = 4  # rules of which a program contains what they look for
+PLANTED = 1  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
@@ -48,6 +48,7 @@ SELDOM = {
     "deterministic": 6,
     "compiled": 2,
     "gradients": 2,
+    "standard": 4,
 }  # checks that are made on every so many programs only
 COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ

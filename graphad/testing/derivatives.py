@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -147,19 +147,19 @@ def _with_each_stopped(program: Program, noting: bool) -> tuple[Program, list[st
     return twin, names
 
 
-def slope(case: Case, direction: dict[str, Array]) -> float | None:
+def slope(case: Case, direction: dict[str, Array], agrees: Callable[[float], bool] = lambda central: False) -> float | None:
     """The derivative of the loss along a direction by central differences; None where it is not smooth, or not finite.
 
     The differences to both sides, and those with twice the step, have to agree: at a kink, or where rounding prevails, they don't.
+    A difference that ``agrees`` with what was expected is taken as it is: only a disagreement may be due to a kink.
     """
     executor = bounded_executor()
-    back, behind, middle, ahead, beyond = (_loss_at(executor, case, direction, n * STEP) for n in (-2, -1, 0, 1, 2))
-    right, left, central, wide = (
-        (ahead - middle) / STEP,
-        (middle - behind) / STEP,
-        (ahead - behind) / (2 * STEP),
-        (beyond - back) / (4 * STEP),
-    )
+    behind, ahead = (_loss_at(executor, case, direction, n * STEP) for n in (-1, 1))
+    central = (ahead - behind) / (2 * STEP)
+    if agrees(central):
+        return central
+    back, middle, beyond = (_loss_at(executor, case, direction, n * STEP) for n in (-2, 0, 2))
+    right, left, wide = (ahead - middle) / STEP, (middle - behind) / STEP, (beyond - back) / (4 * STEP)
     scale = 1 + abs(central)
     if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
         return None

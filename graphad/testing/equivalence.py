@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphad.errors import NoValue
 from graphad.execution import Executor, Scope, prepared
+from graphad.execution.executor import OneRun
 from graphad.program import Program
 from graphad.testing.array_text import number, short_text
 from graphad.testing.cases import Array, Case
@@ -70,7 +71,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     """
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
-    executor = executor or bounded_executor()
+    executor = executor or OneRun(max_iterations=ITERATIONS)
     with _warm_after(1 if compiled else 0), _seeded():
         try:
             return _run(executor, program, feeds, case, names)

@@ -19,7 +19,7 @@ from graphad.testing.reach import Arc, Reach
 from graphad.testing.subject import HiddenChange, RefusedLate, Subject, finished, program_of, request_gradients, run_requesting_gradients
 from graphad.testing.trial import Finding, Trial, Unfit, quietly
 
-ALL = frozenset({"changed", *CHECKS})
+ALL = frozenset({"changed", "standard", *CHECKS})
 
 
 def after_pass(subject: Subject, case: Case) -> Graph:
@@ -57,7 +57,7 @@ def tried(
     Raises:
         Unfit: the case itself does not run, or what prepares it refuses it.
     """
-    trial = Trial(subject, case, random=np.random.default_rng(len(case.feeds) + 7))
+    trial = Trial(subject, case, is_thorough="standard" in checks, random=np.random.default_rng(len(case.feeds) + 7))
     with quietly():
         try:
             subject.check_fits(case)

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from graphad.ops import OpDef, lookup
-from graphad.ops.sample import Value
+from graphad.ops.sample import Array, Value
 from graphad.testing.attribute_values import candidates_of, canonical
 from graphad.testing.call_statements import COMMON, CallProgram, operators, over
 from graphad.testing.calls import Call, Draft, Interest, Slots, checked, cut_to, in_dtype, inferred, rank_of
@@ -172,10 +172,15 @@ def _part_of_loss(w: CallProgram, name: str) -> list[str]:
         return []
     if not np.isfinite(value).all() or float(np.abs(value).max()) > LARGEST:
         return []
-    weights = w.constant(np.round(np.random.default_rng(value.size).uniform(0.5, 1.5, value.shape), 2).astype(value.dtype))
-    product = w.apply("elementwise_mul", {"X": [name], "Y": [weights]}, {})
+    product = w.apply("elementwise_mul", {"X": [name], "Y": [_weights(w, value)]}, {})
     part = w.apply("reduce_sum", {"X": [product]}, {"reduce_all": True}) if product and not _cancels(w, [product]) else None
     return [part] if part else []
+
+
+def _weights(w: CallProgram, value: Array) -> str:
+    """Data of a shape and dtype, all numbers different, so that an exchange of two elements changes the sum; data costs no operator."""
+    weights = np.round(np.random.default_rng(value.size).uniform(0.5, 1.5, value.shape), 2).astype(value.dtype)
+    return w.data(weights, stop_gradient=True)
 
 
 def _cancels(w: CallProgram, names: list[str]) -> bool:

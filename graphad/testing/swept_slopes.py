@@ -22,7 +22,7 @@ from graphad.testing.choices import Choices, RandomChoices
 from graphad.testing.derivatives import has_slope
 from graphad.testing.swept_calls import converted, in_order, known_calls, loss_of, renumbered, types_of
 
-OPERATORS = 24  # of a program
+OPERATORS = 8  # of a program
 WIDE = "float64"
 STEP, BENT = 1e-4, 3e-4  # how far numbers move, and how much slopes may differ where an operator is smooth
 STEEPEST = 1e2  # the slope of what goes into a sum with many others, which would not be seen beside larger ones

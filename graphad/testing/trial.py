@@ -72,6 +72,8 @@ class Trial:
         after: the program after the pass, None if the graph cannot be one yet.
         made: the gradients that passes made, by the source's name: the names they have in ``after``.
         changed: whether the pass says that it changed the graph.
+        is_thorough: whether gradients are compared with the standard backward where differences agree with them, too.
+        slope_agrees: whether differences agree with the gradients.
         random: what random directions are drawn from.
     """
 
@@ -83,6 +85,8 @@ class Trial:
     after: Program | None = None
     made: dict[str, str] = field(default_factory=dict)
     changed: bool = False
+    is_thorough: bool = True
+    slope_agrees: bool = False
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     @cached_property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.benchmarks import backward, import_cost, kernels, loops
+from tests.benchmarks import backward, checking, import_cost, kernels, loops
 
 if __name__ == "__main__":
     import_cost.main()
     backward.main()
     loops.main()
     kernels.main()
+    checking.main()
