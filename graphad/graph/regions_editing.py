@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from graphad.errors import InvalidGraph
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions import carried_count, first_captured, is_forward_loop, is_loop_gradient, operands, outcomes, the_row
 from graphad.graph.regions_copying import input_like
 from graphad.graph.regions_inlining import gradients_of, has_gradient, inline_region, inline_with_gradients, outline, replace_by_copy
-from graphad.ops import GRAD
 
 
 def add_capture(op: Op, value: Value) -> list[Value]:
@@ -65,7 +64,7 @@ def add_captures(op: Op, values: Sequence[Value]) -> list[list[Value]]:
         if value.graph is not op.graph:
             raise InvalidGraph(f"{op.type} cannot take {value.name}, which is not in its graph")
     given = list(op.inputs.get(the_row(op).operands, ()))
-    at = {value: i for i, value in reversed(list(enumerate(given))) if i >= _first_captured(op)}
+    at = {value: i for i, value in reversed(list(enumerate(given))) if i >= first_captured(op)}
     more = [value for value in dict.fromkeys(values) if value not in at]
     for graph in op.graphs.values():
         graph.inputs[len(given) : len(given)] = [input_like(graph, value) for value in more]
@@ -73,11 +72,6 @@ def add_captures(op: Op, values: Sequence[Value]) -> list[list[Value]]:
     if more:
         op.graph.set_inputs(op, the_row(op).operands, [*given, *more])
     return [[graph.inputs[at[value]] for value in values] for graph in op.graphs.values()]
-
-
-def _first_captured(op: Op) -> int:
-    """From which operand on a value is the same in every run: the first ones of a loop change."""
-    return carried_count(op) if op.type == "while" else 0
 
 
 def drop_operand(op: Op, i: int) -> bool:
@@ -97,13 +91,13 @@ def drop_operand(op: Op, i: int) -> bool:
 
 def _first_that_may_go(op: Op) -> int:
     if not the_row(op).is_grad:
-        return _first_captured(op)
+        return first_captured(op)
     return len(outcomes(op)) - _recurrent(op)
 
 
 def _recurrent(op: Op) -> int:
     """How many of a gradient's results are passed to its next run: those of a loop's carried values."""
-    return len(op.inputs.get(f"Out{GRAD}", ())) if op.type == "while_grad" else 0
+    return carried_count(op) if is_loop_gradient(op) else 0
 
 
 def _drop_input(graph: Graph, i: int) -> None:
@@ -129,7 +123,7 @@ def drop_result(op: Op, i: int) -> bool:
     out = outcomes(op)
     if not 0 <= i < len(out) or out[i].readers or op.graph.is_observed(out[i]):
         return False
-    loop = op.type == "while"
+    loop = is_forward_loop(op)
     if loop and (i == len(out) - 1 or not _only_carried(op, i)):
         return False
     if the_row(op).is_grad and not _forget_summed(op, i):

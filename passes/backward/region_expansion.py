@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, forward_op, operands, outcomes, the_row
+from graphad.graph.regions import carried_count, forward_op, is_loop, operands, outcomes, the_row
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, EMPTY
 from graphad.types import STEP_SCOPES
@@ -23,8 +23,8 @@ def expand_region(op: Op) -> None:
     forward = forward_op(op)
     for inner in op.graphs.values():
         _forget_unread(inner)
-    tape = _read_in(op.graph, _tape_of_loop(forward, op) if op.type == "while_grad" else _tape_of_branches(forward, op))
-    if op.type == "while_grad":
+    tape = _read_in(op.graph, _tape_of_loop(forward, op) if is_loop(op) else _tape_of_branches(forward, op))
+    if is_loop(op):
         _loop(op, tape)
     else:
         _branches(op, tape)
@@ -143,7 +143,7 @@ def _loop(op: Op, tape: Value) -> None:
     inner.results = [rest, *inner.results[:carried], *terms, more]
     reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *given]
     writes = [_like(graph, tape, tape.name) if tape.given else _next(tape), *outs, _next(condition)]
-    _replace(op, "while", {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
+    _replace(op, the_row(op).ordinary, {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
 
 
 def _branches(op: Op, tape: Value) -> None:
@@ -157,7 +157,7 @@ def _branches(op: Op, tape: Value) -> None:
         inner.inputs = [*(value for value in inner.inputs if value is not top), top]
     inputs: dict[str, Sequence[Value]] = {row.condition: op.inputs[row.condition]} if row.condition else {}
     inputs["X"] = [*operands(op), tape]
-    _replace(op, op.type.removesuffix("_grad"), inputs, {"Out": outs}, dict(op.graphs))
+    _replace(op, row.ordinary, inputs, {"Out": outs}, dict(op.graphs))
 
 
 def _detach(inner: Graph, graph: Graph) -> None:

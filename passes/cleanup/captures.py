@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, the_row
+from graphad.graph.regions import first_captured, operands, the_row
 from graphad.graph.regions_editing import add_capture
 from graphad.passes.cleanup.owners import Owners, owners_of
 
@@ -40,7 +40,7 @@ class Captures:
         if owner is None or the_row(owner).is_grad:
             return None
         place, given = value.graph.inputs.index(value), operands(owner)
-        start = carried_count(owner) if owner.type == "while" else 0
+        start = first_captured(owner)
         return given[place] if start <= place < len(given) else None
 
     def has(self, value: Value, graph: Graph) -> bool:
@@ -70,5 +70,5 @@ class Captures:
 
     def _place(self, value: Value, owner: Op) -> int | None:
         """The index of a value among the loop-invariant operands of an operator."""
-        start = carried_count(owner) if owner.type == "while" else 0
+        start = first_captured(owner)
         return next((i for i, v in enumerate(operands(owner)) if i >= start and v is value), None)

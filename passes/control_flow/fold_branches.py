@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions import BranchLike, LoopLike, carried_count, operands, outcomes, the_row, types_of
 from graphad.graph.regions_editing import drop_result
 from graphad.graph.regions_inlining import gradients_of, has_gradient, inline_with_gradients
 from graphad.passes.analyses.known_values import KnownValues
@@ -22,8 +22,6 @@ from graphad.passes.control_flow.missing import is_safe
 from graphad.passes.control_flow.same_graphs import same_graphs
 from graphad.passes.control_flow.streams import holds_bound, runs_once
 from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, rewrite_greedily, sweep
-
-_BRANCHES = frozenset(("if_else", "conditional_block"))
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class _KnownCondition(Rule):
 
     facts: _Facts
     name = "known-condition"
-    types = _BRANCHES
+    types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
         taken = self._taken(op)
@@ -113,7 +111,7 @@ class _SameBranches(Rule):
 
     facts: _Facts
     name = "same-branches"
-    types = _BRANCHES
+    types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
         one, other = op.graphs.values()
@@ -128,7 +126,7 @@ class _SameResults(Rule):
 
     facts: _Facts
     name = "same-result"
-    types = _BRANCHES
+    types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
         found = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, outcomes(op)[k])]
@@ -165,12 +163,12 @@ class _NeverRuns(Rule):
 
     facts: _Facts
     name = "never-runs"
-    types = frozenset(("while",))
+    types: frozenset[str] = field(default_factory=lambda: types_of(LoopLike))
 
     def rewrite(self, op: Op) -> bool:
         starts = operands(op)[: carried_count(op)]
         (body,) = op.graphs.values()
-        if self.facts.known.truth(op.input("Condition")) is not False or gradients_of(op) != [] or runs_once((body,)):
+        if self.facts.known.truth(op.input(the_row(op).condition)) is not False or gradients_of(op) != [] or runs_once((body,)):
             return False
         if not all(map(self.facts.fits, starts, outcomes(op))) or not op.graph.allows(self.name, op):
             return False

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from graphad.graph import Graph, Op, Value
 from graphad.graph.clone import Twins
-from graphad.graph.regions import carried_count, is_loop, operands
+from graphad.graph.regions import LoopLike, is_loop
 from graphad.graph.regions_copying import copy_op, fresh_like
 from graphad.graph.regions_editing import add_captures
 from graphad.passes.analyses.certain import Certain
@@ -104,8 +104,9 @@ class _Hoist:
 
 def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:
     """The loop-invariant arguments of a loop's body, captured or carried unchanged, with the operands that they are."""
-    given, carried = operands(op), carried_count(op)
-    if op.type == "while_grad":
-        return dict(zip(body.inputs, op.inputs.get("X", ()), strict=False))
-    same = {body.inputs[i]: given[i] for i in range(carried) if body.results[i] is body.inputs[i]}
-    return same | dict(zip(body.inputs[carried:], given[carried:], strict=True))
+    loop = LoopLike.of(op)
+    assert loop is not None
+    given, at = loop.operands, loop.carried_at
+    carried = () if loop.is_gradient else at
+    same = {body.inputs[i]: given[i] for i in carried if body.results[i] is body.inputs[i]}
+    return same | {body.inputs[i]: value for i, value in enumerate(given) if i not in at}

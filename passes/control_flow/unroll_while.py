@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op, Value
 from graphad.graph.clone import Twins
-from graphad.graph.regions import carried_count, operands, outcomes
+from graphad.graph.regions import carried_count, is_forward_loop, operands, outcomes
 from graphad.graph.regions_copying import copy_into
 from graphad.graph.regions_inlining import gradients_of, replace_by_copy
 from graphad.passes.analyses.known_values import KnownValues
@@ -59,7 +59,7 @@ class UnrollWhile(Pass):
     def _round(self, graph: Graph, stays: set[Op]) -> bool:
         """Try every loop, the innermost first; return whether one was unrolled, so that more may be known of others."""
         known, changed = KnownValues(graph), False
-        pending = [op for each in graph.tree() for op in each.controls if op.type == "while" and op not in stays]
+        pending = [op for each in graph.tree() for op in each.controls if is_forward_loop(op) and op not in stays]
         while pending:
             op = pending.pop()
             made = self._unrolled(op, known, stays)
@@ -103,7 +103,7 @@ def _written_out(op: Op, count: int, known: KnownValues) -> list[Op]:
     controls = _marked(made)
     for each in controls:
         known.note(each)
-    return [each for each in controls if each.type == "while"]
+    return [each for each in controls if is_forward_loop(each)]
 
 
 def _marked(made: list[Op]) -> list[Op]:
@@ -132,7 +132,7 @@ def _in_steps(op: Op, factor: int) -> Op:
         carried = [twins.values[result] for result in body.results]
         _marked(list(twins.ops.values()))
     longer.results = carried
-    made = graph.add_op("while", op.inputs, op.outputs, op.attrs, before=op, role=op.role, graphs={"sub_block": longer})
+    made = graph.add_op(op.type, op.inputs, op.outputs, op.attrs, before=op, role=op.role, graphs=dict.fromkeys(op.graphs, longer))
     made.source, made.forward = op.source, op.forward
     graph.remove_op(op)
     return made

@@ -7,7 +7,7 @@ if_else(c, x) -> y              ⇒    if_else(c, x, x@TANGENT) -> y, y@TANGENT
 from __future__ import annotations
 
 from graphad.graph import Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions import carried_count, is_forward_loop, operands, outcomes, the_row
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.differentiation.rules import through_operator
 from graphad.passes.differentiation.tangents import Tangents
@@ -18,7 +18,7 @@ def follow(made: Tangents, path: OpPath) -> None:
     for op in path.ops:
         if not op.graphs:
             through_operator(made, op, path)
-        elif op.type == "while":
+        elif is_forward_loop(op):
             _through_loop(made, op, path)
         else:
             _through_branches(made, op, path)

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions import CallLike, carried_count, is_forward_loop, operands, outcomes, the_row
 from graphad.ops.definition import did_you_mean
-from graphad.ops.fused import FUSED_ELEMENTWISE
 from graphad.passes.inspection.probes import MARK, Probe, joined, nothing_seen, probe, probe_name, stem
 from graphad.program import EMPTY
 from graphad.rewriting import Pass
@@ -99,7 +98,7 @@ class _Watch:
         chosen = [value for value in op.writes() if self._is_chosen(value, value in sure)]
         if chosen:
             self.values[op] = chosen
-        if not op.graphs or the_row(op).is_grad or op.type == FUSED_ELEMENTWISE:
+        if not op.graphs or the_row(op).is_grad or _is_fused(op):
             return bool(chosen)
         for graph in op.graphs.values():
             self.inside[graph] = self._of_graph(graph)
@@ -126,11 +125,16 @@ class _Watch:
         inner = {graph: list(self._inner(graph)) for graph in op.graphs.values() if graph in self.inside}
         if not any(inner.values()):
             return own
-        return [*own, *(_loop(op, *inner.values()) if op.type == "while" else _branches(op, inner))]
+        return [*own, *(_loop(op, *inner.values()) if is_forward_loop(op) else _branches(op, inner))]
 
     def _inner(self, graph: Graph) -> Iterator[Probe]:
         for op in self.inside[graph]:
             yield from self.insert_probes(op)
+
+
+def _is_fused(op: Op) -> bool:
+    call = CallLike.of(op)
+    return call is not None and call.is_fused
 
 
 def _writes_for_sure(op: Op, sure: set[Value]) -> bool:
