@@ -22,6 +22,7 @@ LAYERS = (
     "ops",
     "program",
     "graph",
+    "edit",
     "rewriting",
     "passes",
     "difference",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphad.edit import add_operand
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import first_captured, operands, the_row
-from graphad.graph.regions_editing import add_capture
 from graphad.passes.cleanup.owners import Owners, owners_of
 
 
@@ -55,7 +55,7 @@ class Captures:
     def have(self, value: Value, graph: Graph) -> Value:
         """The block argument for a value of a graph around; it is added to the operators on the way that do not capture the value yet."""
         for owner, inner in self._way_in(value, graph):
-            value = dict(zip(owner.graphs.values(), add_capture(owner, value), strict=True))[inner]
+            value = dict(zip(owner.graphs.values(), add_operand(owner, value), strict=True))[inner]
         return value
 
     def _way_in(self, value: Value, graph: Graph) -> list[tuple[Op, Graph]]:

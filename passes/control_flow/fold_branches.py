@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from graphad.edit import gradients_of, has_gradient, inline, remove_result, skip
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import BranchLike, LoopLike, carried_count, operands, outcomes, the_row, types_of
-from graphad.graph.regions_editing import drop_result
-from graphad.graph.regions_inlining import gradients_of, has_gradient, inline_with_gradients
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow.known_choices import RULES
 from graphad.passes.control_flow.missing import is_safe
@@ -66,7 +65,7 @@ class _Facts:
         if not all(is_safe(out, value, self.known) for out, value in passed) or not op.graph.allows(rule, op):
             return False
         before = list(writers_of(op))
-        for made in inline_with_gradients(op, name):
+        for made in inline(op, name):
             self.known.note(made)
         for writer in before:
             sweep(writer)
@@ -134,7 +133,7 @@ class _SameResults(Rule):
             return False
         for k, value in reversed(found):
             op.graph.substitute(outcomes(op)[k], value)
-            drop_result(op, k)
+            remove_result(op, k)
         return True
 
 
@@ -172,10 +171,8 @@ class _NeverRuns(Rule):
             return False
         if not all(map(self.facts.fits, starts, outcomes(op))) or not op.graph.allows(self.name, op):
             return False
-        for out, start in zip(outcomes(op), starts, strict=True):
-            op.graph.substitute(out, start)
         before = list(writers_of(op))
-        op.graph.remove_op(op)
+        skip(op)
         for writer in before:
             sweep(writer)
         return True

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphad.edit import gradients_of, inline
 from graphad.graph import Graph, Op
 from graphad.graph.regions import CallLike
-from graphad.graph.regions_inlining import gradients_of, inline_with_gradients
 from graphad.passes.control_flow.streams import runs_once
 from graphad.rewriting import Pass
 
@@ -35,5 +35,5 @@ def _inline(op: Op) -> bool:
     ((name, body),) = op.graphs.items()
     if gradients_of(op) is None or runs_once((body,)) or not op.graph.allows("inline", op):
         return False
-    inline_with_gradients(op, name)
+    inline(op, name)
     return True

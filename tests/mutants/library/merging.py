@@ -178,7 +178,7 @@ _PLACES = (
     ),
     _cse(
         "captures-where-it-is-carried",
-        "graphad.graph.regions_editing:add_captures",
+        "graphad.graph.regions_editing:add_operands",
         "if i >= _first_captured(op)}",
         "if i >= 0}",
         """
