@@ -247,7 +247,10 @@ class _Writer:
         if loop:
             carried = carried_count(op)
             sources = [self.plan.read(op, v) for v in given[:carried]]
-            yield from self._parallel_copies(results, sources, outcomes(op), op.role)
+            missing = {name: v.writers[0] for name, v in zip(results, given, strict=False) if v.writers and is_silent(v.writers[0])}
+            starts = [name if name in missing else source for name, source in zip(results, sources, strict=True)]
+            yield from self._parallel_copies(results, starts, outcomes(op), op.role)
+            yield from self._left_without(missing, dict(zip(results, sources, strict=True)))
             names = [*results, *names[carried:]]
         inputs, outputs = self._reads(op), self._writes(op)
         inputs[row.operands] = names
@@ -288,6 +291,12 @@ class _Writer:
             aside = self.program_name(f"{source}@SAVED")
             yield self._copy(source, aside, value, role)
             left[name] = (aside, value)
+
+    def _left_without(self, missing: dict[str, Op], sources: dict[str, str]) -> Iterator[Operator]:
+        """Take the value from the names of what a loop starts without, where it has another name: what had the name before may be there."""
+        for name, op in missing.items():
+            if sources[name] != name:
+                yield Operator(self.block, op.type, {}, {"Out": [name]}, dict(op.attrs), op.role, made_by="schedule")
 
     def program_name(self, stem: str) -> str:
         """A name that no block declares."""

@@ -124,19 +124,19 @@ def _grad_op(side: GradientSide, op: Op) -> Op:
 def _region_grad(made: GradOps, op: Op) -> Op:
     """The gradient of an operator with nested graphs: its graphs are their backwards."""
     row, side, path = the_row(op), made.side, made.path
+    gradient = lookup(row.gradient)
+    assert isinstance(gradient, ControlDef)
     carried, given = path.carried[op], operands(op)
     first = first_captured(op)
     summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
     starts = [*carried, *summed] if first else summed
     inner = [_backward_graph(side.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
     arguments = _share_arguments(inner, summed, len(carried))
-    inputs = {row.condition: side.read_all(op.inputs[row.condition])} if row.condition and not first else {}
+    inputs = {gradient.condition: side.read_all(op.inputs[row.condition])} if gradient.condition else {}
     inputs |= {"X": side.read_all(tuple(given[i] for i in arguments))} if arguments else {}
-    inputs[row.scopes] = (side.read(_scopes(op)),)
+    inputs[gradient.scopes] = (side.read(_scopes(op)),)
     inputs[f"Out{GRAD}"] = side.of_all(tuple(outcomes(op)[k] for k in carried))
     outputs = {f"X{GRAD}": side.of_all(tuple(given[i] for i in starts))} if starts else {}
-    gradient = lookup(row.gradient)
-    assert isinstance(gradient, ControlDef)
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
     graphs = {name: each.side.graph for name, each in zip(gradient.blocks, inner, strict=True)}
     made.inner.update((each.side.graph, each) for each in inner)
