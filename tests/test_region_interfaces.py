@@ -95,7 +95,8 @@ def test_it_says_what_is_what() -> None:
     graph = ga.lower(program())
     loop = LoopLike.of(op(graph, "repeat_until"))
     assert loop is not None
-    assert BranchLike.of(loop.op) is CallLike.of(loop.op) is None
+    assert BranchLike.of(loop.op) is None
+    assert CallLike.of(loop.op) is None
     assert [value.name for value in loop.carried] == ["h", "unused", "i", "more"]
     assert [value.name for value in loop.captured] == ["w", "n"]
     assert [value.name for value in loop.results] == ["h", "unused", "i", "more"]

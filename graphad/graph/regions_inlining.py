@@ -17,7 +17,10 @@ from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.program import EMPTY
 from graphad.types import FLOATS
 
-LOOP, BRANCH, CALL = "while", "if_else", "net"  # what edits make where an operator has to be made
+# What edits make where an operator has to be made.
+LOOP = "while"
+BRANCH = "if_else"
+CALL = "net"
 
 
 def has_gradient(op: Op) -> bool:

@@ -94,6 +94,8 @@ def _refuse_gradients(path: OpPath) -> None:
         is_gradient = the_row(op).is_grad if op.graphs else op.row is None or op.row.grad is None
         if is_gradient:
             raise Refused(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
+        if op.graphs and not the_row(op).gradient:
+            raise Refused(f"operator {op.type!r} has no gradient: its definition names none for its nested graphs")
         for graph in op.graphs.values():
             _refuse_gradients(path.inner[graph])
 

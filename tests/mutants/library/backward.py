@@ -94,8 +94,8 @@ _PATH = (
     _mutant(
         "follows-a-loop-once",
         f"{FIND}:_Search._through",
-        'while is_forward_loop(op) and (more := self._fed_back(graph)):\n                self.forward(graph, more)',
-        'if is_forward_loop(op) and (more := self._fed_back(graph)):\n                self.forward(graph, more)',
+        "while is_forward_loop(op) and (more := self._fed_back(graph)):\n                self.forward(graph, more)",
+        "if is_forward_loop(op) and (more := self._fed_back(graph)):\n                self.forward(graph, more)",
         _started(_loop("assign(X=a) -> (Out=h)\nassign(X=b) -> (Out=a)\ntanh(X=w) -> (Out=b)", "a", "b"), "a", "b"),
         feeds={"n": [3]},
     ),
