@@ -93,7 +93,8 @@ def carried_count(op: Op) -> int:
 
 def first_captured(op: Op) -> int:
     """From which operand on a value is the same in every run of a forward operator's graphs: those before it a loop carries."""
-    return carried_count(op) if is_forward_loop(op) else 0
+    row = REGISTRY[op.type]
+    return len(op.outputs.get(row.results, ())) if isinstance(row, LoopDef) and not row.is_grad else 0
 
 
 def added_count(op: Op) -> int:
@@ -187,9 +188,10 @@ class LoopLike(RegionOp):
     @property
     def carried_at(self) -> range:
         """The places of the carried values among the operands; among the results they come first."""
-        count = carried_count(self.op)
-        first = len(self.operands) - count if self.definition.is_grad else 0
-        return range(first, first + count)
+        if not self.definition.is_grad:
+            return range(len(self.op.outputs.get(self.definition.results, ())))
+        count = len(self.operands)
+        return range(count - carried_count(self.op), count)
 
     @property
     def carried(self) -> tuple[Value, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from graphad.errors import InvalidValue, ShapeError
@@ -44,7 +45,7 @@ class ControlDef(OpDef):
     gradient: str = ""
     ordinary: str = ""
 
-    @property
+    @cached_property
     def is_grad(self) -> bool:
         """Whether this is the gradient of another one."""
         return self.results.endswith(GRAD)
