@@ -236,9 +236,7 @@ def if_else_grad(
 _PADDLES_GRAD = {"condition": "Cond", "operands": "Input", "results": f"Input{GRAD}", "scopes": "Scope", "blocks": ("sub_block",)}
 
 
-@region_operator(
-    "Cond* Input*? Out*? Out@GRAD*? Scope -> Cond@GRAD*? Input@GRAD*?", BranchDef, "conditional_block_grad", **_PADDLES_GRAD
-)
+@region_operator("Cond* Input*? Out*? Out@GRAD*? Scope -> Cond@GRAD*? Input@GRAD*?", BranchDef, "conditional_block_grad", **_PADDLES_GRAD)
 def conditional_block_grad(
     Cond: Any,
     Input: Any,
