@@ -27,6 +27,7 @@ from graphad.program import (
 
 if TYPE_CHECKING:
     from graphad import drawing as drawing
+    from graphad import edit as edit
     from graphad import interop, optimizer, passes
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     )
     from graphad.training import train
 
-_PARTS = ("backward", "drawing", "interop", "optimizer", "passes", "rewriting", "training")
+_PARTS = ("backward", "drawing", "edit", "interop", "optimizer", "passes", "rewriting", "training")
 _HOMES = {
     "Pass": "rewriting",
     "Pipeline": "rewriting",

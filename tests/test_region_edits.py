@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.edit import add_operand, has_gradient, inline, outline, remove_operand, remove_result
 from graphad.errors import InvalidGraph
 from graphad.graph import Op
-from graphad.graph.regions_editing import add_capture, drop_operand, drop_result, has_gradient, inline_region, outline
 from graphad.graph.verify import verify
 from tests.graphs import op, sound, types
 
@@ -97,8 +97,8 @@ def test_what_is_captured_can_be_read_inside_and_twice_is_once(text: str) -> Non
     control = op(graph, "while" if text is LOOP else "if_else")
     more = graph.add_value("extra", (2,), "float64")
     graph.add_op("fill_constant", {}, {"Out": [more]}, {"shape": [2], "value": 2.0, "dtype": "float64"}, before=control)
-    inner = add_capture(control, more)
-    assert add_capture(control, more) == inner
+    inner = add_operand(control, more)
+    assert add_operand(control, more) == inner
     assert [value.graph for value in inner] == list(control.graphs.values())
     assert run(graph, "loss") == expected
     first = next(each for each in inner[0].graph.ops if each.type in ("elementwise_mul", "tanh"))
@@ -112,12 +112,12 @@ def test_a_gradient_is_handed_a_value() -> None:
     graph = backward(LOOP)
     expected = run(graph, "w@GRAD")
     grad = op(graph, "while_grad")
-    (inner,) = add_capture(grad, graph.value("n"))
+    (inner,) = add_operand(grad, graph.value("n"))
     verify(graph)
     assert inner.graph.inputs[1] is inner
     np.testing.assert_array_equal(run(graph, "w@GRAD"), expected)
-    assert drop_operand(grad, 1)
-    assert not drop_operand(grad, 0)
+    assert remove_operand(grad, 1)
+    assert not remove_operand(grad, 0)
     held(graph, "while_grad")
     np.testing.assert_array_equal(run(graph, "w@GRAD"), expected)
 
@@ -126,7 +126,7 @@ def test_a_carried_value_whose_name_is_wanted_from_before() -> None:
     """The loop overwrites h, and reads the h from before it in every iteration as well."""
     graph = ga.lower(parsed(LOOP))
     loop = op(graph, "while")
-    (inner,) = add_capture(loop, graph.value("h#0"))
+    (inner,) = add_operand(loop, graph.value("h#0"))
     square = op(inner.graph, "square")
     inner.graph.set_inputs(square, "X", [inner])
     held(graph, "while")
@@ -136,11 +136,11 @@ def test_a_carried_value_whose_name_is_wanted_from_before() -> None:
 def test_an_operand_that_is_read_stays() -> None:
     graph = ga.lower(parsed(LOOP))
     loop = op(graph, "while")
-    assert not any(drop_operand(loop, i) for i in range(-1, 8))
+    assert not any(remove_operand(loop, i) for i in range(-1, 8))
     w = loop.graphs["sub_block"].inputs[4]
     body = loop.graphs["sub_block"]
     body.replace(w, body.inputs[0])
-    assert drop_operand(loop, 4)
+    assert remove_operand(loop, 4)
     assert graph.versions("w")[0] not in held(graph, "while").inputs["X"]
     np.testing.assert_array_equal(run(graph, "h")[0], FEED["h"] ** 8)
 
@@ -154,31 +154,31 @@ def test_an_operand_that_a_gradient_reads_stays() -> None:
     assert inner.saved[saved] is body.inputs[0]
     mul = op(body, "elementwise_mul")
     body.set_inputs(mul, "X", [body.inputs[4]])
-    assert not drop_result(loop, 0)
-    assert not drop_operand(loop, 0)
+    assert not remove_result(loop, 0)
+    assert not remove_operand(loop, 0)
 
 
 def test_what_a_loop_carries_for_nobody_goes() -> None:
     program = parsed(LOOP)
     graph = ga.lower(program, ["loss"])
     loop = op(graph, "while")
-    assert not drop_result(loop, 1)  # square reads it
+    assert not remove_result(loop, 1)  # square reads it
     body = loop.graphs["sub_block"]
     square = op(body, "square")
     body.results[1] = body.inputs[1]
     body.remove_op(square)
     expected = run(graph, "loss")
-    assert drop_result(loop, 1)
+    assert remove_result(loop, 1)
     held(graph, "while")
     assert len(loop.outputs["Out"]) == 3
     assert run(graph, "loss") == expected
-    assert not drop_result(loop, 0)  # read after the loop
-    assert not drop_result(loop, 2)  # the condition
+    assert not remove_result(loop, 0)  # read after the loop
+    assert not remove_result(loop, 2)  # the condition
 
 
 def test_a_result_that_is_asked_for_stays() -> None:
     graph = ga.lower(parsed(BRANCH), ["loss", "b"])
-    assert not drop_result(op(graph, "if_else"), 1)
+    assert not remove_result(op(graph, "if_else"), 1)
 
 
 def test_a_branch_stops_handing_out_also_with_a_gradient() -> None:
@@ -188,7 +188,7 @@ def test_a_branch_stops_handing_out_also_with_a_gradient() -> None:
     graph = ga.lower(program, ["loss", "x@GRAD"])
     expected = run(graph, "loss", "x@GRAD")
     branch = op(graph, "if_else")
-    assert drop_result(branch, 1)
+    assert remove_result(branch, 1)
     assert len(held(graph, "if_else").outputs["Out"]) == 1
     for one, other in zip(run(graph, "loss", "x@GRAD"), expected, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -201,8 +201,8 @@ def test_a_gradient_stops_adding_up() -> None:
     graph = ga.lower(program, ["h@GRAD"])
     expected = run(graph, "h@GRAD")
     grad = op(graph, "while_grad")
-    assert not drop_result(grad, 0)
-    assert drop_result(grad, 1)
+    assert not remove_result(grad, 0)
+    assert remove_result(grad, 1)
     held(graph, "while_grad")
     np.testing.assert_array_equal(run(graph, "h@GRAD"), expected)
 
@@ -214,7 +214,7 @@ def test_a_branch_in_the_place_of_its_operator(which: str) -> None:
     branch = op(graph, "if_else")
     FEED["c"] = np.array([which == "true_block"])
     expected = run(graph, *names)
-    made = inline_region(branch, which)
+    made = inline(branch, which)
     assert made == list(graph.ops)[:-1]
     assert "if_else" not in types(graph)
     assert [value.name for value in graph.targets] == names
@@ -223,13 +223,28 @@ def test_a_branch_in_the_place_of_its_operator(which: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_loops_and_what_has_a_gradient_are_not_inlined() -> None:
+def test_loops_and_gradients_are_not_inlined() -> None:
     loop, branch = backward(LOOP), backward(BRANCH)
-    assert has_gradient(op(loop, "while"))
-    assert has_gradient(op(branch, "if_else"))
-    for each in (op(loop, "while"), op(loop, "while_grad"), op(branch, "if_else"), op(branch, "if_else_grad")):
-        with pytest.raises(InvalidGraph, match="cannot be inlined"):
-            inline_region(each, next(iter(each.graphs)))
+    for each in (op(loop, "while"), op(loop, "while_grad"), op(branch, "if_else_grad")):
+        with pytest.raises(InvalidGraph, match="cannot be inlined: it is a loop, or a gradient"):
+            inline(each, next(iter(each.graphs)))
+    for each in (op(branch, "if_else"), op(branch, "mean")):
+        with pytest.raises(InvalidGraph, match="cannot be inlined: which graph"):
+            inline(each)
+
+
+@pytest.mark.parametrize("which", ["true_block", "false_block"])
+def test_a_branch_is_inlined_with_its_gradient(which: str) -> None:
+    graph = backward(BRANCH)
+    FEED["c"] = np.array([which == "true_block"])
+    expected = run(graph, "loss", "x@GRAD")
+    branch = op(graph, "if_else")
+    assert has_gradient(branch)
+    inline(branch, which)
+    verify(graph)
+    assert not {"if_else", "if_else_grad"} & set(types(graph))
+    for one, other in zip(run(graph, "loss", "x@GRAD"), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_net_of_some_operators_and_back() -> None:
@@ -252,7 +267,7 @@ def test_a_net_of_some_operators_and_back() -> None:
     verify(graph)
     assert str(net) == "net(X=x#1) -> (Out=[t, y])"
     np.testing.assert_array_equal(run(graph, "y", "z"), expected)
-    inline_region(net, "sub_block")
+    inline(net, "sub_block")
     verify(graph)
     assert str(graph) == before
     with pytest.raises(InvalidGraph, match="of operators of one graph"):

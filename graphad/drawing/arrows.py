@@ -14,7 +14,7 @@ from typing import NamedTuple
 from graphad.drawing.nesting import Nesting, Operand, is_absent, is_used, operands_of, outcomes_of
 from graphad.graph import Node, Op, Value
 from graphad.graph.nodes import Slots
-from graphad.graph.regions import control_row, the_row
+from graphad.graph.regions import added_count, control_row, outcomes, the_row
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, FORWARD
 
@@ -114,9 +114,9 @@ class Ends:
         decides = set(op.inputs.get(row.condition, ()))
         for operand in operands_of(op):
             self._operand(op, operand, operand.outer in decides)
-        added = len(op.inputs.get(f"Out{GRAD}", ())) if op.type == "while_grad" else None
+        added = len(outcomes(op)) - added_count(op)
         for i, (outer, inner) in enumerate(outcomes_of(op)):
-            self._outcome(op, outer, inner, ADDED if added is not None and i >= added else LEAVES)
+            self._outcome(op, outer, inner, ADDED if i >= added else LEAVES)
 
     def _operand(self, op: Op, operand: Operand, decides: bool) -> None:
         outer, result = self.nesting.outer(operand.outer), operand.result

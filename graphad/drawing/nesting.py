@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from graphad.graph import Graph, Node, Op, Value
-from graphad.graph.regions import OTHERWISE, carried_count, control_row, is_loop, operands, outcomes
+from graphad.graph.regions import OTHERWISE, LoopLike, control_row, operands, outcomes
 from graphad.program import EMPTY, FORWARD
 
 _NAMES = {"sub_block": "body", "true_block": "true", "false_block": "false", OTHERWISE: "otherwise"}
@@ -127,13 +127,11 @@ class Nesting:
 
 def operands_of(op: Op) -> Iterator[Operand]:
     """What an operator passes to its graphs, in order."""
-    given, first = operands(op), 0
-    carried = carried_count(op) if is_loop(op) else 0
-    if op.type == "while_grad":
-        first = len(given) - carried
+    given, loop = operands(op), LoopLike.of(op)
+    carried = range(0) if loop is None else loop.carried_at
     for i, outer in enumerate(given):
         inner = tuple(g.inputs[i] for g in op.graphs.values() if i < len(g.inputs))
-        results = [r for g in op.graphs.values() for r in g.results[i - first : i - first + 1]] if first <= i < first + carried else []
+        results = [g.results[carried.index(i)] for g in op.graphs.values() if carried.index(i) < len(g.results)] if i in carried else []
         yield Operand(outer, inner, results[0] if results else None)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from graphad.drawing.nesting import Nesting
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import control_row, operands, outcomes
+from graphad.graph.regions import control_row, is_loop_gradient, operands, outcomes
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, OPTIMIZE
 
@@ -87,7 +87,7 @@ class Pairs:
         carried = [_place(self.gradient_of(value), ours) for value in cotangents]
         outer = self._nesting.outer
         results = [_place(outer(value), tuple(map(outer, given))) for value in wanted]
-        if op.type == "while_grad":
+        if is_loop_gradient(op):
             results = [*carried, *results]
         self._note(outcomes(op), results, given)
         for graph, body in zip(op.graphs.values(), forward.graphs.values(), strict=False):

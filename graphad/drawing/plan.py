@@ -15,7 +15,7 @@ from graphad.drawing.nesting import Nesting, is_absent, is_used
 from graphad.drawing.options import Options
 from graphad.drawing.pairs import Pairs, is_part
 from graphad.graph import Graph, Node, Op, Value
-from graphad.graph.regions import control_row, outcomes
+from graphad.graph.regions import control_row, is_forward_loop, outcomes
 from graphad.program import OPTIMIZE, Parameter
 
 NODE_BUDGET, FRAMED_BUDGET = 1500, 600
@@ -136,7 +136,7 @@ class _Planner:
             yield from (v for v in op.writes() if v.name in names and not v.readers and v not in self.highlighted)
         for op in (op for graph in self.nesting.graphs() for op in graph.controls):
             unread = (v for v in op.writes() if v not in self.out_of and v not in self.highlighted)
-            yield from (v for v in unread if _is_scopes(v) or (op.type == "while" and v is outcomes(op)[-1]))
+            yield from (v for v in unread if _is_scopes(v) or (is_forward_loop(op) and v is outcomes(op)[-1]))
 
     def _folds(self, value: Value) -> bool:
         if self.options.values == "all" or value in self.highlighted:

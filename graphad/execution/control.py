@@ -14,7 +14,7 @@ from graphad.execution.fused import fused_step
 from graphad.execution.layout import Layout, argument_names, depth, names_around, nth, written
 from graphad.execution.replay import Replay, Runner
 from graphad.execution.steps import Frame, Frames, Place, Reader, Step, settled
-from graphad.ops import ControlDef
+from graphad.ops import ControlDef, LoopDef
 from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
 from graphad.program import EMPTY, Block, Operator, located
 
@@ -23,10 +23,8 @@ _BOOL = np.dtype(bool)
 
 def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
     """The step of an operator with blocks; ``freed`` are the names that are dead after it."""
-    if op.type == "while":
-        return _loop(run, op, layout)
-    if op.type == "while_grad":
-        return _loop_gradient(run, op, row, layout, freed)
+    if isinstance(row, LoopDef):
+        return _loop_gradient(run, op, row, layout, freed) if row.is_grad else _loop(run, op, row, layout)
     if row.is_grad:
         return _branch_gradient(run, op, row, layout)
     return fused_step(run, op, layout, _branch(run, op, row, layout))
@@ -62,14 +60,15 @@ def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
 # -- loops ---------------------------------------------------------------------------------------
 
 
-def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
-    body, condition = _Block(run, op.attrs["sub_block"], layout), op.input("Condition")[0]
-    endless = not any(condition in written(inner) for inner in op.attrs["sub_block"].ops)
+def _loop(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
+    block: Block = op.attrs[row.blocks[0]]
+    body, condition = _Block(run, block, layout), op.input(row.condition)[0]
+    endless = not any(condition in written(inner) for inner in block.ops)
     test, bounded = (depth(layout, condition), condition), run.max_iterations is not None
-    scopes = [(depth(layout, name), name) for name in op.output("StepScopes")]
-    every = run.checkpointed.get(op.attrs["sub_block"].idx)
-    around = [(depth(layout, name), name) for name in names_around(op.attrs["sub_block"], run.saved)]
-    carried = [(depth(layout, name), name) for name in op.output("Out")]
+    scopes = [(depth(layout, name), name) for name in op.output(row.scopes)]
+    every = run.checkpointed.get(block.idx)
+    around = [(depth(layout, name), name) for name in names_around(block, run.saved)]
+    carried = [(depth(layout, name), name) for name in op.output(row.results)]
 
     def step(frames: Frames) -> None:
         kept: list[Frame] = []
@@ -77,7 +76,7 @@ def _loop(run: Runner, op: Operator, layout: Layout) -> Step:
         run.iterations.append(0)
         while _truth(run, op, frames, test):
             if endless:
-                message = f"operator 'while': its block never writes the condition {condition!r}, so it would not end"
+                message = f"operator {op.type!r}: its block never writes the condition {condition!r}, so it would not end"
                 raise ExecutionError(located(message, op.source))
             if bounded:
                 run.count_iteration(op)
@@ -110,7 +109,8 @@ def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, f
     inside = _Inside(run, op, row, layout, 0)
     ((at, name),) = inside.scopes
     last = name in freed
-    replay = Replay(run, op.attrs["sub_block"].parent) if op.attrs["sub_block"].parent_idx in run.checkpointed else None
+    block: Block = op.attrs[row.blocks[0]]
+    replay = Replay(run, block.parent) if block.parent_idx in run.checkpointed else None
 
     def step(frames: Frames) -> None:
         outer, cotangents = inside.read(frames)

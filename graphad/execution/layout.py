@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from graphad.errors import InvalidValue
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.program import EMPTY, Block, Operator, Program, located
 
 Layout = tuple[Collection[str], ...]  # the names of each frame, innermost first
@@ -82,9 +82,9 @@ def checkpointed(program: Program) -> dict[int, int]:
     """For each loop's block whose gradient wants checkpoints, by its index, how far they are apart; 0 if there is to be one alone."""
     every: dict[int, int] = {}
     plain: set[int] = set()
-    for op, _ in _controls(program):
-        if op.type == "while_grad":
-            home = op.attrs["sub_block"].parent_idx
+    for op, row in _controls(program):
+        if isinstance(row, LoopDef) and row.is_grad:
+            home = op.attrs[row.blocks[0]].parent_idx
             apart = op.attrs.get("checkpoint_every", 0)
             if op.attrs.get("recursive"):
                 every.setdefault(home, 0)

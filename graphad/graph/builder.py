@@ -19,7 +19,9 @@ class Builder:
     ``stem`` is what the values it makes are named after: ``<stem>@TEMP@0``, ``<stem>@TEMP@1``...; ``made`` holds them.
     """
 
-    def __init__(self, graph: Graph, stem: str, before: Op | None = None, role: str | None = None, forward: Op | None = None) -> None:
+    def __init__(
+        self, graph: Graph, stem: str = "made", before: Op | None = None, role: str | None = None, forward: Op | None = None
+    ) -> None:
         self.graph = graph
         self.stem = stem
         self.before = before

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Twins:
-    """A value map: the copy (twin) of each value, operator and graph copied so far."""
+class ValueMap:
+    """The copy of each value, operator and graph copied so far."""
 
     values: dict[Value, Value] = field(default_factory=dict)
     ops: dict[Op, Op] = field(default_factory=dict)
@@ -25,9 +25,9 @@ class Twins:
         return {slot: tuple(self.values[v] for v in values) for slot, values in slots.items()}
 
 
-def cloned(graph: Graph, twin: Graph, twins: Twins | None = None) -> Graph:
+def cloned(graph: Graph, twin: Graph, twins: ValueMap | None = None) -> Graph:
     """Fill an empty graph with a copy of another one, nested graphs included."""
-    twins = twins or Twins()
+    twins = twins or ValueMap()
     twins.graphs[graph] = twin
     if twin.father is None:
         twin.properties = set(graph.properties)
@@ -57,7 +57,7 @@ def keep_marks(graph: Graph, twin: Graph) -> Graph:
     return twin
 
 
-def _clone_op(op: Op, twin: Graph, twins: Twins) -> None:
+def _clone_op(op: Op, twin: Graph, twins: ValueMap) -> None:
     copied = Op(twin, op.type, twins.slots(op.inputs), twins.slots(op.outputs), dict(op.attrs))
     copied.role, copied.made_by, copied.source, copied.operator = op.role, op.made_by, op.source, op.operator
     copied.origin, copied.stream = op.origin, op.stream
@@ -67,7 +67,7 @@ def _clone_op(op: Op, twin: Graph, twins: Twins) -> None:
     twin.link(copied)
 
 
-def clone_regions(graphs: Mapping[str, Graph], around: Graph, twins: Twins) -> dict[str, Graph]:
+def clone_regions(graphs: Mapping[str, Graph], around: Graph, twins: ValueMap) -> dict[str, Graph]:
     """Copies of the nested graphs of an operator for one in the graph ``around``."""
     return {
         name: cloned(g, around.nested(g.block, twins.graphs.get(g.father, g.father) if g.father else None), twins)

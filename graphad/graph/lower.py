@@ -17,7 +17,7 @@ from graphad.graph.collector import collect_if_due, paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import REGISTRY, BranchDef, ControlDef, LoopDef
 from graphad.program import (
     EMPTY,
     RANDOM_STREAM,
@@ -146,12 +146,12 @@ class _Lowering:
         blocks: dict[str, Block] = {name: operator.attrs[name] for name in row.blocks}
         graphs = {name: self.fill(graph.nested(block), block) for name, block in blocks.items()}
         finals = [self.final[block.idx] for block in blocks.values()]
-        if operator.type == "conditional_block":
+        if isinstance(row, BranchDef) and len(row.blocks) == 1:
             graphs[OTHERWISE] = graph.nested()
             finals.append({})
         results = _written_outside(operator, row, blocks.values(), finals)
         reads = _read_outside(operator, row, graphs.values())
-        if operator.type == "while":
+        if isinstance(row, LoopDef):
             names = [*results, *(name for name in reads if name not in results)]
         else:
             around = [{n for n in final if not _shadows(g, n)} for g, final in zip(graphs.values(), finals, strict=True)]
@@ -209,7 +209,7 @@ def _written_outside(operator: Operator, row: ControlDef, blocks: Iterable[Block
     for block, final in zip(blocks, finals, strict=False):
         written = (name for name, value in final.items() if value.writers and name not in block.vars)
         found.update(dict.fromkeys(filter(operator.block.has_var_recursive, written)))
-    if operator.type != "while":
+    if not isinstance(row, LoopDef):
         return list(found)
     (condition,) = operator.input(row.condition)
     found.pop(condition, None)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
-from graphad.graph.regions import carried_count, operands
+from graphad.graph.regions import carried_count, is_forward_loop, operands
 from graphad.program import EMPTY
 
 Names = dict[Value, str]
@@ -121,7 +121,7 @@ class _Naming:
 
 def _captures(op: Op, value: Value) -> bool:
     """Whether a loop reads a value in every iteration, also when it has written what has the value's name."""
-    return op.type == "while" and value in operands(op)[carried_count(op) :]
+    return is_forward_loop(op) and value in operands(op)[carried_count(op) :]
 
 
 def _written_at(value: Value) -> int:

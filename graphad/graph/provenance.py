@@ -9,13 +9,17 @@ bounded size: of many ancestors the first are kept, and of a long chain the last
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphad.errors import InvalidType
 from graphad.graph.nodes import Node, Op, Value
 from graphad.graph.text import print_op, print_value
 from graphad.program import SourceLine
+
+if TYPE_CHECKING:
+    from graphad.graph.graph import Graph
 
 _INDENT = "  "
 _MOST_ANCESTORS, _MOST_STEPS = 16, 32
@@ -49,6 +53,31 @@ def origin_of(author: str | None, rule: str, ops: Sequence[Op]) -> Origin:
         for ancestor in [_ancestor(op)] if known is None else known.ancestors:
             found.setdefault((ancestor.text, ancestor.made_by, id(ancestor.origin)), ancestor)
     return _from(list(found.values())[:_MOST_ANCESTORS], rule)
+
+
+@contextmanager
+def recorded(graph: Graph, rule: str, *ops: Op) -> Iterator[None]:
+    """Record what is made meanwhile as made from some operators by an edit, unless a pass has begun a rewrite: then by that.
+
+    Who made it is the author at work (``made_by``), else the edit itself.
+    """
+    journal = graph.journal
+    before = author, origin = journal.author, journal.origin
+    if author is None or origin is None:
+        journal.author = author or rule
+        journal.origin = origin_of(journal.author, rule, ops)
+    try:
+        yield
+    finally:
+        journal.author, journal.origin = before
+
+
+def note(ops: Iterable[Op]) -> list[Op]:
+    """Record of copies who made them, and from what; return them."""
+    found = list(ops)
+    for op in found:
+        op.made_by, op.origin = op.graph.journal.author, op.graph.journal.origin
+    return found
 
 
 def _from(ancestors: Sequence[Ancestor], rule: str) -> Origin:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from graphad.graph.nodes import Op, Value
-from graphad.graph.regions import carried_count, is_loop, operands, outcomes, the_row
+from graphad.graph.regions import LoopLike, operands, outcomes, the_row
 
 ENTRY, BACK, EXIT, BYPASS, SAVED, SUM = "entry", "back", "exit", "bypass", "saved", "sum"
 
@@ -33,20 +33,20 @@ class Edge(NamedTuple):
 
 def region_edges(op: Op) -> Iterator[Edge]:
     """All ways of values into the nested graphs of an operator, out of them, and around."""
-    given, outs = operands(op), outcomes(op)
-    count, looping = carried_count(op) if is_loop(op) else len(outs), is_loop(op)
-    first = len(given) - count if the_row(op).is_grad else 0  # of the carried operands: cotangents follow the operands
+    given, outs, loop = operands(op), outcomes(op), LoopLike.of(op)
+    at = range(len(outs)) if loop is None else loop.carried_at
     for graph in op.graphs.values():
         yield from (Edge(value, inner, ENTRY, op) for value, inner in zip(given, graph.inputs, strict=False))
         yield from (Edge(kept, inner, SAVED, op) for inner, kept in graph.saved.items())
         for k, (result, out) in enumerate(zip(graph.results, outs, strict=True)):
-            yield Edge(result, out, EXIT if k < count else SUM, op)
-            if looping and k < count:
-                yield Edge(result, graph.inputs[first + k], BACK, op)
-                yield Edge(given[first + k], out, BYPASS, op)
+            yield Edge(result, out, EXIT if k < len(at) else SUM, op)
+            if loop is not None and k < len(at):
+                yield Edge(result, graph.inputs[at[k]], BACK, op)
+                yield Edge(given[at[k]], out, BYPASS, op)
 
 
 def conditions(op: Op) -> tuple[Value, ...]:
     """The values that decide which nested graph of an operator runs, and how often."""
     found = op.inputs.get(the_row(op).condition, ())
-    return (*found, *(graph.results[-1] for graph in op.graphs.values())) if op.type == "while" else found
+    loop = LoopLike.of(op)
+    return (*found, loop.goes_on) if loop is not None and not loop.is_gradient else found

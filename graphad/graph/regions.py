@@ -6,13 +6,23 @@
     gradient    while_grad(X, Out@GRAD) -> (X@GRAD)        its graph: inputs = X, Out@GRAD, then residuals; results = X@GRAD
 
 The inputs of a nested graph are in the order of its operator's operands, its results in that of the operator's results.
+
+Which of these an operator is, its definition says (``graphad.ops.control``). Passes ask for the interface and not for the type:
+
+    loop = LoopLike.of(op)                                  None if it is no loop
+    loop.carried, loop.captured, loop.body, loop.yielded
+
+``LoopLike``, ``BranchLike`` and ``CallLike`` have in common the operands, the block arguments, the results, the yielded values, the
+condition and the residuals.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar, Self
+
 from graphad.errors import InvalidGraph
 from graphad.graph.nodes import Op, Value
-from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef
+from graphad.ops import GRAD, REGISTRY, BranchDef, CallDef, ControlDef, GradOpDef, LoopDef
 
 OTHERWISE = "otherwise"  # the second graph of a conditional_block: nothing happens
 
@@ -31,8 +41,20 @@ def the_row(op: Op) -> ControlDef:
 
 
 def is_loop(op: Op) -> bool:
-    """Whether the operator runs its graph again and again."""
-    return op.type in ("while", "while_grad")
+    """Whether the operator runs its graph again and again; the gradient of a loop does too."""
+    return isinstance(REGISTRY.get(op.type), LoopDef)
+
+
+def is_forward_loop(op: Op) -> bool:
+    """Whether the operator is a loop, and not the gradient of one."""
+    row = REGISTRY.get(op.type)
+    return isinstance(row, LoopDef) and not row.is_grad
+
+
+def is_loop_gradient(op: Op) -> bool:
+    """Whether the operator is the gradient of a loop."""
+    row = REGISTRY.get(op.type)
+    return isinstance(row, LoopDef) and row.is_grad
 
 
 def operands(op: Op) -> tuple[Value, ...]:
@@ -64,8 +86,20 @@ def forward_op(op: Op) -> Op:
 
 
 def carried_count(op: Op) -> int:
-    """How many of a loop's operands are carried from one iteration to the next: the first ones."""
-    return len(outcomes(op)) if op.type == "while" else len(op.inputs.get(f"Out{GRAD}", ()))
+    """How many of a loop's operands are carried from one iteration to the next: the first ones, of a gradient the last ones."""
+    row = the_row(op)
+    return len(op.inputs.get(f"Out{GRAD}", ()) if row.is_grad else op.outputs.get(row.results, ()))
+
+
+def first_captured(op: Op) -> int:
+    """From which operand on a value is the same in every run of a forward operator's graphs: those before it a loop carries."""
+    row = REGISTRY[op.type]
+    return len(op.outputs.get(row.results, ())) if isinstance(row, LoopDef) and not row.is_grad else 0
+
+
+def added_count(op: Op) -> int:
+    """How many of the results, the last ones, are added up over the iterations of a loop's gradient."""
+    return len(outcomes(op)) - carried_count(op) if is_loop_gradient(op) else 0
 
 
 def is_grad_op(op: Op) -> bool:
@@ -80,3 +114,123 @@ def has_effects(op: Op) -> bool:
     if row is None or row.side_effect:
         return True
     return any(inner.row is None or inner.row.side_effect for graph in op.graphs.values() for each in graph.tree() for inner in each.ops)
+
+
+# -- interfaces ----------------------------------------------------------------------------------
+
+
+class RegionOp:
+    """An operator with nested graphs, as its interface shows it. ``of(op)`` is None where the operator does not have the interface."""
+
+    __slots__ = ("definition", "op")
+    declared: ClassVar[type[ControlDef]] = ControlDef
+
+    def __init__(self, op: Op, definition: ControlDef) -> None:
+        self.op = op
+        self.definition = definition
+
+    @classmethod
+    def of(cls, op: Op) -> Self | None:
+        """The interface of an operator, None if its definition does not declare it."""
+        row = REGISTRY.get(op.type)
+        return cls(op, row) if isinstance(row, cls.declared) else None
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether it is the gradient of another operator."""
+        return self.definition.is_grad
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The values passed to the nested graphs."""
+        return operands(self.op)
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The values that come from the nested graphs."""
+        return outcomes(self.op)
+
+    @property
+    def condition(self) -> tuple[Value, ...]:
+        """The values that decide which nested graph runs first, or whether one does; none if nothing is decided."""
+        return self.op.inputs.get(self.definition.condition, ())
+
+    @property
+    def residuals(self) -> Value | None:
+        """The value that holds what the gradient reads of the runs; of a gradient, that of its forward operator."""
+        if not self.definition.is_grad:
+            return scopes_of(self.op)
+        return self.op.input(self.definition.scopes)
+
+    def arguments(self, name: str) -> list[Value]:
+        """The block arguments of a nested graph, one for each operand."""
+        return self.op.graphs[name].inputs[: len(self.operands)]
+
+    def yielded(self, name: str) -> list[Value]:
+        """The values that a nested graph returns, one for each result."""
+        return self.op.graphs[name].results
+
+
+class LoopLike(RegionOp):
+    """It runs its graph again and again; what the graph yields is what it is given in the next iteration.
+
+    How often it runs is an analysis' to say: ``graphad.passes.analyses.trips``.
+    """
+
+    __slots__ = ()
+    declared = LoopDef
+
+    @property
+    def name(self) -> str:
+        """The attribute that holds the body."""
+        return self.definition.blocks[0]
+
+    @property
+    def carried_at(self) -> range:
+        """The places of the carried values among the operands; among the results they come first."""
+        if not self.definition.is_grad:
+            return range(len(self.op.outputs.get(self.definition.results, ())))
+        count = len(self.operands)
+        return range(count - carried_count(self.op), count)
+
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        """The operands that the carried values start from."""
+        at = self.carried_at
+        return self.operands[at.start : at.stop]
+
+    @property
+    def captured(self) -> tuple[Value, ...]:
+        """The operands that are the same in every iteration."""
+        at = self.carried_at
+        return self.operands[: at.start] + self.operands[at.stop :]
+
+    @property
+    def goes_on(self) -> Value:
+        """The value of the body that decides whether there is another iteration."""
+        (body,) = self.op.graphs.values()
+        return body.results[-1]
+
+
+class BranchLike(RegionOp):
+    """It runs one of its graphs: the first one where the condition holds, else the second."""
+
+    __slots__ = ()
+    declared = BranchDef
+
+
+class CallLike(RegionOp):
+    """It runs its graph once."""
+
+    __slots__ = ()
+    declared = CallDef
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether the graph is to stay in one piece: the executor runs it as one operator."""
+        return isinstance(self.definition, CallDef) and self.definition.fused
+
+
+def types_of(interface: type[RegionOp]) -> frozenset[str]:
+    """The types of the forward operators, those of plugins included, that have an interface."""
+    return frozenset(name for name, row in REGISTRY.items() if isinstance(row, interface.declared) and not row.is_grad)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graphad.graph.clone import Twins, clone_regions
+from graphad.errors import InvalidGraph
+from graphad.graph.clone import ValueMap, clone_regions
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
+from graphad.graph.provenance import note
 from graphad.program import EMPTY, Variable
 
 
@@ -19,8 +21,8 @@ def copy_into(
     given: Sequence[Value],
     before: Op | None = None,
     onto: Mapping[Value, Value] | None = None,
-    twins: Twins | None = None,
-) -> Twins:
+    twins: ValueMap | None = None,
+) -> ValueMap:
     """Copy the operators of a nested graph into another graph, before one of its operators, or last.
 
     Args:
@@ -34,7 +36,7 @@ def copy_into(
     Returns:
         The twin of each value, operator and graph.
     """
-    twins = Twins() if twins is None else twins
+    twins = ValueMap() if twins is None else twins
     twins.graphs[nested] = around
     twins.values.update(zip(nested.inputs, given, strict=True))
     twins.values.update(onto or {})
@@ -49,7 +51,7 @@ def copy_into(
     return twins
 
 
-def copy_op(op: Op, around: Graph, twins: Twins) -> Op:
+def copy_op(op: Op, around: Graph, twins: ValueMap) -> Op:
     """A copy of an operator over the twins of its values, not yet linked into the graph ``around``."""
     copied = Op(around, op.type, twins.slots(op.inputs), twins.slots(op.outputs), op.attrs)
     copied.role, copied.made_by, copied.source = op.role, op.made_by, op.source
@@ -58,6 +60,54 @@ def copy_op(op: Op, around: Graph, twins: Twins) -> Op:
     copied.graphs = clone_regions(op.graphs, around, twins) if op.graphs else op.graphs
     twins.ops[op] = copied
     return copied
+
+
+def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, before: Op | None = None) -> ValueMap:
+    """Copy operators, with the graphs nested in them, over other values or the same.
+
+    Args:
+        ops: operators in topological order.
+        around: the graph to copy to.
+        values: what the copies read in the place of what the operators read. A value that is not in it, and that none of the operators
+            writes, is read itself. The copies are added.
+        before: where the copies go; last, if it is not given.
+
+    Returns:
+        The copy of each value that is written, of each operator, and of each nested graph. A random operator's copy draws other numbers.
+
+    Raises:
+        InvalidGraph: a value that is read is neither in the map nor in the graph ``around``; an operator is a gradient of one with nested
+            graphs, or has one; it runs once per scope.
+    """
+    found = ValueMap() if values is None else values
+    for op in ops:
+        _check_copied(op)
+        for value in op.reads():
+            if value not in found.values and value.graph is not around:
+                raise InvalidGraph(f"{op!r} cannot be copied to {around!r}: it reads {value.name}, which has no value there")
+            found.values.setdefault(value, value)
+        found.values.update((value, fresh_like(around, value)) for value in op.writes())
+        copied = copy_op(op, around, found)
+        _draw_anew(copied)
+        around.link(copied, before)
+    for op in ops:
+        note([found.ops[op]])
+    return found
+
+
+def _check_copied(op: Op) -> None:
+    if any(graph.saved or graph.gradients for graph in op.graphs.values()):
+        raise InvalidGraph(f"{op!r} cannot be copied: it has a gradient, or is one, and the two belong together")
+    if "run_once" in op.attrs or any("run_once" in inner.attrs for g in op.graphs.values() for each in g.tree() for inner in each.ops):
+        raise InvalidGraph(f"{op!r} cannot be copied: it, or an operator in it, runs once per scope, the copy would run again")
+
+
+def _draw_anew(op: Op) -> None:
+    op.stream = None
+    for graph in op.graphs.values():
+        for each in graph.tree():
+            for inner in each.ops:
+                inner.stream = None
 
 
 def fresh_like(graph: Graph, value: Value) -> Value:

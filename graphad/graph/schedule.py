@@ -12,8 +12,8 @@ from graphad.graph.marks import drop_outdated_marks
 from graphad.graph.naming import Plan, planned
 from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
-from graphad.graph.regions import OTHERWISE, carried_count, operands, outcomes, the_row
-from graphad.ops import ControlDef
+from graphad.graph.regions import OTHERWISE, carried_count, is_forward_loop, operands, outcomes, the_row
+from graphad.ops import BranchDef, ControlDef, lookup
 from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
 from graphad.program.block import check_depth
 
@@ -243,31 +243,39 @@ class _Writer:
         captured = self.plan.captured.get(op, {})
         given, results = list(operands(op)), [self.plan.name(v) for v in outcomes(op)]
         names = [captured.get(v) or self.plan.read(op, v) for v in given]
-        if op.type == "while":
+        loop = is_forward_loop(op)
+        if loop:
             carried = carried_count(op)
             sources = [self.plan.read(op, v) for v in given[:carried]]
-            yield from self._parallel_copies(results, sources, outcomes(op), op.role)
+            missing = {name: v.writers[0] for name, v in zip(results, given, strict=False) if v.writers and is_silent(v.writers[0])}
+            starts = [name if name in missing else source for name, source in zip(results, sources, strict=True)]
+            yield from self._parallel_copies(results, starts, outcomes(op), op.role)
+            yield from self._left_without(missing, dict(zip(results, sources, strict=True)))
             names = [*results, *names[carried:]]
         inputs, outputs = self._reads(op), self._writes(op)
         inputs[row.operands] = names
-        if op.type == "while":
+        if loop:
             inputs[row.condition] = results[-1:]
         op_type, graphs = op.type, dict(op.graphs)
         if OTHERWISE in graphs:
-            op_type, graphs = self._conditional(op, names, results)
-            inputs = inputs if op_type == op.type else {"Cond": inputs["Cond"], "X": names}
+            op_type, graphs = self._conditional(op, row, names, results)
+            two_sided = lookup(op_type)
+            assert isinstance(two_sided, ControlDef)
+            inputs = inputs if op_type == op.type else {two_sided.condition: inputs[row.condition], two_sided.operands: names}
         attrs = {name: self._body(graph, names, results, op.role) for name, graph in graphs.items()}
         yield self._as_written(op, inputs, outputs, {**attrs, **op.attrs}, row, op_type)
 
-    def _conditional(self, op: Op, names: list[str], results: list[str]) -> tuple[str, dict[str, Graph]]:
-        """A ``conditional_block`` if nothing is left to do where it is not taken, else an ``if_else``."""
+    def _conditional(self, op: Op, row: ControlDef, names: list[str], results: list[str]) -> tuple[str, dict[str, Graph]]:
+        """An operator with one block if nothing is left to do where it is not taken, else one with two."""
         body, otherwise = op.graphs.values()
         name_of = dict(zip(otherwise.inputs, names, strict=True))
         left = [result for result, value in zip(results, otherwise.results, strict=True) if value.given and name_of[value] != result]
         made = [value.writers[0].type for value in otherwise.results if value.writers]
         if not left and all(t == "undefined" for t in made):
-            return op.type, {"sub_block": body}
-        return "if_else", {"true_block": body, "false_block": otherwise}
+            return op.type, {row.blocks[0]: body}
+        two_sided = lookup(row.two_sided) if isinstance(row, BranchDef) else row
+        assert isinstance(two_sided, BranchDef)
+        return two_sided.type, dict(zip(two_sided.blocks, (body, otherwise), strict=True))
 
     def _parallel_copies(self, names: Sequence[str], sources: Sequence[str], values: Sequence[Value], role: str) -> Iterator[Operator]:
         """Bring sources under other names as if all at once: none is overwritten before it is copied."""
@@ -283,6 +291,12 @@ class _Writer:
             aside = self.program_name(f"{source}@SAVED")
             yield self._copy(source, aside, value, role)
             left[name] = (aside, value)
+
+    def _left_without(self, missing: dict[str, Op], sources: dict[str, str]) -> Iterator[Operator]:
+        """Take the value from the names of what a loop starts without, where it has another name: what had the name before may be there."""
+        for name, op in missing.items():
+            if sources[name] != name:
+                yield Operator(self.block, op.type, {}, {"Out": [name]}, dict(op.attrs), op.role, made_by="schedule")
 
     def program_name(self, stem: str) -> str:
         """A name that no block declares."""
@@ -318,7 +332,7 @@ class _Writer:
     def _as_written(self, op: Op, inputs: Names, outputs: Names, attrs: dict[str, Any], row: ControlDef, op_type: str) -> Operator:
         """The operator with its names in the order its program had them, if they are the same."""
         results = set(outputs.get(row.results, ()))
-        if op.type == "while":
+        if is_forward_loop(op):
             inputs[row.operands] = [name for name in inputs[row.operands] if name not in inputs[row.condition]]
         inputs = {slot: names for slot, names in inputs.items() if names}
         old = op.operator

@@ -14,9 +14,9 @@ from graphad.errors import InvalidGraph
 from graphad.graph.graph import Graph
 from graphad.graph.journal import SINGLE_WRITER, TYPED
 from graphad.graph.nodes import Node, Op, Value
-from graphad.graph.regions import operands, outcomes
+from graphad.graph.regions import operands, outcomes, the_row
 from graphad.graph.text import print_op
-from graphad.ops import REGISTRY
+from graphad.ops import REGISTRY, LoopDef
 from graphad.program import EMPTY, located
 from graphad.types import STEP_SCOPES, TENSOR
 
@@ -163,8 +163,10 @@ def nested(graph: Graph) -> Iterator[Complaint]:
     """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
     for op in graph.controls:
         given, taken = len(operands(op)), len(outcomes(op))
-        if op.type == "while" and op.inputs["Condition"] != operands(op)[taken - 1 : taken]:
-            yield op, f"its condition {op.input('Condition')!r} is not the last value it carries"
+        row = the_row(op)
+        tests = op.inputs[row.condition] if isinstance(row, LoopDef) and not row.is_grad else ()
+        if tests and tests != operands(op)[taken - 1 : taken]:
+            yield op, f"its condition {tests[0]!r} is not the last value it carries"
         for name, inner in op.graphs.items():
             if len(inner.inputs) != given + len(inner.saved):
                 yield op, f"{name} takes {len(inner.inputs)} values, but {given} are passed in and {len(inner.saved)} saved"

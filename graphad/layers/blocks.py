@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from graphad.errors import InvalidValue
 from graphad.layers.values import copied
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.program import EMPTY, Block, Operator, Program, Variable, default_main_program, default_startup_program, located, user_line
 
 
@@ -95,7 +95,7 @@ def append_holder(
     row = REGISTRY[op_type]
     assert isinstance(row, ControlDef)
     found = touched_outside([*blocks.values()])
-    tests = dict.fromkeys(var.name for var in condition) if op_type == "while" else {}
+    tests = dict.fromkeys(var.name for var in condition) if isinstance(row, LoopDef) else {}
     written = [*(name for name in results if name in found.writes), *(name for name in found.writes if name not in results)]
     written = [*(name for name in written if name not in tests), *tests]
     reads = [name for name in found.reads if name not in tests]

@@ -61,7 +61,7 @@ from graphad.ops import (
     tapes,
     unary,
 )
-from graphad.ops.control import ControlDef
+from graphad.ops.control import BranchDef, CallDef, ControlDef, LoopDef, region_operator
 from graphad.ops.definition import GRAD, GradOpDef, OpDef, Slot, find, grad_kernel, lookup, operator
 from graphad.ops.double_gradients import DoubleGradOpDef
 from graphad.ops.sample import Sample
@@ -127,9 +127,12 @@ __all__ = [
     "GRAD",
     "REGISTRY",
     "ROWS",
+    "BranchDef",
+    "CallDef",
     "ControlDef",
     "DoubleGradOpDef",
     "GradOpDef",
+    "LoopDef",
     "OpDef",
     "Sample",
     "Slot",
@@ -138,6 +141,7 @@ __all__ = [
     "grad_kernel",
     "lookup",
     "operator",
+    "region_operator",
 ]
 
 

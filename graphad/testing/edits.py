@@ -13,7 +13,7 @@ from graphad.errors import GraphadError
 from graphad.execution.layout import blocks_of
 from graphad.graph import lower
 from graphad.graph.verify import verify
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.ops.definition import REQUIRED
 from graphad.program import EMPTY, Block, Operator, Program
 from graphad.testing.fitted import completed
@@ -99,7 +99,7 @@ def _mend_slots(op: Operator) -> None:
     if not isinstance(row, ControlDef) or row.is_grad:
         return
     blocks, decides = blocks_of(op), op.input(row.condition)
-    looped = decides if op.type == "while" else []
+    looped = decides if isinstance(row, LoopDef) else []
     _fill(op.inputs, row.operands, [name for name in outside_reads(*blocks) if name not in decides])
     _fill(op.outputs, row.results, list(dict.fromkeys([*(n for n in outside_writes(*blocks) if n not in looped), *looped])))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphad.execution.layout import blocks_of
+from graphad.execution.layout import blocks_of, control
 from graphad.program import EMPTY, Block, Operator, Program
 from graphad.types import STEP_SCOPES
 
@@ -18,7 +18,8 @@ def always_written(op: Operator) -> set[str]:
     inner = [set().union(*map(always_written, block.ops)) - set(block.vars) for block in blocks_of(op)]
     if not inner:
         return set(op.output_names())
-    return set() if op.type in ("while", "conditional_block") else set.intersection(*inner)
+    row = control(op)
+    return set() if row is not None and row.may_skip else set.intersection(*inner)
 
 
 def unread(program: Program) -> list[str]:

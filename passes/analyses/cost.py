@@ -160,7 +160,7 @@ class _Estimate:
         if op is None or not op.graphs:
             return 0
         of_a_run = [self.kept_of_run(graph) for graph in op.graphs.values()]
-        return max(of_a_run) * (trip_count(op) or 1 if op.type == "while" else 1)
+        return max(of_a_run) * (trip_count(op) or 1)
 
     def kept_of_run(self, graph: Graph) -> int:
         """The bytes that the gradients of a graph read of a run of it, inputs that stay the same included."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import operands, outcomes
+from graphad.graph.regions import is_forward_loop, operands, outcomes
 from graphad.ops import GradOpDef, OpDef, Symbol
 from graphad.types import Shape, TensorType
 
@@ -138,7 +138,7 @@ class _Extents:
             self._graph(graph, operands(op))
         for i, value in enumerate(outcomes(op)):
             handed_out = [graph.results[i] for graph in op.graphs.values()]
-            start = operands(op)[i : i + 1] if op.type == "while" else ()
+            start = operands(op)[i : i + 1] if is_forward_loop(op) else ()
             shapes = [self.shapes[v] for v in (*handed_out, *start) if v in self.shapes]
             same_rank = shapes and len({len(shape) for shape in shapes}) == 1
             self._put(value, tuple(map(max, *shapes)) if same_rank and len(shapes) > 1 else next(iter(shapes), None))

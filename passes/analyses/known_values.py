@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands
+from graphad.graph.regions import carried_count, first_captured, operands, the_row
 from graphad.ops import ControlDef
 from graphad.types import TENSOR
 
@@ -61,7 +61,7 @@ class KnownValues:
         if owner is None or value in value.graph.saved:
             return None
         i, given = value.graph.inputs.index(value), operands(owner)
-        first, last = (carried_count(owner), len(given)) if owner.type == "while" else (0, len(owner.inputs.get("X", given)))
+        first, last = first_captured(owner), len(owner.inputs.get(the_row(owner).operands, ()))
         return self._array(given[i], deep - 1) if first <= i < last else None
 
     def _computed(self, value: Value, deep: int) -> Array | None:
@@ -77,7 +77,7 @@ class KnownValues:
         return computed(op, known).get(value)
 
     def iterations(self, loop: Op, most: int) -> int | None:
-        """How often a ``while`` runs, if that is known and at most so often: its condition is computed, iteration by iteration."""
+        """How often a loop runs, if that is known and at most so often: its condition is computed, iteration by iteration."""
         (body,) = loop.graphs.values()
         count, steps = carried_count(loop), _what_decides(body)
         starts = [self.array(value) for value in operands(loop)[:count]]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from math import ceil, floor
 
 from graphad.graph import Op, Value
-from graphad.graph.regions import carried_count, forward_op, is_loop, operands
+from graphad.graph.regions import carried_count, forward_op, is_loop, is_loop_gradient, operands
 from graphad.rewriting.constants import uniform_number
 
 _UP, _DOWN = ("less_than", "less_equal"), ("greater_than", "greater_equal")
 
 
 def trip_count(op: Op) -> int | None:
-    """The iterations of a ``while``, or of its gradient; None if they are not known before the program runs."""
+    """The iterations of a loop, or of its gradient; None if they are not known before the program runs."""
     if not is_loop(op):
         return None
-    loop = forward_op(op) if op.type == "while_grad" else op
+    loop = forward_op(op) if is_loop_gradient(op) else op
     (body,) = loop.graphs.values()
     test = body.results[-1].writer
     if test is None or test.type not in (*_UP, *_DOWN):

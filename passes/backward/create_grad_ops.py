@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue, Refused
 from graphad.graph import SINGLE_WRITER, TYPED, Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, scopes_of, the_row
-from graphad.ops import GRAD
+from graphad.graph.regions import first_captured, operands, outcomes, scopes_of, the_row
+from graphad.ops import GRAD, ControlDef, lookup
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.backward.gradient_side import GradientSide
 from graphad.program import BACKWARD
@@ -94,6 +94,8 @@ def _refuse_gradients(path: OpPath) -> None:
         is_gradient = the_row(op).is_grad if op.graphs else op.row is None or op.row.grad is None
         if is_gradient:
             raise Refused(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
+        if op.graphs and not the_row(op).gradient:
+            raise Refused(f"operator {op.type!r} has no gradient: its definition names none for its nested graphs")
         for graph in op.graphs.values():
             _refuse_gradients(path.inner[graph])
 
@@ -124,23 +126,23 @@ def _grad_op(side: GradientSide, op: Op) -> Op:
 def _region_grad(made: GradOps, op: Op) -> Op:
     """The gradient of an operator with nested graphs: its graphs are their backwards."""
     row, side, path = the_row(op), made.side, made.path
+    gradient = lookup(row.gradient)
+    assert isinstance(gradient, ControlDef)
     carried, given = path.carried[op], operands(op)
-    first = carried_count(op) if op.type == "while" else 0
+    first = first_captured(op)
     summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
     starts = [*carried, *summed] if first else summed
     inner = [_backward_graph(side.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
     arguments = _share_arguments(inner, summed, len(carried))
-    names = ("true_block", "false_block") if len(inner) > 1 else ("sub_block",)
-    inputs = {row.condition: side.read_all(op.inputs[row.condition])} if row.condition and not first else {}
+    inputs = {gradient.condition: side.read_all(op.inputs[row.condition])} if gradient.condition else {}
     inputs |= {"X": side.read_all(tuple(given[i] for i in arguments))} if arguments else {}
-    inputs[row.scopes] = (side.read(_scopes(op)),)
+    inputs[gradient.scopes] = (side.read(_scopes(op)),)
     inputs[f"Out{GRAD}"] = side.of_all(tuple(outcomes(op)[k] for k in carried))
     outputs = {f"X{GRAD}": side.of_all(tuple(given[i] for i in starts))} if starts else {}
-    op_type = {"while": "while_grad", "net": "net_grad", "fused_elementwise": "net_grad"}.get(op.type, "if_else_grad")
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
-    graphs = {name: each.side.graph for name, each in zip(names, inner, strict=True)}
+    graphs = {name: each.side.graph for name, each in zip(gradient.blocks, inner, strict=True)}
     made.inner.update((each.side.graph, each) for each in inner)
-    return side.graph.add_op(op_type, inputs, outputs, attrs, role=BACKWARD, forward=op, graphs=graphs)
+    return side.graph.add_op(gradient.type, inputs, outputs, attrs, role=BACKWARD, forward=op, graphs=graphs)
 
 
 def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[int, ...], starts: list[int], first: int) -> GradOps:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from graphad.errors import NoGradient
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import operands, outcomes, the_row
+from graphad.graph.regions import is_forward_loop, operands, outcomes, the_row
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.program import located
@@ -115,7 +115,7 @@ class _Search:
         for graph in op.graphs.values():
             sources = {inner for value, inner in zip(given, graph.inputs, strict=False) if value in self.varied}
             self.forward(graph, sources)
-            while op.type == "while" and (more := self._fed_back(graph)):
+            while is_forward_loop(op) and (more := self._fed_back(graph)):
                 self.forward(graph, more)
         found = tuple(out for k, out in enumerate(outcomes(op)) if self._has_gradient(op, k))
         return [found, op.outputs.get(the_row(op).scopes, ())] if found else []
@@ -148,7 +148,7 @@ class _Search:
 
     def _back_through(self, op: Op, useful: set[Value], inner: dict[Graph, OpPath]) -> tuple[int, ...]:
         """Find the paths through nested graphs, add what they start from to ``useful``; return which results have a gradient."""
-        outs, loop = outcomes(op), op.type == "while"
+        outs, loop = outcomes(op), is_forward_loop(op)
         wanted = {k for k, out in enumerate(outs) if out in useful}
         for graph in op.graphs.values():
             while True:
@@ -163,7 +163,7 @@ class _Search:
         return tuple(sorted(k for k in wanted if self._has_gradient(op, k)))
 
     def _has_gradient(self, op: Op, k: int) -> bool:
-        if op.type == "while":
+        if is_forward_loop(op):
             (graph,) = op.graphs.values()
             return graph.inputs[k] in self.varied or graph.results[k] in self.varied
         return any(graph.results[k] in self.varied for graph in op.graphs.values())

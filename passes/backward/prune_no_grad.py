@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
+from graphad.graph.regions import added_count
 from graphad.ops import GRAD, REGISTRY, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.passes.backward.create_grad_ops import GradOps
@@ -169,9 +170,7 @@ def _tidy(graph: Graph, op: Op, made: GradOps) -> bool:
 def _drop_unread(graph: Graph, op: Op, graphs: list[Graph]) -> bool:
     """Drop unused arguments and residuals. Operands whose gradients are summed over iterations stay: their zeros are made like them."""
     given = op.inputs.get("X", ())
-    summed = len(op.outputs[f"X{GRAD}"]) - (len(op.inputs[f"Out{GRAD}"]) if op.type == "while_grad" else 0)
-    first = summed if op.type == "while_grad" else 0
-    dropped = [i for i in range(first, len(given)) if not any(_read(inner, inner.inputs[i]) for inner in graphs)]
+    dropped = [i for i in range(added_count(op), len(given)) if not any(_read(inner, inner.inputs[i]) for inner in graphs)]
     changed = bool(dropped)
     for inner in graphs:
         unread = {value for value in inner.saved if not _read(inner, value)} | {inner.inputs[i] for i in dropped}

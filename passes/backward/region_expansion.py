@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphad.edit import insert_carried, insert_results
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, forward_op, operands, outcomes, the_row
+from graphad.graph.regions import forward_op, is_loop, operands, outcomes, the_row
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, EMPTY
 from graphad.types import STEP_SCOPES
@@ -23,8 +24,8 @@ def expand_region(op: Op) -> None:
     forward = forward_op(op)
     for inner in op.graphs.values():
         _forget_unread(inner)
-    tape = _read_in(op.graph, _tape_of_loop(forward, op) if op.type == "while_grad" else _tape_of_branches(forward, op))
-    if op.type == "while_grad":
+    tape = _read_in(op.graph, _tape_of_loop(forward, op) if is_loop(op) else _tape_of_branches(forward, op))
+    if is_loop(op):
         _loop(op, tape)
     else:
         _branches(op, tape)
@@ -43,32 +44,27 @@ def _forget_unread(inner: Graph) -> None:
 def _tape_of_loop(forward: Op, op: Op) -> Value:
     """Make a loop carry a tape, and push what the gradient reads of an iteration; return the tape at the end."""
     around, (body,), (inner,) = forward.graph, forward.graphs.values(), op.graphs.values()
-    at = carried_count(forward) - 1
     start = _tape(around, forward)
     end = _next(start)
     around.add_op("create_tape", {}, {"Out": [start]}, before=forward, role=BACKWARD)
     given = _like(body, start, start.name, given=True)
     pushed = _next(given)
-    body.inputs.insert(at, given)
     _push(body, given, pushed, inner)
-    body.results.insert(at, pushed)
-    before, after = list(operands(forward)), list(outcomes(forward))
-    around.set_inputs(forward, "X", [*before[:at], start, *before[at:]])
-    around.set_outputs(forward, "Out", [*after[:at], end, *after[at:]])
+    insert_carried(forward, [start], [given], [pushed], [end])
     return end
 
 
 def _tape_of_branches(forward: Op, op: Op) -> Value:
     """Make each branch write a tape with its residuals; return the tape."""
+    ends: list[list[Value]] = []
     end = _tape(forward.graph, forward)
     for graph, inner in zip(forward.graphs.values(), op.graphs.values(), strict=True):
         start = _tape(graph, forward)
         pushed = _next(start)
         graph.add_op("create_tape", {}, {"Out": [start]}, role=BACKWARD)
         _push(graph, start, pushed, inner)
-        graph.results.append(pushed)
-    slot = the_row(forward).results
-    forward.graph.set_outputs(forward, slot, [*outcomes(forward), end])
+        ends.append([pushed])
+    insert_results(forward, [end], ends)
     return end
 
 
@@ -143,7 +139,7 @@ def _loop(op: Op, tape: Value) -> None:
     inner.results = [rest, *inner.results[:carried], *terms, more]
     reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *given]
     writes = [_like(graph, tape, tape.name) if tape.given else _next(tape), *outs, _next(condition)]
-    _replace(op, "while", {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
+    _replace(op, the_row(op).ordinary, {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
 
 
 def _branches(op: Op, tape: Value) -> None:
@@ -157,7 +153,7 @@ def _branches(op: Op, tape: Value) -> None:
         inner.inputs = [*(value for value in inner.inputs if value is not top), top]
     inputs: dict[str, Sequence[Value]] = {row.condition: op.inputs[row.condition]} if row.condition else {}
     inputs["X"] = [*operands(op), tape]
-    _replace(op, op.type.removesuffix("_grad"), inputs, {"Out": outs}, dict(op.graphs))
+    _replace(op, row.ordinary, inputs, {"Out": outs}, dict(op.graphs))
 
 
 def _detach(inner: Graph, graph: Graph) -> None:

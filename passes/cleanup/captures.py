@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphad.edit import add_operand
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, the_row
-from graphad.graph.regions_editing import add_capture
+from graphad.graph.regions import first_captured, operands, the_row
 from graphad.passes.cleanup.owners import Owners, owners_of
 
 
@@ -40,7 +40,7 @@ class Captures:
         if owner is None or the_row(owner).is_grad:
             return None
         place, given = value.graph.inputs.index(value), operands(owner)
-        start = carried_count(owner) if owner.type == "while" else 0
+        start = first_captured(owner)
         return given[place] if start <= place < len(given) else None
 
     def has(self, value: Value, graph: Graph) -> bool:
@@ -55,7 +55,7 @@ class Captures:
     def have(self, value: Value, graph: Graph) -> Value:
         """The block argument for a value of a graph around; it is added to the operators on the way that do not capture the value yet."""
         for owner, inner in self._way_in(value, graph):
-            value = dict(zip(owner.graphs.values(), add_capture(owner, value), strict=True))[inner]
+            value = dict(zip(owner.graphs.values(), add_operand(owner, value), strict=True))[inner]
         return value
 
     def _way_in(self, value: Value, graph: Graph) -> list[tuple[Op, Graph]]:
@@ -70,5 +70,5 @@ class Captures:
 
     def _place(self, value: Value, owner: Op) -> int | None:
         """The index of a value among the loop-invariant operands of an operator."""
-        start = carried_count(owner) if owner.type == "while" else 0
+        start = first_captured(owner)
         return next((i for i, v in enumerate(operands(owner)) if i >= start and v is value), None)

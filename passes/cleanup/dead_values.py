@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, has_effects, operands, outcomes, the_row
+from graphad.graph.regions import carried_count, first_captured, has_effects, is_forward_loop, operands, outcomes, the_row
 from graphad.passes.cleanup.owners import operators_in
 from graphad.rewriting.following import in_graph
 
@@ -77,7 +77,7 @@ class Needed:
         self._need(value for slot, values in op.inputs.items() if slot != row.operands for value in values)
         if row.is_grad:
             self._freeze(op)
-        elif op.type == "while":
+        elif is_forward_loop(op):
             self._need_place(op, carried_count(op) - 1)
 
     def _freeze(self, op: Op) -> None:
@@ -94,7 +94,7 @@ class Needed:
     def _need_place(self, op: Op, place: int) -> None:
         """The result in a place is needed, and so is what the graphs compute for it; in a loop also its initial value."""
         self._need([outcomes(op)[place], *(graph.results[place] for graph in op.graphs.values())])
-        if op.type == "while":
+        if is_forward_loop(op):
             self._need([operands(op)[place]])
 
     def _need_operand(self, value: Value, op: Op, place: int) -> None:
@@ -103,7 +103,7 @@ class Needed:
             self._need([value.graph.saved[value]])
             return
         self._need([given[place]])
-        if op.type == "while" and place < carried_count(op):
+        if place < first_captured(op):
             self._need_place(op, place)
 
     # -- the operator without the rest -----------------------------------------------------------
@@ -128,7 +128,7 @@ class Needed:
         if op in self.frozen:
             return [*given], [*written]
         results = [i for i in written if outcomes(op)[i] in self.values]
-        carried = written if op.type == "while" else ()
+        carried = written if is_forward_loop(op) else ()
         reads = [i for i in given if (i in results if i in carried else any(g.inputs[i] in self.values for g in op.graphs.values()))]
         return reads, results
 

@@ -12,18 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from graphad.edit import gradients_of, has_gradient, inline, remove_result, skip
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
-from graphad.graph.regions_editing import drop_result
-from graphad.graph.regions_inlining import gradients_of, has_gradient, inline_with_gradients
+from graphad.graph.regions import BranchLike, LoopLike, carried_count, operands, outcomes, the_row, types_of
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow.known_choices import RULES
 from graphad.passes.control_flow.missing import is_safe
 from graphad.passes.control_flow.same_graphs import same_graphs
 from graphad.passes.control_flow.streams import holds_bound, runs_once
 from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, rewrite_greedily, sweep
-
-_BRANCHES = frozenset(("if_else", "conditional_block"))
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class _Facts:
         if not all(is_safe(out, value, self.known) for out, value in passed) or not op.graph.allows(rule, op):
             return False
         before = list(writers_of(op))
-        for made in inline_with_gradients(op, name):
+        for made in inline(op, name):
             self.known.note(made)
         for writer in before:
             sweep(writer)
@@ -86,7 +83,7 @@ class _KnownCondition(Rule):
 
     facts: _Facts
     name = "known-condition"
-    types = _BRANCHES
+    types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
         taken = self._taken(op)
@@ -113,7 +110,7 @@ class _SameBranches(Rule):
 
     facts: _Facts
     name = "same-branches"
-    types = _BRANCHES
+    types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
         one, other = op.graphs.values()
@@ -128,7 +125,7 @@ class _SameResults(Rule):
 
     facts: _Facts
     name = "same-result"
-    types = _BRANCHES
+    types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
         found = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, outcomes(op)[k])]
@@ -136,7 +133,7 @@ class _SameResults(Rule):
             return False
         for k, value in reversed(found):
             op.graph.substitute(outcomes(op)[k], value)
-            drop_result(op, k)
+            remove_result(op, k)
         return True
 
 
@@ -165,19 +162,17 @@ class _NeverRuns(Rule):
 
     facts: _Facts
     name = "never-runs"
-    types = frozenset(("while",))
+    types: frozenset[str] = field(default_factory=lambda: types_of(LoopLike))
 
     def rewrite(self, op: Op) -> bool:
         starts = operands(op)[: carried_count(op)]
         (body,) = op.graphs.values()
-        if self.facts.known.truth(op.input("Condition")) is not False or gradients_of(op) != [] or runs_once((body,)):
+        if self.facts.known.truth(op.input(the_row(op).condition)) is not False or gradients_of(op) != [] or runs_once((body,)):
             return False
         if not all(map(self.facts.fits, starts, outcomes(op))) or not op.graph.allows(self.name, op):
             return False
-        for out, start in zip(outcomes(op), starts, strict=True):
-            op.graph.substitute(out, start)
         before = list(writers_of(op))
-        op.graph.remove_op(op)
+        skip(op)
         for writer in before:
             sweep(writer)
         return True

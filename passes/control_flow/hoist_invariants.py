@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from graphad.edit import ValueMap, add_operands, clone_ops
 from graphad.graph import Graph, Op, Value
-from graphad.graph.clone import Twins
-from graphad.graph.regions import carried_count, is_loop, operands
-from graphad.graph.regions_copying import copy_op, fresh_like
-from graphad.graph.regions_editing import add_captures
+from graphad.graph.regions import LoopLike, is_loop
 from graphad.passes.analyses.certain import Certain
 from graphad.passes.analyses.speculation import may_run_early
 from graphad.rewriting import OnTrial, Pass, sweep
@@ -46,7 +44,7 @@ class _Hoist:
     op: Op
     body: Graph
     certain: set[Value]
-    twins: Twins = field(default_factory=Twins)
+    twins: ValueMap = field(default_factory=ValueMap)
     constants: dict[Value, Op] = field(default_factory=dict)
 
     def run(self) -> bool:
@@ -80,20 +78,15 @@ class _Hoist:
 
     def _move(self, op: Op) -> None:
         """Put a copy of an operator in front of the loop."""
-        around = self.op.graph
-        for value in op.writes():
-            self.twins.values[value] = fresh_like(around, value)
-        copied = copy_op(op, around, self.twins)
-        copied.made_by, copied.origin = around.journal.author, around.journal.origin
-        around.link(copied, self.op)
-        self.certain.update(copied.writes())
+        clone_ops([op], self.op.graph, self.twins, before=self.op)
+        self.certain.update(self.twins.ops[op].writes())
 
     def _pass_in(self, moved: list[Op]) -> None:
         """Let the operators left in the loop read the hoisted values, and remove the moved operators."""
         going = set(moved)
         written = [value for op in moved for value in op.writes()]
         needed = [v for v in written if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]
-        for graph, inside in zip(self.op.graphs.values(), add_captures(self.op, [self.twins.values[v] for v in needed]), strict=True):
+        for graph, inside in zip(self.op.graphs.values(), add_operands(self.op, [self.twins.values[v] for v in needed]), strict=True):
             for value, inner in zip(needed, inside, strict=True):
                 graph.replace(value, inner)
                 if self.twins.values[value] in self.certain:
@@ -104,8 +97,9 @@ class _Hoist:
 
 def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:
     """The loop-invariant arguments of a loop's body, captured or carried unchanged, with the operands that they are."""
-    given, carried = operands(op), carried_count(op)
-    if op.type == "while_grad":
-        return dict(zip(body.inputs, op.inputs.get("X", ()), strict=False))
-    same = {body.inputs[i]: given[i] for i in range(carried) if body.results[i] is body.inputs[i]}
-    return same | dict(zip(body.inputs[carried:], given[carried:], strict=True))
+    loop = LoopLike.of(op)
+    assert loop is not None
+    given, at = loop.operands, loop.carried_at
+    carried = () if loop.is_gradient else at
+    same = {body.inputs[i]: given[i] for i in carried if body.results[i] is body.inputs[i]}
+    return same | {body.inputs[i]: value for i, value in enumerate(given) if i not in at}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphad.edit import gradients_of, inline
 from graphad.graph import Graph, Op
-from graphad.graph.regions_inlining import gradients_of, inline_with_gradients
+from graphad.graph.regions import CallLike
 from graphad.passes.control_flow.streams import runs_once
 from graphad.rewriting import Pass
 
@@ -26,13 +27,13 @@ class InlineNet(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        nets = [op for each in graph.tree() for op in each.controls if op.type == "net"]
-        return any([_inline(op) for op in reversed(nets)])
+        calls = [call for each in graph.tree() for op in each.controls if (call := CallLike.of(op)) and not call.is_fused]
+        return any([_inline(call.op) for call in reversed(calls) if not call.is_gradient])
 
 
 def _inline(op: Op) -> bool:
-    (body,) = op.graphs.values()
+    ((name, body),) = op.graphs.items()
     if gradients_of(op) is None or runs_once((body,)) or not op.graph.allows("inline", op):
         return False
-    inline_with_gradients(op, "sub_block")
+    inline(op, name)
     return True

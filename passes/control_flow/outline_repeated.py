@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphad.edit import outline
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions_inlining import outline
 from graphad.passes.control_flow.repeats import Repeats, period
 from graphad.program import EMPTY
 from graphad.rewriting import Pass

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphad import edit
 from graphad.errors import InvalidValue
-from graphad.graph import Graph, Op, Value
-from graphad.graph.clone import Twins
-from graphad.graph.regions import carried_count, operands, outcomes
-from graphad.graph.regions_copying import copy_into
-from graphad.graph.regions_inlining import gradients_of, replace_by_copy
+from graphad.graph import Graph, Op
+from graphad.graph.regions import is_forward_loop, operands, outcomes
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow.missing import is_safe
 from graphad.passes.control_flow.streams import holds_bound
@@ -59,7 +57,7 @@ class UnrollWhile(Pass):
     def _round(self, graph: Graph, stays: set[Op]) -> bool:
         """Try every loop, the innermost first; return whether one was unrolled, so that more may be known of others."""
         known, changed = KnownValues(graph), False
-        pending = [op for each in graph.tree() for op in each.controls if op.type == "while" and op not in stays]
+        pending = [op for each in graph.tree() for op in each.controls if is_forward_loop(op) and op not in stays]
         while pending:
             op = pending.pop()
             made = self._unrolled(op, known, stays)
@@ -70,7 +68,7 @@ class UnrollWhile(Pass):
     def _unrolled(self, op: Op, known: KnownValues, stays: set[Op]) -> list[Op] | None:
         """The loops in what a loop has become, None if it stays as it is; ``stays`` gets a loop that does several iterations in one."""
         (body,) = op.graphs.values()
-        if gradients_of(op) != [] or holds_bound((body,)):
+        if edit.gradients_of(op) != [] or holds_bound((body,)):
             return None
         count = known.iterations(op, max(self.limit, _MOST if self.factor > 1 else 0))
         size = sum(len(each.ops) for each in body.tree())
@@ -82,57 +80,19 @@ class UnrollWhile(Pass):
             return _written_out(op, count, known) if op.graph.allows("unroll", op) else None
         if self.factor == 1 or count % self.factor or self.factor * size > self.max_ops or not op.graph.allows("unroll-partly", op):
             return None
-        longer = _in_steps(op, self.factor)
+        longer = edit.unroll(op, self.factor)
         known.note(longer)
         stays.add(longer)
         return []
 
 
 def _written_out(op: Op, count: int, known: KnownValues) -> list[Op]:
-    (body,) = op.graphs.values()
-    carried, captured = list(operands(op)[: carried_count(op)]), operands(op)[carried_count(op) :]
-    made: list[Op] = []
-    for _ in range(count - 1):
-        twins = copy_into(body, op.graph, [*carried, *captured], before=op)
-        carried = [twins.values[result] for result in body.results]
-        made += twins.ops.values()
-    if count:
-        made += replace_by_copy(op, body, [*carried, *captured])
-    else:
-        _passed_through(op, carried)
-    controls = _marked(made)
+    if count == 0:
+        edit.skip(op)
+        return []
+    made = [each for _ in range(count - 1) for each in edit.peel(op, runs=True)]
+    made += edit.run_once(op)
+    controls = [each for op in made for graph in op.graphs.values() for each in [op, *(c for g in graph.tree() for c in g.controls)]]
     for each in controls:
         known.note(each)
-    return [each for each in controls if each.type == "while"]
-
-
-def _marked(made: list[Op]) -> list[Op]:
-    """The operators with nested graphs among copies, all of which say what made them."""
-    for op in made:
-        op.made_by, op.origin = op.graph.journal.author, op.graph.journal.origin
-    return [each for op in made for graph in op.graphs.values() for each in [op, *(c for g in graph.tree() for c in g.controls)]]
-
-
-def _passed_through(op: Op, starts: list[Value]) -> None:
-    for out, start in zip(outcomes(op), starts, strict=True):
-        op.graph.substitute(out, start)
-    op.graph.remove_op(op)
-
-
-def _in_steps(op: Op, factor: int) -> Op:
-    """A loop that does several iterations in one, in the place of another; return it."""
-    graph, (body,) = op.graph, op.graphs.values()
-    longer, twins = graph.nested(), Twins()
-    longer.inputs = [longer.add_input(v.name, v.shape, v.dtype, v.var) for v in body.inputs]
-    for value, like in zip(longer.inputs, body.inputs, strict=True):
-        value.kind = like.kind
-    carried, captured = longer.inputs[: carried_count(op)], longer.inputs[carried_count(op) :]
-    for _ in range(factor):
-        twins = copy_into(body, longer, [*carried, *captured])
-        carried = [twins.values[result] for result in body.results]
-        _marked(list(twins.ops.values()))
-    longer.results = carried
-    made = graph.add_op("while", op.inputs, op.outputs, op.attrs, before=op, role=op.role, graphs={"sub_block": longer})
-    made.source, made.forward = op.source, op.forward
-    graph.remove_op(op)
-    return made
+    return [each for each in controls if is_forward_loop(each)]

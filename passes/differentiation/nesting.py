@@ -6,8 +6,9 @@ if_else(c, x) -> y              ⇒    if_else(c, x, x@TANGENT) -> y, y@TANGENT
 
 from __future__ import annotations
 
+from graphad.edit import insert_carried, insert_results
 from graphad.graph import Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions import carried_count, is_forward_loop, operands, outcomes, the_row
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.differentiation.rules import through_operator
 from graphad.passes.differentiation.tangents import Tangents
@@ -18,7 +19,7 @@ def follow(made: Tangents, path: OpPath) -> None:
     for op in path.ops:
         if not op.graphs:
             through_operator(made, op, path)
-        elif op.type == "while":
+        elif is_forward_loop(op):
             _through_loop(made, op, path)
         else:
             _through_branches(made, op, path)
@@ -26,19 +27,18 @@ def follow(made: Tangents, path: OpPath) -> None:
 
 def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
     """The loop carries tangents before its condition, and captures those of loop-invariant operands."""
-    around, (body,) = op.graph, op.graphs.values()
+    (body,) = op.graphs.values()
     moving, first = path.carried[op], carried_count(op)
-    given, outs, at = list(operands(op)), list(outcomes(op)), first - 1
+    given, outs = operands(op), outcomes(op)
     starts = [made.of(given[k], op) for k in moving]
     carried = [made.given(body.inputs[k]) for k in moving]
     tangents = _pass_in(made, op, path, first)
     follow(made, path.inner[body])
     ends = [made.of(body.results[k], None) for k in moving]
-    body.inputs = [*body.inputs[:at], *carried, *body.inputs[at:]]
-    body.results = [*body.results[:at], *ends, *body.results[at:]]
     found = [made.new(outs[k]) for k in moving]
-    around.set_inputs(op, "X", [*given[:at], *starts, *given[at:], *tangents])
-    around.set_outputs(op, "Out", [*outs[:at], *found, *outs[at:]])
+    slot = the_row(op).operands
+    op.graph.set_inputs(op, slot, [*given, *tangents])
+    insert_carried(op, starts, carried, ends, found)
     for k, tangent in zip(moving, found, strict=True):
         made.keep(outs[k], tangent)
 
@@ -47,12 +47,13 @@ def _through_branches(made: Tangents, op: Op, path: OpPath) -> None:
     """Every branch takes the same tangents, and returns those of the same results."""
     row, around, given, outs = the_row(op), op.graph, operands(op), outcomes(op)
     moving, tangents = path.carried[op], _pass_in(made, op, path, 0)
+    ends: list[list[Value]] = []
     for graph in op.graphs.values():
         follow(made, path.inner[graph])
-        graph.results = [*graph.results, *(made.of(graph.results[k], None) for k in moving)]
+        ends.append([made.of(graph.results[k], None) for k in moving])
     found = [made.new(outs[k]) for k in moving]
     around.set_inputs(op, row.operands, [*given, *tangents])
-    around.set_outputs(op, row.results, [*outs, *found])
+    insert_results(op, found, ends)
     for k, tangent in zip(moving, found, strict=True):
         made.keep(outs[k], tangent)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
 from graphad.graph import Graph
+from graphad.graph.regions import is_loop
 from graphad.passes.analyses import Cost, OpCost, estimated
 from graphad.rewriting import Pass
 
@@ -55,7 +56,7 @@ def _annotate(graph: Graph, cost: Cost) -> None:
     for op, each in cost.ops.items():
         attributes = graph.nodes[op]
         attributes.update(_attributes(each))
-        if op.type in ("while", "while_grad"):
+        if is_loop(op):
             attributes["trips"] = each.trips
     for value, size in cost.sizes.items():
         graph.nodes[value]["bytes"] = size

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from graphad.edit import insert_carried, insert_results
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, operands, outcomes, the_row
+from graphad.graph.regions import CallLike, is_forward_loop, the_row
 from graphad.ops.definition import did_you_mean
-from graphad.ops.fused import FUSED_ELEMENTWISE
 from graphad.passes.inspection.probes import MARK, Probe, joined, nothing_seen, probe, probe_name, stem
 from graphad.program import EMPTY
 from graphad.rewriting import Pass
@@ -99,7 +99,7 @@ class _Watch:
         chosen = [value for value in op.writes() if self._is_chosen(value, value in sure)]
         if chosen:
             self.values[op] = chosen
-        if not op.graphs or the_row(op).is_grad or op.type == FUSED_ELEMENTWISE:
+        if not op.graphs or the_row(op).is_grad or _is_fused(op):
             return bool(chosen)
         for graph in op.graphs.values():
             self.inside[graph] = self._of_graph(graph)
@@ -126,11 +126,16 @@ class _Watch:
         inner = {graph: list(self._inner(graph)) for graph in op.graphs.values() if graph in self.inside}
         if not any(inner.values()):
             return own
-        return [*own, *(_loop(op, *inner.values()) if op.type == "while" else _branches(op, inner))]
+        return [*own, *(_loop(op, *inner.values()) if is_forward_loop(op) else _branches(op, inner))]
 
     def _inner(self, graph: Graph) -> Iterator[Probe]:
         for op in self.inside[graph]:
             yield from self.insert_probes(op)
+
+
+def _is_fused(op: Op) -> bool:
+    call = CallLike.of(op)
+    return call is not None and call.is_fused
 
 
 def _writes_for_sure(op: Op, sure: set[Value]) -> bool:
@@ -146,7 +151,7 @@ def _writes_for_sure(op: Op, sure: set[Value]) -> bool:
 
 def _loop(op: Op, probes: Sequence[Probe]) -> list[Probe]:
     """Let a loop carry the totals of probes in its body."""
-    around, (body,), at = op.graph, op.graphs.values(), carried_count(op) - 1
+    around, (body,) = op.graph, op.graphs.values()
     starts, ends, given, totals = [], [], [], []
     for each in probes:
         starts.append(nothing_seen(around, each, op))
@@ -154,21 +159,16 @@ def _loop(op: Op, probes: Sequence[Probe]) -> list[Probe]:
         seen = each.like(body, f"{each.name}@SEEN", given=True)
         given.append(seen)
         totals.append(joined(body, each, seen))
-    body.inputs = [*body.inputs[:at], *given, *(v for v in body.inputs[at:] if v not in given)]
-    body.results = [*body.results[:at], *totals, *body.results[at:]]
-    before, after = operands(op), outcomes(op)
-    around.set_inputs(op, "X", [*before[:at], *starts, *before[at:]])
-    around.set_outputs(op, "Out", [*after[:at], *ends, *after[at:]])
+    insert_carried(op, starts, given, totals, ends)
     return [each.at(end) for each, end in zip(probes, ends, strict=True)]
 
 
 def _branches(op: Op, inner: dict[Graph, list[Probe]]) -> list[Probe]:
     """Hand the probes of each branch out; in the others nothing is seen."""
-    row, made = the_row(op), []
-    for home, probes in inner.items():
-        for each in probes:
-            made.append(each.at(each.like(op.graph, each.name)))
-            for graph in op.graphs.values():
-                graph.results.append(each.value if graph is home else nothing_seen(graph, each, None))
-    op.graph.set_outputs(op, row.results, [*outcomes(op), *(each.value for each in made)])
+    all_probes = [(home, each) for home, probes in inner.items() for each in probes]
+    yielded = [
+        [each.value if graph is home else nothing_seen(graph, each, None) for home, each in all_probes] for graph in op.graphs.values()
+    ]
+    made = [each.at(each.like(op.graph, each.name)) for _, each in all_probes]
+    insert_results(op, [each.value for each in made], yielded)
     return made

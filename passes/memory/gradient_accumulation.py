@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphad.edit import outline
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Value
-from graphad.graph.regions_editing import outline
 from graphad.passes.memory.accumulable import Training, check_cut
 from graphad.passes.memory.micro_batches import make_loop
 from graphad.program import FORWARD

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from graphad.edit import LOOP, add_region_op
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import operands, outcomes
 from graphad.passes.analyses.batch_dependence import MEAN
@@ -53,7 +54,7 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     body.results = [*totals, index, _next(body, "less_than", {"X": [index], "Y": [inner_limit]}, carried[-1])]
     body.inputs = [*carried, *fixed, *inner_arrays, inner_limit]
     reads = [*starts, number, more, *(v for v in given if v not in data), *arrays, limit]
-    loop = _replaced(net, body, reads, more)
+    loop = _replaced(net, body, reads)
     after = loop.next
     for value, total in zip(results, outcomes(loop), strict=False):
         attrs = {"scale": 1.0 / count} if kinds[value] == MEAN else {}
@@ -62,13 +63,13 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     return loop
 
 
-def _replaced(net: Op, body: Graph, reads: Sequence[Value], more: Value) -> Op:
+def _replaced(net: Op, body: Graph, reads: Sequence[Value]) -> Op:
     """The loop before the net, which has no graphs any more."""
     graph, carried = net.graph, reads[: len(body.results)]
     net.graphs = {}
     graph.controls.pop(net, None)
     outs = [graph.add_version(value.name, value.shape, value.dtype) for value in carried]
-    return graph.add_op("while", {"X": reads, "Condition": [more]}, {"Out": outs}, {}, net, BACKWARD, graphs={"sub_block": body})
+    return add_region_op(graph, LOOP, [body], reads, outs, before=net, role=BACKWARD)
 
 
 # -- around the loop -----------------------------------------------------------------------------

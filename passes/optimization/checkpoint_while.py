@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
 from graphad.graph import Graph, Op
+from graphad.graph.regions import is_loop_gradient
 from graphad.rewriting import OnTrial, Pass
 
 
@@ -38,7 +39,7 @@ class CheckpointWhile(Pass):
             raise InvalidValue(f"checkpoint-while keeps every k-th state, k from 1 on, not every={self.every}")
 
     def apply(self, graph: Graph) -> bool:
-        loops = [op for each in graph.tree() for op in each.controls if op.type == "while_grad"]
+        loops = [op for each in graph.tree() for op in each.controls if is_loop_gradient(op)]
         return any([self._mark(op) for op in loops])
 
     def _mark(self, op: Op) -> bool:

@@ -94,8 +94,8 @@ _PATH = (
     _mutant(
         "follows-a-loop-once",
         f"{FIND}:_Search._through",
-        'while op.type == "while" and (more := self._fed_back(graph)):\n                self.forward(graph, more)',
-        'if op.type == "while" and (more := self._fed_back(graph)):\n                self.forward(graph, more)',
+        "while is_forward_loop(op) and (more := self._fed_back(graph)):\n                self.forward(graph, more)",
+        "if is_forward_loop(op) and (more := self._fed_back(graph)):\n                self.forward(graph, more)",
         _started(_loop("assign(X=a) -> (Out=h)\nassign(X=b) -> (Out=a)\ntanh(X=w) -> (Out=b)", "a", "b"), "a", "b"),
         feeds={"n": [3]},
     ),
@@ -170,8 +170,8 @@ _OPERATORS = (
     _mutant(
         "exchanges-the-branches",
         f"{CREATE}:_region_grad",
-        'names = ("true_block", "false_block")',
-        'names = ("false_block", "true_block")',
+        "zip(gradient.blocks, inner, strict=True)",
+        "zip(gradient.blocks[::-1], inner, strict=True)",
         _branch("elementwise_mul(X=x, Y=w) -> (Out=y)", "elementwise_add(X=x, Y=w) -> (Out=y)"),
         feeds={"c": [True]},
     ),

@@ -84,8 +84,8 @@ _DEAD = (
     _dead(
         "forgets-what-a-carried-value-needs",
         f"{DEAD}:Needed._need_operand",
-        'if op.type == "while" and place < carried_count(op):',
-        'if op.type == "net" and place < carried_count(op):',
+        "if place < first_captured(op):",
+        "if place < 0:",
         _LOOP,
         targets=("y",),
         feeds={"n": [3]},

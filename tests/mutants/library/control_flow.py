@@ -123,8 +123,8 @@ _BRANCHES = (
         "takes-carried-for-constant",
         "fold-branches",
         f"{KNOWN}:KnownValues._handed_in",
-        '(carried_count(owner), len(given)) if owner.type == "while"',
-        '(0, len(given)) if owner.type == "while"',
+        "first_captured(owner), len(",
+        "0, len(",
         """
         h: float64[1]
         n: int64[1]
@@ -167,9 +167,9 @@ _UNROLLING = (
     in_pass(
         "passes-on-the-start-again",
         "unroll-while",
-        f"{UNROLL}:_written_out",
-        "carried = [twins.values[result] for result in body.results]",
-        "carried = [twins.values[result] for result in body.results] if len(body.results) > 3 else carried",
+        "graphad.graph.loops_editing:peel",
+        "[copies.values[result] for result in body.results]",
+        "[copies.values[result] for result in body.results] if len(body.results) > 3 else loop.carried",
         _loop(3, "h", "tanh(X=h) -> (Out=h)"),
     ),
     in_pass(

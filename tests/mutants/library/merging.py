@@ -158,7 +158,7 @@ _PLACES = (
     _cse(
         "takes-carried-for-captured",
         "graphad.passes.cleanup.captures:Captures._around",
-        'start = carried_count(owner) if owner.type == "while" else 0',
+        "start = first_captured(owner)",
         "start = 0",
         """
         h: float64[1]
@@ -178,8 +178,8 @@ _PLACES = (
     ),
     _cse(
         "captures-where-it-is-carried",
-        "graphad.graph.regions_editing:add_captures",
-        "if i >= _first_captured(op)}",
+        "graphad.graph.regions_editing:add_operands",
+        "if i >= first_captured(op)}",
         "if i >= 0}",
         """
         x: float64[1]

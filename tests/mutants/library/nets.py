@@ -61,7 +61,7 @@ _NETS = (
     in_pass(
         "reads-the-wrong-saved-value",
         "inline-net",
-        f"{INLINING}:inline_with_gradients",
+        f"{INLINING}:inline",
         "for kept in inner.saved.values()]",
         "for kept in reversed(inner.saved.values())]",
         _NET.replace("tanh(X=t) -> (Out=y)", "tanh(X=t) -> (Out=u)\nelementwise_mul(X=u, Y=t) -> (Out=y)"),

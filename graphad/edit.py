@@ -1,0 +1,215 @@
+"""Edits of graphs: build and copy operators, change operators with nested graphs, and rewrite loops. The library's passes use these.
+
+    with edit.by(graph, "my-tool"):
+        for loop in edit.loops(graph):
+            edit.peel(loop)
+
+Each edit leaves a valid graph, or raises an ``InvalidGraph`` that says what was expected and what was found, and changes
+nothing. What it makes says who made it and from what (``graph.why``). Single operators and values are changed by the methods of ``Graph``.
+``docs/edit-a-graph.md`` shows every edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from graphad.errors import InvalidGraph, InvalidType
+from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
+from graphad.graph.clone import ValueMap
+from graphad.graph.loops_editing import is_bound, peel, run_once, skip, split_loop, unroll
+from graphad.graph.provenance import recorded
+from graphad.graph.regions import BranchLike, CallLike, LoopLike
+from graphad.graph.regions_copying import clone_ops, input_like
+from graphad.graph.regions_editing import (
+    add_carried,
+    add_operand,
+    add_operands,
+    add_result,
+    insert_carried,
+    insert_results,
+    remove_operand,
+    remove_result,
+    set_yielded,
+)
+from graphad.graph.regions_inlining import (
+    BRANCH,
+    CALL,
+    LOOP,
+    add_region_op,
+    gradients_of,
+    has_gradient,
+    inline,
+    outline,
+    replace_by_copy,
+)
+
+Body = Callable[..., Any]  # of symbols, the block arguments, to a symbol or several: what the graph yields
+
+
+@contextmanager
+def by(graph: Graph, author: str) -> Iterator[None]:
+    """Record operators that are made meanwhile as made by ``author``: ``op.made_by``, and what ``graph.why`` tells."""
+    journal = graph.journal
+    before = journal.author, journal.origin
+    journal.author, journal.origin = author, None
+    try:
+        yield
+    finally:
+        journal.author, journal.origin = before
+
+
+def loops(graph: Graph) -> list[Op]:
+    """The loops of a graph and of those nested in it, outer ones first, without gradients of loops."""
+    found = [LoopLike.of(op) for each in graph.tree() for op in each.controls]
+    return [loop.op for loop in found if loop is not None and not loop.is_gradient]
+
+
+# -- building ------------------------------------------------------------------------------------
+
+
+def add_loop(graph: Graph, carried: Sequence[Value], captured: Sequence[Value], body: Body, before: Op | None = None) -> list[Value]:
+    """Build a ``while`` loop; return its results, one for each carried value.
+
+    Args:
+        graph: where it goes.
+        carried: what the carried values start from; the last one is the condition, one boolean.
+        captured: other values that the body reads.
+        body: takes a symbol for each of them, and returns what the carried values are in the next iteration.
+        before: the operator it comes before; last, if it is not given.
+
+    Raises:
+        InvalidGraph: the body returns another number of values than are carried, or a value is of another graph.
+    """
+    return _built(graph, LOOP, [body], carried, captured, (), before, len(carried))
+
+
+def add_branch(
+    graph: Graph, condition: Value, given: Sequence[Value], taken: Body, otherwise: Body, before: Op | None = None
+) -> list[Value]:
+    """Build an ``if_else``; return its results. ``taken`` and ``otherwise`` take a symbol for each given value, and return the results.
+
+    Raises:
+        InvalidGraph: they return different numbers of values, or a value is of another graph.
+    """
+    return _built(graph, BRANCH, [taken, otherwise], (), given, (condition,), before, None)
+
+
+def add_call(graph: Graph, given: Sequence[Value], body: Body, before: Op | None = None) -> list[Value]:
+    """Build a ``net``; return its results. ``body`` takes a symbol for each given value, and returns the results.
+
+    Raises:
+        InvalidGraph: a value is of another graph.
+    """
+    return _built(graph, CALL, [body], (), given, (), before, None)
+
+
+def _built(
+    graph: Graph,
+    op_type: str,
+    bodies: Sequence[Body],
+    carried: Sequence[Value],
+    captured: Sequence[Value],
+    condition: Sequence[Value],
+    before: Op | None,
+    count: int | None,
+) -> list[Value]:
+    for value in (*carried, *captured, *condition):
+        if value.graph is not graph:
+            raise InvalidGraph(f"{op_type} cannot read {value.name}, which is not in its graph")
+    with recorded(graph, f"add-{op_type}"):
+        graphs = [_filled(graph, body, [*carried, *captured]) for body in bodies]
+        counts = [len(each.results) for each in graphs]
+        if len({*counts, *(() if count is None else (count,))}) > 1:
+            raise InvalidGraph(
+                f"{op_type}: its nested graphs yield {counts} values" + ("" if count is None else f", but it carries {count}")
+            )
+        results = [graph.add_value(value.name, value.shape, value.dtype) for value in graphs[0].results]
+        for result, value in zip(results, graphs[0].results, strict=True):
+            result.kind = value.kind
+        add_region_op(graph, op_type, graphs, [*carried, *captured], results, condition, before)
+    return results
+
+
+def _filled(around: Graph, body: Body, given: Sequence[Value]) -> Graph:
+    graph = around.nested()
+    for value in given:
+        graph.inputs.append(input_like(graph, value))
+    builder = Builder(graph)
+    found = body(*map(builder.symbol, graph.inputs))
+    symbols = found if isinstance(found, list | tuple) else [found]
+    for symbol in symbols:
+        if not isinstance(symbol, GraphSymbol) or symbol.value.graph is not graph:
+            raise InvalidType(f"what a nested graph yields are symbols of its own, not {symbol!r}")
+    graph.results = [symbol.value for symbol in symbols]
+    return graph
+
+
+# -- splitting -----------------------------------------------------------------------------------
+
+
+def split_call(op: Op, first: Sequence[Op]) -> tuple[Op, Op]:
+    """Split a call in two: ``first`` are the operators of its graph that come first, the second call has the others.
+
+    Returns:
+        The two calls.
+
+    Raises:
+        InvalidGraph: it is no call, it has a gradient or is one, or one of the first operators reads what one of the others writes.
+    """
+    call = CallLike.of(op)
+    if call is None or call.is_gradient or has_gradient(op):
+        raise InvalidGraph(f"{op!r} cannot be split: it is no call, or it has a gradient or is one")
+    (body,) = op.graphs.values()
+    ops, chosen = body.ordered_ops(), set(first)
+    places = [i for i, each in enumerate(ops) if each in chosen]
+    if not 0 < len(places) < len(ops) or len(places) < len(chosen):
+        raise InvalidGraph(f"{op!r} is split into some of its {len(ops)} operators and the others, not {len(places)} and the others")
+    for each in first:
+        for writer in (writer for value in each.reads() for writer in value.writers):
+            if writer not in chosen:
+                raise InvalidGraph(f"{each!r} cannot be in the first call: it reads what {writer!r} writes, which is in the second")
+    with recorded(op.graph, "split", op):
+        made = inline(op)
+        parts = [made[i] for i in places], [each for i, each in enumerate(made) if i not in set(places)]
+        one = outline(parts[0])
+        return one, outline(parts[1])
+
+
+__all__ = [
+    "LOOP",
+    "BranchLike",
+    "Builder",
+    "CallLike",
+    "LoopLike",
+    "ValueMap",
+    "add_branch",
+    "add_call",
+    "add_carried",
+    "add_loop",
+    "add_operand",
+    "add_operands",
+    "add_region_op",
+    "add_result",
+    "by",
+    "clone_ops",
+    "gradients_of",
+    "has_gradient",
+    "inline",
+    "insert_carried",
+    "insert_results",
+    "is_bound",
+    "loops",
+    "outline",
+    "peel",
+    "remove_operand",
+    "remove_result",
+    "replace_by_copy",
+    "run_once",
+    "set_yielded",
+    "skip",
+    "split_call",
+    "split_loop",
+    "unroll",
+]
