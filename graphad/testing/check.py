@@ -36,7 +36,7 @@ from graphad.testing.sweep import drawn
 from graphad.testing.trial import Finding, Trial, Unfit
 
 EXAMPLES = 100
-PLANTED = 1  # rules of which a program contains what they look for
+PLANTED = 2  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
