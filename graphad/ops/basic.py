@@ -10,6 +10,7 @@ from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
 from graphad.ops.extents import Types, given, hinted, numbers
+from graphad.ops.formulas import filled, like
 from graphad.ops.inference import aligned, matched, same, same_dtypes
 from graphad.ops.summation import summed
 from graphad.ops.traits import ELEMENTWISE, FUNCTION, PART_OF_X
@@ -82,9 +83,9 @@ def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorTyp
 
 
 @operator("X -> Out", infer=_filled_like, grad={}, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, flops=0)
-def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Array:
+def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Tensor:
     """One value in the shape of X."""
-    return np.full(X.shape, value, dtype or X.dtype)
+    return filled(X, value, dtype or X.dtype.name)
 
 
 def _stood_in(X: TensorType | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> TensorType:
@@ -130,16 +131,16 @@ def _scaled(X: Tensor, *, scale: float) -> Tensor:
 
 
 @operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad}, **FUNCTION, linear="X", offset="bias", uniform=True, flops=2)
-def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Array:
+def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Tensor:
     """``scale * X + bias``, or ``scale * (X + bias)``; the dtype of X is kept."""
-    s, b = X.dtype.type(scale), X.dtype.type(bias)
-    return np.asarray(X * s + b if bias_after_scale else (X + b) * s)
+    s, b = like(scale, X), like(bias, X)
+    return X * s + b if bias_after_scale else (X + b) * s
 
 
 @operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, **FUNCTION, linear="X", offset="step", passed_on="X", uniform=True)
-def increment(X: Array, *, step: float = 1.0) -> Array:
+def increment(X: Array, *, step: float = 1.0) -> Tensor:
     """X + step; programs often write it back to X, which makes a new value under the old name."""
-    return np.asarray(X + X.dtype.type(step))
+    return X + like(step, X)
 
 
 def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> TensorType:
@@ -158,7 +159,7 @@ def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> Tens
     uniform=True,
     flops=0,
 )
-def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Array:
+def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Tensor:
     """X in another dtype."""
     return X.astype(out_dtype)
 

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Unpack
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.formulas import function_of, kernel_of
 from graphad.ops.parameters import REQUIRED as REQUIRED
 from graphad.ops.parameters import parameters_of
 from graphad.ops.sample import Sample
@@ -107,6 +108,11 @@ class OpDef(Traits):
     def grad(self) -> GradOpDef | None:
         """The row of ``<type>_grad``, None if no input has a gradient rule."""
         return REGISTRY.get(f"{self.type}{GRAD_SUFFIX}") if self.grads else None  # type: ignore[return-value]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What the kernel does, written over numpy; of an elementwise operator its arithmetic (``graphad.ops.formulas``)."""
+        return function_of(self.kernel)
 
     @cached_property
     def memory(self) -> dict[Any, Any]:
@@ -247,10 +253,10 @@ def operator(
     """Add a row to the table, and the row of its grad operator; see the module's text."""
     inputs, outputs = slots_of(signature)
 
-    def add(kernel: Callable[..., Any]) -> OpDef:
-        op_type = name or kernel.__name__
+    def add(function: Callable[..., Any]) -> OpDef:
+        kernel = kernel_of(function) if traits.get("elementwise") and function_of(function) is function else function
         row = OpDef(
-            type=op_type,
+            type=name or kernel.__name__,
             doc=(inspect.getdoc(kernel) or "") if inspect.isfunction(kernel) else "",
             inputs=inputs,
             outputs=outputs,
