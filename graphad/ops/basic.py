@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import Aggregate
-from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
+from graphad.ops.definition import AS_INPUT, Array, Tensor, Typed, operator
 from graphad.ops.extents import Types, given, hinted, numbers
 from graphad.ops.formulas import filled, like
 from graphad.ops.inference import aligned, matched, same, same_dtypes
 from graphad.ops.summation import summed
 from graphad.ops.traits import ELEMENTWISE, FUNCTION, PART_OF_X
-from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
+from graphad.types import FLOATS, Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
 
 DType = str
 NO_INTS: list[int] = []
@@ -227,9 +228,26 @@ def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorTy
     return TensorType(Like.shape, X.dtype)
 
 
+def _summing_like(X: Typed, Like: Typed, *, axis: int = -1) -> Callable[[Array, Array], Array] | None:
+    """The function that sums over the axes of one element in Like; None where extents are not known, or a reshape is needed too."""
+    if -1 in X.shape or -1 in Like.shape or dtype_name(X.dtype) not in FLOATS:  # numpy adds narrow integers up in a wider type
+        return None
+    axes, rest = _summed_axes(X.shape, Like.shape, axis)
+    return (lambda X, Like: summed(X, axes)) if axes and rest == tuple(Like.shape) else None
+
+
+def _summed_axes(shape: Shape, like: Shape, axis: int) -> tuple[Shape, Shape]:
+    """The axes that are summed, and the extents of the others."""
+    wide = aligned(shape, like, axis)
+    padded = (1,) * (len(shape) - len(wide)) + wide
+    axes = tuple(i for i, (a, b) in enumerate(zip(shape, padded, strict=True)) if a != b)
+    return axes, tuple(e for i, e in enumerate(shape) if i not in axes)
+
+
 @operator(
     "X Like -> Out",
     infer=_summed_like,
+    specialize=_summing_like,
     grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)},
     shapes="X",
     linear="X",
@@ -240,9 +258,7 @@ def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
 
     ``axis`` is where Like's first axis is in X (-1: the last axes are aligned). Only Like's shape is read.
     """
-    wide = aligned(X.shape, Like.shape, axis)
-    padded = (1,) * (X.ndim - len(wide)) + wide
-    axes = tuple(i for i, (a, b) in enumerate(zip(X.shape, padded, strict=True)) if a != b)
+    axes, _ = _summed_axes(X.shape, Like.shape, axis)
     return np.asarray(summed(X, axes), X.dtype).reshape(Like.shape) if axes else X.reshape(Like.shape)
 
 

@@ -44,6 +44,7 @@ from graphad.types import TensorType
 
 Array = NDArray[Any]
 Tensor = Any  # an array, or a symbol that stands for one
+Typed = Any  # an array, or its type: what has a shape and a dtype
 Inputs = Mapping[str, Sequence[Any]]
 Outputs = dict[str, list[Any]]
 Infer = Callable[..., Any]
@@ -84,7 +85,8 @@ class OpDef(Traits):
     ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
     tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
     rules read the shape and dtype only, so that nothing else has to be kept for them; ``X:Y`` says so of slot X in the rule of
-    Y. ``plain`` is a numpy function that computes what the kernel does where all attributes have their defaults. ``samples`` are
+    Y. ``specialize`` takes what ``infer`` takes, and gives the function of arrays that the kernel is for inputs of these types; None
+    where they do not say enough. ``samples`` are
     valid calls, or a function that makes them: random programs have the operator as they show it. The rest is in ``Traits``.
     """
 
@@ -101,7 +103,7 @@ class OpDef(Traits):
     partial: bool = False
     kinds: Mapping[str, str] = field(default_factory=lambda: _NO_KINDS)
     shapes: frozenset[str] = _NO_NAMES
-    plain: Callable[..., Any] | None = None
+    specialize: Callable[..., Callable[..., Any] | None] | None = None
     samples: Samples = ()
 
     @property
@@ -246,7 +248,7 @@ def operator(
     partial: bool = False,
     kinds: Mapping[str, str] | None = None,
     shapes: str = "",
-    plain: Callable[..., Any] | None = None,
+    specialize: Callable[..., Callable[..., Any] | None] | None = None,
     samples: Samples = (),
     **traits: Unpack[Declared],
 ) -> Callable[[Callable[..., Any]], OpDef]:
@@ -269,7 +271,7 @@ def operator(
             partial=partial,
             kinds=kinds or _NO_KINDS,
             shapes=frozenset(shapes.split()) if shapes else _NO_NAMES,
-            plain=plain,
+            specialize=specialize,
             samples=samples,
             **read(traits),
         )
