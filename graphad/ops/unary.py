@@ -13,7 +13,7 @@ from graphad.ops.basic import expand_like, fill_zeros_like, reshape_like, sum_li
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.error_function import error_function
-from graphad.ops.formulas import kernel_of, like, primitive, raised
+from graphad.ops.formulas import kernel_of, like, raised
 from graphad.ops.inference import matched, same, same_dtypes, same_float, same_number
 from graphad.ops.traits import FUNCTION, Declared
 from graphad.types import TensorType, element_count
@@ -57,7 +57,7 @@ square = _row("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same_nu
 sqrt = _row("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out, uniform=True)
 rsqrt = _row("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5, flops=2)
 reciprocal = _row("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out), safe_dtypes="floats")
-erf = _row("erf", primitive(error_function), lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)), own=True)
+erf = _row("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)), own=True)
 
 
 def whole_numbers(X: Array, dtype: np.dtype[Any]) -> Array:
