@@ -6,12 +6,13 @@ What they do there is read off their arithmetic (``graphad.ops.formulas``): an o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from graphad.ops.definition import Array, OpDef
-from graphad.ops.formulas import Formula, Input, can_write, formula, written
+from graphad.ops.formulas import Call, Constant, Formula, Input, converted, filled, formula, text_of
 from graphad.ops.inference import aligned
 
 INPLACE = "inplace"  # the attribute: ["Out:X"], the output in slot Out may be computed into the memory of the input in slot X
@@ -41,7 +42,7 @@ def formula_of(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> F
 
 def writes_into(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
     """Whether an operator can compute into an array of the dtype of its first input, other than by a copy."""
-    return can_write(formula_of(row, dtypes, attrs), np.dtype(dtypes[0])) if dtypes else False
+    return _can_write(formula_of(row, dtypes, attrs), np.dtype(dtypes[0])) if dtypes else False
 
 
 def makes_array(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
@@ -65,7 +66,7 @@ def writer(row: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any
     found = formula_of(row, dtypes, attrs)
     if found is None:
         return None
-    function = written(found, np.dtype(out), len(dtypes), aliased)
+    function = _written(found, np.dtype(out), len(dtypes), aliased)
     axis = row.attr(_AXIS, attrs) if _AXIS in row.attrs and len(dtypes) == 2 else -1
     return _aligning(function, axis) if axis != -1 else lambda arrays, out: function(*arrays, out)
 
@@ -76,3 +77,91 @@ def _aligning(function: Callable[..., None], axis: int) -> Write:
         function(x, y.reshape(aligned(x.shape, y.shape, axis)), out)
 
     return write
+
+
+# -- writing it down -----------------------------------------------------------------------------
+
+_INTO: Mapping[Callable[..., Any], str] = {converted: "copyto(o, {0}, casting='unsafe')", filled: "copyto(o, {1}, casting='unsafe')"}
+
+
+def _can_write(found: Formula | None, dtype: np.dtype[Any]) -> bool:
+    """Whether a formula's result of a dtype can be put into an array that is there, rather than copied to it."""
+    if found is None or isinstance(found.result, Input) or found.dtypes[found.result] != dtype:
+        return False
+    function = found.calls[found.result].function
+    return isinstance(function, np.ufunc) or function in _INTO
+
+
+class _Lines:
+    """The lines of a function that computes a formula into an array ``o``."""
+
+    def __init__(self, found: Formula, aliased: frozenset[int], dtype: np.dtype[Any], count: int) -> None:
+        self.found = found
+        self.globals: dict[str, Any] = {"copyto": np.copyto}
+        self.names: list[str] = []
+        self.every = frozenset(range(count))
+        self.dtype = dtype
+        self.aliased = aliased
+
+    def name(self, arg: Input | int | Constant) -> str:
+        if isinstance(arg, Input):
+            return f"x{arg.number}"
+        return self.names[arg] if isinstance(arg, int) else self.object(arg.value)
+
+    def object(self, value: Any) -> str:
+        name = f"k{len(self.globals)}"
+        self.globals[name] = value
+        return name
+
+    def all(self) -> list[str]:
+        found, last = self.found, len(self.found.calls) - 1
+        if isinstance(found.result, Input):
+            return [f"copyto(o, {self.name(found.result)})"]
+        lines: list[str] = []
+        for i, call in enumerate(found.calls):
+            args = [self.name(arg) for arg in call.args]
+            if i == last and not (isinstance(call.function, np.ufunc) and found.dtypes[i] == self.dtype):
+                return [*lines, self.into(call, args)]
+            if isinstance(call.function, np.ufunc) and (i == last or self.is_free(i)):
+                self.names.append("o")
+                lines.append(text_of(self.object(call.function), args, "o"))
+                continue
+            same = call.out is not None and found.reads[i] == self.every
+            out = self.names[call.out] if same and call.out is not None else None
+            self.names.append(out or f"t{i}")
+            lines.append(("" if out else f"t{i} = ") + text_of(self.object(call.function), args, out))
+        return lines
+
+    def into(self, call: Call, args: Sequence[str]) -> str:
+        """The last call, of a function that has no ``out``."""
+        form = _INTO.get(call.function)
+        return form.format(*args) if form else f"copyto(o, {text_of(self.object(call.function), args, None)})"
+
+    def is_free(self, at: int) -> bool:
+        """Whether a result can be in the output array: nothing later reads what is in that, and it is as large."""
+        found = self.found
+        if found.dtypes[at] != self.dtype or found.reads[at] != self.every:
+            return False
+        later = found.calls[at + 1 :]
+        if any(isinstance(arg, Input) and arg.number in self.aliased for call in later for arg in call.args):
+            return False
+        held = [i for i, name in enumerate(self.names) if name == "o"]
+        return not any(arg in held for call in later for arg in call.args if isinstance(arg, int))
+
+
+@lru_cache(maxsize=1024)
+def _code(text: str) -> Any:
+    return compile(text, "<formula>", "exec")
+
+
+def _written(found: Formula, dtype: np.dtype[Any], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
+    """A function ``(x0, x1, ..., o)`` of arrays that computes a formula into the last of them.
+
+    The arrays are of one shape with axes, or of one element. ``aliased`` are the inputs that may be the output.
+    """
+    lines = _Lines(found, frozenset(aliased), dtype, count)
+    body = lines.all()
+    names = ", ".join([*(f"x{i}" for i in range(count)), "o"])
+    exec(_code("\n    ".join([f"def write({names}):", *body])), lines.globals)
+    result: Callable[..., None] = lines.globals["write"]
+    return result

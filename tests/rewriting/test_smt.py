@@ -60,20 +60,11 @@ ATTRIBUTES: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 ELEMENTWISE = {type for type, row in REGISTRY.items() if row.elementwise}
-WITHOUT_MEANING = {  # what they do with numpy's functions has none for the solver
-    *["acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "sinh", "tan", "log10", "log2", "hard_sigmoid", "hard_swish"],
-    *[
-        "bitwise_and",
-        "bitwise_not",
-        "bitwise_or",
-        "bitwise_xor",
-        "elementwise_floordiv",
-        "elementwise_fmax",
-        "elementwise_fmin",
-        "elementwise_heaviside",
-    ],
-    *["elementwise_mod", "digamma", "isclose", "lgamma", "polygamma"],
-}
+# What they do with numpy's functions has no meaning for the solver.
+WITHOUT_MEANING = {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "digamma", "hard_sigmoid", "hard_swish"}
+WITHOUT_MEANING |= {"isclose", "lgamma", "log10", "log2", "polygamma", "sinh", "tan"}
+WITHOUT_MEANING |= {f"bitwise_{name}" for name in ("and", "not", "or", "xor")}
+WITHOUT_MEANING |= {f"elementwise_{name}" for name in ("floordiv", "fmax", "fmin", "heaviside", "mod")}
 
 
 def values(dtype: str) -> list[Any]:
