@@ -73,7 +73,19 @@ def fill_constant(
     return np.full(tuple(extents), value if ValueTensor is None else ValueTensor.reshape(()), dtype)
 
 
-@operator("X -> Out", infer=same, grad={}, partial=True, kinds=_AS_X, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, flops=0)
+@operator(
+    "X -> Out",
+    infer=same,
+    grad={},
+    partial=True,
+    kinds=_AS_X,
+    safe_dtypes="all",
+    **FUNCTION,
+    cheap=True,
+    uniform=True,
+    of_shape=True,
+    flops=0,
+)
 def fill_zeros_like(X: Array) -> Array:
     """Zeros in the shape and dtype of X."""
     return X.zeros_like() if isinstance(X, Aggregate) else X if X is None else np.zeros_like(X)
@@ -83,7 +95,7 @@ def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorTyp
     return TensorType(X.shape, dtype or X.dtype)
 
 
-@operator("X -> Out", infer=_filled_like, grad={}, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, flops=0)
+@operator("X -> Out", infer=_filled_like, grad={}, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, of_shape=True, flops=0)
 def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Tensor:
     """One value in the shape of X."""
     return filled(X, value, dtype or X.dtype.name)
@@ -93,7 +105,7 @@ def _stood_in(X: TensorType | None = None, *, shape: list[int] | None = None, dt
     return X or TensorType(checked_shape(shape or ()), dtype)
 
 
-@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", safe_dtypes="all", cheap=True, flops=0)
+@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", safe_dtypes="all", cheap=True, of_shape=True, flops=0)
 def stand_in(X: Array | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> Array:
     """Zeros in the shape and dtype of X, or as said, that take no memory: for operators that read nothing but those."""
     return _without_memory(tuple(shape or ()), dtype) if X is None else _without_memory(X.shape, X.dtype.name)
@@ -208,7 +220,14 @@ def sum_(X: list[Array]) -> Array:
 
 
 @operator(
-    "Input -> Out", infer=lambda Input: TensorType((), "int64"), grad={}, speculatable="types", safe_dtypes="all", cheap=True, flops=0
+    "Input -> Out",
+    infer=lambda Input: TensorType((), "int64"),
+    grad={},
+    speculatable="types",
+    safe_dtypes="all",
+    cheap=True,
+    of_shape=True,
+    flops=0,
 )
 def size(Input: Array) -> Array:
     """The number of elements."""

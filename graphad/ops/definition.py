@@ -373,5 +373,6 @@ def _grad_operator(row: OpDef) -> GradOpDef:
         infer=_no_kernel,
         grads=None,
         partial=row.partial and not read.isdisjoint(row.inputs),
+        lazy=row.lazy & read,
         forward=row,
     )

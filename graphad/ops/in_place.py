@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,22 @@ def makes_array(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> 
     """Whether the result of an elementwise operator is an array of its own, and not its input."""
     found = formula_of(row, dtypes, attrs)
     return found is not None and not isinstance(found.result, Input)
+
+
+class Filling(NamedTuple):
+    """What an array is filled with."""
+
+    value: float
+    dtype: str
+
+
+def filling(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Filling | None:
+    """What an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
+    found = formula_of(row, dtypes, attrs)
+    if found is None or len(found.calls) != 1 or found.calls[0].function not in (filled, np.zeros_like):
+        return None
+    number = found.calls[0].args[1] if found.calls[0].function is filled else None
+    return Filling(number.value if isinstance(number, Constant) else 0.0, found.dtypes[0].name)
 
 
 def writer(row: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:

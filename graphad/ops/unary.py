@@ -84,7 +84,7 @@ def pow_(X: Array, *, factor: float = 1.0) -> Tensor:
     if X.dtype.kind == "f":
         return raised(X, factor)
     if factor >= 0 and factor.is_integer():
-        return raised(X, like(factor, X))
+        return raised(X, int(factor))
     return whole_numbers(np.trunc(np.power(X.astype("float64"), factor)), X.dtype)
 
 
