@@ -193,11 +193,21 @@ class _Recorded(Tracer):
         for each in args:
             if isinstance(each, np.ndarray) or (isinstance(each, _Recorded) and each.trace is not self.trace):
                 raise Untraceable(f"{function} of {each!r}")
-        empty = [np.empty(0, each.dtype) if isinstance(each, _Recorded) else each for each in args]
-        dtype = function(*empty).dtype
+        if isinstance(function, np.ufunc):
+            kinds: list[Any] = [each.dtype if isinstance(each, _Recorded | np.generic) else type(each) for each in args]
+            dtype = _result_dtype(function, *kinds)
+        else:
+            dtype = function(*(np.empty(0, each.dtype) if isinstance(each, _Recorded) else each for each in args)).dtype
         places = tuple(each.place if isinstance(each, _Recorded) else _constant(each, args, function) for each in args)
         self.trace.append(_Note(function, places, dtype))
         return _Recorded(self.trace, dtype, len(self.trace) - 1)
+
+
+@lru_cache(maxsize=4096)
+def _result_dtype(function: np.ufunc, *kinds: Any) -> np.dtype[Any]:
+    """The dtype of what a ufunc makes of arrays of dtypes, and of Python's numbers."""
+    result: np.dtype[Any] = function(*(np.empty(0, kind) if isinstance(kind, np.dtype) else kind() for kind in kinds)).dtype
+    return result
 
 
 class _Note(NamedTuple):
