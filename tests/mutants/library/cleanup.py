@@ -185,13 +185,13 @@ _FOLDING = (
         """,
     ),
     _folding(
-        "makes-a-wide-shape",
-        FOLDING,
-        'np.array(shape, "int32")',
-        'np.array(shape, "int64")',
+        "cuts-the-number",
+        f"{FOLDING}:Fold._folded_by_shape",
+        "float(number.value)",
+        "float(int(number.value))",
         """
-        x: float64[2, 3]
-        shape(Input=x) -> (Out=s)
+        x: float64[2]
+        fill_any_like(X=x) -> (Out=y) {value=1.5}
         """,
     ),
 )
