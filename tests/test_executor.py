@@ -309,7 +309,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, op_type: str) -> Iterator[list[int]
         return array
 
     with monkeypatch.context() as patch:
-        patch.setitem(REGISTRY, op_type, replace(row, kernel=kernel, plain=None))
+        patch.setitem(REGISTRY, op_type, replace(row, kernel=kernel))
         yield alive
         alive.append(sum(ref() is not None for ref in results))
 

@@ -16,6 +16,7 @@ from graphad.execution.direct import Call, calls_of, traced
 from graphad.execution.layout import Layout, depth, home
 from graphad.execution.steps import Frames, Step, settled
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
+from graphad.ops.formulas import Constant, text_of
 from graphad.ops.in_place import INPLACE
 from graphad.program import EMPTY, Block, Operator, Variable
 from graphad.types import TENSOR, TensorType, element_count
@@ -105,12 +106,10 @@ class _Source:
         made = self._variable(op.output_names()[0])
         if op.type == "fill_constant" and not op.inputs and made is not None and not made.persistable:
             return f"{self._write(made.name)} = {self._object(_constant(row, op))}"
-        if op.type == "assign":
-            return f"{self._write(op.output('Out')[0])} = {self._read(op.input('X')[0])}"
         if isinstance(row, GradOpDef):
             return self._gradient(op, row, names, types)
         calls = calls_of(row, names, types, op.attrs)
-        return None if calls is None or op.output_names()[0] == EMPTY else self._calls(calls, op.output_names()[0])
+        return None if calls is None or op.output_names()[0] == EMPTY else self._computed(calls, op.output_names()[0])
 
     def _gradient(self, op: Operator, row: GradOpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType]) -> str | None:
         written = [(slot, given[0]) for slot, given in op.outputs.items() if given != [EMPTY]]
@@ -121,20 +120,29 @@ class _Source:
             found = traced(row, slot, names, types, op.attrs)
             if found is None:
                 return None
-            parts.append(f"{self._write(name)} = {self._read(found)}" if isinstance(found, str) else self._calls(found, name))
+            parts.append(self._computed(found, name))
         return "; ".join(parts)
 
-    def _calls(self, calls: Sequence[Call], name: str) -> str:
-        """The calls in sequence; a value passed between them is freed after its last use."""
+    def _computed(self, calls: Sequence[Call] | str, name: str) -> str:
+        """The calls in sequence, or the name that the result has already; a value passed between them is freed after its last use."""
+        if isinstance(calls, str):
+            return f"{self._write(name)} = {self._read(calls)}"
+        names: list[str] = []  # of the results; several may use one array
         texts = []
-        for call in calls:
-            args = ", ".join(self._read(a) if isinstance(a, str) else f"t{a}" for a in call.args)
-            texts.append(f"{self._object(call.function)}({args})")
+        for i, call in enumerate(calls):
+            out = None if call.out is None else names[call.out]
+            names.append(out or f"t{i}")
+            texts.append(text_of(self._object(call.function), [self._argument(a, names) for a in call.args], out))
         last = texts.pop() if self._has_axes(name) else f"settled({texts.pop()})"
-        temporary = [f"t{i}" for i in range(len(texts))]
-        parts = [f"{t} = {text}" for t, text in zip(temporary, texts, strict=True)]
+        parts = [text if call.out is not None else f"{t} = {text}" for t, text, call in zip(names, texts, calls, strict=False)]
+        temporary = dict.fromkeys(names[:-1])
         let_go = [f"{' = '.join(temporary)} = None"] if temporary else []
         return "; ".join([*parts, f"{self._write(name)} = {last}", *let_go])
+
+    def _argument(self, arg: str | int | Constant, names: Sequence[str]) -> str:
+        if isinstance(arg, str):
+            return self._read(arg)
+        return names[arg] if isinstance(arg, int) else self._object(arg.value)
 
     def _has_axes(self, name: str) -> bool:
         """Whether the value written to a name is definitely an array: numpy gives scalars for arrays without axes."""

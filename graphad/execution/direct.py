@@ -1,7 +1,7 @@
 """Operators as plain calls of numpy, prepared where attributes and types are known before they run.
 
-A grad operator is traced: its rules run on symbols, which record the calls. Equal to the kernels by the
-tests, which run the same programs both ways.
+An elementwise operator makes the calls of its arithmetic (``graphad.ops.formulas``), another one a call of its kernel, specialized where
+it can be. A grad operator is traced: its rules run on symbols, which record the operators.
 """
 
 from __future__ import annotations
@@ -10,52 +10,77 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from graphad.errors import GraphadError
 from graphad.ops import GRAD, GradOpDef, OpDef, Slot, Symbol
-from graphad.ops.definition import REQUIRED
+from graphad.ops.formulas import Constant, Formula, Input
+from graphad.ops.in_place import formula_of
 from graphad.ops.inference import aligned
-from graphad.ops.summation import summed
-from graphad.types import FLOATS, Shape, TensorType
+from graphad.types import Shape, TensorType
 
 Function = Callable[..., Any]
 Types = Sequence[TensorType]
 
 
 class Call(NamedTuple):
-    """One call; an argument is the name of an input of the operator, or the number of an earlier call."""
+    """One call; an argument is the name of an input of the operator, the number of an earlier call, or a constant.
+
+    ``out`` is the number of an earlier call in whose memory the result may be put.
+    """
 
     function: Function
-    args: tuple[str | int, ...]
+    args: tuple[str | int | Constant, ...]
+    out: int | None = None
 
 
 def calls_of(
     row: OpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
-) -> list[Call] | None:
-    """The call that an operator of one output makes, its arguments the names in its slots; None if it is not that simple."""
-    if row.random or row.partial or len(row.outputs) > 1 or any(s.variadic for s in row.outputs.values()):
+) -> list[Call] | str | None:
+    """The calls that an operator of one output makes, in sequence; a name if it is that input; None if it is not that simple."""
+    if row.random or (row.partial and not row.elementwise) or len(row.outputs) > 1 or any(s.variadic for s in row.outputs.values()):
         return None
     if [*names] != [*row.inputs][: len(names)] or any(len(given) != 1 or row.inputs[s].variadic for s, given in names.items()):
         return None
-    args = tuple(given[0] for given in names.values())
-    return [Call(direct(row, [types[a] for a in args], attrs), args)]
+    calls: list[Call] = []
+    result = add_calls(calls, row, [(given[0], types[given[0]]) for given in names.values()], attrs)
+    return result if isinstance(result, str) else calls
 
 
-def direct(row: OpDef, types: Types, attrs: Mapping[str, Any]) -> Function:
-    """The quickest function that computes the same as the operator's kernel, for these types and attributes."""
+def add_calls(calls: list[Call], row: OpDef, operands: Sequence[tuple[str | int, TensorType]], attrs: Mapping[str, Any]) -> str | int:
+    """Add the calls of an operator; return the number of the one that returns its output, or the operand that it is."""
+    args, types = [place for place, _ in operands], [type for _, type in operands]
+    found = formula_of(row, [type.dtype for type in types], attrs)
+    if found is None:
+        calls.append(Call(_kernel(row, types, attrs), tuple(args)))
+        return len(calls) - 1
+    axis = row.attr("axis", attrs) if "axis" in row.attrs and len(args) == 2 else -1
+    if axis != -1:
+        calls.append(Call(partial(_aligned, axis), tuple(args)))
+        args[1] = len(calls) - 1
+    return _add_formula(calls, found, args, [bool(type.shape) for type in types])
+
+
+def _aligned(axis: int, x: Any, y: Any) -> Any:
+    return y.reshape(aligned(x.shape, y.shape, axis))
+
+
+def _add_formula(calls: list[Call], found: Formula, operands: Sequence[str | int], has_axes: Sequence[bool]) -> str | int:
+    """Add the calls of a formula over operands; numpy gives scalars for arrays without axes, into which nothing is put."""
+    first = len(calls)
+
+    def place(arg: Input | int | Constant) -> str | int | Constant:
+        return operands[arg.number] if isinstance(arg, Input) else arg + first if isinstance(arg, int) else arg
+
+    for call, read in zip(found.calls, found.reads, strict=True):
+        out = None if call.out is None or not any(has_axes[i] for i in read) else call.out + first
+        calls.append(Call(call.function, tuple(map(place, call.args)), out))
+    return operands[found.result.number] if isinstance(found.result, Input) else found.result + first
+
+
+def _kernel(row: OpDef, types: Types, attrs: Mapping[str, Any]) -> Function:
+    """The kernel of an operator, for these types and attributes."""
     own = {name: value for name, value in attrs.items() if name in row.attrs}
-    special = _SPECIAL.get(row.type)
-    found = special(types, {**_defaults(row), **own}) if special is not None else None
-    if found is not None:
-        return found
-    if row.plain is not None and all(value == row.attrs[name].default for name, value in own.items()):
-        return row.plain
-    return partial(row.kernel, **own) if own else row.kernel
-
-
-def _defaults(row: OpDef) -> dict[str, Any]:
-    return {name: attr.default for name, attr in row.attrs.items() if attr.default is not REQUIRED}
+    special = row.specialize(*types, **own) if row.specialize is not None else None
+    return special or (partial(row.kernel, **own) if own else row.kernel)
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -116,60 +141,9 @@ class _Traced(Symbol):
 
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         given = [x for x in inputs if isinstance(x, _Traced)]
-        if op.type == "assign":
-            return given[0]
-        simple = len(given) == len(inputs) and not op.random and not (op.partial and op.type != "fill_zeros_like") and len(op.outputs) == 1
+        simple = len(given) == len(inputs) and not op.random and not (op.partial and not op.elementwise) and len(op.outputs) == 1
         self.trace.simple &= simple and not any(s.variadic for s in (*op.inputs.values(), *op.outputs.values()))
         if not self.trace.simple:
             raise NotImplementedError
         ((found,),) = op.infer_types({s: [x.type] for s, x in zip(op.inputs, given, strict=False)}, attrs).values()
-        self.trace.calls.append(Call(direct(op, [x.type for x in given], attrs), tuple(x.origin for x in given)))
-        return _Traced(self.trace, found, len(self.trace.calls) - 1)
-
-
-# -- operators with quick special cases ----------------------------------------------------------
-
-
-def _scale(types: Types, attrs: Mapping[str, Any]) -> Function | None:
-    kind = np.dtype(types[0].dtype).type
-    scale, bias = kind(attrs["scale"]), kind(attrs["bias"])
-    if not attrs["bias_after_scale"] and bias:
-        return None
-    if scale == 1:
-        return (lambda x: x + bias) if bias else None
-    if not bias:
-        return lambda x: x * scale
-    return (lambda x: bias - x) if scale == -1 else None
-
-
-def _increment(types: Types, attrs: Mapping[str, Any]) -> Function:
-    step = np.dtype(types[0].dtype).type(attrs["step"])
-    return lambda x: x + step
-
-
-def _matmul(types: Types, attrs: Mapping[str, Any]) -> Function | None:
-    if any(len(t.shape) != 2 for t in types):
-        return None
-    turn_x, turn_y = attrs["trans_x"], attrs["trans_y"]
-    if turn_x:
-        return (lambda x, y: np.matmul(x.T, y.T)) if turn_y else (lambda x, y: np.matmul(x.T, y))
-    return (lambda x, y: np.matmul(x, y.T)) if turn_y else np.matmul
-
-
-def _sum_like(types: Types, attrs: Mapping[str, Any]) -> Function | None:
-    x, like = types[0].shape, types[1].shape
-    if -1 in x or -1 in like or types[0].dtype not in FLOATS:  # numpy adds narrow integers up in a wider type
-        return None
-    wide = aligned(x, like, attrs["axis"])
-    padded = (1,) * (len(x) - len(wide)) + wide
-    axes = tuple(i for i, (a, b) in enumerate(zip(x, padded, strict=True)) if a != b)
-    rest = tuple(e for i, e in enumerate(x) if i not in axes)
-    return (lambda x, like: summed(x, axes)) if axes and rest == like else None
-
-
-_SPECIAL: dict[str, Callable[[Types, Mapping[str, Any]], Function | None]] = {
-    "scale": _scale,
-    "increment": _increment,
-    "matmul_v2": _matmul,
-    "sum_like": _sum_like,
-}
+        return _Traced(self.trace, found, add_calls(self.trace.calls, op, [(x.origin, x.type) for x in given], attrs))

@@ -157,14 +157,16 @@ class _Plan:
         if any(name not in self.place for name in op.input_names()):
             return False
         (name,), at = op.output_names(), len(self.calls)
-        write = writer_of(row, {key: value for key, value in op.attrs.items() if key in row.attrs})
         reads = tuple(self.place[each] for each in op.input_names())
         if len(reads) < 3:
             self.let_go(op.input_names(), at)
         target = self.target(name, at)
-        if write is None or target is None:
+        dtypes = [self.dtypes[place] for place in reads]
+        if target is None or any(dtype is None for dtype in dtypes):  # numpy takes None for float64
             return False
-        self.calls.append(_Call(write, reads, target))
+        attrs = {key: value for key, value in op.attrs.items() if key in row.attrs}
+        aliased = [i for i, place in enumerate(reads) if place == target]
+        self.calls.append(_Call(writer_of(row, attrs, dtypes, self.dtypes[target], aliased), reads, target))
         self.place[name] = target
         self.let_go((*op.input_names(), name), at)
         return True
@@ -206,14 +208,10 @@ class _Plan:
         return shape is not None and self.shape is not None and len(shape) <= len(self.shape) and element_count(shape) == 1
 
 
-def writer_of(row: OpDef, attrs: Mapping[str, Any]) -> Write | None:
-    """The function that computes an operator into an array: its own, or its kernel and a copy."""
-    if row.type == "assign":
-        return lambda arrays, out: np.copyto(out, arrays[0])
-    if row.type == "cast":
-        return lambda arrays, out: np.copyto(out, arrays[0], casting="unsafe")
+def writer_of(row: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write:
+    """The function that computes an operator into an array: by its arithmetic, or by its kernel and a copy."""
     flat = {**attrs, "axis": -1} if "axis" in row.attrs else attrs
-    found = writer(row, flat)
+    found = writer(row, flat, dtypes, out, aliased)
     return _copied(row.kernel, flat) if found is None else found
 
 

@@ -6,7 +6,8 @@ every operator that is added; and arrays that were fed, or are the scope's, are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from graphad.execution.layout import Layout, depth, home
 from graphad.execution.steps import Frames, Place, Reader, Step
 from graphad.ops import OpDef
-from graphad.ops.in_place import INPLACE, Write, takes_required, writer
+from graphad.ops.in_place import INPLACE, Write, takes_required, writer, writes_into
 from graphad.program import EMPTY, Operator
 
 
@@ -32,17 +33,25 @@ def in_place(run: Owner, op: Operator, row: OpDef, layout: Layout, freed: Collec
         return plain
     slot, _, source = marks[0].partition(":")
     outs, names = op.outputs.get(slot, []), op.inputs.get(source, [])
-    write = writer(row, {name: value for name, value in op.attrs.items() if name in row.attrs})
-    if write is None or not takes_required(row, op.inputs) or len(outs) != 1 or not names or EMPTY in (*outs, *op.input_names()):
+    if not takes_required(row, op.inputs) or len(outs) != 1 or not names or EMPTY in (*outs, *op.input_names()):
         return plain
     if depth(layout, names[0]) or (names[0] not in freed and names[0] != outs[0]):
         return plain
     reads = [(depth(layout, name), name) for name in op.input_names()]
-    return _reusing(run, write, reads, reads.index((0, names[0])), (home(layout, outs[0]), outs[0]), plain)
+    return _reusing(run, partial(_writer, row, op.attrs), reads, reads.index((0, names[0])), (home(layout, outs[0]), outs[0]), plain)
 
 
-def _reusing(run: Owner, write: Write, reads: list[Place], reused: int, place: Place, plain: Callable[[Frames], None]) -> Step:
+def _writer(row: OpDef, attrs: Mapping[str, Any], dtype: np.dtype[Any], count: int, reused: int) -> Write | None:
+    """The function for arrays of one dtype, None if the operator makes another one of them."""
+    dtypes = [dtype] * count
+    return writer(row, attrs, dtypes, dtype, [reused]) if writes_into(row, dtypes, attrs) else None
+
+
+def _reusing(
+    run: Owner, make: Callable[..., Write | None], reads: list[Place], reused: int, place: Place, plain: Callable[[Frames], None]
+) -> Step:
     at, name = place
+    writers: dict[np.dtype[Any], Write | None] = {}
 
     def step(frames: Frames) -> None:
         try:
@@ -51,6 +60,11 @@ def _reusing(run: Owner, write: Write, reads: list[Place], reused: int, place: P
             return plain(frames)
         out = arrays[reused]
         if not _fit(arrays, out) or run.is_given(out):
+            return plain(frames)
+        if out.dtype not in writers:
+            writers[out.dtype] = make(out.dtype, len(arrays), reused)
+        write = writers[out.dtype]
+        if write is None:
             return plain(frames)
         try:
             write(arrays, out)
@@ -66,7 +80,7 @@ def _fit(arrays: list[Any], out: Any) -> bool:
 
     They are laid out in the order of their elements, as a new array would be: what adds them up later adds in that order.
     """
-    if type(out) is not np.ndarray:
+    if type(out) is not np.ndarray or not out.ndim:
         return False
     if any(type(each) is not np.ndarray or each.dtype != out.dtype or not each.flags.c_contiguous for each in arrays):
         return False

@@ -55,7 +55,7 @@ def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
         return _general(run, op, row, reads, writes, attrs, False)
     ((place,),) = writes.values()
     assert place is not None
-    return _plain(run, op, row.kernel, [places[0] for places in reads.values()], place, attrs)
+    return _plain(run, op, row.function, [places[0] for places in reads.values()], place, attrs)
 
 
 def _places(op: Operator, layout: Layout) -> tuple[dict[str, list[Place]], dict[str, list[Place | None]]]:

@@ -35,12 +35,6 @@ from graphad.program.control import check_runnable
 from graphad.types import STEP_SCOPES, Shape
 
 Current = dict[str, Value]
-_LAZY = {  # slots whose operands may be without a value
-    "select_input": "X",
-    "select_input_grad": "X",
-    "merge_lod_tensor": "InTrue InFalse",
-    "merge_lod_tensor_grad": "InTrue InFalse",
-}
 
 
 def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> Graph:
@@ -241,7 +235,13 @@ def _is_given(block: Block, name: str) -> bool:
     """Whether a name of block 0 has a value before the program runs: it is persistable, or an operator that needs one reads it."""
     if block.var_recursive(name).persistable:
         return True
-    return any(name in names for op in block.ops for slot, names in op.inputs.items() if slot not in _LAZY.get(op.type, "").split())
+    return any(name in names and not _is_lazy(op, slot) for op in block.ops for slot, names in op.inputs.items())
+
+
+def _is_lazy(op: Operator, slot: str) -> bool:
+    """Whether operands in a slot may be without a value."""
+    row = REGISTRY.get(op.type)
+    return row is not None and slot in row.lazy
 
 
 def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Current:

@@ -11,6 +11,7 @@ from graphad.errors import ShapeError
 from graphad.ops.basic import fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, Attr, Tensor, operator
 from graphad.ops.elementwise import as_mask
+from graphad.ops.formulas import like
 from graphad.ops.index import where
 from graphad.ops.inference import aligned, normal_axis, same_dtypes, same_float
 from graphad.ops.parameters import Parameter, declare
@@ -25,20 +26,20 @@ from graphad.types import TensorType, broadcast_shapes, joined_shape
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * (Out * (1.0 - Out))}, **FUNCTION, narrow="follows", flops=4)
-def sigmoid(X: Array) -> Array:
+def sigmoid(X: Array) -> Tensor:
     """``1 / (1 + exp(-X))``."""
     with np.errstate(over="ignore"):
-        return np.asarray(1.0 / (1.0 + np.exp(-X)))
+        return 1.0 / (1.0 + np.exp(-X))
 
 
-def _soft_plus(x: Array) -> Array:
-    return np.asarray(np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x))))
+def _soft_plus(x: Array) -> Tensor:
+    return np.maximum(x, like(0, x)) + np.log1p(np.exp(-np.abs(x)))
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * sigmoid(-X)}, **FUNCTION, own=True, flops=5)
-def logsigmoid(X: Array) -> Array:
+def logsigmoid(X: Array) -> Tensor:
     """The logarithm of the sigmoid."""
-    return np.asarray(-_soft_plus(-X))
+    return -_soft_plus(-X)
 
 
 def _silu_slope(X: Tensor, beta: float = 1.0) -> Tensor:
@@ -47,15 +48,15 @@ def _silu_slope(X: Tensor, beta: float = 1.0) -> Tensor:
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * _silu_slope(X)}, **FUNCTION, own=True, flops=5)
-def silu(X: Array) -> Array:
+def silu(X: Array) -> Tensor:
     """``X * sigmoid(X)``."""
-    return np.asarray(X * sigmoid.kernel(X))
+    return X * sigmoid.function(X)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, beta: dOut * _silu_slope(X, beta)}, **FUNCTION, own=True, flops=5)
-def swish(X: Array, *, beta: float = 1.0) -> Array:
+def swish(X: Array, *, beta: float = 1.0) -> Tensor:
     """``X * sigmoid(beta * X)``."""
-    return np.asarray(X * sigmoid.kernel(X * X.dtype.type(beta)))
+    return X * sigmoid.function(X * like(beta, X))
 
 
 @operator(
@@ -67,9 +68,9 @@ def swish(X: Array, *, beta: float = 1.0) -> Array:
     narrow="follows",
     flops=4,
 )
-def hard_sigmoid(X: Array, *, slope: float = 0.2, offset: float = 0.5) -> Array:
+def hard_sigmoid(X: Array, *, slope: float = 0.2, offset: float = 0.5) -> Tensor:
     """``slope * X + offset`` kept between 0 and 1."""
-    return np.asarray(np.clip(X * slope + offset, 0.0, 1.0))
+    return np.clip(X * slope + offset, 0.0, 1.0)
 
 
 def _hard_swish_grad(X: Tensor, dOut: Tensor, *, threshold: float, scale: float, offset: float) -> Tensor:
@@ -80,9 +81,9 @@ def _hard_swish_grad(X: Tensor, dOut: Tensor, *, threshold: float, scale: float,
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _hard_swish_grad}, **FUNCTION, own=True, narrow="follows", flops=5)
-def hard_swish(X: Array, *, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0) -> Array:
+def hard_swish(X: Array, *, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0) -> Tensor:
     """``X`` times ``X + offset`` kept between 0 and ``threshold``, over ``scale``."""
-    return np.asarray(X * np.clip(X + offset, 0.0, threshold) / scale)
+    return X * np.clip(X + offset, 0.0, threshold) / scale
 
 
 def _stanh_grad(X: Tensor, dOut: Tensor, *, scale_a: float, scale_b: float) -> Tensor:
@@ -91,9 +92,9 @@ def _stanh_grad(X: Tensor, dOut: Tensor, *, scale_a: float, scale_b: float) -> T
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _stanh_grad}, **FUNCTION, own=True, flops=2)
-def stanh(X: Array, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> Array:
+def stanh(X: Array, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> Tensor:
     """``scale_b * tanh(scale_a * X)``."""
-    return np.asarray(np.tanh(X * scale_a) * scale_b)
+    return np.tanh(X * scale_a) * scale_b
 
 
 # -- linear where positive -----------------------------------------------------------------------
@@ -104,9 +105,9 @@ def _clipped_grad(Out: Tensor, dOut: Tensor, *, threshold: float) -> Tensor:
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _clipped_grad}, **FUNCTION, own=True, narrow="follows", flops=2)
-def relu6(X: Array, *, threshold: float = 6.0) -> Array:
+def relu6(X: Array, *, threshold: float = 6.0) -> Tensor:
     """X kept between 0 and ``threshold``."""
-    return np.asarray(np.minimum(np.maximum(X, 0.0), threshold))
+    return np.minimum(np.maximum(X, 0.0), threshold)
 
 
 @operator(
@@ -118,9 +119,9 @@ def relu6(X: Array, *, threshold: float = 6.0) -> Array:
     narrow="follows",
     flops=2,
 )
-def leaky_relu(X: Array, *, alpha: float = 0.02) -> Array:
+def leaky_relu(X: Array, *, alpha: float = 0.02) -> Tensor:
     """X where it is positive, else ``alpha * X``."""
-    return np.where(X >= 0, X, X * X.dtype.type(alpha))
+    return np.where(X >= 0, X, X * like(alpha, X))
 
 
 @operator(
@@ -131,9 +132,9 @@ def leaky_relu(X: Array, *, alpha: float = 0.02) -> Array:
     own=True,
     flops=4,
 )
-def elu(X: Array, *, alpha: float = 1.0) -> Array:
+def elu(X: Array, *, alpha: float = 1.0) -> Tensor:
     """X where it is positive, else ``alpha * (exp(X) - 1)``."""
-    return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0)) * X.dtype.type(alpha))
+    return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0)) * like(alpha, X))
 
 
 def _selu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, scale: float, alpha: float) -> Tensor:
@@ -141,9 +142,9 @@ def _selu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, scale: float, alpha: flo
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _selu_grad}, **FUNCTION, own=True, flops=5)
-def selu(X: Array, *, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772) -> Array:
+def selu(X: Array, *, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772) -> Tensor:
     """``scale`` times the elu of X."""
-    return np.asarray(elu.kernel(X, alpha=alpha) * scale)
+    return elu.function(X, alpha=alpha) * scale
 
 
 def _celu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, alpha: float) -> Tensor:
@@ -157,9 +158,9 @@ def _celu_type(X: TensorType, *, alpha: float = 1.0) -> TensorType:
 
 
 @operator("X -> Out", infer=_celu_type, grad={"X": _celu_grad}, **FUNCTION, own=True, flops=4)
-def celu(X: Array, *, alpha: float = 1.0) -> Array:
+def celu(X: Array, *, alpha: float = 1.0) -> Tensor:
     """X where it is positive, else ``alpha * (exp(X / alpha) - 1)``."""
-    return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0) / X.dtype.type(alpha)) * X.dtype.type(alpha))
+    return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0) / like(alpha, X)) * like(alpha, X))
 
 
 @operator(
@@ -170,15 +171,15 @@ def celu(X: Array, *, alpha: float = 1.0) -> Array:
     own=True,
     flops=2,
 )
-def brelu(X: Array, *, t_min: float = 0.0, t_max: float = 24.0) -> Array:
+def brelu(X: Array, *, t_min: float = 0.0, t_max: float = 24.0) -> Tensor:
     """X kept between ``t_min`` and ``t_max``."""
-    return np.asarray(np.minimum(np.maximum(X, t_min), t_max))
+    return np.minimum(np.maximum(X, t_min), t_max)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut, *, threshold: dOut * as_mask(X > threshold, dOut)}, **FUNCTION, own=True)
-def thresholded_relu(X: Array, *, threshold: float = 1.0) -> Array:
+def thresholded_relu(X: Array, *, threshold: float = 1.0) -> Tensor:
     """X where it is above ``threshold``, else 0."""
-    return np.where(X <= threshold, X.dtype.type(0), X)
+    return np.where(X <= threshold, like(0, X), X)
 
 
 def _hard_shrink_grad(X: Tensor, dOut: Tensor, *, threshold: float) -> Tensor:
@@ -188,9 +189,9 @@ def _hard_shrink_grad(X: Tensor, dOut: Tensor, *, threshold: float) -> Tensor:
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _hard_shrink_grad}, **FUNCTION, own=True)
-def hard_shrink(X: Array, *, threshold: float = 0.5) -> Array:
+def hard_shrink(X: Array, *, threshold: float = 0.5) -> Tensor:
     """X where its absolute value is above ``threshold``, else 0."""
-    return np.where(np.abs(X) <= threshold, X.dtype.type(0), X)
+    return np.where(np.abs(X) <= threshold, like(0, X), X)
 
 
 def _softshrink_grad(Out: Tensor, dOut: Tensor, **attrs: float) -> Tensor:
@@ -204,19 +205,19 @@ declare(_softshrink_grad, [Parameter("Out"), Parameter("dOut"), _LAMBDA])
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _softshrink_grad}, **FUNCTION, own=True)
-def softshrink(X: Array, **attrs: Any) -> Array:
+def softshrink(X: Array, **attrs: Any) -> Tensor:
     """X moved towards 0 by the attribute ``lambda`` (0.5), 0 where its absolute value is not above it."""
     limit = attrs.get("lambda", 0.5)
-    return np.asarray(np.sign(X) * np.maximum(np.abs(X) - limit, 0.0))
+    return np.sign(X) * np.maximum(np.abs(X) - limit, 0.0)
 
 
 softshrink.attrs["lambda"] = Attr("lambda", "float", 0.5)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * square(tanh(X))}, **FUNCTION, own=True)
-def tanh_shrink(X: Array) -> Array:
+def tanh_shrink(X: Array) -> Tensor:
     """``X - tanh(X)``."""
-    return np.asarray(X - np.tanh(X))
+    return X - np.tanh(X)
 
 
 # -- smooth rectifiers ---------------------------------------------------------------------------
@@ -232,11 +233,11 @@ def _gelu_grad(X: Tensor, dOut: Tensor, *, approximate: bool) -> Tensor:
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _gelu_grad}, **FUNCTION, own=True, flops=8)
-def gelu(X: Array, *, approximate: bool = False) -> Array:
+def gelu(X: Array, *, approximate: bool = False) -> Tensor:
     """X times the probability that a standard normal variable is below it; ``approximate`` uses tanh."""
     if approximate:
-        return np.asarray(0.5 * X * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (X + 0.044715 * X * X * X))))
-    return np.asarray(0.5 * X * (1.0 + erf.kernel(X * X.dtype.type(math.sqrt(0.5)))))
+        return 0.5 * X * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (X + 0.044715 * X * X * X)))
+    return 0.5 * X * (1.0 + erf.function(X * like(math.sqrt(0.5), X)))
 
 
 def _mish_grad(X: Tensor, dOut: Tensor) -> Tensor:
@@ -245,9 +246,9 @@ def _mish_grad(X: Tensor, dOut: Tensor) -> Tensor:
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _mish_grad}, **FUNCTION, own=True, flops=8)
-def mish(X: Array, *, threshold: float = 20.0) -> Array:
+def mish(X: Array, *, threshold: float = 20.0) -> Tensor:
     """``X * tanh(softplus(X))``."""
-    return np.asarray(X * np.tanh(_soft_plus(X)))
+    return X * np.tanh(_soft_plus(X))
 
 
 def _softplus_grad(X: Tensor, dOut: Tensor, *, beta: float, threshold: float) -> Tensor:
@@ -255,16 +256,16 @@ def _softplus_grad(X: Tensor, dOut: Tensor, *, beta: float, threshold: float) ->
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _softplus_grad}, **FUNCTION, own=True, flops=5)
-def softplus(X: Array, *, beta: float = 1.0, threshold: float = 20.0) -> Array:
+def softplus(X: Array, *, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * X)) / beta``; X itself where ``beta * X`` is above ``threshold``."""
-    z = X * X.dtype.type(beta)
-    return np.where(z > threshold, X, _soft_plus(z) / X.dtype.type(beta))
+    z = X * like(beta, X)
+    return np.where(z > threshold, X, _soft_plus(z) / like(beta, X))
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut / square(abs_(X) + 1.0)}, **FUNCTION, own=True, flops=4)
-def softsign(X: Array) -> Array:
+def softsign(X: Array) -> Tensor:
     """``X / (1 + |X|)``."""
-    return np.asarray(X / (1.0 + np.abs(X)))
+    return X / (1.0 + np.abs(X))
 
 
 # -- softmax -------------------------------------------------------------------------------------

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import Aggregate
-from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
+from graphad.ops.definition import AS_INPUT, Array, Tensor, Typed, operator
 from graphad.ops.extents import Types, given, hinted, numbers
+from graphad.ops.formulas import filled, like
 from graphad.ops.inference import aligned, matched, same, same_dtypes
 from graphad.ops.summation import summed
 from graphad.ops.traits import ELEMENTWISE, FUNCTION, PART_OF_X
-from graphad.types import Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
+from graphad.types import FLOATS, Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
 
 DType = str
 NO_INTS: list[int] = []
@@ -71,7 +73,19 @@ def fill_constant(
     return np.full(tuple(extents), value if ValueTensor is None else ValueTensor.reshape(()), dtype)
 
 
-@operator("X -> Out", infer=same, grad={}, partial=True, kinds=_AS_X, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, flops=0)
+@operator(
+    "X -> Out",
+    infer=same,
+    grad={},
+    partial=True,
+    kinds=_AS_X,
+    safe_dtypes="all",
+    **FUNCTION,
+    cheap=True,
+    uniform=True,
+    of_shape=True,
+    flops=0,
+)
 def fill_zeros_like(X: Array) -> Array:
     """Zeros in the shape and dtype of X."""
     return X.zeros_like() if isinstance(X, Aggregate) else X if X is None else np.zeros_like(X)
@@ -81,17 +95,17 @@ def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorTyp
     return TensorType(X.shape, dtype or X.dtype)
 
 
-@operator("X -> Out", infer=_filled_like, grad={}, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, flops=0)
-def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Array:
+@operator("X -> Out", infer=_filled_like, grad={}, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, of_shape=True, flops=0)
+def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Tensor:
     """One value in the shape of X."""
-    return np.full(X.shape, value, dtype or X.dtype)
+    return filled(X, value, dtype or X.dtype.name)
 
 
 def _stood_in(X: TensorType | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> TensorType:
     return X or TensorType(checked_shape(shape or ()), dtype)
 
 
-@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", safe_dtypes="all", cheap=True, flops=0)
+@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", safe_dtypes="all", cheap=True, of_shape=True, flops=0)
 def stand_in(X: Array | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> Array:
     """Zeros in the shape and dtype of X, or as said, that take no memory: for operators that read nothing but those."""
     return _without_memory(tuple(shape or ()), dtype) if X is None else _without_memory(X.shape, X.dtype.name)
@@ -130,16 +144,16 @@ def _scaled(X: Tensor, *, scale: float) -> Tensor:
 
 
 @operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad}, **FUNCTION, linear="X", offset="bias", uniform=True, flops=2)
-def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Array:
+def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Tensor:
     """``scale * X + bias``, or ``scale * (X + bias)``; the dtype of X is kept."""
-    s, b = X.dtype.type(scale), X.dtype.type(bias)
-    return np.asarray(X * s + b if bias_after_scale else (X + b) * s)
+    s, b = like(scale, X), like(bias, X)
+    return X * s + b if bias_after_scale else (X + b) * s
 
 
 @operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, **FUNCTION, linear="X", offset="step", passed_on="X", uniform=True)
-def increment(X: Array, *, step: float = 1.0) -> Array:
+def increment(X: Array, *, step: float = 1.0) -> Tensor:
     """X + step; programs often write it back to X, which makes a new value under the old name."""
-    return np.asarray(X + X.dtype.type(step))
+    return X + like(step, X)
 
 
 def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> TensorType:
@@ -158,7 +172,7 @@ def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> Tens
     uniform=True,
     flops=0,
 )
-def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Array:
+def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Tensor:
     """X in another dtype."""
     return X.astype(out_dtype)
 
@@ -206,7 +220,14 @@ def sum_(X: list[Array]) -> Array:
 
 
 @operator(
-    "Input -> Out", infer=lambda Input: TensorType((), "int64"), grad={}, speculatable="types", safe_dtypes="all", cheap=True, flops=0
+    "Input -> Out",
+    infer=lambda Input: TensorType((), "int64"),
+    grad={},
+    speculatable="types",
+    safe_dtypes="all",
+    cheap=True,
+    of_shape=True,
+    flops=0,
 )
 def size(Input: Array) -> Array:
     """The number of elements."""
@@ -226,9 +247,26 @@ def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorTy
     return TensorType(Like.shape, X.dtype)
 
 
+def _summing_like(X: Typed, Like: Typed, *, axis: int = -1) -> Callable[[Array, Array], Array] | None:
+    """The function that sums over the axes of one element in Like; None where extents are not known, or a reshape is needed too."""
+    if -1 in X.shape or -1 in Like.shape or dtype_name(X.dtype) not in FLOATS:  # numpy adds narrow integers up in a wider type
+        return None
+    axes, rest = _summed_axes(X.shape, Like.shape, axis)
+    return (lambda X, Like: summed(X, axes)) if axes and rest == tuple(Like.shape) else None
+
+
+def _summed_axes(shape: Shape, like: Shape, axis: int) -> tuple[Shape, Shape]:
+    """The axes that are summed, and the extents of the others."""
+    wide = aligned(shape, like, axis)
+    padded = (1,) * (len(shape) - len(wide)) + wide
+    axes = tuple(i for i, (a, b) in enumerate(zip(shape, padded, strict=True)) if a != b)
+    return axes, tuple(e for i, e in enumerate(shape) if i not in axes)
+
+
 @operator(
     "X Like -> Out",
     infer=_summed_like,
+    specialize=_summing_like,
     grad={"X": lambda X, dOut, *, axis=-1: expand_like(dOut, X, axis=axis)},
     shapes="X",
     linear="X",
@@ -239,9 +277,7 @@ def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
 
     ``axis`` is where Like's first axis is in X (-1: the last axes are aligned). Only Like's shape is read.
     """
-    wide = aligned(X.shape, Like.shape, axis)
-    padded = (1,) * (X.ndim - len(wide)) + wide
-    axes = tuple(i for i, (a, b) in enumerate(zip(X.shape, padded, strict=True)) if a != b)
+    axes, _ = _summed_axes(X.shape, Like.shape, axis)
     return np.asarray(summed(X, axes), X.dtype).reshape(Like.shape) if axes else X.reshape(Like.shape)
 
 

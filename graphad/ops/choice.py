@@ -35,6 +35,7 @@ def _chosen(X: list[TensorType], Mask: TensorType) -> TensorType:
     infer=_chosen,
     grad={"X": lambda X, Mask, dOut: select_output(dOut, Mask, X)},
     partial=True,
+    lazy="X",
     kinds=_LIKE_X,
     shapes="X",
     linear="X",
@@ -130,6 +131,7 @@ def _all_rows(
         "InFalse": lambda Mask, dOut: split_lod_tensor(dOut, Mask)[1],
     },
     partial=True,
+    lazy="InTrue InFalse",
     linear="InTrue InFalse",
     flops=0,
 )

@@ -11,7 +11,8 @@ from graphad.errors import ShapeError
 from graphad.ops.basic import fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask, equal, greater_equal, less_equal, logical_or
-from graphad.ops.inference import aligned, broadcast, matched, same_dtypes
+from graphad.ops.formulas import kernel_of, over_axis
+from graphad.ops.inference import broadcast, matched, same_dtypes
 from graphad.ops.traits import ELEMENTWISE, FUNCTION, Declared
 from graphad.ops.unary import isnan_v2, logical_not
 from graphad.types import FLOATS, INTS, TensorType, broadcast_shapes, element_count
@@ -26,9 +27,7 @@ def _bits(X: TensorType, Y: TensorType | None = None) -> TensorType:
 
 
 def _bit_row(name: str, function: Callable[..., Any]) -> OpDef:
-    def kernel(X: Array, Y: Array) -> Array:
-        return np.asarray(function(X, Y))
-
+    kernel = kernel_of(function, "X", "Y", module=__name__)
     return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, uniform=True, safe_dtypes="all", **ELEMENTWISE)(kernel)
 
 
@@ -38,9 +37,9 @@ bitwise_xor = _bit_row("bitwise_xor", np.bitwise_xor)
 
 
 @operator("X -> Out", infer=_bits, grad={}, safe_dtypes="all", **FUNCTION, uniform=True)
-def bitwise_not(X: Array) -> Array:
+def bitwise_not(X: Array) -> Tensor:
     """All bits of X the other way round; the opposite of booleans."""
-    return np.asarray(np.bitwise_not(X))
+    return ~X
 
 
 # -- extrema and steps ---------------------------------------------------------------------------
@@ -59,11 +58,8 @@ def _row(
     infer: Callable[..., Any] = broadcast,
     **traits: Unpack[Declared],
 ) -> OpDef:
-    def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
-        return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
-
     said: Declared = {**ELEMENTWISE, **traits}
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, plain=function, **said)(kernel)
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, **said)(kernel_of(over_axis(function), module=__name__))
 
 
 def _first(compare: OpDef) -> dict[str, Callable[..., Any]]:
@@ -111,9 +107,9 @@ def _angle_type(X1: TensorType, X2: TensorType) -> TensorType:
     },
     **ELEMENTWISE,
 )
-def atan2(X1: Array, X2: Array) -> Array:
+def atan2(X1: Array, X2: Array) -> Tensor:
     """The angle of the point (X2, X1)."""
-    return np.asarray(np.arctan2(X1, X2))
+    return np.arctan2(X1, X2)
 
 
 def _lerp_type(X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
@@ -137,9 +133,9 @@ def _lerp_type(X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
     shapes="X:X Y:Y Weight:Weight",
     **ELEMENTWISE,
 )
-def lerp(X: Array, Y: Array, Weight: Array) -> Array:
+def lerp(X: Array, Y: Array, Weight: Array) -> Tensor:
     """The interpolation between X and Y: ``X + Weight * (Y - X)``."""
-    return np.asarray(X + Weight * (Y - X))
+    return X + Weight * (Y - X)
 
 
 # -- agreement -----------------------------------------------------------------------------------

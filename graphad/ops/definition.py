@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Unpack
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.formulas import function_of, kernel_of
 from graphad.ops.parameters import REQUIRED as REQUIRED
 from graphad.ops.parameters import parameters_of
 from graphad.ops.sample import Sample
@@ -43,6 +44,7 @@ from graphad.types import TensorType
 
 Array = NDArray[Any]
 Tensor = Any  # an array, or a symbol that stands for one
+Typed = Any  # an array, or its type: what has a shape and a dtype
 Inputs = Mapping[str, Sequence[Any]]
 Outputs = dict[str, list[Any]]
 Infer = Callable[..., Any]
@@ -83,7 +85,8 @@ class OpDef(Traits):
     ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
     tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
     rules read the shape and dtype only, so that nothing else has to be kept for them; ``X:Y`` says so of slot X in the rule of
-    Y. ``plain`` is a numpy function that computes what the kernel does where all attributes have their defaults. ``samples`` are
+    Y. ``specialize`` takes what ``infer`` takes, and gives the function of arrays that the kernel is for inputs of these types; None
+    where they do not say enough. ``samples`` are
     valid calls, or a function that makes them: random programs have the operator as they show it. The rest is in ``Traits``.
     """
 
@@ -100,13 +103,18 @@ class OpDef(Traits):
     partial: bool = False
     kinds: Mapping[str, str] = field(default_factory=lambda: _NO_KINDS)
     shapes: frozenset[str] = _NO_NAMES
-    plain: Callable[..., Any] | None = None
+    specialize: Callable[..., Callable[..., Any] | None] | None = None
     samples: Samples = ()
 
     @property
     def grad(self) -> GradOpDef | None:
         """The row of ``<type>_grad``, None if no input has a gradient rule."""
         return REGISTRY.get(f"{self.type}{GRAD_SUFFIX}") if self.grads else None  # type: ignore[return-value]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What the kernel does, written over numpy; of an elementwise operator its arithmetic (``graphad.ops.formulas``)."""
+        return function_of(self.kernel)
 
     @cached_property
     def memory(self) -> dict[Any, Any]:
@@ -240,17 +248,17 @@ def operator(
     partial: bool = False,
     kinds: Mapping[str, str] | None = None,
     shapes: str = "",
-    plain: Callable[..., Any] | None = None,
+    specialize: Callable[..., Callable[..., Any] | None] | None = None,
     samples: Samples = (),
     **traits: Unpack[Declared],
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a row to the table, and the row of its grad operator; see the module's text."""
     inputs, outputs = slots_of(signature)
 
-    def add(kernel: Callable[..., Any]) -> OpDef:
-        op_type = name or kernel.__name__
+    def add(function: Callable[..., Any]) -> OpDef:
+        kernel = kernel_of(function) if traits.get("elementwise") and function_of(function) is function else function
         row = OpDef(
-            type=op_type,
+            type=name or kernel.__name__,
             doc=(inspect.getdoc(kernel) or "") if inspect.isfunction(kernel) else "",
             inputs=inputs,
             outputs=outputs,
@@ -263,7 +271,7 @@ def operator(
             partial=partial,
             kinds=kinds or _NO_KINDS,
             shapes=frozenset(shapes.split()) if shapes else _NO_NAMES,
-            plain=plain,
+            specialize=specialize,
             samples=samples,
             **read(traits),
         )
@@ -365,5 +373,6 @@ def _grad_operator(row: OpDef) -> GradOpDef:
         infer=_no_kernel,
         grads=None,
         partial=row.partial and not read.isdisjoint(row.inputs),
+        lazy=row.lazy & read,
         forward=row,
     )

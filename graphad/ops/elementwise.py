@@ -9,7 +9,8 @@ import numpy as np
 
 from graphad.ops.basic import cast, fill_zeros_like, unbroadcast
 from graphad.ops.definition import Array, OpDef, Tensor, operator
-from graphad.ops.inference import aligned, arithmetic, broadcast, compared
+from graphad.ops.formulas import kernel_of, over_axis
+from graphad.ops.inference import arithmetic, broadcast, compared
 from graphad.ops.traits import ELEMENTWISE, Declared
 from graphad.types import dtype_name
 
@@ -25,11 +26,8 @@ def _row(
     shapes: str = "",
     **traits: Unpack[Declared],
 ) -> OpDef:
-    def kernel(X: Array, Y: Array, *, axis: int = -1) -> Array:
-        return np.asarray(function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))))
-
     said: Declared = {**ELEMENTWISE, "commutative": function in _SYMMETRIC, **traits}
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, plain=function, **said)(kernel)
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, **said)(kernel_of(over_axis(function), module=__name__))
 
 
 def as_mask(condition: Tensor, like: Tensor) -> Tensor:
@@ -78,14 +76,14 @@ elementwise_mul: OpDef = _row(
 )
 
 
-def _quotient(X: Array, Y: Array) -> Array:
+def _quotient(X: Array, Y: Array) -> Tensor:
     """X / Y; the quotient of integers is cut to a whole number, as in C, and 0 where Y is 0, as numpy's floor_divide gives."""
     if X.dtype.kind == "f":
-        return np.divide(X, Y)
+        return X / Y
     with np.errstate(divide="ignore"):
-        down = np.asarray(np.floor_divide(X, Y))
+        down: Array = np.floor_divide(X, Y)
         inexact = (np.mod(X, Y) != 0) & ((X < 0) != (Y < 0))
-    return np.asarray(down + inexact, X.dtype)
+    return (down + inexact).astype(X.dtype, copy=False)
 
 
 elementwise_div: OpDef = _row(

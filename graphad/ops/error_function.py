@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphad.ops.definition import Array
+from graphad.ops.formulas import Array, primitive
 
 # Numerator and denominator for |x| <= 0.46875, for |x| <= 4, and beyond; highest power first.
 NEAR = (
@@ -51,6 +51,7 @@ SINGLE = (
 CHUNK = 4096  # elements at a time, so that the intermediate arrays stay in the cache
 
 
+@primitive
 def error_function(x: Array) -> Array:
     """erf(x) elementwise, to the precision of x's dtype."""
     flat = x.astype("float64" if x.dtype.itemsize > 4 else "float32", copy=False).reshape(-1)

@@ -29,7 +29,7 @@ def _batch_type(
     return TensorType(tuple(extents), dtype)
 
 
-@operator("Input -> Out", infer=_batch_type, grad={})
+@operator("Input -> Out", infer=_batch_type, grad={}, of_shape=True)
 def fill_constant_batch_size_like(
     Input: Array, *, shape: list[int], value: float = 0.0, input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32"
 ) -> Array:

@@ -1,32 +1,23 @@
 """Elementwise operators that compute into an array that is there: the same numbers, to the bit, as their kernels.
 
-``writer(row, attrs)`` gives ``write(arrays, out)``: the result goes to ``out``, which may be the first of the arrays, or for an
-operator of one or two inputs any of them.
+What they do there is read off their arithmetic (``graphad.ops.formulas``): an operator that can be traced can be written so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphad.ops.definition import REQUIRED, Array, OpDef, lookup
+from graphad.ops.definition import Array, OpDef
+from graphad.ops.formulas import Call, Constant, Formula, Input, converted, filled, formula, text_of
 from graphad.ops.inference import aligned
 
 INPLACE = "inplace"  # the attribute: ["Out:X"], the output in slot Out may be computed into the memory of the input in slot X
 Write = Callable[[Sequence[Array], Array], None]
-_Attrs = Mapping[str, Any]
-
-
-def writer(row: OpDef, attrs: _Attrs) -> Write | None:
-    """The function that computes an operator into an array; None if there is none for it."""
-    special = _SPECIAL.get(row.type)
-    if special is not None:
-        return special({**_defaults(row), **attrs})
-    if not isinstance(row.plain, np.ufunc) or row.plain.signature is not None:
-        return None
-    return _binary(row.plain, row.attr("axis", attrs)) if row.plain.nin == 2 else _unary(row.plain)
+_AXIS = "axis"
 
 
 def takes_required(row: OpDef, slots: Collection[str]) -> bool:
@@ -34,126 +25,159 @@ def takes_required(row: OpDef, slots: Collection[str]) -> bool:
     return [*slots] == [name for name, slot in row.inputs.items() if not slot.optional]
 
 
-def can_write(row: OpDef) -> bool:
-    """Whether there is such a function."""
-    return row.type in _SPECIAL or (isinstance(row.plain, np.ufunc) and row.plain.signature is None)
+def formula_of(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Formula | None:
+    """The arithmetic of an elementwise operator on its required inputs, aligned with each other; None if it is not known.
+
+    Args:
+        dtypes: those of the inputs, in the order of the slots.
+        attrs: the operator's; what its definition does not have, and ``axis``, are not read.
+    """
+    required = [slot for slot in row.inputs.values() if not slot.optional]
+    variadic = len(required) == 1 and required[0].variadic
+    if not row.elementwise or not dtypes or (len(required) != len(dtypes) and not variadic):
+        return None
+    own = {name: row.attr(name, attrs) for name in row.attrs if name in attrs and name != _AXIS}
+    return formula(row.function, [np.dtype(each) for each in dtypes], own, variadic)
 
 
-def _defaults(row: OpDef) -> dict[str, Any]:
-    return {name: attr.default for name, attr in row.attrs.items() if attr.default is not REQUIRED}
+def writes_into(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+    """Whether an operator can compute into an array of the dtype of its first input, other than by a copy."""
+    return _can_write(formula_of(row, dtypes, attrs), np.dtype(dtypes[0])) if dtypes else False
 
 
-def _unary(function: np.ufunc) -> Write:
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        function(arrays[0], out=out)
+def makes_array(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+    """Whether the result of an elementwise operator is an array of its own, and not its input."""
+    found = formula_of(row, dtypes, attrs)
+    return found is not None and not isinstance(found.result, Input)
 
-    return write
+
+class Filling(NamedTuple):
+    """What an array is filled with."""
+
+    value: float
+    dtype: str
 
 
-def _binary(function: np.ufunc, axis: int) -> Write:
+def filling(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Filling | None:
+    """What an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
+    found = formula_of(row, dtypes, attrs)
+    if found is None or len(found.calls) != 1 or found.calls[0].function not in (filled, np.zeros_like):
+        return None
+    number = found.calls[0].args[1] if found.calls[0].function is filled else None
+    return Filling(number.value if isinstance(number, Constant) else 0.0, found.dtypes[0].name)
+
+
+def writer(row: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:
+    """The function that computes an operator into an array; None if the arithmetic of the operator is not known.
+
+    Args:
+        row: an elementwise operator.
+        attrs: its attributes.
+        dtypes: those of the arrays it is called with.
+        out: the dtype of the array for the result.
+        aliased: which of the arrays may be the array for the result.
+
+    The arrays have axes, and one shape or one element; two arrays may be broadcast.
+    """
+    found = formula_of(row, dtypes, attrs)
+    if found is None:
+        return None
+    function = _written(found, np.dtype(out), len(dtypes), aliased)
+    axis = row.attr(_AXIS, attrs) if _AXIS in row.attrs and len(dtypes) == 2 else -1
+    return _aligning(function, axis) if axis != -1 else lambda arrays, out: function(*arrays, out)
+
+
+def _aligning(function: Callable[..., None], axis: int) -> Write:
     def write(arrays: Sequence[Array], out: Array) -> None:
         x, y = arrays
-        function(x, y if axis == -1 else y.reshape(aligned(x.shape, y.shape, axis)), out=out)
+        function(x, y.reshape(aligned(x.shape, y.shape, axis)), out)
 
     return write
 
 
-# -- operators of more than one function -----------------------------------------------------------
+# -- writing it down -----------------------------------------------------------------------------
+
+_INTO: Mapping[Callable[..., Any], str] = {converted: "copyto(o, {0}, casting='unsafe')", filled: "copyto(o, {1}, casting='unsafe')"}
 
 
-def _scale(attrs: _Attrs) -> Write:
-    after = attrs["bias_after_scale"]
-
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        kind = out.dtype.type
-        s, b = kind(attrs["scale"]), kind(attrs["bias"])
-        if after:
-            np.add(np.multiply(arrays[0], s, out=out), b, out=out)
-        else:
-            np.multiply(np.add(arrays[0], b, out=out), s, out=out)
-
-    return write
+def _can_write(found: Formula | None, dtype: np.dtype[Any]) -> bool:
+    """Whether a formula's result of a dtype can be put into an array that is there, rather than copied to it."""
+    if found is None or isinstance(found.result, Input) or found.dtypes[found.result] != dtype:
+        return False
+    function = found.calls[found.result].function
+    return isinstance(function, np.ufunc) or function in _INTO
 
 
-def _increment(attrs: _Attrs) -> Write:
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        np.add(arrays[0], out.dtype.type(attrs["step"]), out=out)
+class _Lines:
+    """The lines of a function that computes a formula into an array ``o``."""
 
-    return write
+    def __init__(self, found: Formula, aliased: frozenset[int], dtype: np.dtype[Any], count: int) -> None:
+        self.found = found
+        self.globals: dict[str, Any] = {"copyto": np.copyto}
+        self.names: list[str] = []
+        self.every = frozenset(range(count))
+        self.dtype = dtype
+        self.aliased = aliased
 
+    def name(self, arg: Input | int | Constant) -> str:
+        if isinstance(arg, Input):
+            return f"x{arg.number}"
+        return self.names[arg] if isinstance(arg, int) else self.object(arg.value)
 
-def _relu(attrs: _Attrs) -> Write:
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        np.maximum(arrays[0], out.dtype.type(0), out=out)
+    def object(self, value: Any) -> str:
+        name = f"k{len(self.globals)}"
+        self.globals[name] = value
+        return name
 
-    return write
+    def all(self) -> list[str]:
+        found, last = self.found, len(self.found.calls) - 1
+        if isinstance(found.result, Input):
+            return [f"copyto(o, {self.name(found.result)})"]
+        lines: list[str] = []
+        for i, call in enumerate(found.calls):
+            args = [self.name(arg) for arg in call.args]
+            if i == last and not (isinstance(call.function, np.ufunc) and found.dtypes[i] == self.dtype):
+                return [*lines, self.into(call, args)]
+            if isinstance(call.function, np.ufunc) and (i == last or self.is_free(i)):
+                self.names.append("o")
+                lines.append(text_of(self.object(call.function), args, "o"))
+                continue
+            same = call.out is not None and found.reads[i] == self.every
+            out = self.names[call.out] if same and call.out is not None else None
+            self.names.append(out or f"t{i}")
+            lines.append(("" if out else f"t{i} = ") + text_of(self.object(call.function), args, out))
+        return lines
 
+    def into(self, call: Call, args: Sequence[str]) -> str:
+        """The last call, of a function that has no ``out``."""
+        form = _INTO.get(call.function)
+        return form.format(*args) if form else f"copyto(o, {text_of(self.object(call.function), args, None)})"
 
-def _clip(attrs: _Attrs) -> Write:
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        kind = out.dtype.type
-        np.minimum(np.maximum(arrays[0], kind(attrs["min"]), out=out), kind(attrs["max"]), out=out)
-
-    return write
-
-
-def _reciprocal(attrs: _Attrs) -> Write:
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        np.divide(1.0, arrays[0], out=out)
-
-    return write
-
-
-def _rsqrt(attrs: _Attrs) -> Write:
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        np.divide(1.0, np.sqrt(arrays[0], out=out), out=out)
-
-    return write
-
-
-def _sigmoid(attrs: _Attrs) -> Write:
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        np.divide(1.0, np.add(1.0, np.exp(np.negative(arrays[0], out=out), out=out), out=out), out=out)
-
-    return write
-
-
-def _quotient(attrs: _Attrs) -> Write:
-    divide = _binary(np.divide, attrs["axis"])
-
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        if out.dtype.kind == "f":
-            return divide(arrays, out)
-        out[...] = lookup("elementwise_div").kernel(*arrays, axis=attrs["axis"])
-
-    return write
-
-
-def _power(attrs: _Attrs) -> Write:
-    return _binary(np.power, attrs["axis"])
-
-
-def _sum(attrs: _Attrs) -> Write:
-    def write(arrays: Sequence[Array], out: Array) -> None:
-        first, *others = arrays
-        if not others:
-            np.copyto(out, first)
-        for other in others:
-            np.add(first, other, out=out)
-            first = out
-
-    return write
+    def is_free(self, at: int) -> bool:
+        """Whether a result can be in the output array: nothing later reads what is in that, and it is as large."""
+        found = self.found
+        if found.dtypes[at] != self.dtype or found.reads[at] != self.every:
+            return False
+        later = found.calls[at + 1 :]
+        if any(isinstance(arg, Input) and arg.number in self.aliased for call in later for arg in call.args):
+            return False
+        held = [i for i, name in enumerate(self.names) if name == "o"]
+        return not any(arg in held for call in later for arg in call.args if isinstance(arg, int))
 
 
-_SPECIAL: Mapping[str, Callable[[_Attrs], Write]] = {
-    "scale": _scale,
-    "increment": _increment,
-    "relu": _relu,
-    "clip": _clip,
-    "reciprocal": _reciprocal,
-    "rsqrt": _rsqrt,
-    "sigmoid": _sigmoid,
-    "sum": _sum,
-    "elementwise_div": _quotient,
-    "elementwise_pow": _power,
-}
+@lru_cache(maxsize=1024)
+def _code(text: str) -> Any:
+    return compile(text, "<formula>", "exec")
+
+
+def _written(found: Formula, dtype: np.dtype[Any], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
+    """A function ``(x0, x1, ..., o)`` of arrays that computes a formula into the last of them.
+
+    The arrays are of one shape with axes, or of one element. ``aliased`` are the inputs that may be the output.
+    """
+    lines = _Lines(found, frozenset(aliased), dtype, count)
+    body = lines.all()
+    names = ", ".join([*(f"x{i}" for i in range(count)), "o"])
+    exec(_code("\n    ".join([f"def write({names}):", *body])), lines.globals)
+    result: Callable[..., None] = lines.globals["write"]
+    return result

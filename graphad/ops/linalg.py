@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.basic import reshape_like, unbroadcast
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import Array, Tensor, Typed, operator
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.shapes import reshape, transpose, unsqueeze
 from graphad.ops.traits import PRODUCT
@@ -114,7 +115,23 @@ def _shared_matrix_grad(x: Tensor, Y: Tensor, d: Tensor, turned_y: bool) -> Tens
     return reshape_like(grad, Y) if Y.ndim == 1 else grad
 
 
+_OF_MATRICES: Mapping[tuple[bool, bool], Callable[[Array, Array], Array]] = {
+    (False, False): np.matmul,
+    (False, True): lambda x, y: np.matmul(x, y.T),
+    (True, False): lambda x, y: np.matmul(x.T, y),
+    (True, True): lambda x, y: np.matmul(x.T, y.T),
+}
+
+
+def _product_of(X: Typed, Y: Typed, *, trans_x: bool = False, trans_y: bool = False) -> Callable[[Array, Array], Array] | None:
+    """The product of two matrices; None for tensors of other ranks."""
+    return _OF_MATRICES[trans_x, trans_y] if len(X.shape) == len(Y.shape) == 2 else None
+
+
 def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
+    product = _product_of(X, Y, trans_x=trans_x, trans_y=trans_y)
+    if product is not None:
+        return product(X, Y)
     x = X.swapaxes(-1, -2) if trans_x and X.ndim > 1 else X
     y = Y.swapaxes(-1, -2) if trans_y and Y.ndim > 1 else Y
     if x.ndim > 2 and y.ndim == 2 and not trans_x:
@@ -127,7 +144,7 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     "X Y -> Out",
     infer=_matmul_type,
     grad={"X": _matmul_x_grad, "Y": _matmul_y_grad},
-    plain=np.matmul,
+    specialize=_product_of,
     shapes="X:X Y:Y",
     speculatable="types",
     bilinear="X Y",

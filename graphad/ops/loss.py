@@ -9,6 +9,7 @@ from graphad.ops.activation import sigmoid
 from graphad.ops.basic import cast, expand_like, fill_any_like, reshape_like, size
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask, elementwise_max
+from graphad.ops.formulas import like
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.reduce import reduce_sum
 from graphad.ops.shapes import shape_
@@ -44,9 +45,9 @@ def at_least(X: Tensor, low: float) -> Tensor:
     uniform=True,
     flops=2,
 )
-def square_error_cost(X: Array, Y: Array) -> Array:
+def square_error_cost(X: Array, Y: Array) -> Tensor:
     """``(X - Y)^2``."""
-    return np.asarray(np.square(X - Y))
+    return np.square(X - Y)
 
 
 def _slope(Residual: Tensor, dOut: Tensor, dResidual: Tensor, delta: float) -> Tensor:
@@ -191,11 +192,11 @@ def _bce_label_grad(X: Tensor, dOut: Tensor) -> Tensor:
     },
     **ELEMENTWISE,
 )
-def bce_loss(X: Array, Label: Array) -> Array:
+def bce_loss(X: Array, Label: Array) -> Tensor:
     """``-Label log X - (1 - Label) log(1 - X)`` for X in [0, 1]; the logarithms are kept from falling below -100."""
     with np.errstate(divide="ignore"):
-        yes, no = np.maximum(np.log(X), X.dtype.type(-100)), np.maximum(np.log1p(-X), X.dtype.type(-100))
-    return np.asarray(-Label * yes - (1 - Label) * no)
+        yes, no = np.maximum(np.log(X), like(-100, X)), np.maximum(np.log1p(-X), like(-100, X))
+    return -Label * yes - (1 - Label) * no
 
 
 def _log_loss_grad(Predicted: Tensor, Labels: Tensor, dLoss: Tensor, *, epsilon: float) -> Tensor:
@@ -207,9 +208,9 @@ def _log_loss_label_grad(Predicted: Tensor, dLoss: Tensor, *, epsilon: float) ->
 
 
 @operator("Predicted Labels -> Loss", infer=_alike, grad={"Predicted": _log_loss_grad, "Labels": _log_loss_label_grad}, **ELEMENTWISE)
-def log_loss(Predicted: Array, Labels: Array, *, epsilon: float = 1e-4) -> Array:
+def log_loss(Predicted: Array, Labels: Array, *, epsilon: float = 1e-4) -> Tensor:
     """``-Labels log(Predicted + epsilon) - (1 - Labels) log(1 - Predicted + epsilon)``."""
-    return np.asarray(-Labels * np.log(Predicted + epsilon) - (1 - Labels) * np.log1p(epsilon - Predicted))
+    return -Labels * np.log(Predicted + epsilon) - (1 - Labels) * np.log1p(epsilon - Predicted)
 
 
 # -- of logits -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from graphad.ops.activation import sigmoid
 from graphad.ops.basic import fill_zeros_like, reshape_like, unbroadcast
 from graphad.ops.definition import Array, Tensor, operator
 from graphad.ops.elementwise import as_mask
+from graphad.ops.formulas import like
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.moments import total
 from graphad.ops.reduce import reduce_sum
@@ -43,9 +44,9 @@ def _hinge_labels_grad(Logits: Tensor, Loss: Tensor, dLoss: Tensor) -> Tensor:
     grad={"Logits": _hinge_logits_grad, "Labels": _hinge_labels_grad},
     elementwise=True,
 )
-def hinge_loss(Logits: Array, Labels: Array) -> Array:
+def hinge_loss(Logits: Array, Labels: Array) -> Tensor:
     """``1 - y Logits`` where that is positive, else 0; y is -1 for the label 0 and 1 for the label 1."""
-    return np.asarray(np.maximum(1 - Logits * (2 * Labels - 1), Logits.dtype.type(0)))
+    return np.maximum(1 - Logits * (2 * Labels - 1), like(0, Logits))
 
 
 def _modified_grad(Y: Tensor, IntermediateVal: Tensor, dOut: Tensor = None, dIntermediateVal: Tensor = None) -> Tensor:
@@ -94,10 +95,10 @@ def _order_slope(Label: Tensor, Left: Tensor, Right: Tensor, dOut: Tensor) -> Te
     },
     elementwise=True,
 )
-def rank_loss(Label: Array, Left: Array, Right: Array) -> Array:
+def rank_loss(Label: Array, Left: Array, Right: Array) -> Tensor:
     """``log(1 + exp(o)) - Label o`` for ``o = Left - Right``; Label is the probability that Left ranks higher (Burges et al. 2005)."""
     o = Left - Right
-    return np.asarray(np.maximum(o, o.dtype.type(0)) + np.log1p(np.exp(-np.abs(o))) - Label * o)
+    return np.maximum(o, like(0, o)) + np.log1p(np.exp(-np.abs(o))) - Label * o
 
 
 def _margin_type(X1: TensorType, X2: TensorType, Label: TensorType, *, margin: float = 0.0) -> tuple[TensorType, TensorType]:

@@ -33,11 +33,11 @@ def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int
     safe_dtypes="floats",
     **ELEMENTWISE,
 )
-def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Array:
+def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Tensor:
     """X to the power of Y, Y broadcast from ``axis`` on; of integers the power is rounded to a whole number where Y is below zero."""
     exponent = Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))
     if X.dtype.kind == "f" or X.dtype.kind == "u" or not np.any(exponent < 0):
-        return np.asarray(np.power(X, exponent))
+        return np.power(X, exponent)
     with np.errstate(divide="ignore"):
         rounded = whole_numbers(np.rint(np.power(X.astype("float64"), exponent)), X.dtype)
     return np.where(exponent < 0, rounded, np.power(X, np.maximum(exponent, 0)))

@@ -346,6 +346,7 @@ def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     speculatable="types",
     safe_dtypes="all",
     cheap=True,
+    of_shape=True,
     flops=0,
 )
 def shape_(Input: Array) -> Array:

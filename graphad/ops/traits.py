@@ -38,12 +38,14 @@ class Declared(TypedDict, total=False):
     own: bool
     cheap: bool
     uniform: bool
+    of_shape: bool
+    lazy: str
     narrow: Narrow
     flops: int
 
 
 _NONE: frozenset[str] = frozenset()
-_SLOTS = ("extents", "linear", "passed_on", "bilinear", "rows")
+_SLOTS = ("extents", "linear", "passed_on", "bilinear", "rows", "lazy")
 _ATTRIBUTES = ("offset", "along")
 _NAMING = frozenset((*_SLOTS, "view", *_ATTRIBUTES))
 
@@ -118,6 +120,8 @@ class Traits:
         cheap: whether it is computed again rather than passed into nested graphs, since it only fills; a ``view`` is cheap in any case.
         uniform: whether elementwise it gives an element the same bits wherever it stands, so that one stands for all: numpy's vector
             loops round exp, tanh and the like by the place in the array.
+        of_shape: whether the outputs depend on nothing but the shapes and dtypes of the inputs, and the attributes.
+        lazy: slots of which it needs the operands that another input chooses: the others may be without a value.
         narrow: what it does in a narrow floating-point type. ``gains``: it is much faster there, as products are; ``follows``: it loses
             nothing more than its inputs have lost, so that it may be where they are.
         flops: floating-point operations for each element of the first input, or of what it writes where there is none: 0 if it only moves
@@ -142,5 +146,7 @@ class Traits:
     own: bool = False
     cheap: bool = False
     uniform: bool = False
+    of_shape: bool = False
+    lazy: frozenset[str] = _NONE
     narrow: Narrow = ""
     flops: int | None = None

@@ -13,6 +13,7 @@ from graphad.ops.basic import expand_like, fill_zeros_like, reshape_like, sum_li
 from graphad.ops.definition import Array, OpDef, Tensor, operator
 from graphad.ops.elementwise import as_mask
 from graphad.ops.error_function import error_function
+from graphad.ops.formulas import kernel_of, like, raised
 from graphad.ops.inference import matched, same, same_dtypes, same_float, same_number
 from graphad.ops.traits import FUNCTION, Declared
 from graphad.types import TensorType, element_count
@@ -25,11 +26,9 @@ def _row(
     infer: Callable[..., Any] = same_float,
     **traits: Unpack[Declared],
 ) -> OpDef:
-    def kernel(X: Array) -> Array:
-        return np.asarray(function(X))
-
     said: Declared = {**FUNCTION, **traits}
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, plain=function, **said)(kernel)
+    kernel = kernel_of(function, "X", module=__name__)
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, **said)(kernel)
 
 
 def _zero(dOut: Tensor) -> Tensor:
@@ -40,10 +39,10 @@ def _asked(X: TensorType) -> TensorType:
     return TensorType(X.shape, "bool")
 
 
-def _away_from_zero(X: Array) -> Array:
+def _away_from_zero(X: Array) -> Tensor:
     """Rounded to the nearest integer, halves away from zero."""
     whole = np.trunc(X)
-    return np.asarray(np.copysign(whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), X.dtype.type(0)), X))
+    return np.copysign(whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), like(0, X)), X)
 
 
 # -- powers, exponentials, logarithms ------------------------------------------------------------
@@ -78,14 +77,14 @@ def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
 
 
 @operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, safe_dtypes="floats", **FUNCTION, own=True)
-def pow_(X: Array, *, factor: float = 1.0) -> Array:
+def pow_(X: Array, *, factor: float = 1.0) -> Tensor:
     """X to the power of a number; of integers the power is cut to a whole number where the exponent is none, or below zero."""
     if factor == 3.0:
-        return np.asarray(X * X * X)
+        return X * X * X
     if X.dtype.kind == "f":
-        return np.asarray(np.asarray(X) ** factor)  # a scalar of numpy's has a power of its own, which rounds otherwise
+        return raised(X, factor)
     if factor >= 0 and factor.is_integer():
-        return np.asarray(X ** X.dtype.type(factor))
+        return raised(X, int(factor))
     return whole_numbers(np.trunc(np.power(X.astype("float64"), factor)), X.dtype)
 
 
@@ -109,7 +108,7 @@ atanh = _row("atanh", np.arctanh, lambda X, dOut: dOut / (1.0 - X * X))
 abs_ = _row("abs", np.abs, lambda X, dOut: dOut * sign(X), infer=same, uniform=True, narrow="follows")
 relu = _row(
     "relu",
-    lambda X: np.maximum(X, X.dtype.type(0)),
+    lambda X: np.maximum(X, like(0, X)),
     lambda Out, dOut: dOut * as_mask(Out > 0.0, dOut),
     infer=same,
     uniform=True,
@@ -167,11 +166,11 @@ def _clip_type(X: TensorType, Min: TensorType | None = None, Max: TensorType | N
     narrow="follows",
     flops=2,
 )
-def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: float, max: float) -> Array:
+def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: float, max: float) -> Tensor:
     """X, but not below ``min`` and not above ``max``; Min and Max take their place where given. At a bound the cotangent is the bound's."""
-    low = X.dtype.type(min) if Min is None else Min.reshape(())
-    high = X.dtype.type(max) if Max is None else Max.reshape(())
-    return np.asarray(np.minimum(np.maximum(X, low), high))
+    low = like(min, X) if Min is None else Min.reshape(())
+    high = like(max, X) if Max is None else Max.reshape(())
+    return np.minimum(np.maximum(X, low), high)
 
 
 # -- questions -----------------------------------------------------------------------------------

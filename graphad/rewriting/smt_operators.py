@@ -1,17 +1,20 @@
-"""The semantics of operators on single elements, as terms of the solver.
+"""The meaning of elementwise operators on single elements, as terms of the solver.
 
-``ELEMENTWISE`` is one table, operator type to builder. A builder takes one element of each input and the attributes, and returns
-the element of the output. ``tests/rewriting/test_smt.py`` evaluates each builder on numbers and compares with the operator's kernel;
-it tests as well what is assumed of exp and others (``ASSUMED``).
+The function that defines an operator (``graphad.ops.formulas``) is run on terms: an operator means what it does with numpy's functions, and
+``MEANINGS`` says what those do with an element. ``tests/rewriting/test_smt.py`` evaluates operators so on numbers and compares with their
+kernels; it tests as well what is assumed of exp and others (``ASSUMED``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphad.ops import OpDef
+from graphad.ops.error_function import error_function
+from graphad.ops.formulas import Tracer, converted, filled, raised
 from graphad.rewriting.smt import (
     Builder,
     Element,
@@ -32,31 +35,98 @@ from graphad.rewriting.smt import (
 )
 from graphad.rewriting.smt_arithmetic import add, div, maximum, minimum, mul, sub
 
-ASSUMED: dict[str, str] = {
-    "exp": "exp(x) >= 0 unless x is nan, then it is nan; exp(-0) = exp(0)",
-    "cos": "cos(-x) = cos(x)",
-    "elementwise_pow": "x**1 = x",
-    "softmax": "softmax(x) is >= 0 or nan",
-}
+
+class NoMeaning(Unsupported):
+    """An operator does something that elements of the solver cannot."""
 
 
-# -- builders ------------------------------------------------------------------------------------
+class Unknown:
+    """An attribute that is a number of the solver: it can be computed with, and decides nothing."""
+
+    __slots__ = ("element",)
+    __hash__ = object.__hash__
+
+    def __init__(self, element: Element) -> None:
+        self.element = element
+
+    def _refused(self, *_: Any) -> Any:
+        raise Unsupported("an attribute that decides what is computed")
+
+    __bool__ = __float__ = __int__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = is_integer = _refused
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._refused())
 
 
-def _scale(x: Element, *, scale: Any = 1.0, bias: Any = 0.0, bias_after_scale: bool = True) -> Element:
-    s, b = like(scale, x), like(bias, x)
-    return add(mul(x, s), b) if bias_after_scale else mul(add(x, b), s)
+class Term(Tracer):
+    """An element; ``squares`` says whether a power of 2 is a product, as it is of arrays with axes. Notes what is assumed."""
+
+    __slots__ = ("assumed", "element", "squares")
+
+    def __init__(self, element: Element, squares: bool, assumed: set[str]) -> None:
+        self.element, self.squares, self.assumed = element, squares, assumed
+        self.dtype = np.dtype(dtype_of(element))
+
+    def like(self, number: Any) -> Term:
+        return self._made(like(_held(number), self.element))
+
+    def apply(self, function: Callable[..., Any], args: Sequence[Any]) -> Term:
+        meaning = MEANINGS.get(function)
+        if meaning is None:
+            raise NoMeaning(f"{function.__name__} has no meaning for the solver")
+        if function in ASSUMED:
+            self.assumed.add(ASSUMED[function])
+        if function is raised and args[1] == 2.0 and self.squares:
+            return self._made(mul(self.element, self.element))
+        if not isinstance(function, np.ufunc) and function is not np.where:
+            return self._made(meaning(self.element, *map(_held, args[1:])))
+        dtype = next(arg.dtype for arg in reversed(args) if isinstance(arg, Term)).name
+        return self._made(meaning(*(_element(arg, dtype) for arg in args)))
+
+    def _made(self, element: Element) -> Term:
+        return Term(element, self.squares, self.assumed)
 
 
-def _binary(function: Builder) -> Builder:
-    def build(x: Element, y: Element, *, axis: int = -1) -> Element:
-        return function(x, y)
+def _held(value: Any) -> Any:
+    return value.element if isinstance(value, Unknown) else value
 
-    return build
+
+def _element(value: Any, dtype: str) -> Element:
+    """An operand as an element: a number of Python takes the dtype of the others."""
+    if isinstance(value, Term):
+        return value.element
+    return number(_held(value), value.dtype.name if isinstance(value, np.generic) else dtype)
+
+
+def meaning_of(row: OpDef, elements: Sequence[Element], attrs: Mapping[str, Any], squares: bool, assumed: set[str]) -> Element:
+    """One element of the output of an elementwise operator, made of one element of each input.
+
+    Args:
+        row: the operator.
+        elements: one for each input.
+        attrs: those that are numbers may be numbers of the solver.
+        squares: whether the arrays have axes, of which numpy takes the power 2 as a product.
+        assumed: what is assumed is added to it.
+
+    Raises:
+        Unsupported: for elements of this dtype, or these attributes, the operator has no meaning; ``NoMeaning`` if it has none.
+    """
+    terms = [Term(element, squares, assumed) for element in elements]
+    variadic = any(slot.variadic for slot in row.inputs.values())
+    try:
+        result = row.function(*([terms] if variadic else terms), **{n: Unknown(v) if z3.is_expr(v) else v for n, v in attrs.items()})
+    except (TypeError, AttributeError) as error:  # it does with a term what only arrays can do
+        raise NoMeaning(f"operator {row.type!r}: {error}") from None
+    if not isinstance(result, Term):
+        raise NoMeaning(f"operator {row.type!r} gives {result!r}")
+    return result.element
+
+
+# -- what numpy's functions do with elements -------------------------------------------------------
 
 
 def _compare(fp: str, ints: Callable[[Any, Any], Any]) -> Builder:
-    def build(x: Element, y: Element, *, axis: int = -1) -> Element:
+    def build(x: Element, y: Element) -> Element:
         if z3.is_fp(x):
             return getattr(z3, fp)(x, y)
         if z3.is_bool(x):
@@ -67,7 +137,7 @@ def _compare(fp: str, ints: Callable[[Any, Any], Any]) -> Builder:
 
 
 def _logical(function: Callable[..., Any]) -> Builder:
-    def build(x: Element, y: Element, *, axis: int = -1) -> Element:
+    def build(x: Element, y: Element) -> Element:
         return function(truth(x), truth(y))
 
     return build
@@ -86,10 +156,9 @@ def _rounded(mode: str) -> Builder:
     return _floats_only(lambda x: z3.fpRoundToIntegral(getattr(z3, mode)(), x))
 
 
-def _away_from_zero(x: Element) -> Element:
-    whole = z3.fpRoundToIntegral(z3.RTZ(), x)
-    far = z3.fpGEQ(z3.fpAbs(z3.fpSub(z3.RNE(), x, whole)), literal(0.5, x.sort()))
-    return add(whole, z3.If(far, _sign(x), literal(0.0, x.sort())))
+def _with_sign(x: Element, y: Element) -> Element:
+    size = z3.fpAbs(x)
+    return z3.If(z3.fpIsNegative(y), z3.fpNeg(size), size)
 
 
 def _sign(x: Element) -> Element:
@@ -104,18 +173,6 @@ def _abs(x: Element) -> Element:
     if z3.is_bool(x):
         return x
     return z3.fpAbs(x) if z3.is_fp(x) else z3.If(x < 0, -x, x)
-
-
-def _relu(x: Element) -> Element:
-    return maximum(x, like(0, x))
-
-
-def _relu6(x: Element, *, threshold: Any = 6.0) -> Element:
-    return minimum(_relu(x), like(threshold, x))
-
-
-def _clip(x: Element, *, min: Any, max: Any) -> Element:
-    return minimum(maximum(x, like(min, x)), like(max, x))
 
 
 def _exp(x: Element) -> Element:
@@ -139,15 +196,6 @@ def _but_for_zeros(x: Element) -> Element:
     return x
 
 
-def _sigmoid(x: Element) -> Element:
-    one = literal(1.0, x.sort())
-    return div(one, add(_exp(neg(x)), one))
-
-
-def _reciprocal(x: Element) -> Element:
-    return div(literal(1.0, x.sort()), x)
-
-
 def _sqrt(x: Element) -> Element:
     if current().exact:
         return z3.fpSqrt(z3.RNE(), x)
@@ -157,22 +205,18 @@ def _sqrt(x: Element) -> Element:
     return result
 
 
-def _pow(x: Element, *, factor: Any = 1.0) -> Element:
-    """Powers 0, 1 and 3; of integers 2 too. The square of floating-point numbers depends on how numpy was called."""
-    if z3.is_expr(factor):
-        raise Unsupported("pow by an attribute")
+def _raised(x: Element, factor: float) -> Element:
+    """Powers 0 and 1; of integers 2 too. The square of floating-point numbers depends on how numpy was called."""
     if factor in (0.0, 1.0):
         return like(1, x) if factor == 0.0 else x
-    if factor == 3.0 or (factor == 2.0 and not z3.is_fp(x)):
-        return mul(mul(x, x), x) if factor == 3.0 else mul(x, x)
-    return unknown_function(f"pow{factor}", x)
+    return mul(x, x) if factor == 2.0 and not z3.is_fp(x) else unknown_function(f"pow{factor}", x)
 
 
-def _elementwise_pow(x: Element, y: Element, *, axis: int = -1) -> Element:
+def _power(x: Element, y: Element) -> Element:
     return x if is_number(y, 1.0) else unknown_function("elementwise_pow", x, y)
 
 
-def _cast(x: Element, *, out_dtype: str, in_dtype: str = "") -> Element:
+def _converted(x: Element, out_dtype: str) -> Element:
     if out_dtype == dtype_of(x):
         return x
     if out_dtype == "bool":
@@ -190,22 +234,10 @@ def _cast(x: Element, *, out_dtype: str, in_dtype: str = "") -> Element:
     return z3.SignExt(wide, x) if wide >= 0 else z3.Extract(np.dtype(out_dtype).itemsize * 8 - 1, 0, x)
 
 
-def _filled_like(x: Element, *, value: Any, dtype: str = "") -> Element:
-    wanted = dtype or dtype_of(x)
-    if z3.is_expr(value) and not wanted.startswith("float"):
+def _filled(x: Element, value: Any, dtype: str) -> Element:
+    if z3.is_expr(value) and not dtype.startswith("float"):
         raise Unsupported("integers filled with an attribute")
-    return number(value, wanted)
-
-
-def _where(condition: Element, x: Element, y: Element) -> Element:
-    return z3.If(truth(condition), x, y)
-
-
-def _sum(*terms: Element) -> Element:
-    total = terms[0]
-    for term in terms[1:]:
-        total = add(total, term)
-    return total
+    return number(value, dtype)
 
 
 def _cos(x: Element) -> Element:
@@ -214,68 +246,62 @@ def _cos(x: Element) -> Element:
     return unknown_function("cos", z3.fpAbs(signed(x)[0]))
 
 
-def _silu(x: Element) -> Element:
-    return mul(x, _sigmoid(x))
-
-
 def _opaque(name: str) -> Builder:
     return _floats_only(lambda x: unknown_function(name, x))
 
 
-ELEMENTWISE: Mapping[str, Builder] = {
-    "assign": lambda x: x,
-    "scale": _scale,
-    "increment": lambda x, *, step=1.0: add(x, like(step, x)),
-    "cast": _cast,
-    "fill_zeros_like": lambda x: like(0, x),
-    "fill_any_like": _filled_like,
-    "sum": _sum,
-    "elementwise_add": _binary(add),
-    "elementwise_sub": _binary(sub),
-    "minus": lambda x, y: sub(x, y),
-    "elementwise_mul": _binary(mul),
-    "elementwise_div": _binary(div),
-    "elementwise_max": _binary(maximum),
-    "elementwise_min": _binary(minimum),
-    "elementwise_pow": _elementwise_pow,
-    "less_than": _compare("fpLT", lambda x, y: x < y),
-    "less_equal": _compare("fpLEQ", lambda x, y: x <= y),
-    "greater_than": _compare("fpGT", lambda x, y: x > y),
-    "greater_equal": _compare("fpGEQ", lambda x, y: x >= y),
-    "equal": _compare("fpEQ", lambda x, y: x == y),
-    "not_equal": _compare("fpNEQ", lambda x, y: x != y),
-    "logical_and": _logical(lambda x, y: z3.And(x, y)),
-    "logical_or": _logical(lambda x, y: z3.Or(x, y)),
-    "logical_xor": _logical(lambda x, y: z3.Xor(x, y)),
-    "logical_not": lambda x: z3.Not(truth(x)),
-    "isnan_v2": lambda x: z3.fpIsNaN(x) if z3.is_fp(x) else z3.BoolVal(False),
-    "isinf_v2": lambda x: z3.fpIsInf(x) if z3.is_fp(x) else z3.BoolVal(False),
-    "isfinite_v2": lambda x: z3.Not(z3.Or(z3.fpIsInf(x), z3.fpIsNaN(x))) if z3.is_fp(x) else z3.BoolVal(True),
-    "where": _where,
-    "clip": _clip,
-    "abs": _abs,
-    "sign": _sign,
-    "relu": _relu,
-    "relu6": _relu6,
-    "floor": _rounded("RTN"),
-    "ceil": _rounded("RTP"),
-    "trunc": _rounded("RTZ"),
-    "round": _floats_only(_away_from_zero),
-    "square": lambda x: mul(x, x),
-    "sqrt": _floats_only(_sqrt),
-    "rsqrt": _floats_only(lambda x: _reciprocal(_sqrt(x))),
-    "reciprocal": _floats_only(_reciprocal),
-    "pow": _pow,
-    "exp": _exp,
-    "sigmoid": _floats_only(_sigmoid),
-    "silu": _floats_only(_silu),
-    "swish": lambda x, *, beta=1.0: mul(x, _sigmoid(mul(x, like(beta, x)))),
-    "tanh": _opaque("tanh"),
-    "tanh_shrink": _floats_only(lambda x: sub(x, unknown_function("tanh", x))),
-    "log": _opaque("log"),
-    "log1p": _opaque("log1p"),
-    "expm1": _opaque("expm1"),
-    "sin": _opaque("sin"),
-    "cos": _cos,
-    "erf": _opaque("erf"),
+def _negative(x: Element) -> Element:
+    if z3.is_bool(x):
+        raise Unsupported("the negative of a truth value")
+    return neg(x) if z3.is_fp(x) else -x
+
+
+MEANINGS: Mapping[Callable[..., Any], Builder] = {
+    np.add: add,
+    np.subtract: sub,
+    np.multiply: mul,
+    np.divide: div,
+    np.negative: _negative,
+    np.maximum: maximum,
+    np.minimum: minimum,
+    np.power: _power,
+    np.square: lambda x: mul(x, x),
+    np.less: _compare("fpLT", lambda x, y: x < y),
+    np.less_equal: _compare("fpLEQ", lambda x, y: x <= y),
+    np.greater: _compare("fpGT", lambda x, y: x > y),
+    np.greater_equal: _compare("fpGEQ", lambda x, y: x >= y),
+    np.equal: _compare("fpEQ", lambda x, y: x == y),
+    np.not_equal: _compare("fpNEQ", lambda x, y: x != y),
+    np.logical_and: _logical(lambda x, y: z3.And(x, y)),
+    np.logical_or: _logical(lambda x, y: z3.Or(x, y)),
+    np.logical_xor: _logical(lambda x, y: z3.Xor(x, y)),
+    np.logical_not: lambda x: z3.Not(truth(x)),
+    np.isnan: lambda x: z3.fpIsNaN(x) if z3.is_fp(x) else z3.BoolVal(False),
+    np.isinf: lambda x: z3.fpIsInf(x) if z3.is_fp(x) else z3.BoolVal(False),
+    np.isfinite: lambda x: z3.Not(z3.Or(z3.fpIsInf(x), z3.fpIsNaN(x))) if z3.is_fp(x) else z3.BoolVal(True),
+    np.where: lambda condition, x, y: z3.If(truth(condition), x, y),
+    np.absolute: _abs,
+    np.sign: _sign,
+    np.copysign: _with_sign,
+    np.floor: _rounded("RTN"),
+    np.ceil: _rounded("RTP"),
+    np.trunc: _rounded("RTZ"),
+    np.sqrt: _floats_only(_sqrt),
+    np.exp: _exp,
+    np.tanh: _opaque("tanh"),
+    np.log: _opaque("log"),
+    np.log1p: _opaque("log1p"),
+    np.expm1: _opaque("expm1"),
+    np.sin: _opaque("sin"),
+    np.cos: _cos,
+    np.zeros_like: lambda x: like(0, x),
+    error_function: _opaque("erf"),
+    converted: _converted,
+    filled: _filled,
+    raised: _raised,
+}
+ASSUMED: Mapping[Callable[..., Any], str] = {
+    np.exp: "exp(x) >= 0 unless x is nan, then it is nan; exp(-0) = exp(0)",
+    np.cos: "cos(-x) = cos(x)",
+    np.power: "x**1 = x",
 }

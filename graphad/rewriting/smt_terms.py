@@ -13,10 +13,11 @@ from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.rule_settings import Setting
 from graphad.rewriting.smt import Unsupported, z3
 from graphad.rewriting.smt_arithmetic import mul
-from graphad.rewriting.smt_operators import ASSUMED, ELEMENTWISE
+from graphad.rewriting.smt_operators import NoMeaning, meaning_of
 from graphad.rewriting.terms import FOUND, Attribute, Call, Constant, Scalar, Several, Term, both, either
 
-NONNEGATIVE = frozenset({"softmax"})  # operators over several elements whose results are at least 0, or nan
+# Operators over several elements whose results are at least 0, or nan.
+NONNEGATIVE: Mapping[str, str] = {"softmax": "softmax(x) is >= 0 or nan"}
 
 
 class Elements(Evaluation):
@@ -61,7 +62,12 @@ class Elements(Evaluation):
         return self.elements[term]
 
     def _call(self, call: Call) -> Slots:
-        return super()._call(call) if call.row.type in ELEMENTWISE else self._unknown(call)
+        if not call.row.elementwise:
+            return self._unknown(call)
+        try:
+            return super()._call(call)
+        except NoMeaning:
+            return self._unknown(call)
 
     def _unknown(self, call: Call) -> Slots:
         """An unknown element for each result of an operator that is not elementwise."""
@@ -72,21 +78,13 @@ class Elements(Evaluation):
         if call.row.type in NONNEGATIVE:
             (element,) = elements["Out"]
             self.needs.append(z3.Or(z3.fpIsNaN(element), z3.fpGEQ(element, smt.literal(0.0, element.sort()))))
-            self.assumed.add(ASSUMED[call.row.type])
+            self.assumed.add(NONNEGATIVE[call.row.type])
         return elements
 
     def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        builder = ELEMENTWISE[row.type]
-        if row.type in ASSUMED:
-            self.assumed.add(ASSUMED[row.type])
-        if row.type in ("sigmoid", "silu", "swish"):
-            self.assumed.add(ASSUMED["exp"])
         operands = [element for slot in row.inputs for element in inputs.get(slot, ())]
         self.needs += [smt.fits(value, smt.dtype_of(operands[0])) for value in attrs.values()]
-        if row.type == "pow" and attrs.get("factor") == 2.0 and self.rank:
-            builder, attrs = ELEMENTWISE["square"], {}
-        out = next(iter(row.outputs))
-        return {out: [builder(*operands, **attrs)]}
+        return {next(iter(row.outputs)): [meaning_of(row, operands, attrs, bool(self.rank), self.assumed)]}
 
     def filled(self, number: Any, like: Any) -> Any:
         return smt.number(number, smt.dtype_of(like))
@@ -185,4 +183,4 @@ _SCALARS: Mapping[Any, Callable[..., Any]] = {
 
 def starts_elementwise(rule: Any) -> bool:
     """Whether the operators that a rule starts from are elementwise."""
-    return all(term.call.row.type in ELEMENTWISE for term in rule.before)
+    return all(term.call.row.elementwise for term in rule.before)

@@ -13,25 +13,20 @@ error: the program fails when it runs, as before.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphad.graph import Graph, Op, Value
-from graphad.ops import ControlDef, OpDef
+from graphad.ops import ControlDef, OpDef, lookup
+from graphad.ops.in_place import filling, takes_required
 from graphad.passes.cleanup.constant_arrays import Array, constant_for, element_count, is_source, known_array
 from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
 from graphad.types import TENSOR
 
 Arrays = dict[str, list[Array]]
-
-# What these give depends on nothing but the shape of their input.
-BY_SHAPE: Mapping[str, Callable[[tuple[int, ...], Any], Array]] = {
-    "shape": lambda shape, attrs: np.array(shape, "int32"),
-    "size": lambda shape, attrs: np.asarray(int(np.prod(shape)), "int64"),
-}
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class Fold(Rule):
         for values in op.inputs.values():
             for value in values:
                 if not (value.writers and is_source(value.writers[0])):
-                    return op.type in ("shape", "size", "fill_zeros_like", "fill_any_like") and self._folded_by_shape(op)
+                    return op.row is not None and op.row.of_shape and self._folded_by_shape(op, op.row)
         row = op.row
         if row is None or row.random or row.side_effect or isinstance(row, ControlDef) or not op.inputs:
             return False
@@ -81,16 +76,27 @@ class Fold(Rule):
         found = None if array is None or array.size < 2 else constant_for(array, array.shape)
         return found is not None and found[0] == "fill_constant" and _replaced(op, {value: found})
 
-    def _folded_by_shape(self, op: Op) -> bool:
-        ((value,),) = op.inputs.values()
-        (result,) = op.outputs["Out"]
-        if value.kind != TENSOR or value.shape is None or -1 in value.shape:
+    def _folded_by_shape(self, op: Op, row: OpDef) -> bool:
+        values, (result, *others) = list(op.reads()), list(op.writes())
+        if others or not takes_required(row, op.inputs) or any(v.kind != TENSOR or v.type is None or -1 in v.type.shape for v in values):
             return False
-        if op.type in BY_SHAPE:
-            found = constant_for(array := BY_SHAPE[op.type](value.shape, op.attrs), array.shape)
-        else:
-            dtype, number = op.attrs.get("dtype") or value.dtype, op.attrs.get("value", 0.0)
-            found = ("fill_constant", {"shape": list(value.shape), "value": float(number), "dtype": dtype})
+        number = filling(row, [value.dtype for value in values], op.attrs)
+        if number is not None:
+            (value,) = values
+            found = ("fill_constant", {"shape": list(value.shape or ()), "value": float(number.value), "dtype": number.dtype})
+            return _replaced(op, {result: found})
+        count = element_count(result.shape)
+        if count is None or count > self.limit:
+            return False
+        return self._replaced_by_run(op, row, result)
+
+    def _replaced_by_run(self, op: Op, row: OpDef, result: Value) -> bool:
+        """Run an operator on zeros of its inputs' shapes, which take no memory."""
+        inputs = {
+            slot: [lookup("stand_in").kernel(None, shape=v.shape, dtype=v.dtype) for v in values] for slot, values in op.inputs.items()
+        }
+        ((array,),) = row.run(inputs, op.attrs, tuple(op.outputs)).values()
+        found = constant_for(array, array.shape)
         return found is not None and _replaced(op, {result: found})
 
     def _computed(self, op: Op, row: OpDef) -> dict[Value, tuple[str, dict[str, Any]]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphad.graph import Op
-from graphad.ops.in_place import can_write
+from graphad.ops.in_place import makes_array, takes_required
 
 
 def makes_own(op: Op) -> bool:
@@ -13,7 +13,10 @@ def makes_own(op: Op) -> bool:
         return False
     if op.type == "sum":
         return len(op.inputs.get("X", ())) > 1 and all(v.given or _is_there(v.writer) for v in op.inputs["X"])
-    return row.own or (can_write(row) and not row.partial)
+    if row.own:
+        return True
+    dtypes = [value.dtype for value in op.reads()]
+    return None not in dtypes and not row.partial and takes_required(row, op.inputs) and makes_array(row, dtypes, op.attrs)
 
 
 def _is_there(writer: Op | None) -> bool:

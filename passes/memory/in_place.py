@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
 from graphad.graph.marks import drop_outdated_marks
-from graphad.ops.in_place import INPLACE, can_write, takes_required
+from graphad.ops.in_place import INPLACE, takes_required, writes_into
 from graphad.passes.memory.buffers import makes_own
 from graphad.rewriting import Pass
 from graphad.types import TENSOR
@@ -57,7 +57,10 @@ def _mark(op: Op, lasting: set[Value]) -> None:
 def _reusable_slot(op: Op, lasting: set[Value]) -> str | None:
     """The slot of the input whose memory the output may use."""
     row = op.row
-    if row is None or not can_write(row) or not takes_required(row, op.inputs) or [*op.outputs] != ["Out"] or not makes_own(op):
+    if row is None or not row.elementwise or not takes_required(row, op.inputs) or [*op.outputs] != ["Out"] or not makes_own(op):
+        return None
+    dtypes = [value.dtype for value in op.reads()]
+    if None in dtypes or not writes_into(row, dtypes, op.attrs):
         return None
     out = op.output("Out")
     for slot, values in op.inputs.items():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,8 +12,10 @@ from graphad.ops import GRAD, REGISTRY, lookup, operator
 from graphad.ops.inference import same
 from graphad.ops.sample import Sample, Value, uniform
 from graphad.testing.samples import SAMPLES
+from graphad.testing.samples.valid import computed
 from graphad.testing.values import random_like
 from tests.ops.check import Slots, on_samples, run
+from tests.ops.test_traits import Attrs, each, having, plain, results, verdict
 
 
 def stand_in(value: Value) -> Value:
@@ -55,3 +60,40 @@ def test_a_row_that_says_so_wrongly_is_found() -> None:
         del REGISTRY["square_said_wrongly"], REGISTRY["square_said_wrongly_grad"]
     assert row.shapes == {"X"}
     assert "square_said_wrongly" not in SAMPLES
+
+
+# -- shapes alone, and operands that need not be there -----------------------------------------------
+
+
+def is_of_shape(type: str, slots: dict[str, list[Any]], attrs: Attrs) -> bool | None:
+    """Whether other elements in the inputs give the same."""
+    if not any(value.size for values in slots.values() for value in values):
+        return None
+    found = [results(type, each(slots, change), attrs) for change in (lambda v: v, np.zeros_like, np.ones_like)]
+    if None in found:
+        return None
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for one in found[1:] for a, b in zip(found[0] or (), one or (), strict=True))
+
+
+OF_EQUALS = {"allclose", "equal_all", "isclose"}  # whose inputs are equal whatever they are filled with
+
+
+def test_of_shape() -> None:
+    found = {type for type in plain() if verdict(type, is_of_shape, optional=True)}
+    assert found - OF_EQUALS == having("of_shape")
+
+
+ROWS = np.arange(6.0).reshape(2, 3)
+LACKING: Mapping[str, Mapping[str, Sequence[Any]]] = {
+    "select_input": {"X": [ROWS, None], "Mask": [np.array([0])]},
+    "merge_lod_tensor": {"Mask": [np.ones((2, 1), bool)], "InTrue": [ROWS], "InFalse": [None]},
+}
+
+
+def test_lazy() -> None:
+    """What is not chosen may be without a value, also where the gradient reads it."""
+    assert having("lazy") == {*LACKING, "select_input_grad"}
+    for type, slots in LACKING.items():
+        outputs = computed(REGISTRY[type], slots, {})
+        assert outputs is not None
+        assert np.array_equal(outputs["Out"][0], ROWS)

@@ -136,8 +136,8 @@ _FOLDING = (
     _folding(
         "takes-the-dtype-of-x",
         f"{FOLDING}:Fold._folded_by_shape",
-        'op.attrs.get("dtype") or value.dtype',
-        "value.dtype",
+        '"dtype": number.dtype',
+        '"dtype": value.dtype',
         """
         x: float64[2]
         fill_any_like(X=x) -> (Out=y) {value=1.0, dtype="int64"}
@@ -146,7 +146,7 @@ _FOLDING = (
     _folding(
         "forgets-the-number",
         f"{FOLDING}:Fold._folded_by_shape",
-        'op.attrs.get("value", 0.0)',
+        "float(number.value)",
         "0.0",
         """
         x: float64[2]
@@ -167,31 +167,31 @@ _FOLDING = (
     _folding(
         "folds-unknown-extents",
         f"{FOLDING}:Fold._folded_by_shape",
-        "value.shape is None or -1 in value.shape",
-        "value.shape is None",
+        "v.type is None or -1 in v.type.shape",
+        "v.type is None",
         """
         x: float64[-1, 3]
         shape(Input=x) -> (Out=s)
         """,
     ),
     _folding(
-        "counts-a-sum-of-extents",
-        FOLDING,
-        "int(np.prod(shape))",
-        "int(np.sum(shape))",
+        "loses-an-extent",
+        f"{FOLDING}:Fold._replaced_by_run",
+        "shape=v.shape",
+        "shape=v.shape[1:]",
         """
         x: float64[2, 3]
         size(Input=x) -> (Out=s)
         """,
     ),
     _folding(
-        "makes-a-wide-shape",
-        FOLDING,
-        'np.array(shape, "int32")',
-        'np.array(shape, "int64")',
+        "cuts-the-number",
+        f"{FOLDING}:Fold._folded_by_shape",
+        "float(number.value)",
+        "float(int(number.value))",
         """
-        x: float64[2, 3]
-        shape(Input=x) -> (Out=s)
+        x: float64[2]
+        fill_any_like(X=x) -> (Out=y) {value=1.5}
         """,
     ),
 )

@@ -235,24 +235,27 @@ def _compiled(name: str, where: str, old: str, new: str, body: str, **options: A
 
 _COMPILED = (
     _compiled(
-        "adds-the-bias-after",
-        "direct:_scale",
-        'if not attrs["bias_after_scale"] and bias:',
+        "leaves-out-the-axis",
+        "direct:add_calls",
+        "if axis != -1:",
         "if False:",
-        "scale(X=h) -> (Out=h) {scale=-1.0, bias=0.3, bias_after_scale=false}",
+        "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
+        'assign_value() -> (Out=c) {shape=[2], dtype="float64", fp64_values=[0.5, 1.0]}\n'
+        "elementwise_mul(X=b, Y=c) -> (Out=d) {axis=0}\nslice(Input=d) -> (Out=f) {axes=[0, 1], starts=[0, 1], ends=[1, 2]}\n"
+        "reshape(X=f) -> (Out=h) {shape=[1]}",
     ),
     _compiled(
-        "scales-by-one-without-bias",
-        "direct:_scale",
-        "return (lambda x: x + bias) if bias else None",
-        "return lambda x: x",
-        "scale(X=h) -> (Out=h) {bias=0.3}",
+        "takes-one-operand-for-all",
+        "direct:_add_formula",
+        "operands[arg.number] if",
+        "operands[0] if",
+        'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
     ),
     _compiled(
-        "turns-the-other-factor",
-        "direct:_matmul",
-        "return (lambda x, y: np.matmul(x, y.T)) if turn_y else np.matmul",
-        "return (lambda x, y: np.matmul(x.T, y)) if turn_y else np.matmul",
+        "forgets-to-transpose",
+        "direct:_kernel",
+        "row.specialize(*types, **own)",
+        "row.specialize(*types)",
         "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
         'assign_value() -> (Out=c) {shape=[2, 2], dtype="float64", fp64_values=[0.5, 1.0, 1.5, 1.0]}\n'
         "elementwise_mul(X=b, Y=c) -> (Out=d)\n"

@@ -1,0 +1,320 @@
+"""The arithmetic of an elementwise operator, read off the one function that defines it.
+
+    def scale(X, *, scale=1.0, bias=0.0):          multiply(x0, 2.0) -> 0
+        return X * like(scale, X) + like(bias, X)      ⇒      add(0, 1.0) -> 1
+
+The function is written over numpy's functions and ``+ - * /``. On arrays it is the kernel. On a ``Tracer`` it records the calls that it
+makes: they are what compiled blocks call, and what writes into an array that is there. On terms of a solver it is a proof's meaning.
+A function that looks at shapes or values cannot be traced: it is the kernel and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, wraps
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+from graphad.ops.inference import aligned
+from graphad.ops.parameters import Parameter, declare, parameters_of
+
+Array = NDArray[Any]
+Function = Callable[..., Any]
+_F = TypeVar("_F", bound=Function)
+_FUNCTION = "__graphad_function__"
+_PLAIN = (np.where, np.zeros_like, np.clip)  # functions of numpy that are no ufuncs
+
+
+class Untraceable(TypeError):
+    """A function does something with a tracer that only arrays can do."""
+
+
+class Tracer(NDArrayOperatorsMixin):
+    """Stands for an array of a dtype: what numpy's functions would do with it, ``apply`` does."""
+
+    __slots__ = ("dtype",)
+    __hash__ = object.__hash__
+    dtype: np.dtype[Any]
+
+    def apply(self, function: Function, args: Sequence[Any]) -> Tracer:
+        """The result of a function of tracers and numbers: a ufunc, one of numpy's ``where`` and such, or a ``primitive``."""
+        raise NotImplementedError
+
+    def like(self, number: Any) -> Any:
+        """A number in the dtype of the array."""
+        return self.dtype.type(number)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Tracer:
+        """The array in another dtype."""
+        same = np.dtype(dtype) == self.dtype and not copy
+        return self if same else self.apply(converted, (self, np.dtype(dtype).name))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
+            raise Untraceable(f"{ufunc.__name__} with {method} or options")
+        return self.apply(ufunc, inputs)
+
+    def __array_function__(self, function: Function, types: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        if function not in _PLAIN or options:
+            raise Untraceable(f"{function.__name__} with {options}")
+        return self.apply(function, args)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        raise Untraceable("a tracer is no array")
+
+    def __bool__(self) -> bool:
+        raise Untraceable("a tracer has no value")
+
+    def __pow__(self, other: Any) -> Any:
+        raise Untraceable("what arrays do with ** depends on the exponent: use np.power, or raised")
+
+
+# -- what functions are written with ---------------------------------------------------------------
+
+
+def like(number: Any, X: Any) -> Any:
+    """A number in the dtype of an array."""
+    return X.like(number) if isinstance(X, Tracer) else X.dtype.type(number)
+
+
+def primitive(function: _F) -> _F:
+    """Let a function of an array, and of others or of plain values, be one call in a trace."""
+
+    @wraps(function)
+    def call(x: Any, *args: Any) -> Any:
+        return x.apply(call, (x, *args)) if isinstance(x, Tracer) else function(x, *args)
+
+    return call  # type: ignore[return-value]
+
+
+@primitive
+def converted(x: Array, dtype: str) -> Array:
+    """A copy in another dtype."""
+    return x.astype(dtype)
+
+
+@primitive
+def filled(x: Array, value: float, dtype: str) -> Array:
+    """One value in the shape of an array."""
+    return np.full_like(x, value, dtype, order="C")
+
+
+@primitive
+def raised(x: Array, factor: float) -> Array:
+    """An array to the power of a number; a scalar of numpy's has a power of its own, which rounds otherwise."""
+    return np.asarray(np.asarray(x) ** factor)
+
+
+def kernel_of(function: Function, *inputs: str, module: str | None = None) -> Function:
+    """The kernel that a function defines: numpy gives scalars for arrays without axes, and the kernel arrays.
+
+    Args:
+        function: of arrays and attributes; a ufunc, too.
+        inputs: the input slots of a function that does not say its parameters.
+        module: where it is defined, if not where the function is.
+    """
+
+    def kernel(*arrays: Any, **attrs: Any) -> Any:
+        result = function(*arrays, **attrs)
+        return np.asarray(result) if isinstance(result, np.generic) else result
+
+    kernel.__name__ = kernel.__qualname__ = function.__name__
+    kernel.__module__ = module or function.__module__
+    kernel.__doc__ = function.__doc__ if isinstance(function, FunctionType) else None
+    declare(kernel, [Parameter(name) for name in inputs] if inputs else parameters_of(function))
+    setattr(kernel, _FUNCTION, function)
+    return kernel
+
+
+def over_axis(function: Function) -> Function:
+    """A function of two arrays, the second of which is aligned with the first from ``axis`` on, as Fluid has it."""
+
+    def aligning(X: Array, Y: Array, *, axis: int = -1) -> Any:
+        return function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis)))
+
+    return aligning
+
+
+def function_of(kernel: Function) -> Function:
+    """The function that a kernel was made of, or the kernel itself."""
+    found: Function = getattr(kernel, _FUNCTION, kernel)
+    return found
+
+
+# -- recording -----------------------------------------------------------------------------------
+
+
+class Input(NamedTuple):
+    """An input of a formula, by its number."""
+
+    number: int
+
+
+class Constant(NamedTuple):
+    """A value that is known; ``text`` tells apart what is equal and not the same, as 0.0 and -0.0 are."""
+
+    value: Any
+    text: str
+
+
+class Call(NamedTuple):
+    """One call: of inputs, results of earlier calls by their number, and constants.
+
+    ``out`` is the earlier result in whose memory this one may be put: nothing reads that later, and it is as large.
+    """
+
+    function: Function
+    args: tuple[Input | int | Constant, ...]
+    out: int | None
+
+
+class Formula(NamedTuple):
+    """The calls of an elementwise function for inputs of some dtypes; ``reads`` and ``dtypes`` are those of each call's result."""
+
+    calls: tuple[Call, ...]
+    reads: tuple[frozenset[int], ...]
+    dtypes: tuple[np.dtype[Any], ...]
+    result: Input | int
+
+
+class _Recorded(Tracer):
+    """A tracer whose functions are noted, in ``trace``."""
+
+    __slots__ = ("place", "trace")
+
+    def __init__(self, trace: list[_Note], dtype: np.dtype[Any], place: Input | int) -> None:
+        self.trace, self.dtype, self.place = trace, dtype, place
+
+    def apply(self, function: Function, args: Sequence[Any]) -> Tracer:
+        for each in args:
+            if isinstance(each, np.ndarray) or (isinstance(each, _Recorded) and each.trace is not self.trace):
+                raise Untraceable(f"{function} of {each!r}")
+        if isinstance(function, np.ufunc):
+            kinds: list[Any] = [each.dtype if isinstance(each, _Recorded | np.generic) else type(each) for each in args]
+            dtype = _result_dtype(function, *kinds)
+        else:
+            dtype = function(*(np.empty(0, each.dtype) if isinstance(each, _Recorded) else each for each in args)).dtype
+        places = tuple(each.place if isinstance(each, _Recorded) else _constant(each, args, function) for each in args)
+        self.trace.append(_Note(function, places, dtype))
+        return _Recorded(self.trace, dtype, len(self.trace) - 1)
+
+
+@lru_cache(maxsize=4096)
+def _result_dtype(function: np.ufunc, *kinds: Any) -> np.dtype[Any]:
+    """The dtype of what a ufunc makes of arrays of dtypes, and of Python's numbers."""
+    result: np.dtype[Any] = function(*(np.empty(0, kind) if isinstance(kind, np.dtype) else kind() for kind in kinds)).dtype
+    return result
+
+
+class _Note(NamedTuple):
+    function: Function
+    args: tuple[Input | int | Constant, ...]
+    dtype: np.dtype[Any]
+
+
+def _constant(value: Any, args: Sequence[Any], function: Function) -> Constant:
+    """A number beside arrays of one floating-point dtype becomes an array of that dtype, as numpy makes it at each call."""
+    text = f"{type(value).__name__} {value!r}"
+    dtypes = {each.dtype for each in args if isinstance(each, _Recorded)}
+    if not isinstance(function, np.ufunc) or len(dtypes) != 1 or type(value) not in (int, float, *(d.type for d in dtypes)):
+        return Constant(value, text)
+    (dtype,) = dtypes
+    if dtype.kind != "f":
+        return Constant(value, text)
+    array = np.asarray(value, dtype)
+    array.flags.writeable = False
+    return Constant(array, f"{text} as {dtype}")
+
+
+def formula(function: Function, dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any], variadic: bool = False) -> Formula | None:
+    """The calls that a function makes for inputs of some dtypes; None if it cannot be traced.
+
+    Args:
+        variadic: whether the inputs are one list.
+    """
+    try:
+        return _formula(function, tuple(dtypes), tuple((name, _Exact(value, repr(value))) for name, value in attrs.items()), variadic)
+    except TypeError:  # an attribute that cannot be hashed
+        return None
+
+
+class _Exact(NamedTuple):
+    value: Any
+    text: str
+
+
+@lru_cache(maxsize=4096)
+def _formula(
+    function: Function, dtypes: tuple[np.dtype[Any], ...], attrs: tuple[tuple[str, _Exact], ...], variadic: bool
+) -> Formula | None:
+    trace: list[_Note] = []
+    inputs = [_Recorded(trace, dtype, Input(i)) for i, dtype in enumerate(dtypes)]
+    try:
+        with np.errstate(all="ignore"):
+            result = function(*([inputs] if variadic else inputs), **{name: exact.value for name, exact in attrs})
+    except Exception:  # whatever a function of arrays does with what is none
+        return None
+    if not isinstance(result, _Recorded) or result.trace is not trace:
+        return None
+    return _ordered(_simplified(trace, result.place), result.place)
+
+
+def _simplified(trace: Sequence[_Note], result: Input | int) -> list[_Note]:
+    """The calls without factors 1, and with ``b - x`` for ``x * -1 + b``: the same to the last bit by IEEE 754."""
+    same: dict[int, Input | int] = {}
+    simple: list[_Note] = []
+    for i, note in enumerate(trace):
+        args = tuple(same.get(arg, arg) if isinstance(arg, int) else arg for arg in note.args)
+        if i != result and (factor := _times(note.function, args, 1.0)) is not None:
+            same[i] = factor
+        if note.function is np.add and isinstance(args[0], int) and _is_number(args[1]):
+            product = simple[args[0]]
+            factor = _times(product.function, product.args, -1.0)
+            note, args = (note, args) if factor is None else (note._replace(function=np.subtract), (args[1], factor))
+        simple.append(note._replace(args=args))
+    return simple
+
+
+def _times(function: Function, args: Sequence[Input | int | Constant], number: float) -> Input | int | None:
+    """What is multiplied by a number here, None if nothing is."""
+    if function is np.multiply and len(args) == 2:
+        for x, by in (args, args[::-1]):
+            if not isinstance(x, Constant) and _is_number(by) and by.value == number:  # type: ignore[union-attr]
+                return x
+    return None
+
+
+def _is_number(arg: Any) -> bool:
+    return isinstance(arg, Constant) and isinstance(arg.value, np.ndarray) and not arg.value.ndim
+
+
+def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
+    """The calls that a result is made of, each with the memory that it may use."""
+    last: dict[Any, int] = {result: len(trace)}
+    needed: list[int] = []
+    for i in reversed(range(len(trace))):
+        if i in last:
+            needed.append(i)
+            last.update({arg: i for arg in trace[i].args if isinstance(arg, int) and arg not in last})
+    new = {old: i for i, old in enumerate(reversed(needed))}
+    calls: list[Call] = []
+    reads: list[frozenset[int]] = []
+    dtypes = tuple(trace[old].dtype for old in new)
+    for old in new:
+        args = tuple(new[arg] if isinstance(arg, int) else arg for arg in trace[old].args)
+        read = frozenset().union(*({arg.number} if isinstance(arg, Input) else reads[arg] for arg in args if isinstance(arg, Input | int)))
+        reads.append(read)
+        alike = len(read) == 1 or len({arg for arg in args if not isinstance(arg, Constant)}) == 1  # laid out in one way
+        free = (a for o, a in zip(trace[old].args, args, strict=True) if isinstance(a, int) and last[o] == old)
+        fits = (a for a in free if reads[a] == read and dtypes[a] == dtypes[len(calls)] and isinstance(calls[a].function, np.ufunc))
+        calls.append(Call(trace[old].function, args, next(fits, None) if alike and isinstance(trace[old].function, np.ufunc) else None))
+    return Formula(tuple(calls), tuple(reads), dtypes, new[result] if isinstance(result, int) else result)
+
+
+def text_of(function: str, args: Sequence[str], out: str | None) -> str:
+    """A call as Python writes it."""
+    return f"{function}({', '.join([*args, f'out={out}'] if out is not None else args)})"
