@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphad.ops.formulas import Array, primitive
+from graphad.ops.definition import Array
+from graphad.ops.formulas import primitive
 
 # Numerator and denominator for |x| <= 0.46875, for |x| <= 4, and beyond; highest power first.
 NEAR = (
