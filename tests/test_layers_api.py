@@ -189,12 +189,17 @@ def test_data_is_a_minibatch_unless_told_otherwise() -> None:
             [("conv2d_0.w_0", (6, 1, 3, 1))],
         ),
         (lambda b: layers.conv2d(b.image, 2, 3, dilation=2, bias_attr=False), (-1, 2, 4, 4), [("conv2d_0.w_0", (2, 3, 3, 3))]),
-        (lambda b: layers.pool2d(b.image), (-1, 3, 4, 4), []),
+        (lambda b: layers.pool2d(b.image, 2), (-1, 3, 7, 7), []),
+        (lambda b: layers.pool2d(b.image, 2, pool_stride=None), (-1, 3, 4, 4), []),
         (lambda b: layers.pool2d(b.image, 3, "avg", 2, 1), (-1, 3, 4, 4), []),
         (lambda b: layers.pool2d(b.image, global_pooling=True), (-1, 3, 1, 1), []),
         (lambda b: layers.batch_norm(b.image), (-1, 3, 8, 8), [("batch_norm_0.w_0", (3,)), ("batch_norm_0.b_0", (3,))]),
-        (lambda b: layers.layer_norm(b.image, 2), (-1, 3, 8, 8), [("layer_norm_0.w_0", (64,)), ("layer_norm_0.b_0", (64,))]),
-        (lambda b: layers.embedding(b.ids, [10, 4]), (-1, 1, 4), [("embedding_0.w_0", (10, 4))]),
+        (
+            lambda b: layers.layer_norm(b.image, begin_norm_axis=2),
+            (-1, 3, 8, 8),
+            [("layer_norm_0.w_0", (64,)), ("layer_norm_0.b_0", (64,))],
+        ),
+        (lambda b: layers.embedding(b.ids, [10, 4]), (-1, 4), [("embedding_0.w_0", (10, 4))]),
         (lambda b: layers.dropout(b.x, 0.5), (-1, 8), []),
         (lambda b: layers.softmax_with_cross_entropy(b.x, b.label), (-1, 1), []),
         (lambda b: layers.cross_entropy(layers.softmax(b.x), b.label), (-1, 1), []),
@@ -239,7 +244,7 @@ def test_batch_norm_keeps_statistics_that_are_not_trained() -> None:
 
 
 def test_dropout_passes_everything_when_testing() -> None:
-    built, x = Built(lambda b: layers.dropout(b.x, 0.5)), np.ones((100, 8), "float32")
+    built, x = Built(lambda b: layers.dropout(b.x, 0.5, dropout_implementation="upscale_in_train")), np.ones((100, 8), "float32")
     (trained,), (tested,) = (run(p, {"x": x}, [built.result.name]) for p in (built.main, built.main.clone(for_test=True)))
     assert set(np.unique(trained)) == {0.0, 2.0}
     np.testing.assert_array_equal(tested, x)
@@ -261,20 +266,20 @@ def test_a_layer_on_arrays_computes() -> None:
 T, V = TypeError, ValueError
 REFUSED: list[tuple[Callable[[Built], Any], type[Exception], str]] = [
     (lambda b: layers.fc(np.ones((2, 8)), 2), T, r"layers.fc takes a Variable, not array"),
-    (lambda b: layers.fc(b.x, 2, act="rlu"), V, r"operator 'rlu' is not registered; did you mean 'relu'"),
+    (lambda b: layers.fc(b.x, 2, act="rlu"), V, r"act is the type of an activation, such as 'relu', not 'rlu'; did you mean 'relu'"),
     (lambda b: layers.fc(b.x, 2, param_attr=3), T, r"param_attr is a ParamAttr, a name, an initializer, or None, not 3"),
-    (lambda b: layers.fc(b.x, -1), V, r"'fc_0.w_0' has shape \[8, -1\]; the extents of a parameter are known, none is -1"),
-    (lambda b: layers.fc(b.x, "4"), T, r"a shape is a list of ints, not \[8, '4'\]"),
+    (lambda b: layers.fc(b.x, -1), V, r"layers.fc: size is 1 or more, not -1"),
+    (lambda b: layers.fc(b.x, "4"), T, r"layers.fc: size is an int, not '4'"),
     (lambda b: layers.fc(b.image, 2, num_flatten_dims=0), V, r"image: float32\[-1, 3, 8, 8\] has no known width after its first 0 axes"),
     (lambda b: layers.fc(b.main.global_block().create_var("u"), 2), V, r"shape of variable 'u' is not known"),
     (lambda b: [layers.fc(b.x, n, param_attr="w") for n in (2, 3)], V, r"'w' is declared with shape \[8, 2\], now with \[8, 3\]"),
     (lambda b: layers.fc(b.x, 2, param_attr="x"), V, r"'x' is declared already, and not as a parameter"),
-    (lambda b: layers.conv2d(b.x, 4, 3), V, r"layers.conv2d takes \[batch, channels, height, width\] .* not Variable x"),
+    (lambda b: layers.conv2d(b.x, 4, 3), V, r"layers.conv2d: it takes \[batch, channels, height, width\] .* not Variable x"),
     (lambda b: layers.conv2d(b.image, 4, 3, groups=2), V, r"3 channels and 4 filters do not split into 2 groups"),
     (lambda b: layers.conv2d(b.image, 4, 30), V, r"'conv2d': a window of extent 30 does not fit into extent 8"),
     (lambda b: layers.pool2d(b.image, 2, "mx"), V, r"pool_type is 'max' or 'avg', not 'mx'"),
-    (lambda b: layers.pool2d(b.x), V, r"'pool2d': X is float32\[-1, 8\]; four axes are expected"),
-    (lambda b: layers.layer_norm(b.x, 9), V, r"begin_norm_axis=9"),
+    (lambda b: layers.pool2d(b.x, 2), V, r"'pool2d': X is float32\[-1, 8\]; four axes are expected"),
+    (lambda b: layers.layer_norm(b.x, begin_norm_axis=9), V, r"begin_norm_axis=9"),
     (lambda b: layers.dropout(b.x, 1.5), V, r"dropout_prob=1.5 is no probability"),
     (lambda b: layers.embedding(b.x, [10, 4]), V, r"Ids is float32\[-1, 8\]; an integer dtype is expected"),
     (lambda b: layers.embedding(b.ids, [10]), V, r"W is float32\[10\]; \[rows, width\] is expected"),
@@ -288,7 +293,21 @@ REFUSED: list[tuple[Callable[[Built], Any], type[Exception], str]] = [
     (lambda b: layers.batch_norm(b.main.global_block().create_var("r", [4], "float32")), V, r"batch_norm.*'?r'?"),
     (lambda b: layers.fc(b.ids, 2), V, r"layers\.fc.*ids"),
     (lambda b: layers.data("n", 3), T, r"layers\.data: shape is a list of ints, not 3"),
-    (lambda b: layers.layer_norm(b.image, 0), V, r"layers\.layer_norm"),
+    (lambda b: layers.layer_norm(b.image, begin_norm_axis=0), V, r"layers\.layer_norm"),
+    (lambda b: layers.layer_norm(b.image, 2), T, r"layers.layer_norm: scale is True or False, not 2"),
+    (lambda b: layers.fc(b.x, 2, 1, "relu"), V, r"an attr of a parameter is 'relu', an activation: give act='relu'"),
+    (lambda b: layers.fc(b.x, 2, 1, None, "relu"), V, r"an attr of a parameter is 'relu', an activation: give act='relu'"),
+    (lambda b: layers.fc(b.x, 2, "relu"), T, r"num_flatten_dims is an int, not 'relu': did you mean act='relu'"),
+    (lambda b: layers.pool2d(b.image), V, r"pool_size is the extents of the window, or global_pooling=True"),
+    (lambda b: layers.pool2d(b.image, 2, "max", 2, 0, False, "NHWC"), T, r"use_cudnn is True or False, not 'NHWC'; give .* by its keyword"),
+    (lambda b: layers.conv2d(b.image, 4, 3, data_format="NWHC"), V, r"data_format is 'NCHW' or 'NHWC', not 'NWHC'"),
+    (lambda b: layers.reduce_sum(b.x, 1, True, 2), T, r"layers.reduce_sum\(.*\): name is a string, not 2"),
+    (lambda b: layers.reduce_sum(b.x, 1, dim=1), T, r"layers.reduce_sum\(.*\) got 'dim' twice"),
+    (lambda b: layers.reduce_sum(b.x, axs=3), T, r"has no parameter 'axs'; did you mean 'axis'"),
+    (lambda b: layers.transpose(b.x), T, r"layers.transpose\(x, perm, name=None\) needs 'perm'"),
+    (lambda b: layers.split(b.x), T, r"num_or_sections is missing"),
+    (lambda b: layers.where(b.x > 0.0, b.x), T, r"x and y come together"),
+    (lambda b: layers.softmax(b.x, axes=1), T, r"unexpected keyword argument 'axes'; did you mean 'axis'"),
 ]
 
 
@@ -299,5 +318,5 @@ def test_what_makes_no_sense_is_refused(build: Callable[[Built], Any], error: ty
 
 
 def test_a_layer_without_inputs_is_refused() -> None:
-    with pytest.raises(TypeError, match="'tanh'"):
+    with pytest.raises(TypeError, match=r"layers.tanh.*needs 'x'"):
         Built(lambda b: layers.tanh())

@@ -6,7 +6,8 @@ from typing import Any
 
 from graphad.layers.arrays import array_length, array_read, array_write, create_array
 from graphad.layers.control_flow import case, cond, switch_case, while_loop
-from graphad.layers.creation import eye, fill_constant, gaussian_random, ones, recorded, uniform_random, zeros
+from graphad.layers.convolution import conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from graphad.layers.creation import eye, fill_constant, gaussian_random, ones, uniform_random, zeros
 from graphad.layers.creation import range_ as range
 from graphad.layers.fluid import (
     assign,
@@ -24,6 +25,7 @@ from graphad.layers.fluid import (
     sums,
 )
 from graphad.layers.fluid_blocks import IfElse, Switch, While
+from graphad.layers.fluid_signatures import SPECS
 from graphad.layers.helper import LayerHelper, ParamAttr
 from graphad.layers.learning_rate_scheduler import (
     autoincreased_step_counter,
@@ -37,11 +39,39 @@ from graphad.layers.learning_rate_scheduler import (
     piecewise_decay,
     polynomial_decay,
 )
-from graphad.layers.loss import accuracy, cross_entropy, mean, mse, softmax_with_cross_entropy, square_error_cost
-from graphad.layers.nn import batch_norm, conv2d, data, dropout, embedding, fc, layer_norm, pool2d
+from graphad.layers.loss import accuracy, cross_entropy, mean, mse, mse_loss, softmax_with_cross_entropy, square_error_cost
+from graphad.layers.nn import create_global_var, create_parameter, create_tensor, data, dropout, embedding, fc, prelu
+from graphad.layers.normalization import batch_norm, group_norm, instance_norm, layer_norm
+from graphad.layers.pooling import adaptive_pool2d, adaptive_pool3d, pool2d, pool3d
+from graphad.layers.recorded import operator_layer
+from graphad.layers.shaping import (
+    clamp,
+    expand_as,
+    has_inf,
+    has_nan,
+    image_resize,
+    is_empty,
+    isfinite,
+    l2_normalize,
+    linspace,
+    nonzero,
+    ones_like,
+    rank,
+    resize_bilinear,
+    resize_nearest,
+    resize_trilinear,
+    scatter_nd,
+    sequence_mask,
+    softmax,
+    split,
+    tril,
+    triu,
+    where,
+    zeros_like,
+)
 from graphad.layers.static_rnn import StaticRNN
-from graphad.ops.definition import did_you_mean, find
-from graphad.ops.symbol import REGISTRY
+from graphad.ops import REGISTRY, GradOpDef
+from graphad.ops.definition import did_you_mean
 
 __all__ = [
     "IfElse",
@@ -51,6 +81,8 @@ __all__ = [
     "Switch",
     "While",
     "accuracy",
+    "adaptive_pool2d",
+    "adaptive_pool3d",
     "array_length",
     "array_read",
     "array_write",
@@ -58,15 +90,23 @@ __all__ = [
     "autoincreased_step_counter",
     "batch_norm",
     "case",
+    "clamp",
     "cond",
     "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
     "cosine_decay",
     "create_array",
+    "create_global_var",
+    "create_parameter",
+    "create_tensor",
     "cross_entropy",
     "data",
     "dropout",
     "embedding",
     "equal",
+    "expand_as",
     "exponential_decay",
     "eye",
     "fc",
@@ -74,39 +114,70 @@ __all__ = [
     "gaussian_random",
     "greater_equal",
     "greater_than",
+    "group_norm",
+    "has_inf",
+    "has_nan",
+    "image_resize",
     "increment",
+    "instance_norm",
     "inverse_time_decay",
+    "is_empty",
+    "isfinite",
+    "l2_normalize",
     "lambda_decay",
     "layer_norm",
     "less_equal",
     "less_than",
     "linear_lr_warmup",
+    "linspace",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
     "mean",
     "mse",
+    "mse_loss",
     "natural_exp_decay",
     "noam_decay",
+    "nonzero",
     "not_equal",
     "ones",
+    "ones_like",
     "piecewise_decay",
     "polynomial_decay",
     "pool2d",
+    "pool3d",
+    "prelu",
     "range",
+    "rank",
+    "resize_bilinear",
+    "resize_nearest",
+    "resize_trilinear",
+    "scatter_nd",
+    "sequence_mask",
+    "softmax",
     "softmax_with_cross_entropy",
+    "split",
     "square_error_cost",
     "sums",
     "switch_case",
+    "tril",
+    "triu",
     "uniform_random",
+    "where",
     "while_loop",
     "zeros",
+    "zeros_like",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    row = None if name.startswith("__") else find(name)
-    if row is not None:
-        return recorded(row)
-    raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*REGISTRY, *__all__])}")
+    made = None if name.startswith("_") else operator_layer(name, SPECS)
+    if made is None:
+        raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*REGISTRY, *SPECS, *__all__])}")
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *SPECS, *(name for name, row in REGISTRY.items() if not isinstance(row, GradOpDef))})

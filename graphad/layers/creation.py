@@ -6,45 +6,28 @@ No Variable among the arguments says where they belong: they are recorded in the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.layers.checks import checked_flag
 from graphad.layers.fluid import checked_target
 from graphad.layers.helper import LayerHelper, layer
 from graphad.layers.values import constant, is_literal, stopped_unless_float, write_literal
-from graphad.ops import OpDef
-from graphad.program import Variable, default_main_program, located, user_line
+from graphad.program import Variable
 from graphad.program.source import at_users_line
 from graphad.types import TensorType, checked_shape, dtype_name
 
 _EXACT = 1 << 53  # up to here every whole number is a float
 
 
-def recorded(row: OpDef) -> Callable[..., Any]:
-    """An operator as a layer; one without inputs takes attributes by keyword and is recorded in the default main program."""
-    if row.inputs:
-        return row
-
-    @layer
-    def record(*args: Any, **attrs: Any) -> Any:
-        if args:
-            raise InvalidType(located(f"layers.{row.type} takes {', '.join(row.attrs) or 'nothing'} by keyword, not {args!r}", user_line()))
-        out = default_main_program().current_block().emit(row, (), attrs)
-        return stopped_unless_float(out) if isinstance(out, Variable) else out
-
-    record.__name__ = record.__qualname__ = row.type
-    record.__doc__ = row.doc
-    return record
-
-
 # -- constants -----------------------------------------------------------------------------------
 
 
 @layer
-def fill_constant(shape: Sequence[int], dtype: Any, value: Any, out: Variable | None = None) -> Variable:
+def fill_constant(shape: Sequence[int], dtype: Any, value: Any, force_cpu: Any = False, out: Variable | None = None) -> Variable:
     """A tensor of one value.
 
     Gradients reach it if it is floating-point, so what it is overwritten with in a loop is trained.
@@ -53,6 +36,7 @@ def fill_constant(shape: Sequence[int], dtype: Any, value: Any, out: Variable | 
         shape: its extents; none is unknown.
         dtype: its dtype, by name, as a numpy dtype or as Fluid's number.
         value: a number.
+        force_cpu: a hint without effect; a Variable in its place is taken as ``out``.
         out: a Variable to overwrite; a new one if None.
 
     Raises:
@@ -68,9 +52,12 @@ def fill_constant(shape: Sequence[int], dtype: Any, value: Any, out: Variable | 
     >>> ga.Executor().run(program, fetch_list=[x, y])
     [array([7, 7]), array([0.5], dtype=float32)]
     """
+    if isinstance(force_cpu, Variable) and out is None:
+        force_cpu, out = False, force_cpu
     helper = LayerHelper("fill_constant")
     block = helper.main.current_block()
     with at_users_line("layers.fill_constant"):
+        checked_flag("force_cpu", force_cpu)
         found = TensorType(_known_shape(shape), dtype_name(dtype))
         if not is_literal(value) or np.ndim(value):
             raise InvalidType(f"value is a number, not {value!r}")
@@ -96,23 +83,34 @@ def _known_shape(shape: Any) -> tuple[int, ...]:
 
 
 @layer
-def zeros(shape: Sequence[int], dtype: Any) -> Variable:
+def zeros(shape: Sequence[int], dtype: Any = "float32", force_cpu: bool = False) -> Variable:
     """A tensor of zeros; errors as ``fill_constant``."""
-    return fill_constant(shape, dtype, 0)
+    return fill_constant(shape, dtype, 0, force_cpu)
 
 
 @layer
-def ones(shape: Sequence[int], dtype: Any) -> Variable:
+def ones(shape: Sequence[int], dtype: Any = "float32", force_cpu: bool = False) -> Variable:
     """A tensor of ones; errors as ``fill_constant``."""
-    return fill_constant(shape, dtype, 1)
+    return fill_constant(shape, dtype, 1, force_cpu)
 
 
 @layer
-def eye(num_rows: int, num_columns: int | None = None, dtype: Any = "float32") -> Variable:
-    """A matrix with ones on its diagonal and zeros elsewhere, square unless ``num_columns`` is given."""
+def eye(num_rows: int, num_columns: int | None = None, batch_shape: Any = None, dtype: Any = "float32") -> Variable:
+    """A matrix with ones on its diagonal and zeros elsewhere, square unless ``num_columns`` is given.
+
+    Args:
+        batch_shape: extents before those of the matrix, which is repeated; a dtype in its place is taken as one, as in Paddle 2.
+    """
     with at_users_line("layers.eye"):
+        if batch_shape is not None and not isinstance(batch_shape, list | tuple):
+            batch_shape, dtype = None, batch_shape
         attrs = {"num_rows": num_rows, "num_columns": -1 if num_columns is None else num_columns, "dtype": dtype_name(dtype)}
-    return stopped_unless_float(LayerHelper("eye").append("eye", {}, attrs))
+    helper = LayerHelper("eye")
+    out = stopped_unless_float(helper.append("eye", {}, attrs))
+    if not batch_shape:
+        return out
+    flat = helper.append("unsqueeze", {"X": out}, {"axes": list(range(len(batch_shape)))})
+    return stopped_unless_float(helper.append("expand", {"X": flat}, {"expand_times": [*batch_shape, 1, 1]}))
 
 
 @layer

@@ -32,10 +32,15 @@ def checked_target(what: str, value: Any, block: Block) -> Variable:
 
 
 def _append(
-    op_type: str, inputs: Mapping[str, Any], out: Variable | None, attrs: Mapping[str, Any] | None = None, what: str = "out"
+    op_type: str,
+    inputs: Mapping[str, Any],
+    out: Variable | None,
+    attrs: Mapping[str, Any] | None = None,
+    what: str = "out",
+    name: str | None = None,
 ) -> Variable:
     """Append an operator whose result is a Variable there is, or a new one."""
-    helper = LayerHelper(op_type)
+    helper = LayerHelper(op_type, name)
     if out is None:
         return stopped_unless_float(helper.append(op_type, inputs, attrs))
     block = helper.main.current_block()
@@ -151,10 +156,10 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
 # -- comparisons ---------------------------------------------------------------------------------
 
 
-def _binary(op_type: str, x: Any, y: Any, out: Variable | None, what: str, axis: int) -> Variable:
+def _binary(op_type: str, x: Any, y: Any, out: Variable | None, what: str, axis: int, name: str | None = None) -> Variable:
     with at_users_line(f"layers.{op_type}"):
         inputs = _operands(op_type, x, y)
-    return _append(op_type, inputs, out, {"axis": axis}, what)
+    return _append(op_type, inputs, out, {"axis": axis}, what, name)
 
 
 def _operands(op_type: str, x: Any, y: Any) -> dict[str, Variable]:
@@ -171,11 +176,12 @@ def _operands(op_type: str, x: Any, y: Any) -> dict[str, Variable]:
 
 
 @layer
-def less_than(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
+def less_than(x: Any, y: Any, force_cpu: Any = None, cond: Variable | None = None, *, axis: int = -1) -> Variable:
     """Whether ``x < y``, elementwise.
 
     Args:
         x, y: tensors of one dtype whose shapes broadcast; one of them may be a number or an array.
+        force_cpu: a hint without effect; a Variable in its place is taken as ``cond``.
         cond: a boolean Variable to overwrite, the condition of a loop, say; a new one if None.
         axis: where the first axis of y is in x; -1 aligns the last ones.
 
@@ -197,6 +203,11 @@ def less_than(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -
     >>> ga.Executor().run(program, fetch_list=[i, go])
     [array([12]), array([False])]
     """
+    if isinstance(force_cpu, Variable) and cond is None:
+        force_cpu, cond = None, force_cpu
+    with at_users_line("layers.less_than"):
+        if force_cpu is not None and not isinstance(force_cpu, bool):
+            raise InvalidType(f"force_cpu is a hint, True or False, not {force_cpu!r}; give the Variable to overwrite as cond=")
     return _binary("less_than", x, y, cond, "cond", axis)
 
 
@@ -234,26 +245,26 @@ def not_equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -
 
 
 @layer
-def logical_not(x: Variable, out: Variable | None = None) -> Variable:
+def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Whether x does not hold, elementwise; ``out`` is a boolean Variable to overwrite, which may be x."""
     with at_users_line("layers.logical_not"):
         _tensor("x", x)
-    return _append("logical_not", {"X": x}, out)
+    return _append("logical_not", {"X": x}, out, name=name)
 
 
 @layer
-def logical_and(x: Any, y: Any, out: Variable | None = None, *, axis: int = -1) -> Variable:
+def logical_and(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
     """Whether x and y hold, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
-    return _binary("logical_and", x, y, out, "out", axis)
+    return _binary("logical_and", x, y, out, "out", axis, name)
 
 
 @layer
-def logical_or(x: Any, y: Any, out: Variable | None = None, *, axis: int = -1) -> Variable:
+def logical_or(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
     """Whether x or y holds, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
-    return _binary("logical_or", x, y, out, "out", axis)
+    return _binary("logical_or", x, y, out, "out", axis, name)
 
 
 @layer
-def logical_xor(x: Any, y: Any, out: Variable | None = None, *, axis: int = -1) -> Variable:
+def logical_xor(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
     """Whether one of x and y holds, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
-    return _binary("logical_xor", x, y, out, "out", axis)
+    return _binary("logical_xor", x, y, out, "out", axis, name)

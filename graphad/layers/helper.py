@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import Signature, signature
 from typing import Any, ParamSpec, TypeVar
 
-from graphad.errors import InvalidType
+from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.initializer import Constant, Initializer, Xavier
-from graphad.program import Parameter, Variable, default_main_program, default_startup_program
+from graphad.ops import REGISTRY, find
+from graphad.ops.definition import did_you_mean
+from graphad.program import Parameter, Variable, default_main_program, default_startup_program, located, user_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_ACTIVATIONS = frozenset(
+    {"brelu", "elu", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "linear", "log_softmax", "logsigmoid", "mish", "prelu", "relu"}
+    | {"relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "softsign", "swish", "tanh"}
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,10 @@ class ParamAttr:
     regularizer: Any = None
     trainable: bool = True
     need_clip: bool = True
+
+    def named(self, name: str) -> ParamAttr:
+        """The same under another name."""
+        return replace(self, name=name)
 
 
 class LayerHelper:
@@ -49,9 +60,11 @@ class LayerHelper:
         """A bias that starts at zero; None if ``attr`` is False."""
         return None if attr is False else self.parameter(attr, "b", shape, dtype, Constant(0.0))
 
-    def persistable(self, suffix: str, shape: list[int], dtype: str, start: float) -> Variable:
-        """A variable that outlives a run without being trained, such as running statistics."""
-        name = self.main.names.generate(f"{self.name}.{suffix}")
+    def persistable(self, suffix: str, shape: list[int], dtype: str, start: float, name: str | None = None) -> Variable:
+        """A variable that outlives a run without being trained, such as running statistics; one of that name is shared."""
+        if name is not None and self.main.global_block().has_var(name):
+            return self.main.global_block().create_var(name, shape, dtype, persistable=True)
+        name = name or self.main.names.generate(f"{self.name}.{suffix}")
         var = self.main.global_block().create_var(name, shape, dtype, persistable=True, stop_gradient=True)
         self.initialize(var, Constant(start))
         return var
@@ -89,7 +102,19 @@ class LayerHelper:
 
     def activate(self, x: Variable, act: str | None) -> Variable:
         """Apply an activation by its operator's type."""
-        return x if act is None else self.append(act, {"X": x})
+        return x if act is None else self.append(checked_activation(act), {"X": x})
+
+
+def checked_activation(act: Any) -> str:
+    """The type of an activation's operator; ValueError if there is no such activation."""
+    row = find(act) if isinstance(act, str) else None
+    if row is None or [*row.inputs][0:1] != ["X"] or row.required["input"] != 1 or len(row.outputs) != 1:
+        raise InvalidValue(located(f"act is the type of an activation, such as 'relu', not {act!r}{_near(act)}", user_line()))
+    return row.type
+
+
+def _near(act: Any) -> str:
+    return did_you_mean(act, REGISTRY) if isinstance(act, str) else ""
 
 
 def layer(function: Callable[P, R]) -> Callable[P, R]:
@@ -98,9 +123,25 @@ def layer(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def atomic(*args: P.args, **kwargs: P.kwargs) -> R:
         with default_main_program().appending(), default_startup_program().appending():
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                if isinstance(error, GraphadError) or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise
+                raise InvalidType(located(_misfit(function, kwargs, error), user_line())) from None
 
     return atomic
+
+
+def _misfit(function: Callable[..., Any], options: Mapping[str, Any], error: TypeError) -> str:
+    """What is wrong with arguments that do not fit a layer's parameters."""
+    known = signature(function)
+    shown = str(
+        known.replace(parameters=[p.replace(annotation=p.empty) for p in known.parameters.values()], return_annotation=Signature.empty)
+    )
+    unknown = [word for word in options if word not in known.parameters]
+    hint = did_you_mean(unknown[0], known.parameters) if unknown else ""
+    return f"layers.{function.__name__}{shown}: {str(error).partition('() ')[2] or error}{hint}"
 
 
 def declare_in(block: Any, var: Variable) -> Variable:
@@ -116,6 +157,13 @@ def as_param_attr(attr: Any) -> ParamAttr:
     if attr is None or attr is True:
         return ParamAttr()
     if isinstance(attr, str):
+        if attr in _ACTIVATIONS:
+            raise InvalidValue(
+                located(
+                    f"an attr of a parameter is {attr!r}, an activation: give act={attr!r}, or ParamAttr(name={attr!r}) to name it so",
+                    user_line(),
+                )
+            )
         return ParamAttr(name=attr)
     if isinstance(attr, Initializer):
         return ParamAttr(initializer=attr)

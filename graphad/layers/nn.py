@@ -1,48 +1,106 @@
-"""Layers with parameters, and layers that shape data."""
+"""Layers with parameters, and layers that feed data: signatures are Fluid's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from inspect import Parameter, Signature
+from typing import Any, overload
 
-from graphad.errors import InvalidType, InvalidValue
-from graphad.initializer import Constant, Normal
-from graphad.layers.helper import LayerHelper, checked_input, layer
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.initializer import Constant
+from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
+from graphad.layers.helper import LayerHelper, as_param_attr, checked_input, layer
+from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
-from graphad.types import FLOATS, element_count
+from graphad.program.source import at_users_line
+from graphad.types import FLOATS, dtype_name, element_count
 
 
-def data(name: str, shape: Sequence[int], dtype: Any = "float32", append_batch_size: bool = True, stop_gradient: bool = True) -> Variable:
+@overload
+def data(
+    name: str,
+    shape: Sequence[int | None],
+    append_batch_size: bool = ...,
+    dtype: Any = ...,
+    lod_level: int = ...,
+    type: Any = ...,
+    stop_gradient: bool = ...,
+) -> Variable: ...
+@overload
+def data(
+    name: str, shape: Sequence[int | None], dtype: Any, append_batch_size: bool = ..., lod_level: int = ..., stop_gradient: bool = ...
+) -> Variable: ...
+def data(name: str, shape: Any, *more: Any, **options: Any) -> Variable:
     """A variable that is fed: ``[-1, *shape]`` of a minibatch, or exactly ``shape`` with ``append_batch_size=False``.
 
     Args:
         name: what the feed calls it.
-        shape: extents of one sample; -1 where unknown. A shape that holds -1 already is not prefixed.
+        shape: extents of one sample; -1 (or None) where unknown. A shape that holds -1 already is not prefixed.
+        append_batch_size: whether the extent of the batch comes before ``shape``; a dtype in its place is taken as one, as in Paddle 2.
+        dtype: float32 unless given.
+        lod_level, type: as in Fluid; sequences of tensors of different lengths do not exist here, so they are 0 and None.
         stop_gradient: False to differentiate with respect to the data.
     """
     if isinstance(shape, str) or not isinstance(shape, Sequence):
         raise InvalidType(f"layers.data: shape is a list of ints, not {shape!r}")
-    extents = list(shape)
-    if append_batch_size and -1 not in extents:
+    with at_users_line("layers.data"):
+        given = _data_options(more, options)
+    extents = [-1 if extent is None else extent for extent in shape]
+    if given.get("append_batch_size", True) and -1 not in extents:
         extents = [-1, *extents]
-    return default_main_program().global_block().create_var(name, extents, dtype, stop_gradient=stop_gradient)
+    dtype, stop = given.get("dtype"), given.get("stop_gradient", True)
+    return default_main_program().global_block().create_var(name, extents, "float32" if dtype is None else dtype, stop_gradient=stop)
+
+
+_DATA = {"append_batch_size": True, "dtype": "float32", "lod_level": 0, "type": None, "stop_gradient": True}
+data.__signature__ = Signature(  # type: ignore[attr-defined]
+    [
+        *(
+            Parameter(each, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+            for each, kind in (("name", "str"), ("shape", "Sequence[int | None]"))
+        ),
+        *(Parameter(each, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation="Any") for each, default in _DATA.items()),
+    ],
+    return_annotation="Variable",
+)
+
+
+def _data_options(more: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """What follows the shape: Fluid's order, or Paddle 2's, in which the dtype comes first."""
+    order = [*_DATA] if not more or isinstance(more[0], bool) else ["dtype", "append_batch_size", "lod_level", "type", "stop_gradient"]
+    unknown = [key for key in options if key not in _DATA]
+    if unknown or len(more) > len(order):
+        hint = did_you_mean(unknown[0], _DATA) if unknown else ""
+        raise InvalidType(f"it takes name, shape, {', '.join(_DATA)}, not {', '.join(unknown) or f'{len(more)} more arguments'}{hint}")
+    given = dict(zip(order, more, strict=False))
+    twice = [key for key in given if key in options]
+    if twice:
+        raise InvalidType(f"{twice[0]} is given twice")
+    given |= options
+    for key in ("append_batch_size", "stop_gradient"):
+        checked_flag(key, given.get(key, True))
+    if given.get("lod_level", 0) not in (0, None):
+        raise InvalidValue("lod_level is 0: tensors here have no levels of detail; pad the sequences, and feed their lengths")
+    return given
 
 
 @layer
 def fc(
-    input: Variable,
+    input: Variable | Sequence[Variable],
     size: int,
     num_flatten_dims: int = 1,
-    act: str | None = None,
     param_attr: Any = None,
     bias_attr: Any = None,
+    act: str | None = None,
     name: str | None = None,
 ) -> Variable:
     """A fully connected layer: ``act(X @ W + b)``, X flattened to a matrix after ``num_flatten_dims`` axes.
 
     Args:
-        input: of shape ``[n, ..., d]``; the extents after ``num_flatten_dims`` must be known.
+        input: of shape ``[n, ..., d]``; the extents after ``num_flatten_dims`` must be known. Of a list each has its own W, and the
+            products are added.
         size: the number of outputs.
+        param_attr, bias_attr: how W and b are made; no b with False.
 
     Returns:
         A variable of shape ``input.shape[:num_flatten_dims] + [size]``.
@@ -52,144 +110,60 @@ def fc(
     ...     ga.layers.fc(ga.layers.data("x", shape=[4]), size=3, act="relu")
     Variable fc_0.tmp_2: float32[-1, 3]
     """
-    x = checked_input("fc", input)
-    width = element_count(x.shape[num_flatten_dims:])
-    if width <= 0:
-        raise InvalidValue(f"layers.fc: {x!r} has no known width after its first {num_flatten_dims} axes")
-    if x.dtype not in FLOATS:
-        raise InvalidValue(f"layers.fc takes a floating-point variable, not {x!r}; cast it first")
+    with at_users_line("layers.fc"):
+        checked_int("size", size, 1)
+        checked_int("num_flatten_dims", num_flatten_dims)
+    inputs = list(input) if isinstance(input, list | tuple) else [input]
+    attrs = list(param_attr) if isinstance(param_attr, list | tuple) else [param_attr] * len(inputs)
+    if not inputs or len(attrs) != len(inputs):
+        raise InvalidValue(f"layers.fc: {len(inputs)} inputs and {len(attrs)} param_attr do not match")
     helper = LayerHelper("fc", name)
-    w = helper.parameter(param_attr, "w", [width, size], x.dtype)
-    out = helper.append("mul", {"X": x, "Y": w}, {"x_num_col_dims": num_flatten_dims, "y_num_col_dims": 1})
+    x = checked_input("fc", inputs[0])
+    axes = num_flatten_dims if num_flatten_dims >= 0 else len(x.shape) + num_flatten_dims
+    terms = [_product(helper, checked_input("fc", each), size, axes, attr) for each, attr in zip(inputs, attrs, strict=True)]
+    out = terms[0] if len(terms) == 1 else helper.append("sum", {"X": terms})
     bias = helper.bias(bias_attr, [size], x.dtype)
     if bias is not None:
-        out = helper.append("elementwise_add", {"X": out, "Y": bias}, {"axis": num_flatten_dims})
+        out = helper.append("elementwise_add", {"X": out, "Y": bias}, {"axis": axes})
     return helper.activate(out, act)
 
 
-@layer
-def conv2d(
-    input: Variable,
-    num_filters: int,
-    filter_size: int | Sequence[int],
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    act: str | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    name: str | None = None,
-) -> Variable:
-    """A two-dimensional convolution over ``[batch, channels, height, width]``."""
-    x = checked_input("conv2d", input)
-    if len(x.shape) != 4 or x.shape[1] < 1:
-        raise InvalidValue(f"layers.conv2d takes [batch, channels, height, width] with known channels, not {x!r}")
-    if groups < 1 or x.shape[1] % groups or num_filters % groups:
-        raise InvalidValue(f"layers.conv2d: {x.shape[1]} channels and {num_filters} filters do not split into {groups} groups")
-    helper = LayerHelper("conv2d", name)
-    window = _pair(filter_size)
-    fan_in = x.shape[1] // groups * window[0] * window[1]
-    shape = [num_filters, x.shape[1] // groups, *window]
-    w = helper.parameter(param_attr, "w", shape, x.dtype, Normal(0.0, (2.0 / fan_in) ** 0.5))
-    attrs = {"strides": _pair(stride), "paddings": _pair(padding), "dilations": _pair(dilation), "groups": groups}
-    out = helper.append("conv2d", {"Input": x, "Filter": w}, attrs, out="Output")
-    bias = helper.bias(bias_attr, [num_filters], x.dtype)
-    if bias is not None:
-        out = helper.append("elementwise_add", {"X": out, "Y": bias}, {"axis": 1})
-    return helper.activate(out, act)
+def _product(helper: LayerHelper, x: Variable, size: int, axes: int, attr: Any) -> Variable:
+    width = element_count(x.shape[axes:])
+    if width <= 0:
+        raise InvalidValue(f"layers.fc: {x!r} has no known width after its first {axes} axes")
+    if x.dtype not in FLOATS:
+        raise InvalidValue(f"layers.fc takes a floating-point variable, not {x!r}; cast it first")
+    w = helper.parameter(attr, "w", [width, size], x.dtype)
+    return helper.append("mul", {"X": x, "Y": w}, {"x_num_col_dims": axes, "y_num_col_dims": 1})
 
 
 @layer
-def pool2d(
-    input: Variable,
-    pool_size: int | Sequence[int] = 2,
-    pool_type: str = "max",
-    pool_stride: int | Sequence[int] | None = None,
-    pool_padding: int | Sequence[int] = 0,
-    global_pooling: bool = False,
-    ceil_mode: bool = False,
-    exclusive: bool = True,
-    name: str | None = None,
-) -> Variable:
-    """Two-dimensional pooling, "max" or "avg"; the stride is the window's size if not given."""
-    x = checked_input("pool2d", input)
-    if pool_type not in ("max", "avg"):
-        raise InvalidValue(f"layers.pool2d: pool_type is 'max' or 'avg', not {pool_type!r}")
-    size = _pair(pool_size)
-    attrs = {
-        "pooling_type": pool_type,
-        "ksize": size,
-        "strides": size if pool_stride is None else _pair(pool_stride),
-        "paddings": _pair(pool_padding),
-        "global_pooling": global_pooling,
-        "ceil_mode": ceil_mode,
-        "exclusive": exclusive,
-    }
-    return LayerHelper("pool2d", name).append("pool2d", {"X": x}, attrs)
-
-
-@layer
-def batch_norm(
-    input: Variable,
-    act: str | None = None,
+def dropout(
+    x: Variable,
+    dropout_prob: float,
     is_test: bool = False,
-    momentum: float = 0.9,
-    epsilon: float = 1e-5,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    seed: int | None = None,
     name: str | None = None,
+    dropout_implementation: str = "downgrade_in_infer",
 ) -> Variable:
-    """Normalize each channel (axis 1) over the batch, and keep running statistics for inference."""
-    x = checked_input("batch_norm", input)
-    if len(x.shape) < 2 or x.shape[1] < 1:
-        raise InvalidValue(f"layers.batch_norm takes [batch, channels, ...] with known channels, not {x!r}")
-    helper = LayerHelper("batch_norm", name)
-    channels = [x.shape[1]]
-    scale = helper.parameter(param_attr, "w", channels, x.dtype, Constant(1.0))
-    bias = helper.parameter(bias_attr, "b", channels, x.dtype, Constant(0.0))
-    mean, variance = helper.persistable("mean", channels, x.dtype, 0.0), helper.persistable("variance", channels, x.dtype, 1.0)
-    out, *_ = helper.append_all(
-        "batch_norm",
-        {"X": x, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance},
-        ("Y", "SavedMean", "SavedVariance"),
-        {"momentum": momentum, "epsilon": epsilon, "is_test": is_test},
-        written={"MeanOut": mean, "VarianceOut": variance},
-        stopped=("SavedMean", "SavedVariance"),
-    )
-    return helper.activate(out, act)
+    """Zero each element with a probability (N. Srivastava et al., 2014).
 
-
-@layer
-def layer_norm(
-    input: Variable,
-    begin_norm_axis: int = 1,
-    epsilon: float = 1e-5,
-    act: str | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    name: str | None = None,
-) -> Variable:
-    """Normalize over the axes from ``begin_norm_axis`` on, with a learnt scale and shift (J. L. Ba et al., 2016)."""
-    x = checked_input("layer_norm", input)
-    width = element_count(x.shape[begin_norm_axis:])
-    if not 0 < begin_norm_axis < len(x.shape) or width < 1:
-        raise InvalidValue(f"layers.layer_norm: {x!r} has no known width from axis begin_norm_axis={begin_norm_axis} on")
-    helper = LayerHelper("layer_norm", name)
-    inputs = {"X": x, "Scale": helper.parameter(param_attr, "w", [width], x.dtype, Constant(1.0))}
-    bias = helper.bias(bias_attr, [width], x.dtype)
-    if bias is not None:
-        inputs["Bias"] = bias
-    attrs = {"begin_norm_axis": begin_norm_axis, "epsilon": epsilon}
-    out, *_ = helper.append_all("layer_norm", inputs, ("Y", "Mean", "Variance"), attrs, stopped=("Mean", "Variance"))
-    return helper.activate(out, act)
-
-
-@layer
-def dropout(x: Variable, dropout_prob: float, is_test: bool = False, seed: int = 0, name: str | None = None) -> Variable:
-    """Zero each element with a probability, scaling the others up so that inference needs no change (N. Srivastava et al., 2014)."""
+    Args:
+        dropout_prob: the probability.
+        is_test: whether this is inference, where no element is zeroed.
+        seed: draws the same in every run; None or 0 draws anew.
+        dropout_implementation: "downgrade_in_infer" multiplies by ``1 - dropout_prob`` in inference; "upscale_in_train" divides by it
+            in training, so that inference needs no change.
+    """
+    with at_users_line("layers.dropout"):
+        checked_float("dropout_prob", dropout_prob)
+        checked_flag("is_test", is_test)
+        if dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
+            known = "'downgrade_in_infer' or 'upscale_in_train'"
+            raise InvalidValue(f"dropout_implementation is {known}, not {dropout_implementation!r}")
     helper = LayerHelper("dropout", name)
-    attrs = {"dropout_prob": dropout_prob, "is_test": is_test, "dropout_implementation": "upscale_in_train"}
+    attrs = {"dropout_prob": float(dropout_prob), "is_test": is_test, "dropout_implementation": dropout_implementation}
     if seed:
         attrs |= {"seed": seed, "fix_seed": True}
     out, _ = helper.append_all("dropout", {"X": checked_input("dropout", x)}, ("Out", "Mask"), attrs, stopped=("Mask",))
@@ -198,13 +172,89 @@ def dropout(x: Variable, dropout_prob: float, is_test: bool = False, seed: int =
 
 @layer
 def embedding(
-    input: Variable, size: Sequence[int], padding_idx: int = -1, dtype: str = "float32", param_attr: Any = None, name: str | None = None
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+    name: str | None = None,
 ) -> Variable:
-    """Rows of a ``[count, width]`` table by integer ids; the result has the ids' shape and a last axis of ``width``."""
+    """Rows of a ``[count, width]`` table by integer ids.
+
+    Args:
+        input: ids. A last axis of extent 1 goes, as in ``fluid.layers.embedding``; other shapes keep theirs, as in Paddle 2.
+        size: ``[count, width]``.
+        is_sparse, is_distributed: hints without effect.
+        padding_idx: the id whose row is zero and is not trained; a negative one counts from the end.
+
+    Returns:
+        The ids' shape (without a last axis of extent 1), and a last axis of ``width``.
+    """
+    with at_users_line("layers.embedding"):
+        checked_flag("is_sparse", is_sparse)
+        checked_flag("is_distributed", is_distributed)
+        row = -1 if padding_idx is None else checked_int("padding_idx", padding_idx) % size[0]
+        if padding_idx is not None and not -size[0] <= padding_idx < size[0]:
+            raise InvalidValue(f"padding_idx is {padding_idx}, but the table has {size[0]} rows")
     helper = LayerHelper("embedding", name)
-    w = helper.parameter(param_attr, "w", list(size), dtype)
-    return helper.append("lookup_table_v2", {"Ids": checked_input("embedding", input), "W": w}, {"padding_idx": padding_idx})
+    ids = checked_input("embedding", input)
+    w = helper.parameter(param_attr, "w", list(size), dtype_name(dtype))
+    return helper.append("lookup_table" if has_last_one(ids) else "lookup_table_v2", {"Ids": ids, "W": w}, {"padding_idx": row})
 
 
-def _pair(value: int | Sequence[int]) -> list[int]:
-    return [value, value] if isinstance(value, int) else list(value)
+@layer
+def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
+    """``x`` where it is positive, else ``alpha * x``, alpha being trained (K. He et al., 2015).
+
+    Args:
+        mode: "all" has one alpha, "channel" one a channel (axis 1), "element" one an element of a sample.
+    """
+    x = checked_input("prelu", x)
+    shapes = {"all": [1], "channel": [1, *x.shape[1:2], *[1] * (len(x.shape) - 2)], "element": [1, *x.shape[1:]]}
+    if mode not in shapes:
+        raise InvalidValue(f"layers.prelu: mode is 'all', 'channel' or 'element', not {mode!r}")
+    if -1 in shapes[mode]:
+        raise ShapeError(f"layers.prelu: {x!r} has an unknown extent, so alpha of mode={mode!r} has no shape")
+    helper = LayerHelper("prelu", name)
+    alpha = helper.parameter(param_attr, "w", shapes[mode], x.dtype, Constant(0.25))
+    return helper.append("prelu", {"X": x, "Alpha": alpha}, {"mode": mode})
+
+
+@layer
+def create_parameter(
+    shape: Sequence[int], dtype: Any, name: str | None = None, attr: Any = None, is_bias: bool = False, default_initializer: Any = None
+) -> Variable:
+    """A parameter by itself; a bias starts at zero, another one as Xavier's unless ``default_initializer`` or ``attr`` says otherwise."""
+    made = as_param_attr(attr)
+    helper = LayerHelper("create_parameter")
+    default = default_initializer or (Constant(0.0) if is_bias else None)
+    if name is not None and made.name is None:
+        return helper.parameter(as_param_attr(attr).named(name), "w", list(shape), dtype_name(dtype), default)
+    return helper.parameter(made, "w", list(shape), dtype_name(dtype), default)
+
+
+@layer
+def create_global_var(
+    shape: Sequence[int], value: float, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
+) -> Variable:
+    """A variable of block 0 that starts at a value, which the startup program gives it.
+
+    It outlives a run whether ``persistable`` is set or not: what the startup program writes is read by other runs.
+    """
+    helper = LayerHelper("global_var")
+    checked_flag("persistable", persistable)
+    checked_flag("force_cpu", force_cpu)
+    called = name or helper.main.names.generate(helper.name)
+    var = helper.main.global_block().create_var(called, shape, dtype_name(dtype), persistable=True, stop_gradient=True)
+    helper.initialize(var, Constant(float(value)))
+    return var
+
+
+@layer
+def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
+    """A variable without a shape yet, for ``layers.assign`` to write."""
+    main = default_main_program()
+    called = name or main.names.generate("create_tensor")
+    return main.current_block().create_var(called, None, dtype_name(dtype), persistable=persistable)

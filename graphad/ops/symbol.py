@@ -7,26 +7,32 @@ graph (``graphad.graph.Builder``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
-from graphad.errors import ShapeError
-from graphad.types import FLOATS, Shape
+from graphad.errors import InvalidType
+from graphad.ops.array_functions import BINARY, instead_of
+from graphad.ops.methods import Methods
+from graphad.ops.registry import REGISTRY as REGISTRY
+from graphad.ops.subscripts import subscripted
+from graphad.ops.tensor_literals import as_tensor, check_number, is_literal, is_number
+from graphad.types import Shape
 
 if TYPE_CHECKING:
     from graphad.ops.definition import OpDef
 
-REGISTRY: dict[str, OpDef] = {}
+_NO_VALUE = "has no value before the program runs"
 
 
-class Symbol:
-    """Base of everything operators can be recorded on; ``+ - * / @ **`` and comparisons build operators."""
+class Symbol(Methods):
+    """Base of everything operators can be recorded on.
+
+    Python's arithmetic, comparisons, ``& | ^ ~``, ``abs`` and subscripts build operators, and so do the methods that arrays have.
+    Numbers and numpy arrays beside a symbol become constants of its dtype.
+    """
 
     __slots__ = ()
     __hash__ = object.__hash__
-    __array_ufunc__ = None  # numpy leaves `array + symbol` to the symbol
 
     @property
     def shape(self) -> Shape:
@@ -36,38 +42,41 @@ class Symbol:
     def dtype(self) -> str:
         raise NotImplementedError
 
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         """Record ``op`` over the inputs; return a symbol for its output, or a tuple of them."""
         raise NotImplementedError
 
-    def __bool__(self) -> bool:
-        raise TypeError(
-            f"{self!r} has no value before the program runs, so it cannot decide a Python branch; "
-            "compare names or use `is`, or build the branch into the program"
-        )
+    def refuse(self, message: str) -> NoReturn:
+        """Raise TypeError: what was tried needs a value."""
+        raise InvalidType(message)
+
+    # -- subscripts ------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        return subscripted(self, key, _is_symbol)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.refuse(f"{self!r} is not changed in place: layers.where, layers.scatter or layers.set_value make another tensor")
+
+    # -- arithmetic ------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Any:
-        return _affine(self, bias=other) if _is_number(other) else _binary("elementwise_add", self, other)
+        return _affine(self, bias=other) if is_number(other) else _binary("elementwise_add", self, other)
 
     def __radd__(self, other: Any) -> Any:
-        return _affine(self, bias=other) if _is_number(other) else _binary("elementwise_add", other, self)
+        return _affine(self, bias=other) if is_number(other) else _binary("elementwise_add", other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return _affine(self, bias=-other) if _is_number(other) else _binary("elementwise_sub", self, other)
+        return _affine(self, bias=-other) if is_number(other) else _binary("elementwise_sub", self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _affine(self, scale=-1.0, bias=other) if _is_number(other) else _binary("elementwise_sub", other, self)
+        return _affine(self, scale=-1.0, bias=other) if is_number(other) else _binary("elementwise_sub", other, self)
 
     def __mul__(self, other: Any) -> Any:
-        return _affine(self, scale=other) if _is_number(other) else _binary("elementwise_mul", self, other)
+        return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return _affine(self, scale=other) if _is_number(other) else _binary("elementwise_mul", other, self)
+        return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", other, self)
 
     def __truediv__(self, other: Any) -> Any:
         return _binary("elementwise_div", self, other)
@@ -76,18 +85,44 @@ class Symbol:
         return _binary("elementwise_div", other, self)
 
     def __pow__(self, other: Any) -> Any:
-        if _is_number(other):
+        if is_number(other):
             return REGISTRY["pow"](self, factor=float(other))
         return _binary("elementwise_pow", self, other)
 
     def __rpow__(self, other: Any) -> Any:
         return _binary("elementwise_pow", other, self)
 
+    def __mod__(self, other: Any) -> Any:
+        return _binary("elementwise_mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary("elementwise_mod", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _binary("elementwise_floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _binary("elementwise_floordiv", other, self)
+
     def __matmul__(self, other: Any) -> Any:
-        return REGISTRY["matmul_v2"](self, other)
+        return _binary("matmul_v2", self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _binary("matmul_v2", other, self)
 
     def __neg__(self) -> Any:
         return _affine(self, scale=-1.0)
+
+    def __pos__(self) -> Any:
+        return REGISTRY["assign"](self)
+
+    def __abs__(self) -> Any:
+        return REGISTRY["abs"](self)
+
+    def __round__(self, ndigits: None = None) -> Any:
+        return REGISTRY["round"](self)
+
+    # -- comparisons and logic -------------------------------------------------------------------
 
     def __lt__(self, other: Any) -> Any:
         return _binary("less_than", self, other)
@@ -107,36 +142,97 @@ class Symbol:
     def __ne__(self, other: Any) -> Any:
         return _binary("not_equal", self, other) if _is_operand(other) else NotImplemented
 
+    def __and__(self, other: Any) -> Any:
+        return _logic("and", self, other)
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number)
+    def __or__(self, other: Any) -> Any:
+        return _logic("or", self, other)
+
+    def __xor__(self, other: Any) -> Any:
+        return _logic("xor", self, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> Any:
+        return REGISTRY["logical_not" if self.dtype == "bool" else "bitwise_not"](self)
+
+    # -- what only values can do -----------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self!r} {_NO_VALUE}, so it cannot decide a Python branch or a Python loop: layers.cond and layers.while_loop put the "
+            "choice into the program, `&`, `|` and `~` combine conditions; compare names or use `is` to ask which variable it is"
+        )
+
+    def __float__(self) -> float:
+        self.refuse(f"{self!r} {_NO_VALUE}, so it is no Python number: {self.how_to_fetch()}")
+
+    def __int__(self) -> int:
+        self.refuse(f"{self!r} {_NO_VALUE}, so it is no Python number: layers.cast(x, 'int64') makes integers of it, {self.how_to_fetch()}")
+
+    def __complex__(self) -> complex:
+        self.refuse(f"{self!r} {_NO_VALUE}, so it is no Python number: {self.how_to_fetch()}")
+
+    def __index__(self) -> int:
+        self.refuse(
+            f"{self!r} {_NO_VALUE}, so it is no Python index: layers.while_loop repeats, layers.range makes a tensor, "
+            "and tensors, not lists, are indexed by it"
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            self.refuse(f"{self!r} is a scalar, which has no len()")
+        if self.shape[0] == -1:
+            self.refuse(f"the first extent of {self!r} is not known before the program runs: layers.shape(x)[0] is a tensor of it")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            self.refuse(f"{self!r} is a scalar, which cannot be iterated over")
+        if self.shape[0] == -1:
+            self.refuse(
+                f"the first extent of {self!r} is not known before the program runs, so Python cannot iterate over it: "
+                "layers.while_loop over x[i] or layers.StaticRNN does, and most operators work on all rows at once"
+            )
+        return iter([self[i] for i in range(self.shape[0])])
+
+    def __contains__(self, item: Any) -> bool:
+        self.refuse(f"{self!r} {_NO_VALUE}, so Python cannot search it: layers.reduce_any(x == item) says whether it holds an item")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self.refuse(f"{self!r} {_NO_VALUE}, so it is no array: {self.how_to_fetch()}")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """``array + symbol``, which numpy leaves to the symbol; other functions of numpy are refused."""
+        names = BINARY.get(ufunc.__name__)
+        if names is None or method != "__call__" or options or len(inputs) != 2:
+            self.refuse(f"np.{ufunc.__name__} computes on arrays, and {self!r} {_NO_VALUE}; use {instead_of(ufunc.__name__, REGISTRY)}")
+        first, second = inputs
+        return getattr(first, names[0])(second) if isinstance(first, Symbol) else getattr(second, names[1])(first)
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, options: Any) -> Any:
+        name = function.__name__
+        self.refuse(f"np.{name} computes on arrays, and {self!r} {_NO_VALUE}; use {instead_of(name, REGISTRY)}")
+
+
+def _is_symbol(value: Any) -> bool:
+    return isinstance(value, Symbol)
 
 
 def _is_operand(value: Any) -> bool:
-    return isinstance(value, Symbol) or _is_number(value)
+    return isinstance(value, Symbol) or is_literal(value)
 
 
 def _affine(x: Symbol, scale: Any = 1.0, bias: Any = 0.0) -> Any:
-    _check_number(x, scale)
-    _check_number(x, bias)
+    check_number(x, scale)
+    check_number(x, bias)
     return REGISTRY["scale"](x, scale=float(scale), bias=float(bias))
 
 
 def _binary(op: str, x: Any, y: Any) -> Any:
     like = x if isinstance(x, Symbol) else y
-    return REGISTRY[op](_as_tensor(x, like), _as_tensor(y, like))
+    return REGISTRY[op](as_tensor(x, like), as_tensor(y, like))
 
 
-def _check_number(x: Symbol, value: Any) -> None:
-    if x.dtype not in FLOATS and value != int(value):
-        raise ShapeError(f"{x!r} cannot be combined with {value}, which is no whole number: cast it first")
-
-
-def _as_tensor(value: Any, like: Symbol) -> Any:
-    """A Python number beside a symbol becomes a constant of its dtype."""
-    if isinstance(value, Symbol):
-        return value
-    if not _is_number(value):
-        raise TypeError(f"cannot combine {like!r} with {value!r}: a variable or a number is expected")
-    _check_number(like, value)
-    return like.emit(REGISTRY["fill_constant"], (), {"shape": [], "value": float(value), "dtype": str(like.dtype)})
+def _logic(name: str, x: Symbol, y: Any) -> Any:
+    return _binary(f"logical_{name}" if x.dtype == "bool" else f"bitwise_{name}", x, y)

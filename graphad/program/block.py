@@ -205,12 +205,15 @@ class Block:
         self.ops.insert(index, op)
         return op
 
-    def emit(self, row: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-        """Append an operator given positional inputs, with fresh outputs; return them (the optional ones are left out)."""
+    def emit(self, row: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any], name: str | None = None) -> Any:
+        """Append an operator given positional inputs, with fresh outputs; return them (the optional ones are left out).
+
+        The outputs are called after ``name``, or after the operator's type.
+        """
         if len(inputs) > len(row.inputs):
             raise InvalidType(located(f"operator {row.type!r} takes {', '.join(row.inputs)}; got {len(inputs)} inputs", user_line()))
         slots = {slot: value for slot, value in zip(row.inputs, inputs, strict=False) if value is not None}
-        stem = self.program.names.generate(row.type)
+        stem = name or self.program.names.generate(row.type)
         names = {slot.name: self._fresh(stem, slot.variadic, row, slots, attrs) for slot in row.outputs.values() if not slot.optional}
         self.append_op(row.type, slots, names, attrs)
         values = [[*map(self.var, v)] if row.outputs[slot].variadic else self.var(v[0]) for slot, v in names.items()]

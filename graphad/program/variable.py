@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Symbol
 from graphad.program import guards
 from graphad.program.regularizer import Regularizer
-from graphad.program.source import located, user_line
+from graphad.program.source import at_users_line, located, user_line
 from graphad.types import KINDS, TENSOR, Shape, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 class Variable(Symbol):
     """A name in a block. ``shape`` has -1 where an extent is unknown, and is None before anything says it.
 
-    Arithmetic (``+ - * / @ **``) and comparisons append operators to the program's current block;
-    two variables are the same one if ``a is b``.
+    Arithmetic (``+ - * / // % @ **``), comparisons, ``& | ^ ~``, subscripts and methods append operators to the program's current
+    block; numbers and numpy arrays become constants. ``/`` of integers is of float32. Two variables are the same one if ``a is b``.
+
+    >>> import graphad as ga
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program):
+    ...     x = ga.layers.data("x", shape=[2, 3], append_batch_size=False)
+    ...     y = x[:, ::-1].T @ np.array([1.0, 10.0])
+    >>> ga.Executor().run(program, {"x": [[1, 2, 3], [4, 5, 6]]}, [y])
+    [array([63., 52., 41.], dtype=float32)]
     """
 
     __slots__ = ("_dtype", "_shape", "block", "name", "persistable", "stop_gradient", "stored", "type")
@@ -93,6 +101,22 @@ class Variable(Symbol):
         if current.identity.family is not program.identity.family:
             raise InvalidValue(located(f"operator {op.type!r}: {foreign(current, self)}", user_line()))
         return current.current_block().emit(op, inputs, attrs)
+
+    def refuse(self, message: str) -> NoReturn:
+        raise InvalidType(located(message, user_line()))
+
+    def how_to_fetch(self) -> str:
+        return f"executor.run(program, feed, fetch_list=[{self.name!r}]) returns its value as an array"
+
+    def __getitem__(self, key: Any) -> Any:
+        with at_users_line():
+            return super().__getitem__(key)
+
+    def __truediv__(self, other: Any) -> Any:
+        return super(Variable, self._floating()).__truediv__(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return super(Variable, self._floating()).__rtruediv__(other)
 
     @classmethod
     def trusted(

@@ -1,0 +1,78 @@
+"""What the arguments of layers must be: an error names the parameter, and the one that was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.program import Variable
+
+
+def checked_int(what: str, value: Any, least: int | None = None) -> int:
+    """A whole number; TypeError if it is none, ValueError if it is less than the least."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidType(f"{what} is an int, not {value!r}{_meant(value)}")
+    if least is not None and value < least:
+        raise InvalidValue(f"{what} is {least} or more, not {value}")
+    return int(value)
+
+
+def checked_float(what: str, value: Any) -> float:
+    """A number; TypeError if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise InvalidType(f"{what} is a number, not {value!r}{_meant(value)}")
+    return float(value)
+
+
+def checked_flag(what: str, value: Any) -> bool:
+    """True or False; TypeError for anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidType(f"{what} is True or False, not {value!r}; give what you mean by its keyword{_meant(value)}")
+    return bool(value)
+
+
+def checked_format(what: str, value: Any, known: Sequence[str]) -> bool:
+    """Whether a layout has its channels last; ValueError if it is not one of those that the layer knows."""
+    if value not in known:
+        raise InvalidValue(f"{what} is {' or '.join(map(repr, known))}, not {value!r}{_meant(value)}")
+    return str(value).endswith("C")
+
+
+def _meant(value: Any) -> str:
+    return f": did you mean act={value!r} or name={value!r}?" if isinstance(value, str) else ""
+
+
+def listed(what: str, value: Any, count: int) -> list[int]:
+    """One number for each of the axes of a window: a number stands for all of them."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return [int(value)] * count
+    if isinstance(value, list | tuple) and len(value) == 1:
+        return listed(what, value[0], count)
+    if not isinstance(value, list | tuple) or len(value) != count or any(isinstance(each, bool | str) for each in value):
+        raise InvalidType(f"{what} is an int or a list of {count} ints, not {value!r}{_meant(value)}")
+    return [int(each) for each in value]
+
+
+def padding_attrs(what: str, value: Any, axes: int, channels_last: bool) -> dict[str, Any]:
+    """The attributes of a padding: a number, one for each axis, one for each end, pairs for all axes of the input, or "SAME", "VALID"."""
+    if isinstance(value, str):
+        if value.upper() not in ("SAME", "VALID"):
+            raise InvalidValue(f"{what} is 'SAME', 'VALID', an int or a list of ints, not {value!r}")
+        return {"paddings": [0] * axes, "padding_algorithm": value.upper()}
+    if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
+        inner = value[1:-1] if channels_last else value[2:]
+        rest = [*value[:1], *(value[-1:] if channels_last else value[1:2])]
+        if len(inner) != axes or any(any(pair) for pair in rest):
+            raise InvalidValue(f"{what} is {value!r}: pairs for {axes + 2} axes are expected, those of the batch and the channels zero")
+        return {"paddings": [int(each) for pair in inner for each in pair]}
+    if isinstance(value, list | tuple) and len(value) == 2 * axes:
+        return {"paddings": [int(each) for each in value]}
+    return {"paddings": listed(what, value, axes)}
+
+
+def has_last_one(x: Variable) -> bool:
+    """Whether the last extent is 1, which Fluid 1.8 takes as an axis of its own for ids and labels."""
+    return len(x.shape) > 1 and x.shape[-1] == 1

@@ -1,0 +1,221 @@
+"""Operators as layers: calls by position and keyword, as Fluid writes them, become slots and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from graphad.errors import InvalidType
+from graphad.layers.helper import checked_activation, layer
+from graphad.layers.signatures import EMPTY, LAST, Form, Part, Spec
+from graphad.layers.values import constant, is_literal, stopped_unless_float
+from graphad.ops import OpDef, Symbol, find, lookup
+from graphad.ops.definition import did_you_mean
+from graphad.program import Variable, default_main_program
+from graphad.program.source import at_users_line
+from graphad.types import FLOATS, dtype_name
+
+_DTYPES = ("dtype", "out_dtype", "in_dtype")
+
+
+def as_layer(name: str, row: OpDef, spec: Spec | None = None) -> Callable[..., Any]:
+    """An operator as a layer under a name; its signature is Fluid's where that is known, else the definition's own."""
+    form = Form(name, row, spec)
+
+    @layer
+    def record(*args: Any, **options: Any) -> Any:
+        with at_users_line(f"layers.{name}"):
+            if _is_operator_call(form, args):
+                return row(*args, **options)
+            return _called(form, _arguments(form, args, options))
+
+    record.__name__ = record.__qualname__ = name
+    record.__module__ = "graphad.layers"
+    record.__doc__ = documented(form)
+    record.__signature__ = form.signature  # type: ignore[attr-defined]
+    del record.__wrapped__  # type: ignore[attr-defined]
+    return record
+
+
+def documented(form: Form) -> str:
+    """The definition's docstring, and what the parameters are."""
+    row = form.row
+    tensors = [part.name for part in form.parts.values() if part.slot is not None and not part.slot.optional]
+    hints = [part.name for part in form.positional if part.slot is None and part.attr is None and part.name not in LAST]
+    lines = [row.doc or f"The operator ``{row.type}``.", ""]
+    if tensors:
+        lines.append(f"Tensors: {', '.join(tensors)}.")
+    lines += [f"Attribute {attr}: {row.attrs[attr].kind}, as ``{part.name}``." for attr, part in form.by_attr.items()]
+    if hints:
+        lines.append(f"Without effect: {', '.join(hints)}.")
+    lines.append("``name`` is what the result is called, ``act`` the type of an activation that is applied to it.")
+    return "\n".join(lines)
+
+
+def _is_operator_call(form: Form, args: Sequence[Any]) -> bool:
+    """Whether a call gives tensors by position where the layer takes none: the slots of the operator are meant, in their order."""
+    for part, value in zip(form.positional, args, strict=False):
+        if part.slot is None and (part.attr is None or form.tensor_slots[part.attr] == (None, None)) and _holds_symbol(value):
+            return len(args) <= len(form.row.inputs)
+    return len(args) > len(form.positional) and all(each is None or _holds_symbol(each) for each in args)
+
+
+def _holds_symbol(value: Any) -> bool:
+    return isinstance(value, Symbol) or (isinstance(value, list | tuple) and any(isinstance(each, Symbol) for each in value))
+
+
+def _arguments(form: Form, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call gives, by parameter; TypeError for what it does not take, lacks, or gives twice."""
+    if args and not form.positional:
+        raise InvalidType(f"{form} takes {', '.join(form.row.attrs) or 'nothing'} by keyword, not {args!r}")
+    if len(args) > len(form.positional):
+        raise InvalidType(f"{form} takes {len(form.positional)} arguments by position, got {len(args)}")
+    given = {part.name: value for part, value in zip(form.positional, args, strict=False)}
+    for word, value in options.items():
+        part = form.keyword(word)
+        if part is None:
+            raise InvalidType(f"{form} has no parameter {word!r}{did_you_mean(word, form.parts)}")
+        if part.name in given:
+            raise InvalidType(f"{form} got {part.name!r} twice" + ("" if word == part.name else f", the second time as {word!r}"))
+        given[part.name] = value
+    missing = [part.name for part in form.parts.values() if part.default is EMPTY and part.name not in given]
+    if missing:
+        raise InvalidType(f"{form} needs {' and '.join(map(repr, missing))}")
+    return given
+
+
+def _called(form: Form, given: Mapping[str, Any]) -> Any:
+    slots: dict[str, Any] = {}
+    attrs: dict[str, Any] = {}
+    for name, value in _with_defaults(form, given).items():
+        part = form.parts[name]
+        if part.slot is not None:
+            slots[part.slot.name] = value
+        elif part.attr is not None and value is not None:
+            _set_attr(form, part, value, slots, attrs)
+        elif part.attr is None and name not in LAST:
+            _check_hint(form, part, value)
+    inputs = [slots.get(slot) for slot in form.row.inputs]
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    results = _recorded(form, _with_constants(form, inputs), attrs, _name(form, given))
+    return _activated(form, results, given.get("act"))
+
+
+def _with_defaults(form: Form, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, and the defaults that differ from the operator's."""
+    attrs = form.row.attrs
+    differ = {
+        part.name: part.default
+        for part in form.positional
+        if part.attr and part.name not in given and part.default is not EMPTY
+        if part.default is not None and (not attrs[part.attr].has_default or part.default != attrs[part.attr].default)
+    }
+    return {**differ, **given}
+
+
+def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, Any], attrs: dict[str, Any]) -> None:
+    attr = part.attr or ""
+    one, several = form.tensor_slots[attr]
+    if isinstance(value, Variable):
+        if one is None:
+            _refuse_tensor(form, part, value)
+        slots[one.name] = value
+        return
+    if several is not None and _holds_symbol(value):
+        slots[several.name] = [each if isinstance(each, Variable) else _number(each) for each in value]
+        attrs[attr] = [-1 if isinstance(each, Variable) else each for each in value]
+        return
+    attrs[attr] = _plain(attr, form.row.attrs[attr].kind, value)
+
+
+def _refuse_tensor(form: Form, part: Part, value: Variable) -> NoReturn:
+    raise InvalidType(f"{form}: {part.name} is no tensor, but {value!r} was given")
+
+
+def _number(value: Any) -> Variable:
+    return constant(default_main_program().current_block(), "number", np.array([value], "int32"))
+
+
+def _plain(attr: str, kind: str, value: Any) -> Any:
+    """A value as the kind of an attribute: one number for a list of one, a tuple for a list, numpy's for Python's."""
+    if attr in _DTYPES and value != "":
+        return dtype_name(value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if kind.startswith("list") and isinstance(value, int | float) and not isinstance(value, bool):
+        return [value]
+    if isinstance(value, tuple):
+        return list(value)
+    return float(value) if kind == "float" and isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _check_hint(form: Form, part: Part, value: Any) -> None:
+    if isinstance(part.default, bool) and not isinstance(value, bool | np.bool_):
+        raise InvalidType(f"{form}: {part.name} is a hint, True or False, not {value!r}; give what you mean by its keyword")
+
+
+def _name(form: Form, given: Mapping[str, Any]) -> str | None:
+    if "name" in form.row.attrs:
+        return None
+    name = given.get("name")
+    if name is not None and not isinstance(name, str):
+        raise InvalidType(f"{form}: name is a string, not {name!r}")
+    return name
+
+
+def _with_constants(form: Form, inputs: list[Any]) -> list[Any]:
+    """Numbers and arrays beside variables as constants."""
+    like = next(
+        (each for given in inputs for each in (given if isinstance(given, list | tuple) else [given]) if isinstance(each, Symbol)), None
+    )
+    if not isinstance(like, Variable):
+        return inputs
+    return [_constant(like, given) for given in inputs]
+
+
+def _constant(like: Variable, value: Any) -> Any:
+    if not is_literal(value):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f" and like.dtype in FLOATS:
+        value = value.astype(like.dtype)
+    return constant(default_main_program().current_block(), "number", value, like.tensor_type)
+
+
+def _recorded(form: Form, inputs: list[Any], attrs: dict[str, Any], name: str | None) -> Any:
+    row = form.row
+    for slot, value in zip(row.inputs.values(), inputs, strict=False):
+        if value is None and not slot.optional:
+            raise InvalidType(f"{form}: {slot.name} is a tensor, not None")
+    if slot_lists := [
+        i for i, (slot, value) in enumerate(zip(row.inputs.values(), inputs, strict=False)) if slot.variadic and isinstance(value, Symbol)
+    ]:
+        inputs = [[value] if i in slot_lists else value for i, value in enumerate(inputs)]
+    if name is None and row.inputs:
+        return row(*inputs, **attrs)
+    out = default_main_program().current_block().emit(row, inputs, attrs, name)
+    return stopped_unless_float(out) if isinstance(out, Variable) else out
+
+
+def _activated(form: Form, results: Any, act: Any) -> Any:
+    written = [slot.name for slot in form.row.outputs.values() if not slot.optional]
+    if form.returned != tuple(written):
+        by_slot = dict(zip(written, results if isinstance(results, tuple) else (results,), strict=True))
+        kept = tuple(by_slot[slot] for slot in form.returned)
+        results = kept[0] if len(kept) == 1 else kept
+    if act is None:
+        return results
+    if isinstance(results, tuple | list):
+        raise InvalidType(f"{form}: act={act!r} applies to one result, not to {len(results)}")
+    return lookup(checked_activation(act))(results)
+
+
+def operator_layer(name: str, specs: Mapping[str, Spec]) -> Callable[..., Any] | None:
+    """The layer of a name that Fluid's table or the operators have; None if neither does."""
+    spec = specs.get(name)
+    row = find(spec.op or name) if spec is not None else find(name)
+    return None if row is None else as_layer(name, row, spec)

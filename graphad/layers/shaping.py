@@ -1,0 +1,366 @@
+"""Layers of Fluid that shape, choose and count, and that are more than one operator or take several forms."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphad import ops
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.layers.checks import checked_flag, checked_float, checked_int
+from graphad.layers.helper import checked_input, layer
+from graphad.layers.values import constant, is_literal
+from graphad.program import Variable, default_main_program
+from graphad.program.source import at_users_line
+from graphad.types import FLOATS, dtype_name
+
+
+def _emitted(op: str, inputs: Sequence[Any], name: str | None = None, **attrs: Any) -> Any:
+    return default_main_program().current_block().emit(ops.lookup(op), inputs, attrs, name)
+
+
+@layer
+def softmax(input: Variable, use_cudnn: Any = False, name: str | None = None, axis: int = -1) -> Variable:
+    """``exp(x)`` over its sum along an axis.
+
+    Args:
+        input: logits.
+        use_cudnn: a hint without effect; an axis in its place is taken as one, as in Paddle 2.
+        axis: the axis that sums to 1.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()):
+    ...     ga.layers.softmax(ga.layers.data("x", shape=[4]), -1)
+    Variable softmax_0.tmp_0: float32[-1, 4]
+    """
+    if isinstance(use_cudnn, int) and not isinstance(use_cudnn, bool):
+        axis = use_cudnn
+    elif not isinstance(use_cudnn, bool):
+        checked_flag("layers.softmax: use_cudnn", use_cudnn)
+    return _emitted("softmax", [checked_input("softmax", input)], name, axis=axis)  # type: ignore[no-any-return]
+
+
+@layer
+def split(
+    input: Variable,
+    num_or_sections: int | Sequence[int] | None = None,
+    dim: int | None = None,
+    name: str | None = None,
+    *,
+    axis: int | None = None,
+    num: int = 0,
+    sections: Sequence[int] = (),
+) -> list[Variable]:
+    """The parts of a tensor along an axis.
+
+    Args:
+        num_or_sections: how many parts of one extent, or the extents of the parts, of which one may be -1.
+        dim: the axis; the last one if it is left out, as in Fluid.
+        axis: the same as ``dim``, as in Paddle 2.
+        num, sections: the operator's attributes, of which one takes the place of ``num_or_sections``; ``axis`` is then 0 by default.
+
+    Raises:
+        TypeError: neither says how the tensor is split.
+    """
+    with at_users_line("layers.split"):
+        x = checked_input("split", input)
+        if dim is not None and axis is not None:
+            raise InvalidType("dim and axis are the same: give one of them")
+        along = dim if dim is not None else axis
+        if num_or_sections is None:
+            if not num and not sections:
+                raise InvalidType("num_or_sections is missing: how many parts, or a list of their extents")
+            return _emitted("split", [x], name, num=num, sections=list(sections), axis=0 if along is None else along)  # type: ignore[no-any-return]
+        by_count = isinstance(num_or_sections, int | np.integer) and not isinstance(num_or_sections, bool)
+        if not by_count and not isinstance(num_or_sections, list | tuple):
+            raise InvalidType(f"num_or_sections is an int or a list of ints, not {num_or_sections!r}")
+        parts: dict[str, Any] = {"num": num_or_sections} if by_count else {"sections": list(num_or_sections)}  # type: ignore[arg-type]
+    return _emitted("split", [x], name, **parts, axis=-1 if along is None else checked_int("layers.split: dim", along))  # type: ignore[no-any-return]
+
+
+@layer
+def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Variable:
+    """Where a condition holds: the places, as rows of int64, as in Fluid; with x and y the elements of x there and those of y elsewhere."""
+    with at_users_line("layers.where"):
+        checked_input("where", condition)
+        if (x is None) != (y is None):
+            raise InvalidType("x and y come together: where(condition) gives places, where(condition, x, y) elements")
+    if x is None:
+        return _emitted("where_index", [condition], name)  # type: ignore[no-any-return]
+    like = x if isinstance(x, Variable) else y
+    if not isinstance(like, Variable):
+        raise InvalidType(f"layers.where: x is {x!r} and y is {y!r}; at least one of them is a Variable")
+    block = default_main_program().current_block()
+    chosen = [constant(block, "number", each, like.tensor_type) if is_literal(each) else each for each in (x, y)]
+    return _emitted("where", [condition, *chosen], name)  # type: ignore[no-any-return]
+
+
+def _filled_like(kind: str, x: Variable, out: Variable | None, value: float) -> Variable:
+    x = checked_input(kind, x)
+    if out is None:
+        return _emitted("fill_any_like", [x], value=value) if value else _emitted("fill_zeros_like", [x])  # type: ignore[no-any-return]
+    default_main_program().current_block().append_op("fill_any_like", {"X": x}, {"Out": out}, {"value": value})
+    return out
+
+
+@layer
+def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Zeros in the shape and dtype of x; ``out`` is a Variable to overwrite."""
+    return _filled_like("zeros_like", x, out, 0.0)
+
+
+@layer
+def ones_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Ones in the shape and dtype of x; ``out`` is a Variable to overwrite."""
+    return _filled_like("ones_like", x, out, 1.0)
+
+
+@layer
+def linspace(start: Any, stop: Any, num: Any, dtype: Any = "float32", name: str | None = None) -> Variable:
+    """``num`` numbers from ``start`` to ``stop``, both among them, at equal distances.
+
+    Args:
+        start, stop, num: numbers, or Variables of one element.
+    """
+    dtype = dtype_name(dtype)
+    block = default_main_program().current_block()
+    bounds = [each if isinstance(each, Variable) else constant(block, "number", np.array([each], dtype)) for each in (start, stop)]
+    count = (
+        num if isinstance(num, Variable) else constant(block, "number", np.array([checked_int("layers.linspace: num", num, 1)], "int32"))
+    )
+    out: Variable = _emitted("linspace", [*bounds, count], name, dtype=dtype)
+    if not isinstance(num, Variable):
+        out.declare((int(num),), dtype)
+    out.stop_gradient = dtype not in FLOATS
+    return out
+
+
+@layer
+def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
+    """Ones up to the lengths in x and zeros after: ``[..., maxlen]``.
+
+    Args:
+        x: lengths, integers.
+        maxlen: an int, or a Variable of one element; the longest length if None.
+    """
+    lengths = checked_input("sequence_mask", x)
+    if maxlen is None:
+        maxlen = lengths.max()
+    places = _places(maxlen, lengths.dtype)
+    mask = _emitted("less_than", [places, lengths.unsqueeze(-1)])
+    return _emitted("cast", [mask], name, out_dtype=dtype_name(dtype))  # type: ignore[no-any-return]
+
+
+def _places(end: Any, dtype: str) -> Variable:
+    block = default_main_program().current_block()
+    if not isinstance(end, Variable):
+        return constant(block, "number", np.arange(checked_int("layers.sequence_mask: maxlen", end, 0), dtype=dtype))
+    zero, one = (constant(block, "number", np.array([each], dtype)) for each in (0, 1))
+    bound = end if end.dtype == dtype else end.astype(dtype)
+    return _emitted("range", [zero, bound.reshape([1]), one])  # type: ignore[no-any-return]
+
+
+@layer
+def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
+    """``x / sqrt(sum(x * x) + epsilon)`` along an axis."""
+    attrs = {"axis": 1 if axis is None else checked_int("layers.l2_normalize: axis", axis), "epsilon": checked_float("epsilon", epsilon)}
+    return _emitted("norm", [checked_input("l2_normalize", x)], name, **attrs)  # type: ignore[no-any-return]
+
+
+# -- whole tensors -------------------------------------------------------------------------------
+
+
+@layer
+def has_inf(x: Variable) -> Variable:
+    """Whether an element is infinite, as one boolean."""
+    return _emitted("isinf_v2", [checked_input("has_inf", x)]).any()  # type: ignore[no-any-return]
+
+
+@layer
+def has_nan(x: Variable) -> Variable:
+    """Whether an element is not a number, as one boolean."""
+    return _emitted("isnan_v2", [checked_input("has_nan", x)]).any()  # type: ignore[no-any-return]
+
+
+@layer
+def isfinite(x: Variable) -> Variable:
+    """Whether all elements are finite, as one boolean; ``layers.isfinite_v2`` says so of each."""
+    return _emitted("isfinite_v2", [checked_input("isfinite", x)]).all()  # type: ignore[no-any-return]
+
+
+@layer
+def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
+    """Whether a tensor has no elements; ``cond`` is a boolean Variable to overwrite."""
+    count = _emitted("size", [checked_input("is_empty", x)])
+    empty: Variable = count == 0
+    if cond is None:
+        return empty
+    default_main_program().current_block().append_op("assign", {"X": empty}, {"Out": cond})
+    return cond
+
+
+@layer
+def rank(input: Variable) -> Variable:
+    """The number of axes, an int32 of shape []."""
+    return constant(default_main_program().current_block(), "rank", np.array(checked_input("rank", input).ndim, "int32"))
+
+
+@layer
+def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """The elements of matrices on and below a diagonal; zeros elsewhere."""
+    return _emitted("tril_triu", [checked_input("tril", input)], name, diagonal=diagonal, lower=True)  # type: ignore[no-any-return]
+
+
+@layer
+def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """The elements of matrices on and above a diagonal; zeros elsewhere."""
+    return _emitted("tril_triu", [checked_input("triu", input)], name, diagonal=diagonal, lower=False)  # type: ignore[no-any-return]
+
+
+@layer
+def scatter_nd(index: Variable, updates: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
+    """Zeros of a shape to which updates are added at places; repeated places add up."""
+    x = checked_input("scatter_nd", updates)
+    zeros = _emitted("fill_constant", [], shape=list(shape), value=0.0, dtype=x.dtype)
+    return _emitted("scatter_nd_add", [zeros, checked_input("scatter_nd", index), x], name)  # type: ignore[no-any-return]
+
+
+@layer
+def nonzero(input: Variable, as_tuple: bool = False) -> Any:
+    """Where elements are not zero: rows of int64, or with ``as_tuple`` one column ``[n, 1]`` an axis."""
+    x = checked_input("nonzero", input)
+    places = _emitted("where_index", [x if x.dtype == "bool" else x.astype("bool")])
+    if not checked_flag("layers.nonzero: as_tuple", as_tuple):
+        return places
+    return tuple(places[:, i : i + 1] for i in builtins.range(x.ndim))
+
+
+@layer
+def clamp(input: Variable, min: Any = None, max: Any = None, output: Variable | None = None, name: str | None = None) -> Variable:
+    """The elements, at least ``min`` and at most ``max``; None leaves a side open. ``output`` is a Variable to overwrite."""
+    x = checked_input("clamp", input)
+    out = x.clip(None if min is None else checked_float("min", min), None if max is None else checked_float("max", max))
+    if output is None:
+        return out
+    default_main_program().current_block().append_op("assign", {"X": out}, {"Out": output})
+    return output
+
+
+@layer
+def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
+    """x repeated along each axis until it has the shape of another tensor, whose extents are multiples and known."""
+    with at_users_line("layers.expand_as"):
+        shape, target = checked_input("expand_as", x).shape, checked_input("expand_as", target_tensor).shape
+        if len(shape) != len(target):
+            raise ShapeError(f"x is {x!r} and target_tensor {target_tensor!r}; they have different numbers of axes")
+        pairs = [(a, b) for a, b in zip(shape, target, strict=True) if a != b or a == -1]
+        if any(-1 in pair for pair in pairs):
+            return _emitted("expand_as_v2", [x, target_tensor], name)  # type: ignore[no-any-return]
+        if any(b % a for a, b in pairs if a):
+            raise ShapeError(f"the extents of {target_tensor!r} are not multiples of those of {x!r}")
+        times = [b // a if a else 1 for a, b in zip(shape, target, strict=True)]
+    return _emitted("expand", [x], name, expand_times=times)  # type: ignore[no-any-return]
+
+
+# -- images --------------------------------------------------------------------------------------
+
+_METHODS = {"BILINEAR": ("bilinear_interp", 4), "NEAREST": ("nearest_interp", 4), "TRILINEAR": ("trilinear_interp", 5)}
+
+
+@layer
+def image_resize(
+    input: Variable,
+    out_shape: Any = None,
+    scale: float | None = None,
+    name: str | None = None,
+    resample: str = "BILINEAR",
+    actual_shape: Any = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Images at another size.
+
+    Args:
+        input: ``[batch, channels, height, width]``, with an axis for the depth before the height for "TRILINEAR"; the channels last
+            where ``data_format`` says so.
+        out_shape: the extents of the result, or a Variable of them; from ``scale`` if None.
+        scale: the factor on the extents.
+        resample: "BILINEAR", "NEAREST" or "TRILINEAR".
+        actual_shape: a Variable of the extents, which takes the place of ``out_shape``.
+        align_corners, align_mode: which points of the images are on top of each other.
+    """
+    with at_users_line("layers.image_resize"):
+        x = checked_input("image_resize", input)
+        if not isinstance(resample, str) or resample.upper() not in _METHODS:
+            raise InvalidValue(f"resample is 'BILINEAR', 'NEAREST' or 'TRILINEAR', not {resample!r}")
+        op, axes = _METHODS[resample.upper()]
+        if (out_shape is None) == (scale is None) and actual_shape is None:
+            raise InvalidType("one of out_shape and scale is needed")
+        checked_flag("align_corners", align_corners)
+        if data_format not in ("NCHW", "NHWC", "NCDHW", "NDHWC"):
+            raise InvalidValue(f"data_format is 'NCHW' or 'NHWC' (with a D for the depth), not {data_format!r}")
+        if len(x.shape) != axes:
+            raise ShapeError(f"resample={resample!r} takes {axes} axes, not {x!r}")
+    attrs: dict[str, Any] = {
+        "align_corners": align_corners,
+        "align_mode": align_mode,
+        "data_layout": "NHWC" if data_format.endswith("C") else "NCHW",
+    }
+    inputs: list[Any] = [x]
+    size = out_shape if actual_shape is None else actual_shape
+    if isinstance(size, Variable):
+        inputs.append(size)
+    elif size is not None:
+        extents = [checked_int("layers.image_resize: out_shape", each, 1) for each in size]
+        attrs |= dict(zip(("out_d", "out_h", "out_w")[-len(extents) :], extents, strict=True))
+    else:
+        attrs["scale"] = checked_float("layers.image_resize: scale", scale)
+    return _emitted(op, inputs, name, **attrs)  # type: ignore[no-any-return]
+
+
+@layer
+def resize_bilinear(
+    input: Variable,
+    out_shape: Any = None,
+    scale: float | None = None,
+    name: str | None = None,
+    actual_shape: Any = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCHW",
+) -> Variable:
+    """``image_resize`` with ``resample="BILINEAR"``."""
+    return image_resize(input, out_shape, scale, name, "BILINEAR", actual_shape, align_corners, align_mode, data_format)
+
+
+@layer
+def resize_nearest(
+    input: Variable,
+    out_shape: Any = None,
+    scale: float | None = None,
+    name: str | None = None,
+    actual_shape: Any = None,
+    align_corners: bool = True,
+    data_format: str = "NCHW",
+) -> Variable:
+    """``image_resize`` with ``resample="NEAREST"``."""
+    return image_resize(input, out_shape, scale, name, "NEAREST", actual_shape, align_corners, 1, data_format)
+
+
+@layer
+def resize_trilinear(
+    input: Variable,
+    out_shape: Any = None,
+    scale: float | None = None,
+    name: str | None = None,
+    actual_shape: Any = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """``image_resize`` with ``resample="TRILINEAR"``."""
+    return image_resize(input, out_shape, scale, name, "TRILINEAR", actual_shape, align_corners, align_mode, data_format)

@@ -1,0 +1,211 @@
+"""Signatures of layers: what a caller writes, and which slot or attribute of an operator each parameter is.
+
+A signature is text as in Fluid's documentation, ``x, axis=0, name=None``. ``Form`` binds it to the definition of an operator: a parameter
+is the slot or the attribute of its name, or the one that ``Spec.binds`` names. What the signature leaves out of the definition can be
+given by keyword.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from inspect import Parameter, Signature
+from typing import Any, NamedTuple
+
+from graphad.errors import InvalidValue
+from graphad.ops import OpDef, Slot
+
+LAST = ("name", "act")  # the parameters that layers have in common: how the result is called, and what is applied to it
+EMPTY: Any = Parameter.empty
+_NO_BINDS: Mapping[str, str] = {}
+# Paddle 2's and numpy's words for Fluid's, and the other way round.
+_SYNONYMS = {
+    "x": ("input",),
+    "input": ("x",),
+    "axis": ("dim", "axes", "dims"),
+    "axes": ("axis",),
+    "dim": ("axis",),
+    "dims": ("axis",),
+    "keepdim": ("keep_dim",),
+    "keepdims": ("keep_dim", "keepdim"),
+    "keep_dim": ("keepdim",),
+    "other": ("y",),
+    "out_shape": ("output_shape",),
+    "depth": ("num_classes",),
+    "num_classes": ("depth",),
+}
+
+
+class Spec(NamedTuple):
+    """A layer as Fluid has it: its signature, the operator, parameters under other names, and the outputs that are returned.
+
+    A parameter that is bound to "" has no effect on what is computed: a hint such as ``use_cudnn``.
+    """
+
+    signature: str
+    op: str | None = None
+    binds: Mapping[str, str] = _NO_BINDS
+    out: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A parameter of a layer: a slot, an attribute, one of ``LAST``, or nothing (a hint)."""
+
+    name: str
+    default: Any = EMPTY
+    slot: Slot | None = None
+    attr: str | None = None
+    keyword_only: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """The signature of a layer over the definition of its operator."""
+
+    name: str
+    row: OpDef
+    spec: Spec | None = None
+
+    @cached_property
+    def parts(self) -> dict[str, Part]:
+        """The parameters by name, those of the signature first."""
+        written = _written_parts(self.row, self.spec) if self.spec else _own_parts(self.row)
+        named = {part.name: part for part in written}
+        given = {part.slot.name if part.slot else part.attr for part in written}
+        extra = [part for part in _own_parts(self.row) if (part.slot.name if part.slot else part.attr) not in given]
+        for part in extra:
+            name = part.name if part.name not in named else f"{part.name}_tensor" if part.slot else f"{part.name}_attribute"
+            default = None if part.slot is not None else part.default
+            if part.name not in LAST or name != part.name:
+                named.setdefault(name, Part(name, default, part.slot, part.attr, keyword_only=True))
+        for name in LAST:
+            named.setdefault(name, Part(name, None, keyword_only=True))
+        return named
+
+    @cached_property
+    def positional(self) -> tuple[Part, ...]:
+        """The parameters that can be given by position."""
+        return tuple(part for part in self.parts.values() if not part.keyword_only)
+
+    @cached_property
+    def by_attr(self) -> dict[str, Part]:
+        """The parameters by the attribute that they are."""
+        return {part.attr: part for part in self.parts.values() if part.attr}
+
+    @cached_property
+    def tensor_slots(self) -> dict[str, tuple[Slot | None, Slot | None]]:
+        """For each attribute the optional slots that take its place: for one tensor, and for a list of them."""
+        return {attr: _slots_for(self.row, attr) for attr in self.row.attrs}
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The signature as Python shows it."""
+        kinds = {True: Parameter.KEYWORD_ONLY, False: Parameter.POSITIONAL_OR_KEYWORD}
+        parameters = [
+            Parameter(part.name, kinds[part.keyword_only], default=part.default, annotation=self._annotation(part))
+            for part in sorted(self.parts.values(), key=lambda part: part.keyword_only)
+        ]
+        return Signature(parameters, return_annotation=self._returned())
+
+    def _annotation(self, part: Part) -> str:
+        if part.name in LAST and part.slot is None and part.attr is None:
+            return "str | None"
+        if part.slot is not None:
+            one = "Sequence[Any]" if part.slot.variadic else "Any"
+            return one if part.default is EMPTY else f"{one} | None" if one != "Any" else one
+        return "Any"
+
+    def _returned(self) -> str:
+        kept = [slot for slot in self.row.outputs.values() if slot.name in self.returned]
+        words = ["list[Variable]" if slot.variadic else "Variable" for slot in kept]
+        return "None" if not words else words[0] if len(words) == 1 else f"tuple[{', '.join(words)}]"
+
+    @cached_property
+    def returned(self) -> tuple[str, ...]:
+        """The output slots that a call returns."""
+        if self.spec is not None and self.spec.out is not None:
+            return self.spec.out
+        return tuple(slot.name for slot in self.row.outputs.values() if not slot.optional)
+
+    def keyword(self, word: str) -> Part | None:
+        """The parameter that a keyword means: by its name, by the attribute's, or by another word for it."""
+        part = self.parts.get(word) or self.by_attr.get(word)
+        if part is not None:
+            return part
+        near = [self.parts[other] for other in _SYNONYMS.get(word, ()) if other in self.parts]
+        return near[0] if near else None
+
+    def __str__(self) -> str:
+        if not self.positional:
+            return f"layers.{self.name}"
+        shown = [part.name if part.default is EMPTY else f"{part.name}={part.default!r}" for part in self.positional]
+        return f"layers.{self.name}({', '.join(shown)})"
+
+
+def snake(name: str) -> str:
+    """A slot's name as a parameter's: ``ShapeTensor`` as ``shape_tensor``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _own_parts(row: OpDef) -> list[Part]:
+    """The parameters that a definition has by itself: its slots, its attributes."""
+    attrs = [Part(_safe(attr.name), attr.default if attr.has_default else EMPTY, attr=attr.name) for attr in row.attrs.values()]
+    taken = {part.name for part in attrs}
+    slots = [(snake(slot.name), slot) for slot in row.inputs.values()]
+    named = [Part(f"{name}_tensor" if name in taken else name, None if slot.optional else EMPTY, slot) for name, slot in slots]
+    required = [part for part in attrs if part.default is EMPTY]
+    rest = [part for part in attrs if part.default is not EMPTY]
+    optional = [Part(part.name, None, part.slot, keyword_only=bool(attrs)) for part in named if part.slot and part.slot.optional]
+    if not row.inputs:
+        return [replace(part, keyword_only=True) for part in attrs]
+    return [*(part for part in named if part.default is EMPTY), *required, *rest, *optional]
+
+
+def _safe(name: str) -> str:
+    return "lambda_" if name == "lambda" else name
+
+
+def _slots_for(row: OpDef, attr: str) -> tuple[Slot | None, Slot | None]:
+    camel = "".join(word.capitalize() for word in attr.split("_"))
+    names = (camel, f"{camel}Tensor", f"{camel}TensorList", f"{attr}_tensor", f"{camel}T")
+    slots = [row.inputs[name] for name in names if name in row.inputs and row.inputs[name].optional]
+    one = next((slot for slot in slots if not slot.variadic), None)
+    return one, next((slot for slot in slots if slot.variadic), None)
+
+
+def _written_parts(row: OpDef, spec: Spec) -> list[Part]:
+    return [_bound(row, spec, name, default) for name, default in read_signature(spec.signature)]
+
+
+def read_signature(text: str) -> list[tuple[str, Any]]:
+    """The parameters and their defaults in a signature's text.
+
+    >>> read_signature("x, axis=-1, name=None")[1:]
+    [('axis', -1), ('name', None)]
+    """
+    tree = ast.parse(f"lambda {text}: 0", mode="eval").body
+    assert isinstance(tree, ast.Lambda)
+    names = [each.arg for each in tree.args.args]
+    defaults = [ast.literal_eval(each) for each in tree.args.defaults]
+    return list(zip(names, [*[EMPTY] * (len(names) - len(defaults)), *defaults], strict=True))
+
+
+def _bound(row: OpDef, spec: Spec, name: str, default: Any) -> Part:
+    target = spec.binds.get(name)
+    if target == "" or (name in LAST and target is None):
+        return Part(name, default)
+    slots = {snake(slot.name): slot for slot in row.inputs.values()}
+    if target is None:
+        first = next(iter(row.inputs.values()), None)
+        if name in ("x", "input") and name not in slots and first is not None:
+            return Part(name, default, first)
+        target = slots[name].name if name in slots and name not in row.attrs else name
+    if target in row.inputs:
+        return Part(name, default, row.inputs[target])
+    if target in row.attrs:
+        return Part(name, default, attr=target)
+    raise InvalidValue(f"the signature {spec.signature!r} names {name!r}, which operator {row.type!r} does not have")

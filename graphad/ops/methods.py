@@ -1,0 +1,285 @@
+"""The methods that arrays have, on symbols: each records operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, Self
+
+from graphad.ops.registry import REGISTRY
+from graphad.ops.tensor_literals import as_tensor, constant_like
+from graphad.types import FLOATS, Shape, dtype_name, element_count
+
+Axis = int | Sequence[int] | None
+
+
+class Methods:
+    """Shapes, reductions and functions of one tensor, under numpy's names and Paddle's."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> Shape:
+        """The extents, -1 where unknown."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        raise NotImplementedError
+
+    def emit(self, op: Any, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        """Record an operator."""
+        raise NotImplementedError
+
+    def refuse(self, message: str) -> NoReturn:
+        """Raise TypeError."""
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements: an int, or a tensor of it where an extent is unknown before the program runs."""
+        count = element_count(self.shape)
+        return count if -1 not in self.shape else self._on("size")
+
+    def _on(self, op: str, *others: Any, **attrs: Any) -> Self:
+        result: Self = REGISTRY[op](self, *others, **attrs)
+        return result
+
+    def how_to_fetch(self) -> str:
+        """How to come by the value."""
+        return "executor.run(program, feed, fetch_list=[x]) returns its value as an array"
+
+    def numpy(self) -> Any:
+        """Raise TypeError: a run returns values, ``executor.run(program, feed, fetch_list=[x])``."""
+        self.refuse(f"{self!r} has no value before the program runs: {self.how_to_fetch()}")
+
+    def item(self) -> Any:
+        """Raise TypeError as ``numpy`` does."""
+        self.numpy()
+
+    def tolist(self) -> Any:
+        """Raise TypeError as ``numpy`` does."""
+        self.numpy()
+
+    # -- shapes ----------------------------------------------------------------------------------
+
+    @property
+    def T(self) -> Self:
+        """The tensor with its axes in reverse order."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> Self:
+        """The axes in another order: ``x.transpose(0, 2, 1)`` or ``x.transpose([0, 2, 1])``; reversed if none is given."""
+        order = _listed(axes) or list(range(self.ndim))[::-1]
+        return self._on("transpose", axis=[axis % self.ndim if -self.ndim <= axis < 0 else axis for axis in order])
+
+    def reshape(self, *shape: Any) -> Self:
+        """The same elements in another shape: ``x.reshape(6, -1)`` or ``x.reshape([6, -1])``; one extent may be -1, 0 copies the extent."""
+        return self._on("reshape", shape=_listed(shape))
+
+    def flatten(self, start_axis: int = 0, stop_axis: int = -1) -> Self:
+        """The axes from ``start_axis`` to ``stop_axis`` as one; all of them unless told otherwise."""
+        if not self.ndim:
+            return self.reshape(1)
+        return self._on("flatten_contiguous_range", start_axis=start_axis, stop_axis=stop_axis)
+
+    def ravel(self) -> Self:
+        """The elements along one axis."""
+        return self.flatten()
+
+    def squeeze(self, axis: Axis = None) -> Self:
+        """Without axes of extent 1: those named, or all of them."""
+        return self._on("squeeze", axes=_axes(axis))
+
+    def unsqueeze(self, axis: int | Sequence[int]) -> Self:
+        """With axes of extent 1 at the places named."""
+        return self._on("unsqueeze", axes=_axes(axis))
+
+    def astype(self, dtype: Any) -> Self:
+        """The elements in another dtype, by name or as numpy's."""
+        return self._on("cast", out_dtype=dtype_name(dtype))
+
+    # -- reductions ------------------------------------------------------------------------------
+
+    def _reduced(self, op: str, axis: Axis, keepdims: bool) -> Self:
+        return self._on(op, dim=_axes(axis), keep_dim=keepdims, reduce_all=axis is None)
+
+    def _counted(self) -> Self:
+        return self.astype("int64") if self.dtype == "bool" else self
+
+    def _floating(self) -> Self:
+        return self if self.dtype in FLOATS else self.astype("float32")
+
+    def sum(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """The sum over all axes or those named; of booleans how many hold."""
+        return self._counted()._reduced("reduce_sum", axis, keepdims or keepdim)
+
+    def mean(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """The mean over all axes or those named; of integers as float32."""
+        return self._floating()._reduced("reduce_mean", axis, keepdims or keepdim)
+
+    def max(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """The largest element over all axes or those named."""
+        return self._reduced("reduce_max", axis, keepdims or keepdim)
+
+    def min(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """The smallest element over all axes or those named."""
+        return self._reduced("reduce_min", axis, keepdims or keepdim)
+
+    def prod(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """The product over all axes or those named."""
+        return self._counted()._reduced("reduce_prod", axis, keepdims or keepdim)
+
+    def all(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """Whether all elements hold, over all axes or those named."""
+        return self.astype("bool")._reduced("reduce_all", axis, keepdims or keepdim)
+
+    def any(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """Whether an element holds, over all axes or those named."""
+        return self.astype("bool")._reduced("reduce_any", axis, keepdims or keepdim)
+
+    def var(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """The mean of the squared distances from the mean, as numpy has it (Paddle divides by one less)."""
+        x = self._floating()
+        mean = x.mean(axis, keepdims=True)
+        return x._on("elementwise_sub", mean)._on("square").mean(axis, keepdims or keepdim)
+
+    def std(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+        """The square root of ``var``."""
+        return self.var(axis, keepdims or keepdim)._on("sqrt")
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
+        """Where the largest element is along an axis, or in ``x.flatten()``; int64."""
+        return self._on("arg_max", axis=-1 if axis is None else axis, flatten=axis is None, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
+        """Where the smallest element is along an axis, or in ``x.flatten()``; int64."""
+        return self._on("arg_min", axis=-1 if axis is None else axis, flatten=axis is None, keepdims=keepdims)
+
+    def cumsum(self, axis: int | None = None) -> Self:
+        """The sums of the elements up to each, along an axis, or of ``x.flatten()``."""
+        x = self._counted()
+        return x._on("cumsum", axis=axis) if axis is not None else x.flatten()._on("cumsum", axis=0)
+
+    # -- two tensors -----------------------------------------------------------------------------
+
+    def dot(self, other: Any) -> Self:
+        """``x @ other``."""
+        return self._on("matmul_v2", as_tensor(other, self))
+
+    def matmul(self, other: Any) -> Self:
+        """``x @ other``."""
+        return self._on("matmul_v2", as_tensor(other, self))
+
+    def clip(self, min: float | None = None, max: float | None = None) -> Self:
+        """The elements, at least ``min`` and at most ``max``; None leaves a side open."""
+        if min is not None and max is not None:
+            return self._on("clip", min=float(min), max=float(max))
+        if min is None and max is None:
+            return self._on("assign")
+        op, bound = ("elementwise_max", min) if max is None else ("elementwise_min", max)
+        return self._on(op, constant_like(self, bound))
+
+    def softmax(self, axis: int = -1) -> Self:
+        """``exp(x)`` over its sum along an axis."""
+        return self._on("softmax", axis=axis)
+
+    # -- functions of each element ---------------------------------------------------------------
+
+    def abs(self) -> Self:
+        """The absolute values."""
+        return self._on("abs")
+
+    def ceil(self) -> Self:
+        """The next whole numbers above."""
+        return self._on("ceil")
+
+    def cos(self) -> Self:
+        """The cosines."""
+        return self._on("cos")
+
+    def erf(self) -> Self:
+        """The error function."""
+        return self._on("erf")
+
+    def exp(self) -> Self:
+        """The exponentials."""
+        return self._on("exp")
+
+    def floor(self) -> Self:
+        """The next whole numbers below."""
+        return self._on("floor")
+
+    def log(self) -> Self:
+        """The natural logarithms."""
+        return self._on("log")
+
+    def log10(self) -> Self:
+        """The logarithms to base 10."""
+        return self._on("log10")
+
+    def log1p(self) -> Self:
+        """The logarithms of 1 + x."""
+        return self._on("log1p")
+
+    def log2(self) -> Self:
+        """The logarithms to base 2."""
+        return self._on("log2")
+
+    def reciprocal(self) -> Self:
+        """1 / x."""
+        return self._on("reciprocal")
+
+    def relu(self) -> Self:
+        """The larger of x and 0."""
+        return self._on("relu")
+
+    def round(self) -> Self:
+        """The nearest whole numbers."""
+        return self._on("round")
+
+    def rsqrt(self) -> Self:
+        """1 over the square root."""
+        return self._on("rsqrt")
+
+    def sigmoid(self) -> Self:
+        """1 / (1 + exp(-x))."""
+        return self._on("sigmoid")
+
+    def sign(self) -> Self:
+        """-1, 0 or 1."""
+        return self._on("sign")
+
+    def sin(self) -> Self:
+        """The sines."""
+        return self._on("sin")
+
+    def sqrt(self) -> Self:
+        """The square roots."""
+        return self._on("sqrt")
+
+    def square(self) -> Self:
+        """The squares."""
+        return self._on("square")
+
+    def tan(self) -> Self:
+        """The tangents."""
+        return self._on("tan")
+
+    def tanh(self) -> Self:
+        """The hyperbolic tangents."""
+        return self._on("tanh")
+
+
+def _listed(given: tuple[Any, ...]) -> list[int]:
+    """``(2, 3)`` of ``f(2, 3)`` and of ``f((2, 3))``."""
+    return list(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else list(given)
+
+
+def _axes(axis: Axis) -> list[int]:
+    return [] if axis is None else [axis] if isinstance(axis, int) else list(axis)

@@ -1,0 +1,255 @@
+"""``x[...]`` with numpy's meaning, recorded as operators.
+
+A subscript is read in three steps:
+
+    x[2:, None, i, ::-1]    1. whole numbers and slices     one strided_slice; numbers take their axes away
+                            2. index tensors                gather along one axis, gather_nd over several
+                            3. None                         unsqueeze
+
+With an index tensor in the subscript, whole numbers are index tensors as well: numpy puts the axes of the index where the indexed axes
+were if these are next to each other, and first if not.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.registry import REGISTRY
+from graphad.ops.tensor_literals import Emitter, array_constant, is_literal
+from graphad.types import INTS, Shape
+
+FAR = (1 << 31) - 1  # the end of a slice that runs to the last element, as in Paddle
+
+
+class Tensor(Emitter, Protocol):
+    """What is indexed: a symbol with a known rank."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+
+class OutOfRange(InvalidValue, IndexError):
+    """An index is beyond the extent of its axis."""
+
+
+@dataclass(eq=False)
+class _Item:
+    """One part of a subscript and the axis it is about (that at which None puts a new one)."""
+
+    axis: int
+    value: Any  # int, slice, None, or an index tensor of integers
+    places: Any = None  # where the mask holds that the index tensor is a column of
+
+
+def subscripted(x: Tensor, key: Any, is_symbol: Callable[[Any], bool]) -> Any:
+    """``x[key]``.
+
+    Raises:
+        TypeError: a part is no whole number, slice, None, ``...``, or tensor, array or list of integers or booleans.
+        IndexError: there are more parts than axes, or a number is out of range.
+    """
+    items = _items(x, key, is_symbol)
+    if any(_is_index(each.value) for each in items):
+        return _with_tensors(x, items)
+    return _with_new_axes(_cut(x, items), items)
+
+
+# -- reading a subscript -------------------------------------------------------------------------
+
+
+def _items(x: Tensor, key: Any, is_symbol: Callable[[Any], bool]) -> list[_Item]:
+    parts = [_tensor_of(x, part, is_symbol) for part in (key if isinstance(key, tuple) else (key,))]
+    used = sum(_width(part) for part in parts)
+    rank = len(x.shape)
+    if used > rank:
+        raise OutOfRange(f"{x!r} has {rank} axes, but {used} are indexed")
+    dots = [i for i, part in enumerate(parts) if part is ...]
+    if len(dots) > 1:
+        raise OutOfRange(f"{x!r}: a subscript has one '...', not {len(dots)}")
+    rest = [builtins.slice(None)] * (rank - used)
+    at = dots[0] if dots else len(parts)
+    return _placed(x, [*parts[:at], *rest, *parts[at + 1 :]])
+
+
+def _width(part: Any) -> int:
+    """How many axes a part is about."""
+    if part is None or part is ...:
+        return 0
+    return len(part.shape) if _is_mask(part) else 1
+
+
+def _placed(x: Tensor, parts: Sequence[Any]) -> list[_Item]:
+    items: list[_Item] = []
+    axis = 0
+    for part in parts:
+        if _is_mask(part):
+            items += _columns(x, axis, part)
+            axis += len(part.shape)
+            continue
+        items.append(_Item(axis, _checked_number(x, axis, part) if isinstance(part, int) else part))
+        axis += part is not None
+    return items
+
+
+def _tensor_of(x: Tensor, part: Any, is_symbol: Callable[[Any], bool]) -> Any:
+    """A part of a subscript with arrays and lists as index tensors."""
+    if part is None or part is ... or isinstance(part, builtins.slice):
+        return _whole(x, part) if isinstance(part, builtins.slice) else part
+    if isinstance(part, list):
+        part = np.asarray(part, None if part else "int64")
+    if isinstance(part, np.ndarray | np.bool_) and part.dtype.kind == "b":
+        return array_constant(x, np.asarray(part), "bool")
+    if isinstance(part, bool):
+        raise InvalidType(f"{x!r} is not indexed by {part}; use x[mask] with a tensor of booleans, or layers.cond")
+    if is_literal(part) and np.asarray(part).dtype.kind in "iu":
+        return array_constant(x, part, "int64") if np.ndim(part) else int(part)
+    if not is_symbol(part):
+        raise InvalidType(f"{x!r} is indexed by whole numbers, slices, None, ... and tensors of integers or booleans, not by {part!r}")
+    if part.dtype not in INTS:
+        raise InvalidType(f"{x!r} is indexed by {part!r}; an index is of integers or booleans: use layers.cast(index, 'int64')")
+    return part
+
+
+def _whole(x: Tensor, part: builtins.slice) -> builtins.slice:
+    for bound in (part.start, part.stop, part.step):
+        if bound is not None and not hasattr(bound, "__index__"):
+            raise InvalidType(f"{x!r}: the bounds of a slice are whole numbers or None, not {bound!r}")
+    start, stop, step = (None if bound is None else bound.__index__() for bound in (part.start, part.stop, part.step))
+    if step == 0:
+        raise InvalidValue(f"{x!r}: the step of a slice is not 0")
+    return builtins.slice(start, stop, step)
+
+
+def _checked_number(x: Tensor, axis: int, number: int) -> int:
+    extent = x.shape[axis]
+    if extent >= 0 and not -extent <= number < extent:
+        raise OutOfRange(f"index {number} is out of range for axis {axis} of {x!r}, which has the extent {extent}")
+    return number
+
+
+def _is_index(value: Any) -> bool:
+    return value is not None and not isinstance(value, int | builtins.slice)
+
+
+def _is_mask(part: Any) -> bool:
+    return part is not ... and _is_index(part) and part.dtype == "bool"
+
+
+def _columns(x: Tensor, axis: int, mask: Any) -> list[_Item]:
+    """The index of each axis that a mask is about: where the mask holds."""
+    rank = len(mask.shape)
+    extents = x.shape[axis : axis + rank]
+    if any(-1 not in (a, b) and a != b for a, b in zip(extents, mask.shape, strict=False)):
+        raise OutOfRange(f"{x!r} is indexed by the mask {mask!r}; the extents of the mask are those of the axes it is about")
+    places = REGISTRY["where_index"](mask)
+    columns = [REGISTRY["slice"](places, axes=[1], starts=[i], ends=[i + 1], decrease_axis=[1]) for i in range(rank)]
+    return [_Item(axis + i, column, places) for i, column in enumerate(columns)]
+
+
+# -- numbers, slices and None --------------------------------------------------------------------
+
+
+def _cut(x: Any, items: Sequence[_Item]) -> Any:
+    """``x`` by the whole numbers and slices among the items."""
+    cuts = [each for each in items if isinstance(each.value, int) or (isinstance(each.value, builtins.slice) and _cuts(each.value))]
+    if not cuts:
+        return REGISTRY["assign"](x) if all(not _is_index(each.value) for each in items) and None not in _values(items) else x
+    bounds = [_bounds(each.value) for each in cuts]
+    attrs = {
+        "axes": [each.axis for each in cuts],
+        "starts": [start for start, _, _ in bounds],
+        "ends": [end for _, end, _ in bounds],
+        "decrease_axis": [each.axis for each in cuts if isinstance(each.value, int)],
+    }
+    strides = [step for _, _, step in bounds]
+    if all(step == 1 for step in strides):
+        return REGISTRY["slice"](x, **attrs)
+    return REGISTRY["strided_slice"](x, **attrs, strides=strides)
+
+
+def _values(items: Sequence[_Item]) -> list[Any]:
+    return [each.value for each in items if not _is_index(each.value)]
+
+
+def _cuts(part: builtins.slice) -> bool:
+    return (part.start or 0, part.stop, part.step or 1) != (0, None, 1)
+
+
+def _bounds(part: int | builtins.slice) -> tuple[int, int, int]:
+    if isinstance(part, int):
+        return part, part + 1 if part != -1 else FAR, 1
+    step = part.step or 1
+    start, stop = (0, FAR) if step > 0 else (-1, -FAR)
+    return start if part.start is None else part.start, stop if part.stop is None else part.stop, step
+
+
+def _with_new_axes(x: Any, items: Sequence[_Item]) -> Any:
+    kept = [each for each in items if not isinstance(each.value, int)]
+    axes = [i for i, each in enumerate(kept) if each.value is None]
+    return REGISTRY["unsqueeze"](x, axes=axes) if axes else x
+
+
+# -- index tensors -------------------------------------------------------------------------------
+
+
+def _with_tensors(x: Any, items: Sequence[_Item]) -> Any:
+    x = _cut(x, [each for each in items if isinstance(each.value, builtins.slice)])
+    picks = [each for each in items if isinstance(each.value, int) or _is_index(each.value)]
+    at = [i for i, each in enumerate(items) if each in picks]
+    together = at == list(range(at[0], at[0] + len(at)))
+    axes = [each.axis for each in picks]
+    width, x = _picked(x, axes, picks)
+    first = axes[0] if together else 0
+    x = _moved(x, range(width), first) if first else x
+    new = [i for i, each in enumerate(items) if each.value is None]
+    return REGISTRY["unsqueeze"](x, axes=[_place(items, i, at, width, together) for i in new]) if new else x
+
+
+def _place(items: Sequence[_Item], at: int, picks: Sequence[int], width: int, together: bool) -> int:
+    """Where in the result the new axis of a None is: after the axes of what comes before it."""
+    before = sum(i not in picks for i in range(at))
+    return before + (width if not together or picks[0] < at else 0)
+
+
+def _picked(x: Any, axes: list[int], picks: Sequence[_Item]) -> tuple[int, Any]:
+    """``x`` by index tensors on some axes, the axes of the index first, and how many these are."""
+    if len(axes) == 1 and len(picks[0].value.shape) <= 1:
+        width = len(picks[0].value.shape)
+        return width, _moved_front(REGISTRY["gather"](x, picks[0].value, axis=axes[0]), axes[0], width)
+    index = _coordinates(picks)
+    order = [*axes, *(axis for axis in range(len(x.shape)) if axis not in axes)]
+    turned = x if order == sorted(order) else REGISTRY["transpose"](x, axis=order)
+    return len(index.shape) - 1, REGISTRY["gather_nd"](turned, index)
+
+
+def _coordinates(picks: Sequence[_Item]) -> Any:
+    """Index tensors, broadcast together, as the coordinates that ``gather_nd`` takes."""
+    places = picks[0].places
+    if places is not None and len(picks) == places.shape[1] and all(each.places is places for each in picks):
+        return places
+    like = next(each.value for each in picks if _is_index(each.value))
+    tensors = [each.value if _is_index(each.value) else array_constant(like, np.asarray(each.value), "int64") for each in picks]
+    tensors = [each if each.dtype == "int64" else REGISTRY["cast"](each, out_dtype="int64") for each in tensors]
+    if len({each.shape for each in tensors}) > 1 or any(-1 in each.shape for each in tensors):
+        zeros = sum(each * 0 for each in tensors)
+        tensors = [each + zeros for each in tensors]
+    return REGISTRY["stack"](tensors, axis=len(tensors[0].shape))
+
+
+def _moved_front(x: Any, axis: int, width: int) -> Any:
+    """``x`` with ``width`` axes from ``axis`` on moved to the front."""
+    return x if not axis or not width else REGISTRY["transpose"](x, axis=[axis, *(i for i in range(len(x.shape)) if i != axis)])
+
+
+def _moved(x: Any, axes: range, to: int) -> Any:
+    """``x`` with its first axes moved to where ``to`` others come before them."""
+    if not axes:
+        return x
+    rest = [i for i in range(len(x.shape)) if i not in axes]
+    return REGISTRY["transpose"](x, axis=[*rest[:to], *axes, *rest[to:]])

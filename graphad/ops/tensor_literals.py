@@ -1,0 +1,77 @@
+"""Python numbers and numpy arrays beside symbols: constants of a symbol's dtype."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.registry import REGISTRY
+from graphad.types import FLOATS
+
+SLOTS = {"bool": "bool_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
+
+
+class Emitter(Protocol):
+    """What a constant is recorded beside: a symbol."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    def emit(self, op: Any, inputs: Any, attrs: Any) -> Any: ...
+
+    def refuse(self, message: str) -> NoReturn: ...
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number of Python's or numpy's."""
+    return isinstance(value, int | float | np.number | np.bool_)
+
+
+def is_literal(value: Any) -> bool:
+    """Whether a value is a number or an array of numbers."""
+    return is_number(value) or (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
+
+
+def values_slot(dtype: str) -> str:
+    """The attribute of ``assign_value`` that holds the values of a dtype."""
+    return SLOTS.get(dtype, "fp32_values" if dtype in FLOATS else "int32_values")
+
+
+def check_number(x: Emitter, value: Any) -> None:
+    """ShapeError if a number with a fraction meets a tensor of integers."""
+    if x.dtype not in FLOATS and value != int(value):
+        raise ShapeError(f"{x!r} cannot be combined with {value}, which is no whole number: cast it first")
+
+
+def constant_like(like: Emitter, value: Any) -> Any:
+    """A number or an array as a constant of a symbol's dtype; ShapeError if that cannot hold it."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return array_constant(like, value, str(like.dtype))
+    number = value.item() if isinstance(value, np.generic | np.ndarray) else value
+    check_number(like, number)
+    return like.emit(REGISTRY["fill_constant"], (), {"shape": [], "value": float(number), "dtype": str(like.dtype)})
+
+
+def array_constant(like: Emitter, array: Any, dtype: str) -> Any:
+    """An array as a constant of a dtype, recorded where a symbol is."""
+    if array.dtype.kind == "f" and dtype not in FLOATS and not np.array_equal(array, np.trunc(array)):
+        raise ShapeError(f"{like!r} cannot be combined with an array of {array.dtype} that has fractions: cast it first")
+    values = array.astype(dtype).ravel().tolist()
+    numbers = [*map(int, values)] if dtype == "bool" else values
+    attrs = {"shape": list(array.shape), "dtype": dtype, values_slot(dtype): numbers}
+    return like.emit(REGISTRY["assign_value"], (), attrs)
+
+
+def as_tensor(value: Any, like: Emitter) -> Any:
+    """A number or an array beside a symbol as a constant; a tensor as it is; TypeError for anything else."""
+    if is_literal(value):
+        return constant_like(like, value)
+    if not hasattr(value, "emit"):
+        like.refuse(f"cannot combine {like!r} with {_shown(value)}: a variable, a number or an array is expected")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else repr(value)
