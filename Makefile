@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pictures mutants pipelines proofs fuzz clean
+.PHONY: help demo test lint format bench pictures stubs mutants pipelines proofs fuzz clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench: $(VENV)/dev ## Measure speed and memory
 
 pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 	$(BIN)/python -m tests.pictures
+
+stubs: $(VENV)/dev ## Write the stubs of layers and operators (.pyi) anew
+	$(BIN)/python -m tests.stubs
 
 proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write docs/proofs.json: a quarter of an hour
 	$(BIN)/python -m tests.proofs

@@ -21,7 +21,7 @@ from graphad import draw_rule
 from graphad.passes.cleanup.rules import TOPICS
 from graphad.rewriting import PatternRule
 from tests import operators_page, pages, proofs
-from tests.conformance import parity_page
+from tests.conformance import fluid_layers, parity_page
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs/images"
@@ -128,7 +128,7 @@ def main() -> None:
             print(shutil.copyfile(path, IMAGES / path.name).relative_to(ROOT))
     draw_rules(IMAGES / "rules")
     RULES.write_text(rules_page(), encoding="utf-8")
-    for page in (operators_page, parity_page):
+    for page in (operators_page, parity_page, fluid_layers):
         page.PAGE.write_text(page.text(), encoding="utf-8")
     print(*pages.update(), sep="\n")
 

@@ -227,7 +227,7 @@ def sum_of(net: Net, *ops: tuple[str, dict[str, Any]]) -> ga.Variable:
     with ga.program_guard(net.program):
         for op_type, attrs in ops:
             value = getattr(ga.layers, op_type)(value, **attrs)
-        return ga.layers.reduce_sum(value, reduce_all=True)  # type: ignore[no-any-return]
+        return ga.layers.reduce_sum(value, reduce_all=True)
 
 
 def stopped(var: ga.Variable) -> ga.Variable:

@@ -315,6 +315,7 @@ def test_numbers_in_gradient_rules_keep_their_shape() -> None:
         softmax_with_cross_entropy(Logits=x, Label=i) -> (Softmax=s, Loss=l) mean(X=l) -> (Out=loss) } }"""
     )
     (first,) = ga.gradients(var(program, "loss"), [var(program, "x")])
+    assert first is not None
     with ga.program_guard(program):
         total = ga.layers.reduce_sum(ga.layers.square(first), reduce_all=True)
     ga.gradients(total, [var(program, "x")])

@@ -5,6 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from graphad.layers.arrays import array_length, array_read, array_write, create_array
+from graphad.layers.composed import (
+    addcmul,
+    arange,
+    bilinear_tensor_product,
+    cumsum,
+    dice_loss,
+    dist,
+    elementwise_equal,
+    fsp_matrix,
+    full,
+    full_like,
+    gru_unit,
+    image_resize_short,
+    interpolate,
+    lstm_unit,
+    pad_constant_like,
+    randint,
+    randn,
+    soft_relu,
+    t,
+)
 from graphad.layers.control_flow import case, cond, switch_case, while_loop
 from graphad.layers.convolution import conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from graphad.layers.creation import eye, fill_constant, gaussian_random, ones, uniform_random, zeros
@@ -70,7 +91,7 @@ from graphad.layers.shaping import (
     zeros_like,
 )
 from graphad.layers.static_rnn import StaticRNN
-from graphad.ops import REGISTRY, GradOpDef
+from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import did_you_mean
 
 __all__ = [
@@ -83,12 +104,15 @@ __all__ = [
     "accuracy",
     "adaptive_pool2d",
     "adaptive_pool3d",
+    "addcmul",
+    "arange",
     "array_length",
     "array_read",
     "array_write",
     "assign",
     "autoincreased_step_counter",
     "batch_norm",
+    "bilinear_tensor_product",
     "case",
     "clamp",
     "cond",
@@ -102,8 +126,12 @@ __all__ = [
     "create_parameter",
     "create_tensor",
     "cross_entropy",
+    "cumsum",
     "data",
+    "dice_loss",
+    "dist",
     "dropout",
+    "elementwise_equal",
     "embedding",
     "equal",
     "expand_as",
@@ -111,15 +139,21 @@ __all__ = [
     "eye",
     "fc",
     "fill_constant",
+    "fsp_matrix",
+    "full",
+    "full_like",
     "gaussian_random",
     "greater_equal",
     "greater_than",
     "group_norm",
+    "gru_unit",
     "has_inf",
     "has_nan",
     "image_resize",
+    "image_resize_short",
     "increment",
     "instance_norm",
+    "interpolate",
     "inverse_time_decay",
     "is_empty",
     "isfinite",
@@ -134,6 +168,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "lstm_unit",
     "mean",
     "mse",
     "mse_loss",
@@ -143,11 +178,14 @@ __all__ = [
     "not_equal",
     "ones",
     "ones_like",
+    "pad_constant_like",
     "piecewise_decay",
     "polynomial_decay",
     "pool2d",
     "pool3d",
     "prelu",
+    "randint",
+    "randn",
     "range",
     "rank",
     "resize_bilinear",
@@ -155,12 +193,14 @@ __all__ = [
     "resize_trilinear",
     "scatter_nd",
     "sequence_mask",
+    "soft_relu",
     "softmax",
     "softmax_with_cross_entropy",
     "split",
     "square_error_cost",
     "sums",
     "switch_case",
+    "t",
     "tril",
     "triu",
     "uniform_random",
@@ -180,4 +220,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *SPECS, *(name for name, row in REGISTRY.items() if not isinstance(row, GradOpDef))})
+    return sorted({*__all__, *SPECS, *(name for name, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef))})

@@ -40,7 +40,7 @@ class While:
     [array([12])]
     """
 
-    def __init__(self, cond: Variable, is_test: bool = False) -> None:
+    def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
         with at_users_line("layers.While"):
             self.cond = one_boolean("cond is", cond)
         self.main = default_main_program()

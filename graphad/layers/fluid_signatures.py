@@ -25,9 +25,7 @@ SPECS: dict[str, Spec] = {
         f"elementwise_{kind}": _elementwise(f"elementwise_{kind}")
         for kind in ("add", "sub", "mul", "div", "max", "min", "mod", "floordiv", "pow")
     },
-    **dict.fromkeys(
-        ("abs", "acos", "asin", "atan", "ceil", "cos", "erf", "exp", "floor", "log", "log1p", "logsigmoid", "reciprocal"), _PLAIN
-    ),
+    **dict.fromkeys(("abs", "acos", "asin", "atan", "ceil", "cos", "erf", "exp", "floor", "log", "logsigmoid", "reciprocal"), _PLAIN),
     **dict.fromkeys(("relu", "round", "rsqrt", "sigmoid", "sign", "sin", "softplus", "softsign", "sqrt", "square", "tanh"), _PLAIN),
     "tanh_shrink": _PLAIN,
     # -- activations
@@ -38,7 +36,7 @@ SPECS: dict[str, Spec] = {
     "hard_sigmoid": Spec("x, slope=0.2, offset=0.5, name=None"),
     "hard_swish": Spec("x, threshold=6.0, scale=6.0, offset=3.0, name=None"),
     "leaky_relu": Spec("x, alpha=0.02, name=None"),
-    "log_softmax": Spec("input, axis=None, name=None"),
+    "log_softmax": Spec("input, axis=None, dtype=None, name=None", binds={"dtype": ""}),
     "mish": Spec("x, threshold=20, name=None"),
     "pow": Spec("x, factor=1.0, name=None"),
     "relu6": Spec("x, threshold=6.0, name=None"),
@@ -91,10 +89,10 @@ SPECS: dict[str, Spec] = {
     "clip": Spec("x, min, max, name=None"),
     "clip_by_norm": Spec("x, max_norm, name=None"),
     "cos_sim": Spec("X, Y", binds={"X": "X", "Y": "Y"}, out=("Out",)),
-    "cumsum": Spec("x, axis=None, exclusive=None, reverse=None"),
     "dot": Spec("x, y, name=None"),
-    "kron": Spec("x, y, name=None"),
-    "logsumexp": Spec("x, dim=None, keepdim=False, name=None", binds={"dim": "axis"}),
+    "kron": Spec("x, y, out=None, name=None", binds={"out": ""}),
+    "log1p": Spec("x, out=None, name=None", binds={"out": ""}),
+    "logsumexp": Spec("x, dim=None, keepdim=False, out=None, name=None", binds={"dim": "axis", "out": ""}),
     "matmul": Spec(
         "x, y, transpose_x=False, transpose_y=False, alpha=1.0, name=None",
         binds={"transpose_x": "transpose_X", "transpose_y": "transpose_Y"},
@@ -104,7 +102,7 @@ SPECS: dict[str, Spec] = {
     "scale": Spec("x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None"),
     "sum": Spec("x"),
     "topk": Spec("input, k, name=None", "top_k"),
-    "trace": Spec("input, offset=0, dim1=0, dim2=1, name=None", binds={"dim1": "axis1", "dim2": "axis2"}),
+    "trace": Spec("input, offset=0, dim1=0, dim2=1, out=None, name=None", binds={"dim1": "axis1", "dim2": "axis2", "out": ""}),
     # -- losses
     "bpr_loss": Spec("input, label, name=None"),
     "huber_loss": Spec("input, label, delta", binds={"label": "Y"}, out=("Out",)),

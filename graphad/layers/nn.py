@@ -66,8 +66,10 @@ data.__signature__ = Signature(  # type: ignore[attr-defined]
 
 
 def _data_options(more: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """What follows the shape: Fluid's order, or Paddle 2's, in which the dtype comes first."""
-    order = [*_DATA] if not more or isinstance(more[0], bool) else ["dtype", "append_batch_size", "lod_level", "type", "stop_gradient"]
+    """What follows the shape: Fluid's order, or with the dtype first, as in Paddle 2."""
+    order = [*_DATA]
+    if more and not isinstance(more[0], bool):
+        order = ["dtype", "append_batch_size", "stop_gradient"] if len(more) < 2 or isinstance(more[1], bool) else ["dtype", "lod_level"]
     unknown = [key for key in options if key not in _DATA]
     if unknown or len(more) > len(order):
         hint = did_you_mean(unknown[0], _DATA) if unknown else ""

@@ -11,7 +11,7 @@ from graphad.errors import InvalidType
 from graphad.layers.helper import checked_activation, layer
 from graphad.layers.signatures import EMPTY, LAST, Form, Part, Spec
 from graphad.layers.values import constant, is_literal, stopped_unless_float
-from graphad.ops import OpDef, Symbol, find, lookup
+from graphad.ops import Symbol, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
@@ -20,9 +20,9 @@ from graphad.types import FLOATS, dtype_name
 _DTYPES = ("dtype", "out_dtype", "in_dtype")
 
 
-def as_layer(name: str, row: OpDef, spec: Spec | None = None) -> Callable[..., Any]:
-    """An operator as a layer under a name; its signature is Fluid's where that is known, else the definition's own."""
-    form = Form(name, row, spec)
+def as_layer(form: Form) -> Callable[..., Any]:
+    """An operator as a layer; its signature is Fluid's where that is known, else the definition's own."""
+    name, row = form.name, form.row
 
     @layer
     def record(*args: Any, **options: Any) -> Any:
@@ -151,10 +151,14 @@ def _plain(attr: str, kind: str, value: Any) -> Any:
         return [value]
     if isinstance(value, tuple):
         return list(value)
+    if kind == "str" and isinstance(value, float):
+        return repr(value)
     return float(value) if kind == "float" and isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _check_hint(form: Form, part: Part, value: Any) -> None:
+    if part.default is None and value is not None:
+        raise InvalidType(f"{form}: {part.name} means nothing here, so it is None, not {value!r}")
     if isinstance(part.default, bool) and not isinstance(value, bool | np.bool_):
         raise InvalidType(f"{form}: {part.name} is a hint, True or False, not {value!r}; give what you mean by its keyword")
 
@@ -214,8 +218,14 @@ def _activated(form: Form, results: Any, act: Any) -> Any:
     return lookup(checked_activation(act))(results)
 
 
-def operator_layer(name: str, specs: Mapping[str, Spec]) -> Callable[..., Any] | None:
-    """The layer of a name that Fluid's table or the operators have; None if neither does."""
+def form_of(name: str, specs: Mapping[str, Spec]) -> Form | None:
+    """The signature of the layer of a name that Fluid's table or the operators have; None if neither does."""
     spec = specs.get(name)
     row = find(spec.op or name) if spec is not None else find(name)
-    return None if row is None else as_layer(name, row, spec)
+    return None if row is None else Form(name, row, spec)
+
+
+def operator_layer(name: str, specs: Mapping[str, Spec]) -> Callable[..., Any] | None:
+    """The layer of such a name."""
+    form = form_of(name, specs)
+    return None if form is None else as_layer(form)

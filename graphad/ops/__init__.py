@@ -62,7 +62,7 @@ from graphad.ops import (
     unary,
 )
 from graphad.ops.control import BranchDef, CallDef, ControlDef, LoopDef, region_operator
-from graphad.ops.definition import GRAD, GradOpDef, OpDef, Slot, find, grad_kernel, lookup, operator
+from graphad.ops.definition import GRAD, GradOpDef, OpDef, Slot, did_you_mean, find, grad_kernel, lookup, operator
 from graphad.ops.double_gradients import DoubleGradOpDef
 from graphad.ops.sample import Sample
 from graphad.ops.symbol import REGISTRY, Symbol
@@ -149,4 +149,8 @@ def __getattr__(name: str) -> OpDef:
     row = None if name.startswith("__") else find(name)
     if row is not None:
         return row
-    raise AttributeError(f"no operator is named {name!r}")
+    raise AttributeError(f"no operator is named {name!r}{did_you_mean(name, REGISTRY)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name, row in REGISTRY.items() if name.isidentifier() and not isinstance(row, GradOpDef))})

@@ -25,6 +25,7 @@ class Variable(Symbol):
     Arithmetic (``+ - * / // % @ **``), comparisons, ``& | ^ ~``, subscripts and methods append operators to the program's current
     block; numbers and numpy arrays become constants. ``/`` of integers is of float32. Two variables are the same one if ``a is b``.
 
+    >>> import numpy as np
     >>> import graphad as ga
     >>> program = ga.Program()
     >>> with ga.program_guard(program):

@@ -1,0 +1,121 @@
+"""docs/fluid-layers.md: the layers of Fluid 1.8.5, and which of them graphad has with the same signature.
+
+``fluid_layers.json`` holds the names that ``fluid.layers`` of Paddle 1.8.5 exports and the parameters of each, read from its source.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from graphad import layers
+from graphad.layers.signatures import EMPTY, read_signature
+from tests.documented_fluid import FLUID
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/fluid-layers.md"
+SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.json").read_text(encoding="utf-8"))
+
+# Why a layer that is there differs.
+DIFFERS = {
+    "arange": "`end` may be left out, as numpy has it: the numbers up to `start`",
+    "lstm_unit": "`cell_t_prev` may be left out: with two tensors it is the operator `lstm_unit`",
+    "allclose": "the tolerances are text in the operator, as in Paddle 2: a number is taken as well",
+    "split": "also takes the operator's `num` and `sections`, so `num_or_sections` and `dim` have other defaults, which mean the same",
+    "squeeze": "`axes` may be left out: all axes of extent 1",
+    "tensor_array_to_tensor": "gives the tensor alone, and takes the axis by keyword; its default is 0",
+    "unique": "gives the sorted elements, and the rest by keyword; Fluid gives them in the order in which they occur, with an index",
+    "ones": "`dtype` may be left out",
+    "zeros": "`dtype` may be left out",
+    "linspace": "`dtype` may be left out",
+}
+ABSENT = (
+    (r"sequence_(?!mask)|lod_|reorder_lod|dynamic_(lstm|gru|lstmp)$|row_conv|im2sequence", "works on sequences of different lengths (LoD)"),
+    (
+        r"anchor|box|rois?_|proposal|prior|nms|iou_|bipartite|detection|rpn|ssd|target_assign|yolo|generate_mask|psroi|prroi|deformable",
+        "detection",
+    ),
+    (r"beam|Decode|decode|Helper|gather_tree|ctc|edit_distance|warpctc|crf|chunk_eval", "decoding and sequence labels"),
+    (r"py_reader|double_buffer|read_file|load|py_func|Print", "readers and Python in the graph: feed arrays, fetch values"),
+    (r"Cell|^rnn$|^lstm$|DynamicRNN", "recurrent networks are written with `StaticRNN` or `while_loop`, and `lstm_unit` or `gru_unit`"),
+    (r"Categorical|Normal|Uniform", "distributions"),
+    (r"selected_rows", "sparse gradients"),
+)
+
+
+class Row(NamedTuple):
+    """A layer of Fluid and what graphad has of that name."""
+
+    name: str
+    fluid: str
+    status: str
+    why: str
+
+
+def _parameters(layer: Any) -> list[tuple[str, Any]]:
+    """The parameters of a layer that can be given by position, with their defaults."""
+    found = inspect.signature(layer).parameters.values()
+    return [(each.name, EMPTY if each.default is each.empty else each.default) for each in found if each.kind is not each.KEYWORD_ONLY]
+
+
+def same_signature(name: str) -> bool:
+    """Whether all that Fluid's signature has comes first in graphad's, in the same order and with the same defaults."""
+    expected = read_signature(SIGNATURES[name])
+    return _parameters(getattr(layers, name))[: len(expected)] == expected
+
+
+def reason_of_absence(name: str) -> str:
+    """Why there is no layer of that name."""
+    return next((why for pattern, why in ABSENT if re.search(pattern, name)), "no operator")
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """All layers of Fluid, in the order of their names."""
+    return tuple(_row(name) for name in SIGNATURES)
+
+
+def _row(name: str) -> Row:
+    if not hasattr(layers, name):
+        return Row(name, SIGNATURES[name], "absent", reason_of_absence(name))
+    status = "same" if same_signature(name) else "differs"
+    return Row(name, SIGNATURES[name], status, DIFFERS.get(name, "") if status == "differs" else "")
+
+
+def called() -> set[str]:
+    """The layers of which a documented call is compared with numpy."""
+    return {name for call in FLUID for name in re.findall(r"\w+", call.text)}
+
+
+HEAD = """\
+# Fluid's layers
+
+The {count} names that `fluid.layers` of Paddle 1.8.5 exports, with their signatures: {same} are in `graphad.layers` with the same
+one, {differs} differ, {absent} are absent. This page is made by `make pictures`.
+
+- *same*: what Fluid's signature has comes first in graphad's, in the same order and with the same defaults. There may be more.
+- *tested*: a call as Fluid's documentation has it is compared with numpy, and its gradient with central differences
+  (`tests/documented_fluid.py`).
+- Everywhere: a reduction to one element has the shape `[]`, where Fluid has `[1]`; there are no levels of detail (LoD); hints such as
+  `use_cudnn` have no effect; a number or a numpy array may stand for a tensor.
+- A parameter has Paddle 2's name as well where that says the same: `x` for `input`, `axis` for `dim`, `keepdim` for `keep_dim`.
+
+| layer | Fluid's parameters | | tested |
+| --- | --- | --- | --- |
+"""
+
+
+def text() -> str:
+    """The text of docs/fluid-layers.md."""
+    table, tested = rows(), called()
+    count = {status: sum(row.status == status for row in table) for status in ("same", "differs", "absent")}
+    return HEAD.format(count=len(table), **count) + "".join(_line(row, row.name in tested) for row in table)
+
+
+def _line(row: Row, tested: bool) -> str:
+    parameters = f"`{row.fluid}`" if row.fluid else ""
+    verdict = f"{row.status}: {row.why}" if row.why else row.status
+    return f"| `{row.name}` | {parameters} | {verdict} | {'yes' if tested and row.status != 'absent' else ''} |\n".replace("|  |", "| |")

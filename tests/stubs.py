@@ -1,0 +1,118 @@
+"""The stubs of graphad.layers and graphad.ops, made from the registry: ``make stubs`` writes them, a test holds them current.
+
+Layers and operators are made when they are first used, so that type checkers and editors see them only here.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from graphad import layers, ops
+from graphad.layers.fluid_signatures import SPECS
+from graphad.layers.recorded import form_of
+from graphad.layers.signatures import EMPTY, LAST, Form, Part
+from tests.source_tree import ROOT
+
+STUBS = {"layers": ROOT / "graphad/layers/__init__.pyi", "ops": ROOT / "graphad/ops/__init__.pyi"}
+_KINDS = {"int": "int", "float": "float", "bool": "bool", "str": "str"}
+
+
+def _imports(source: Path) -> list[str]:
+    """The imports of a module, each name exported under its own."""
+    lines = []
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__" and (node.module or "").startswith("graphad"):
+            lines += [f"from {node.module} import {each.name} as {each.asname or each.name}" for each in node.names]
+    return lines
+
+
+def _type(form: Form, part: Part) -> str:
+    optional = " | None" if part.default is None or part.default is not EMPTY else ""
+    if part.slot is not None:
+        return ("_Tensors" if part.slot.variadic else "_Tensor") + (" | None" if part.default is None else "")
+    if part.attr is None:
+        return "str | None" if part.name in LAST else "bool" if isinstance(part.default, bool) else "Any"
+    kind = form.row.attrs[part.attr].kind
+    if part.attr in ("dtype", "out_dtype", "in_dtype"):
+        return "Any"
+    one, several = form.tensor_slots[part.attr]
+    tensor = " | Variable" if one or several else ""
+    return f"{_KINDS.get(kind, 'Any')}{tensor}{optional}" if _KINDS.get(kind) else "Any"
+
+
+def _default(part: Part) -> str:
+    return "" if part.default is EMPTY else " = ..."
+
+
+def _function(form: Form) -> str:
+    positional = [f"{part.name}: {_type(form, part)}{_default(part)}" for part in form.positional]
+    others = [f"{part.name}: {_type(form, part)}{_default(part)}" for part in form.parts.values() if part.keyword_only]
+    parameters = [*positional, *(["*", *others] if others else [])]
+    returned = form.signature.return_annotation
+    return f"def {form.name}({', '.join(parameters)}) -> {returned}: ..."
+
+
+def _functions(form: Form) -> str:
+    """The layer, and where Fluid calls attributes otherwise the one with the operator's own parameters as well."""
+    own = Form(form.name, form.row)
+    if form.spec is None or not any(part.attr not in (None, name) for name, part in form.parts.items()):
+        return _function(form)
+    return f"@overload\n{_function(form)}\n@overload\n{_function(own)}"
+
+
+def _layer_names() -> list[str]:
+    return [name for name in dir(layers) if name not in layers.__all__]
+
+
+def layers_stub() -> str:
+    """The stub of graphad.layers."""
+    forms = (form_of(name, SPECS) for name in _layer_names())
+    functions = [_functions(form) for form in forms if form is not None]
+    head = [
+        '"""Made by `make stubs`: the layers with their parameters."""',
+        "",
+        "from collections.abc import Sequence",
+        "from typing import Any, overload",
+        "",
+        "from numpy.typing import NDArray",
+        "",
+        "from graphad.program import Variable as Variable",
+        *_imports(ROOT / "graphad/layers/__init__.py"),
+        "",
+        "_Tensor = Variable | NDArray[Any] | float",
+        "_Tensors = Sequence[_Tensor] | Variable",
+        "",
+        f"__all__ = {[*layers.__all__, *_layer_names()]}",
+        "",
+    ]
+    return "\n".join([*head, *functions, ""])
+
+
+def ops_stub() -> str:
+    """The stub of graphad.ops."""
+    imports = _imports(ROOT / "graphad/ops/__init__.py")
+    named = {line.rpartition(" as ")[2] for line in imports}
+    rows = [f"{name}: {type(row).__name__}" for name, row in sorted(ops.REGISTRY.items()) if name not in named and _is_word(name)]
+    head = ['"""Made by `make stubs`: the operators by their types."""', "", "from types import ModuleType", "", *imports, ""]
+    return "\n".join([*head, "ROWS: tuple[ModuleType, ...]", f"__all__ = {ops.__all__}", "", *rows, ""])
+
+
+def _is_word(name: str) -> bool:
+    return name.isidentifier() and name not in ("while", "with")
+
+
+def texts() -> dict[str, str]:
+    """The stubs by package."""
+    return {"layers": layers_stub(), "ops": ops_stub()}
+
+
+def main() -> None:
+    """Write the stubs."""
+    for package, text in texts().items():
+        STUBS[package].write_text(text, encoding="utf-8")
+        print(STUBS[package].relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
