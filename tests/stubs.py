@@ -9,11 +9,11 @@ import ast
 from pathlib import Path
 
 from graphad import layers, ops
-from graphad.layers.fluid_signatures import SPECS
 from graphad.layers.recorded import form_of
 from graphad.layers.signatures import EMPTY, LAST, Form, Part
 from tests.source_tree import ROOT
 
+HOMES: dict[str, str] = vars(layers)["_HOMES"]
 STUBS = {"layers": ROOT / "graphad/layers/__init__.pyi", "ops": ROOT / "graphad/ops/__init__.pyi"}
 _KINDS = {"int": "int", "float": "float", "bool": "bool", "str": "str"}
 
@@ -67,7 +67,7 @@ def _layer_names() -> list[str]:
 
 def layers_stub() -> str:
     """The stub of graphad.layers."""
-    forms = (form_of(name, SPECS) for name in _layer_names())
+    forms = (form_of(name) for name in _layer_names())
     functions = [_functions(form) for form in forms if form is not None]
     head = [
         '"""Made by `make stubs`: the layers with their parameters."""',
@@ -79,6 +79,7 @@ def layers_stub() -> str:
         "",
         "from graphad.program import Variable as Variable",
         *_imports(ROOT / "graphad/layers/__init__.py"),
+        *(f"from graphad.layers.{home} import {name} as {name}" for name, home in HOMES.items()),
         "",
         "_Tensor = Variable | NDArray[Any] | float",
         "_Tensors = Sequence[_Tensor] | Variable",

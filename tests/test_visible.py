@@ -73,7 +73,11 @@ def test_a_type_checker_knows_layers(tmp_path: Path) -> None:
     file.write_text(USER, encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(ROOT / ".mypy_cache"), str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
-    said = [line.partition(": ")[2].replace("builtins.", "") for line in done.stdout.splitlines() if line.startswith(str(file)) and "defined in" not in line]
+    said = [
+        line.partition(": ")[2].replace("builtins.", "")
+        for line in done.stdout.splitlines()
+        if line.startswith(str(file)) and "defined in" not in line
+    ]
     assert said == [
         'note: Revealed type is "graphad.program.variable.Variable"',
         'note: Revealed type is "tuple[graphad.program.variable.Variable, graphad.program.variable.Variable]"',

@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from graphad.layers.arrays import array_length, array_read, array_write, create_array
-from graphad.layers.composed import (
-    addcmul,
-    arange,
-    bilinear_tensor_product,
-    cumsum,
-    dice_loss,
-    dist,
-    elementwise_equal,
-    fsp_matrix,
-    full,
-    full_like,
-    gru_unit,
-    image_resize_short,
-    interpolate,
-    lstm_unit,
-    pad_constant_like,
-    randint,
-    randn,
-    soft_relu,
-    t,
-)
 from graphad.layers.control_flow import case, cond, switch_case, while_loop
-from graphad.layers.convolution import conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from graphad.layers.creation import eye, fill_constant, gaussian_random, ones, uniform_random, zeros
 from graphad.layers.creation import range_ as range
 from graphad.layers.fluid import (
@@ -45,54 +24,82 @@ from graphad.layers.fluid import (
     not_equal,
     sums,
 )
-from graphad.layers.fluid_blocks import IfElse, Switch, While
-from graphad.layers.fluid_signatures import SPECS
 from graphad.layers.helper import LayerHelper, ParamAttr
-from graphad.layers.learning_rate_scheduler import (
-    autoincreased_step_counter,
-    cosine_decay,
-    exponential_decay,
-    inverse_time_decay,
-    lambda_decay,
-    linear_lr_warmup,
-    natural_exp_decay,
-    noam_decay,
-    piecewise_decay,
-    polynomial_decay,
-)
 from graphad.layers.loss import accuracy, cross_entropy, mean, mse, mse_loss, softmax_with_cross_entropy, square_error_cost
 from graphad.layers.nn import create_global_var, create_parameter, create_tensor, data, dropout, embedding, fc, prelu
-from graphad.layers.normalization import batch_norm, group_norm, instance_norm, layer_norm
-from graphad.layers.pooling import adaptive_pool2d, adaptive_pool3d, pool2d, pool3d
-from graphad.layers.recorded import operator_layer
-from graphad.layers.shaping import (
-    clamp,
-    expand_as,
-    has_inf,
-    has_nan,
-    image_resize,
-    is_empty,
-    isfinite,
-    l2_normalize,
-    linspace,
-    nonzero,
-    ones_like,
-    rank,
-    resize_bilinear,
-    resize_nearest,
-    resize_trilinear,
-    scatter_nd,
-    sequence_mask,
-    softmax,
-    split,
-    tril,
-    triu,
-    where,
-    zeros_like,
-)
-from graphad.layers.static_rnn import StaticRNN
-from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import did_you_mean
+
+# Imported when one of their layers is first used: most programs use few.
+_HOMES = {
+    "addcmul": "composed",
+    "arange": "composed",
+    "bilinear_tensor_product": "composed",
+    "cumsum": "composed",
+    "dice_loss": "composed",
+    "dist": "composed",
+    "elementwise_equal": "composed",
+    "fsp_matrix": "composed",
+    "full": "composed",
+    "full_like": "composed",
+    "gru_unit": "composed",
+    "image_resize_short": "composed",
+    "interpolate": "composed",
+    "lstm_unit": "composed",
+    "pad_constant_like": "composed",
+    "randint": "composed",
+    "randn": "composed",
+    "soft_relu": "composed",
+    "t": "composed",
+    "conv2d": "convolution",
+    "conv2d_transpose": "convolution",
+    "conv3d": "convolution",
+    "conv3d_transpose": "convolution",
+    "IfElse": "fluid_blocks",
+    "Switch": "fluid_blocks",
+    "While": "fluid_blocks",
+    "autoincreased_step_counter": "learning_rate_scheduler",
+    "cosine_decay": "learning_rate_scheduler",
+    "exponential_decay": "learning_rate_scheduler",
+    "inverse_time_decay": "learning_rate_scheduler",
+    "lambda_decay": "learning_rate_scheduler",
+    "linear_lr_warmup": "learning_rate_scheduler",
+    "natural_exp_decay": "learning_rate_scheduler",
+    "noam_decay": "learning_rate_scheduler",
+    "piecewise_decay": "learning_rate_scheduler",
+    "polynomial_decay": "learning_rate_scheduler",
+    "batch_norm": "normalization",
+    "group_norm": "normalization",
+    "instance_norm": "normalization",
+    "layer_norm": "normalization",
+    "adaptive_pool2d": "pooling",
+    "adaptive_pool3d": "pooling",
+    "pool2d": "pooling",
+    "pool3d": "pooling",
+    "clamp": "shaping",
+    "expand_as": "shaping",
+    "has_inf": "shaping",
+    "has_nan": "shaping",
+    "image_resize": "shaping",
+    "is_empty": "shaping",
+    "isfinite": "shaping",
+    "l2_normalize": "shaping",
+    "linspace": "shaping",
+    "nonzero": "shaping",
+    "ones_like": "shaping",
+    "rank": "shaping",
+    "resize_bilinear": "shaping",
+    "resize_nearest": "shaping",
+    "resize_trilinear": "shaping",
+    "scatter_nd": "shaping",
+    "sequence_mask": "shaping",
+    "softmax": "shaping",
+    "split": "shaping",
+    "tril": "shaping",
+    "triu": "shaping",
+    "where": "shaping",
+    "zeros_like": "shaping",
+    "StaticRNN": "static_rnn",
+}
 
 __all__ = [
     "IfElse",
@@ -212,12 +219,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    made = None if name.startswith("_") else operator_layer(name, SPECS)
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    recorded = import_module(f"{__name__}.recorded")
+    home = _HOMES.get(name)
+    made = getattr(import_module(f"{__name__}.{home}"), name) if home is not None else recorded.operator_layer(name)
     if made is None:
-        raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*REGISTRY, *SPECS, *__all__])}")
-    globals()[name] = made
+        raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*recorded.names(), *__all__])}")
+    if home is not None or recorded.is_fixed(name):
+        globals()[name] = made
     return made
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *SPECS, *(name for name, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef))})
+    return sorted({*__all__, *import_module(f"{__name__}.recorded").names()})

@@ -8,10 +8,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphad.errors import InvalidType
+from graphad.layers.fluid_signatures import SPECS
 from graphad.layers.helper import checked_activation, layer
-from graphad.layers.signatures import EMPTY, LAST, Form, Part, Spec
+from graphad.layers.signatures import EMPTY, LAST, Form, Part
 from graphad.layers.values import constant, is_literal, stopped_unless_float
-from graphad.ops import Symbol, find, lookup
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, Symbol, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
@@ -218,14 +219,25 @@ def _activated(form: Form, results: Any, act: Any) -> Any:
     return lookup(checked_activation(act))(results)
 
 
-def form_of(name: str, specs: Mapping[str, Spec]) -> Form | None:
+def form_of(name: str) -> Form | None:
     """The signature of the layer of a name that Fluid's table or the operators have; None if neither does."""
-    spec = specs.get(name)
+    spec = SPECS.get(name)
     row = find(spec.op or name) if spec is not None else find(name)
     return None if row is None else Form(name, row, spec)
 
 
-def operator_layer(name: str, specs: Mapping[str, Spec]) -> Callable[..., Any] | None:
+def operator_layer(name: str) -> Callable[..., Any] | None:
     """The layer of such a name."""
-    form = form_of(name, specs)
+    form = form_of(name)
     return None if form is None else as_layer(form)
+
+
+def is_fixed(name: str) -> bool:
+    """Whether the operator of a layer is graphad's own; others may be defined again."""
+    form = form_of(name)
+    return form is not None and form.row.kernel.__module__.startswith("graphad.")
+
+
+def names() -> list[str]:
+    """The names of such layers."""
+    return [*SPECS, *(name for name, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef))]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -282,13 +283,34 @@ def operator(
 
 
 def register(row: OpDef) -> OpDef:
-    """Put a row and the row of its grad operator into the table; a type may be defined once."""
+    """Put a row and the row of its grad operator into the table.
+
+    A type may be defined once, and again where the same cell of a notebook or the same line of a module runs again.
+    """
+    old = REGISTRY.get(row.type)
+    if old is not None and _is_rerun(old.kernel, row.kernel):
+        for each in (old.type, f"{old.type}{GRAD_SUFFIX}"):
+            REGISTRY.pop(each, None)
     rows = [row, _grad_operator(row)] if row.grads else [row]
     for each in rows:
         if each.type in REGISTRY:
-            raise InvalidValue(f"operator {each.type!r} is defined twice")
+            raise InvalidValue(f"operator {each.type!r} is defined twice{_where(REGISTRY[each.type].kernel)}")
     REGISTRY.update({each.type: each for each in rows})
     return row
+
+
+def _is_rerun(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """Whether a kernel comes from where another one came from: the same function of the same line, or of a notebook or a prompt."""
+    if not inspect.isfunction(old) or not inspect.isfunction(new):
+        return False
+    if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
+        return False
+    first, second = ((each.__code__.co_filename, each.__code__.co_firstlineno) for each in (old, new))
+    return first == second or (new.__module__ == "__main__" and not any(os.path.isfile(file) for file, _ in (first, second)))
+
+
+def _where(kernel: Callable[..., Any]) -> str:
+    return f", first at {kernel.__code__.co_filename}:{kernel.__code__.co_firstlineno}" if inspect.isfunction(kernel) else ""
 
 
 def grad_kernel(op_type: str) -> Callable[[Callable[..., Outputs]], Callable[..., Outputs]]:
