@@ -34,6 +34,7 @@ class Call:
     reference: Callable[..., Any]
     arrays: tuple[Array, ...]
     slope: bool = True
+    fixed: tuple[int, ...] = ()  # arrays that Fluid gives no gradient, such as labels
 
     def __str__(self) -> str:
         return self.text

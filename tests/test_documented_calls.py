@@ -9,6 +9,7 @@ import graphad as ga
 from graphad import layers as L
 from tests.documented_call import Array, Call
 from tests.documented_fluid import FLUID
+from tests.documented_fluid_more import FLUID_MORE
 from tests.documented_numpy import NUMPY
 
 
@@ -31,7 +32,7 @@ def slope_of(call: Call, at: int, direction: Array) -> float:
     return (loss(call.arrays[at] + 1e-6 * direction) - loss(call.arrays[at] - 1e-6 * direction)) / 2e-6
 
 
-@pytest.mark.parametrize("call", [*FLUID, *NUMPY], ids=str)
+@pytest.mark.parametrize("call", [*FLUID, *FLUID_MORE, *NUMPY], ids=str)
 def test_a_documented_call_means_what_the_documentation_says(call: Call) -> None:
     main, startup = ga.Program(), ga.Program()
     expected = [np.asarray(each) for each in values(call.reference(*call.arrays))]
@@ -42,7 +43,9 @@ def test_a_documented_call_means_what_the_documentation_says(call: Call) -> None
             for name, array in zip(names, call.arrays, strict=True)
         ]
         outputs = values(call.call(*inputs))
-        differentiable = [at for at, array in enumerate(call.arrays) if array.dtype == np.float64] if call.slope else []
+        differentiable = (
+            [at for at, array in enumerate(call.arrays) if array.dtype == np.float64 and at not in call.fixed] if call.slope else []
+        )
         gradients = []
         if differentiable:
             weights = [L.assign(weighted(each)) for each in expected]

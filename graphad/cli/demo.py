@@ -74,8 +74,8 @@ def build_model() -> Model:
     program.random_seed = startup.random_seed = 1
     with program_guard(program, startup):
         image, label = layers.data("image", [1, 8, 8]), layers.data("label", [1], dtype="int64")
-        x = layers.pool2d(layers.conv2d(image, 32, 3, padding=1, act="relu"))
-        x = layers.pool2d(x + layers.conv2d(x, 32, 3, padding=1, act="relu"))
+        x = layers.pool2d(layers.conv2d(image, 32, 3, padding=1, act="relu"), 2, pool_stride=2)
+        x = layers.pool2d(x + layers.conv2d(x, 32, 3, padding=1, act="relu"), 2, pool_stride=2)
         logits = layers.fc(layers.fc(x, 64, act="relu"), 10)
         cost = layers.mean(layers.softmax_with_cross_entropy(logits, label))
         return Model(program, startup, cost, layers.accuracy(logits, label))

@@ -289,8 +289,8 @@ def register(row: OpDef) -> OpDef:
     """
     old = REGISTRY.get(row.type)
     if old is not None and _is_rerun(old.kernel, row.kernel):
-        for each in (old.type, f"{old.type}{GRAD_SUFFIX}"):
-            REGISTRY.pop(each, None)
+        for name in (old.type, f"{old.type}{GRAD_SUFFIX}"):
+            REGISTRY.pop(name, None)
     rows = [row, _grad_operator(row)] if row.grads else [row]
     for each in rows:
         if each.type in REGISTRY:

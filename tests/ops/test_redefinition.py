@@ -38,7 +38,7 @@ def program() -> tuple[ga.Program, Any, Any]:
     main = ga.Program()
     with ga.program_guard(main):
         x = ga.layers.data("x", [2], append_batch_size=False, stop_gradient=False)
-        y = ga.layers.redefined(x)
+        y = ga.layers.redefined(x)  # type: ignore[attr-defined]
         (gradient,) = ga.gradients(y, x)
     return main, y, gradient
 
