@@ -144,7 +144,13 @@ FLUID_MORE = [
     Call("elementwise_floordiv(x, y)", lambda x, y: L.elementwise_floordiv(x, y), np.floor_divide, (IDS + 5, IDS + 1), False),
     Call("elementwise_min(x, y)", lambda x, y: L.elementwise_min(x, y), np.minimum, (A, M)),
     Call("elementwise_mod(x, y)", lambda x, y: L.elementwise_mod(x, y), np.mod, (IDS + 5, IDS + 1), False),
-    Call("expand_as(x, target_tensor=y)", lambda x, y: L.expand_as(x, target_tensor=y), lambda x, y: np.tile(x, (1, 4)), (M[:, :1], N)),
+    Call(
+        "expand_as(x, target_tensor=y)",
+        lambda x, y: L.expand_as(x, target_tensor=y),
+        lambda x, y: np.tile(x, (1, 4)),
+        (M[:, :1], N),
+        fixed=(1,),
+    ),
     Call(
         "fill_constant_batch_size_like(x, [-1, 2], 'float64', 1.5)",
         lambda x: L.fill_constant_batch_size_like(x, [-1, 2], "float64", 1.5),
@@ -266,6 +272,7 @@ FLUID_MORE = [
         lambda x, y: L.pad_constant_like(x, y, 0.5),
         lambda x, y: np.pad(y, ((0, 1), (0, 2)), constant_values=0.5),
         (M, N[:2, :2]),
+        fixed=(0,),
     ),
     Call("pool3d(x, 2, 'avg', [1, 2, 2])", lambda x: L.pool3d(x, 2, "avg", [1, 2, 2]), pooled3, (VOLUME,)),
     Call("adaptive_pool3d(x, 1, 'avg')", lambda x: L.adaptive_pool3d(x, 1, "avg"), lambda x: x.mean((2, 3, 4), keepdims=True), (VOLUME,)),

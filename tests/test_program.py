@@ -301,7 +301,7 @@ def test_what_is_no_number_does_not_combine(other: Any) -> None:
 def test_a_variable_combines_with_an_array_on_its_left() -> None:
     program = ga.Program()
     x = vector(program)
-    total = np.ones(3) + x
+    total: Any = np.ones(3) + x
     assert (types(program), total.dtype) == (["assign_value", "elementwise_add"], "float32")
 
 
