@@ -35,6 +35,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
     ("np.array(x)", np.array, r"so it is no array: executor.run"),
     ("math.sqrt(x)", math.sqrt, "no Python number"),
     ("x.numpy()", lambda x: x.numpy(), r"executor.run\(program, feed, fetch_list=\['x'\]\) returns its value as an array"),
+    ("round(x, 2)", lambda x: round(x, 2), "rounded to whole numbers; scale it before and after"),
     ("x.item()", lambda x: x.item(), "returns its value as an array"),
     ("x[0] = 1", lambda x: x.__setitem__(0, 1.0), "not changed in place: layers.where, layers.scatter or layers.set_value"),
     ("x + None", lambda x: x + None, "a variable, a number or an array is expected"),

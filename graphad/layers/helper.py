@@ -42,6 +42,8 @@ class LayerHelper:
     """Names everything in a layer after its kind: ``fc_0.w_0``, ``fc_0.b_0``, ``fc_0.tmp_0``."""
 
     def __init__(self, kind: str, name: str | None = None) -> None:
+        if name is not None and not isinstance(name, str):
+            raise InvalidType(located(f"layers.{kind}: name is a string, not {name!r}", user_line()))
         self.main = default_main_program()
         self.name = self.main.names.generate(kind) if name is None else name
 

@@ -77,7 +77,7 @@ def _arguments(form: Form, args: Sequence[Any], options: Mapping[str, Any]) -> d
     for word, value in options.items():
         part = form.keyword(word)
         if part is None:
-            raise InvalidType(f"{form} has no parameter {word!r}{did_you_mean(word, form.parts)}")
+            raise InvalidType(f"{form} has no parameter {word!r}{did_you_mean(word, form.words)}")
         if part.name in given:
             raise InvalidType(f"{form} got {part.name!r} twice" + ("" if word == part.name else f", the second time as {word!r}"))
         given[part.name] = value

@@ -139,6 +139,11 @@ class Form:
         near = [self.parts[other] for other in _SYNONYMS.get(word, ()) if other in self.parts]
         return near[0] if near else None
 
+    @property
+    def words(self) -> list[str]:
+        """All keywords that the layer takes."""
+        return [*self.parts, *self.by_attr, *(word for word in _SYNONYMS if self.keyword(word))]
+
     def __str__(self) -> str:
         if not self.positional:
             return f"layers.{self.name}"

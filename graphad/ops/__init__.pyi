@@ -55,7 +55,11 @@ from graphad.ops import shapes as shapes
 from graphad.ops import slicing as slicing
 from graphad.ops import tapes as tapes
 from graphad.ops import unary as unary
+from graphad.ops.control import BranchDef as BranchDef
+from graphad.ops.control import CallDef as CallDef
 from graphad.ops.control import ControlDef as ControlDef
+from graphad.ops.control import LoopDef as LoopDef
+from graphad.ops.control import region_operator as region_operator
 from graphad.ops.definition import GRAD as GRAD
 from graphad.ops.definition import GradOpDef as GradOpDef
 from graphad.ops.definition import OpDef as OpDef
@@ -71,7 +75,7 @@ from graphad.ops.symbol import REGISTRY as REGISTRY
 from graphad.ops.symbol import Symbol as Symbol
 
 ROWS: tuple[ModuleType, ...]
-__all__ = ['GRAD', 'REGISTRY', 'ROWS', 'ControlDef', 'DoubleGradOpDef', 'GradOpDef', 'OpDef', 'Sample', 'Slot', 'Symbol', 'find', 'grad_kernel', 'lookup', 'operator']
+__all__ = ['GRAD', 'REGISTRY', 'ROWS', 'BranchDef', 'CallDef', 'ControlDef', 'DoubleGradOpDef', 'GradOpDef', 'LoopDef', 'OpDef', 'Sample', 'Slot', 'Symbol', 'find', 'grad_kernel', 'lookup', 'operator', 'region_operator']
 
 abs: OpDef
 abs_grad: GradOpDef
@@ -154,7 +158,8 @@ clip_by_norm_grad: GradOpDef
 clip_grad: GradOpDef
 concat: OpDef
 concat_grad: GradOpDef
-conditional_block: ControlDef
+conditional_block: BranchDef
+conditional_block_grad: BranchDef
 conv2d: OpDef
 conv2d_backprop_filter: OpDef
 conv2d_backprop_filter_grad: GradOpDef
@@ -164,6 +169,7 @@ conv2d_grad: GradOpDef
 conv2d_grad_grad: DoubleGradOpDef
 conv2d_transpose: OpDef
 conv2d_transpose_grad: GradOpDef
+conv2d_transpose_grad_grad: DoubleGradOpDef
 conv3d: OpDef
 conv3d_backprop_filter: OpDef
 conv3d_backprop_filter_grad: GradOpDef
@@ -291,7 +297,7 @@ fold_like_grad: GradOpDef
 frobenius_norm: OpDef
 frobenius_norm_grad: GradOpDef
 ftrl: OpDef
-fused_elementwise: ControlDef
+fused_elementwise: CallDef
 gather: OpDef
 gather_grad: GradOpDef
 gather_nd: OpDef
@@ -317,8 +323,8 @@ hinge_loss: OpDef
 hinge_loss_grad: GradOpDef
 huber_loss: OpDef
 huber_loss_grad: GradOpDef
-if_else: ControlDef
-if_else_grad: ControlDef
+if_else: BranchDef
+if_else_grad: BranchDef
 increment: OpDef
 increment_grad: GradOpDef
 index_add: OpDef
@@ -437,8 +443,8 @@ nearest_interp: OpDef
 nearest_interp_grad: GradOpDef
 nearest_interp_v2: OpDef
 nearest_interp_v2_grad: GradOpDef
-net: ControlDef
-net_grad: ControlDef
+net: CallDef
+net_grad: CallDef
 nll_loss: OpDef
 nll_loss_grad: GradOpDef
 norm: OpDef
@@ -694,7 +700,7 @@ untile_grad: GradOpDef
 where: OpDef
 where_grad: GradOpDef
 where_index: OpDef
-while_grad: ControlDef
+while_grad: LoopDef
 window_sum: OpDef
 window_sum_grad: GradOpDef
 write_to_array: OpDef

@@ -119,7 +119,9 @@ class Symbol(Methods):
     def __abs__(self) -> Any:
         return REGISTRY["abs"](self)
 
-    def __round__(self, ndigits: None = None) -> Any:
+    def __round__(self, ndigits: int | None = None) -> Any:
+        if ndigits is not None:
+            self.refuse(f"round({self!r}, {ndigits}): a tensor is rounded to whole numbers; scale it before and after")
         return REGISTRY["round"](self)
 
     # -- comparisons and logic -------------------------------------------------------------------

@@ -213,6 +213,8 @@ class Block:
         if len(inputs) > len(row.inputs):
             raise InvalidType(located(f"operator {row.type!r} takes {', '.join(row.inputs)}; got {len(inputs)} inputs", user_line()))
         slots = {slot: value for slot, value in zip(row.inputs, inputs, strict=False) if value is not None}
+        if name is not None and not isinstance(name, str):
+            raise InvalidType(located(f"operator {row.type!r}: name is a string, not {name!r}", user_line()))
         stem = name or self.program.names.generate(row.type)
         names = {slot.name: self._fresh(stem, slot.variadic, row, slots, attrs) for slot in row.outputs.values() if not slot.optional}
         self.append_op(row.type, slots, names, attrs)
