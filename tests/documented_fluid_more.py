@@ -266,6 +266,9 @@ FLUID_MORE = [
         lambda x, y, i: np.where(i == 0, x, y),
         (M, N, np.array([[0], [1], [0]], "int32")),
     ),
+    Call("softmax(x=x, axis=0), as in Paddle 2", lambda x: L.softmax(x=x, axis=0), lambda x: np.exp(x) / np.exp(x).sum(0), (M,)),  # type: ignore[call-arg]
+    Call("one_hot(x, num_classes=4), as in Paddle 2", lambda x: L.one_hot(x, num_classes=4), lambda x: one_hot(x, 4), (IDS,), False),  # type: ignore[call-arg]
+    Call("clip(x, minimum, 0.5)", lambda x, y: L.clip(x, y, 0.5), lambda x, y: x.clip(y[0], 0.5), (A, np.array([-0.5])), fixed=(1,)),
     Call("nonzero(x > 0)", lambda x: L.nonzero(x > 0), lambda x: np.argwhere(x > 0), (M,), False),
     Call(
         "pad_constant_like(x, y, 0.5)",

@@ -98,7 +98,6 @@ SPECS: dict[str, Spec] = {
         binds={"transpose_x": "transpose_X", "transpose_y": "transpose_Y"},
     ),
     "mul": Spec("x, y, x_num_col_dims=1, y_num_col_dims=1, name=None"),
-    "one_hot": Spec("input, depth, allow_out_of_range=False"),
     "scale": Spec("x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None"),
     "sum": Spec("x"),
     "topk": Spec("input, k, name=None", "top_k"),

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.initializer import Constant, Initializer, Xavier
+from graphad.layers.synonyms import renamed
 from graphad.ops import REGISTRY, find
 from graphad.ops.definition import did_you_mean
 from graphad.program import Parameter, Variable, default_main_program, default_startup_program, located, user_line
@@ -130,7 +131,10 @@ def layer(function: Callable[P, R]) -> Callable[P, R]:
             except TypeError as error:
                 if isinstance(error, GraphadError) or error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-                raise InvalidType(located(_misfit(function, kwargs, error), user_line())) from None
+                options = renamed(kwargs, signature(function).parameters)
+                if options is None:
+                    raise InvalidType(located(_misfit(function, kwargs, error), user_line())) from None
+            return atomic(*args, **options)
 
     return atomic
 

@@ -124,6 +124,8 @@ def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, Any], attrs: 
         if one is None:
             _refuse_tensor(form, part, value)
         slots[one.name] = value
+        if not form.row.attrs[attr].has_default:
+            attrs[attr] = [] if form.row.attrs[attr].kind.startswith("list") else 0.0
         return
     if several is not None and _holds_symbol(value):
         slots[several.name] = [each if isinstance(each, Variable) else _number(each) for each in value]

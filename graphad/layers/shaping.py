@@ -10,7 +10,7 @@ import numpy as np
 
 from graphad import ops
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.layers.checks import checked_flag, checked_float, checked_int
+from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
 from graphad.layers.helper import checked_input, layer
 from graphad.layers.values import constant, is_literal
 from graphad.program import Variable, default_main_program
@@ -161,6 +161,21 @@ def _places(end: Any, dtype: str) -> Variable:
     zero, one = (constant(block, "number", np.array([each], dtype)) for each in (0, 1))
     bound = end if end.dtype == dtype else end.astype(dtype)
     return _emitted("range", [zero, bound.reshape([1]), one])  # type: ignore[no-any-return]
+
+
+@layer
+def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False, *, dtype: Any = "float32", name: str | None = None) -> Variable:
+    """A one at each label and zeros elsewhere, along a last axis of extent ``depth``.
+
+    Args:
+        input: integer labels. A last axis of extent 1 goes, as in ``fluid.layers.one_hot``; other shapes keep theirs, as in Paddle 2.
+        allow_out_of_range: whether a label that is out of range gives zeros, not an error.
+    """
+    labels = checked_input("one_hot", input)
+    with at_users_line("layers.one_hot"):
+        attrs = {"depth": checked_int("depth", depth, 1), "allow_out_of_range": checked_flag("allow_out_of_range", allow_out_of_range)}
+        op = "one_hot" if has_last_one(labels) else "one_hot_v2"
+    return _emitted(op, [labels], name, dtype=dtype_name(dtype), **attrs)  # type: ignore[no-any-return]
 
 
 @layer

@@ -16,27 +16,12 @@ from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
 from graphad.errors import InvalidValue
+from graphad.layers.synonyms import SYNONYMS, synonym
 from graphad.ops import OpDef, Slot
 
 LAST = ("name", "act")  # the parameters that layers have in common: how the result is called, and what is applied to it
 EMPTY: Any = Parameter.empty
 _NO_BINDS: Mapping[str, str] = {}
-# Paddle 2's and numpy's words for Fluid's, and the other way round.
-_SYNONYMS = {
-    "x": ("input",),
-    "input": ("x",),
-    "axis": ("dim", "axes", "dims"),
-    "axes": ("axis",),
-    "dim": ("axis",),
-    "dims": ("axis",),
-    "keepdim": ("keep_dim",),
-    "keepdims": ("keep_dim", "keepdim"),
-    "keep_dim": ("keepdim",),
-    "other": ("y",),
-    "out_shape": ("output_shape",),
-    "depth": ("num_classes",),
-    "num_classes": ("depth",),
-}
 
 
 class Spec(NamedTuple):
@@ -136,13 +121,13 @@ class Form:
         part = self.parts.get(word) or self.by_attr.get(word)
         if part is not None:
             return part
-        near = [self.parts[other] for other in _SYNONYMS.get(word, ()) if other in self.parts]
-        return near[0] if near else None
+        near = synonym(word, self.parts)
+        return None if near is None else self.parts[near]
 
     @property
     def words(self) -> list[str]:
         """All keywords that the layer takes."""
-        return [*self.parts, *self.by_attr, *(word for word in _SYNONYMS if self.keyword(word))]
+        return [*self.parts, *self.by_attr, *(word for word in SYNONYMS if self.keyword(word))]
 
     def __str__(self) -> str:
         if not self.positional:
