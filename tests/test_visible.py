@@ -78,6 +78,7 @@ def test_a_type_checker_knows_layers(tmp_path: Path) -> None:
         for line in done.stdout.splitlines()
         if line.startswith(str(file)) and "defined in" not in line
     ]
+    assert said, done.stdout + done.stderr
     assert said == [
         'note: Revealed type is "graphad.program.variable.Variable"',
         'note: Revealed type is "tuple[graphad.program.variable.Variable, graphad.program.variable.Variable]"',

@@ -26,18 +26,34 @@ def as_layer(form: Form) -> Callable[..., Any]:
     name, row = form.name, form.row
 
     @layer
-    def record(*args: Any, **options: Any) -> Any:
+    def bound(*args: Any, **options: Any) -> Any:
         with at_users_line(f"layers.{name}"):
             if _is_operator_call(form, args):
                 return row(*args, **options)
             return _called(form, _arguments(form, args, options))
 
+    tensors = _tensors_alone(form)
+
+    def record(*args: Any, **options: Any) -> Any:
+        if not options and len(args) == tensors and all(isinstance(each, Variable) for each in args):
+            return row(*args)  # nothing to bind: the quick way of most calls
+        return bound(*args, **options)
+
     record.__name__ = record.__qualname__ = name
     record.__module__ = "graphad.layers"
     record.__doc__ = documented(form)
     record.__signature__ = form.signature  # type: ignore[attr-defined]
-    del record.__wrapped__  # type: ignore[attr-defined]
     return record
+
+
+def _tensors_alone(form: Form) -> int:
+    """How many tensors are a whole call that means the same to the layer and to the operator; -1 if none are."""
+    slots = [part.slot for part in form.positional if part.slot is not None and not part.slot.optional]
+    same = not _with_defaults(form, {}) and form.returned == tuple(s.name for s in form.row.outputs.values() if not s.optional)
+    in_order = [slot.name for slot in slots] == [s.name for s in form.row.inputs.values() if not s.optional]
+    leading = all(part.slot is not None for part in form.positional[: len(slots)])
+    required = any(not attr.has_default for attr in form.row.attrs.values()) or any(slot.variadic for slot in slots)
+    return len(slots) if slots and same and in_order and leading and not required else -1
 
 
 def documented(form: Form) -> str:
