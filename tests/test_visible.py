@@ -76,7 +76,7 @@ def test_a_type_checker_knows_layers(tmp_path: Path) -> None:
     said = [
         line.partition(": ")[2].replace("builtins.", "")
         for line in done.stdout.splitlines()
-        if line.startswith(str(file)) and "defined in" not in line
+        if "user.py:" in line and "defined in" not in line  # a cached message names the file of an earlier run
     ]
     assert said, done.stdout + done.stderr
     assert said == [
