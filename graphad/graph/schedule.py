@@ -13,6 +13,7 @@ from graphad.graph.naming import Plan, planned
 from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import OTHERWISE, carried_count, is_forward_loop, operands, outcomes, the_row
+from graphad.graph.residuals import drop_all_unread_residuals, forward_graph, is_read, residual_inputs
 from graphad.ops import BranchDef, ControlDef, lookup
 from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
 from graphad.program.block import check_depth
@@ -73,7 +74,10 @@ class _Schedule:
         self.used.add(block.idx)
         several = graph.block is not None and len(graph.block.program.blocks) > 1
         before = set(_held(graph.block)) if several and graph.block is not None else set()
-        self.fill(block, graph.clone() if graph.controls else graph, ())
+        if graph.controls:
+            graph = graph.clone()
+            drop_all_unread_residuals(graph)
+        self.fill(block, graph, ())
         if unused := before - self.used:
             self.program.drop_blocks(unused)
         if self.streams:
@@ -86,7 +90,7 @@ class _Schedule:
         """
         ops = graph.ordered_ops()
         plan = planned(graph)
-        if graph.father is not None:
+        if graph.parent is not None:
             ops = [op for op in ops if not is_silent(op)]
         origin = graph.block
         self.home[graph] = block.idx
@@ -95,8 +99,9 @@ class _Schedule:
         for name in around:
             block.vars.pop(name, None)
         writer = _Writer(self, block, plan, around)
+        elsewhere = residual_inputs(graph)  # an unread one is what another gradient reads
         for value in graph.inputs:
-            if value.readers or not works_on_names:
+            if value.readers or (not works_on_names and (value not in elsewhere or is_read(value))):
                 writer.declare(value.name, value)
         simple = not (plan.names or plan.copies or graph.controls)
         before = list(origin.ops) if origin is not None and graph.lost_operators else []
@@ -104,8 +109,7 @@ class _Schedule:
         self.program.names.skip(plan.names.values())
         if before:
             _drop_leftovers(block, before)
-        for each in graph.gradients:
-            self.kept.update((value, plan.end(value)) for value in each.saved.values())
+        self.kept.update((value, plan.end(value)) for value in graph.residuals)
         return plan
 
     def block_of(self, graph: Graph, parent: int) -> Block:
@@ -125,8 +129,8 @@ class _Schedule:
 def _depth(graph: Graph) -> int:
     """The nesting depth of a graph. A gradient's graph counts as nested in its forward graph."""
     depth = 0
-    while graph.father is not None:
-        graph, depth = graph.father, depth + 1
+    while (around := forward_graph(graph) or graph.parent) is not None:
+        graph, depth = around, depth + 1
     return depth
 
 
@@ -312,11 +316,11 @@ class _Writer:
         inside: dict[str, list[str]] = {"original_input": [], "original_output_grad": [], "original_input_grad": []}
         blocks, count = {}, len(op.inputs.get("X", ()))
         for name, graph in op.graphs.items():
-            saved = [self._kept(op, value) for value in graph.saved.values()]
-            settle_gradient(graph, saved)
-            father = self.schedule.home.get(graph.father, self.block.idx) if graph.father else self.block.idx
-            block = blocks[name] = self.schedule.block_of(graph, father)
-            plan = self.schedule.fill(block, graph, saved)
+            forward, reads = forward_graph(graph), {v: kept for v, kept in residual_inputs(graph).items() if is_read(v)}
+            kept = {v: self._kept(op, value) for v, value in reads.items()}
+            settle_gradient(graph, kept)
+            block = blocks[name] = self.schedule.block_of(graph, self.schedule.home.get(forward or graph, self.block.idx))
+            plan = self.schedule.fill(block, graph, kept.values())
             given = [v.name for v in graph.inputs[: len(operands(op))]]
             inside["original_input"] += given[:count]
             inside["original_output_grad"] += given[count:]
