@@ -66,12 +66,32 @@ def residual_of(value: Value) -> Value | None:
 
 def find_forward_op(op: Op) -> Op | None:
     """The same; None if it is not in the graph, or the operator is no such gradient."""
+    way = [op]  # and the gradients around it, as far as what it reads are residuals of theirs: a loop, since they may be nested deep
+    while (kept := _residuals_read(way[-1])) is not None and kept.given and kept.graph.owner is not None:
+        way.append(kept.graph.owner)
+    forward: Op | None = None
+    for each in reversed(way):
+        value = _residuals_read(each)
+        if value is not None and value.given:
+            value = _stands_for(value, forward)
+        forward = None if value is None else value.writer
+        if forward is None or _slot(forward, gradient=False) is None:
+            return None
+    return forward
+
+
+def _residuals_read(op: Op) -> Value | None:
+    """The residuals that a gradient reads, as one value; None of another operator."""
     slot = _slot(op, gradient=True)
-    kept = op.inputs.get(slot, ()) if slot else ()
-    value = kept[0] if kept else None
-    while value is not None and value.given:
-        value = residual_of(value)
-    return None if value is None or value.writer is None or _slot(value.writer, gradient=False) is None else value.writer
+    return next(iter(op.inputs.get(slot, ())), None) if slot else None
+
+
+def _stands_for(value: Value, forward: Op | None) -> Value | None:
+    """The residual that an input of a gradient's graph stands for, given the operator that it is the gradient of."""
+    graph = value.graph
+    around = None if forward is None or graph.owner is None else _counterpart(graph.owner, graph, forward)
+    at = graph.inputs.index(value) - len(graph.inputs)
+    return around.residuals[at] if around is not None and -at <= len(around.residuals) else None
 
 
 def _slot(op: Op, gradient: bool) -> str | None:
