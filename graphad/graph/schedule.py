@@ -83,10 +83,13 @@ class _Schedule:
         if self.streams:
             settle_streams(self.program, self.streams)
 
-    def fill(self, block: Block, graph: Graph, around: Collection[str], works_on_names: bool = False) -> Plan:
+    def fill(
+        self, block: Block, graph: Graph, around: Collection[str], works_on_names: bool = False, unread: Collection[Value] = ()
+    ) -> Plan:
         """Write a graph into a block; ``around`` are the names that belong to blocks around it.
 
-        A block that ``works_on_names`` has its inputs from there; to any other they are given.
+        A block that ``works_on_names`` has its inputs from there; to any other they are given. ``unread`` are those that another
+        gradient of the same operator reads.
         """
         ops = graph.ordered_ops()
         plan = planned(graph)
@@ -99,9 +102,8 @@ class _Schedule:
         for name in around:
             block.vars.pop(name, None)
         writer = _Writer(self, block, plan, around)
-        elsewhere = residual_inputs(graph)  # an unread one is what another gradient reads
         for value in graph.inputs:
-            if value.readers or (not works_on_names and (value not in elsewhere or is_read(value))):
+            if value.readers or not (works_on_names or value in unread):
                 writer.declare(value.name, value)
         simple = not (plan.names or plan.copies or graph.controls)
         before = list(origin.ops) if origin is not None and graph.lost_operators else []
@@ -316,11 +318,11 @@ class _Writer:
         inside: dict[str, list[str]] = {"original_input": [], "original_output_grad": [], "original_input_grad": []}
         blocks, count = {}, len(op.inputs.get("X", ()))
         for name, graph in op.graphs.items():
-            forward, reads = forward_graph(graph), {v: kept for v, kept in residual_inputs(graph).items() if is_read(v)}
-            kept = {v: self._kept(op, value) for v, value in reads.items()}
+            forward, residuals = forward_graph(graph), residual_inputs(graph)
+            kept = {v: self._kept(op, value) for v, value in residuals.items() if is_read(v)}
             settle_gradient(graph, kept)
             block = blocks[name] = self.schedule.block_of(graph, self.schedule.home.get(forward or graph, self.block.idx))
-            plan = self.schedule.fill(block, graph, kept.values())
+            plan = self.schedule.fill(block, graph, kept.values(), unread=residuals.keys() - kept.keys())
             given = [v.name for v in graph.inputs[: len(operands(op))]]
             inside["original_input"] += given[:count]
             inside["original_output_grad"] += given[count:]
