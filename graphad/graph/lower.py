@@ -198,7 +198,7 @@ class _Lowering:
             found = [(nested, self._forward_graph(nested)) for nested in level]
             kept = [(nested, forward, self._kept(nested, forward)) for nested, forward in found if forward is not None]
             for _, forward, reads in kept:
-                forward.residuals += [value for value in reads if value not in forward.residuals]
+                forward.residuals = list(dict.fromkeys([*forward.residuals, *reads]))
             for nested, forward, reads in kept:
                 take_residuals(nested, forward, reads)
 

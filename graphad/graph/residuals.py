@@ -169,9 +169,9 @@ def take_residuals(gradient: Graph, forward: Graph, reads: Mapping[Value, Value]
         forward: the graph that it is the backward of.
         reads: the values of ``forward`` that it reads, and the inputs made for them. They become residuals if they are none yet.
     """
-    for value in reads:
-        if value not in forward.residuals:
-            add_residual(forward, value)
+    known = set(forward.residuals)
+    for value in [value for value in reads if value not in known]:
+        add_residual(forward, value)
     gradient.inputs += [reads[value] if value in reads else input_like(gradient, value) for value in forward.residuals]
 
 
@@ -191,8 +191,11 @@ def drop_unread_residuals(graph: Graph) -> bool:
     """Keep no longer what no gradient of the graph reads; return whether there was any."""
     if not graph.residuals:
         return False
-    gradients, count = gradient_graphs(graph), len(graph.residuals)
-    unread = {v for at, v in enumerate(graph.residuals) if not any(is_read(each.inputs[at - count]) for each in gradients)}
+    needed: set[Value] = set()
+    for each in gradient_graphs(graph):
+        inputs = each.inputs[-len(graph.residuals) :]
+        needed.update(value for value, reading in zip(graph.residuals, inputs, strict=True) if is_read(reading))
+    unread = [value for value in graph.residuals if value not in needed]
     if unread:
         drop_residuals(graph, unread)
     return bool(unread)
