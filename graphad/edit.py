@@ -17,11 +17,11 @@ from typing import Any
 
 from graphad.errors import InvalidGraph, InvalidType
 from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
-from graphad.graph.clone import ValueMap
+from graphad.graph.clone import ValueMap, input_like
 from graphad.graph.loops_editing import is_bound, peel, run_once, skip, split_loop, unroll
 from graphad.graph.provenance import recorded
 from graphad.graph.regions import BranchLike, CallLike, LoopLike
-from graphad.graph.regions_copying import clone_ops, input_like
+from graphad.graph.regions_copying import clone_ops
 from graphad.graph.regions_editing import (
     add_carried,
     add_operand,

@@ -274,7 +274,7 @@ def test_what_stands_out_shows_through() -> None:
     hidden = next(op for each in graph.tree() for op in each.ops if op.type == "elementwise_add")
     assert labels(to_svg(graph, highlight=[hidden]), "highlight") == {"elementwise_add"}
     assert labels(to_svg(graph, highlight=[hidden], nested="none"), "highlight") == {"while [+]"}
-    captured = next(value for each in graph.tree() for value in each.inputs if value.name == "x" and each.father is not None)
+    captured = next(value for each in graph.tree() for value in each.inputs if value.name == "x" and each.parent is not None)
     assert labels(to_svg(graph, highlight=[captured]), "highlight") == {"x"}
     assert labels(to_svg(graph, highlight={"x"}, nested="none"), "highlight") == {"x"}
 

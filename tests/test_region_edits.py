@@ -11,6 +11,7 @@ import graphad as ga
 from graphad.edit import add_operand, has_gradient, inline, outline, remove_operand, remove_result
 from graphad.errors import InvalidGraph
 from graphad.graph import Op
+from graphad.graph.residuals import gradient_graphs, residual_inputs
 from graphad.graph.verify import verify
 from tests.graphs import op, sound, types
 
@@ -149,9 +150,9 @@ def test_an_operand_that_a_gradient_reads_stays() -> None:
     graph = ga.lower(parsed(LOOP))
     ga.Pipeline.parse(BACKWARD).run(graph)
     loop = op(graph, "while")
-    body, (inner,) = loop.graphs["sub_block"], loop.graphs["sub_block"].gradients
-    saved = next(iter(inner.saved))
-    assert inner.saved[saved] is body.inputs[0]
+    body = loop.graphs["sub_block"]
+    (inner,) = gradient_graphs(body)
+    assert residual_inputs(inner)[inner.inputs[-1]] is body.inputs[0]
     mul = op(body, "elementwise_mul")
     body.set_inputs(mul, "X", [body.inputs[4]])
     assert not remove_result(loop, 0)

@@ -159,21 +159,30 @@ def return_a_value_of_another_graph(graph: ga.Graph) -> None:
     body(graph).results[0] = graph.value("x")
 
 
-def save_a_value_of_no_forward_graph(graph: ga.Graph) -> None:
-    kept = body(graph).add_input("kept", (2, 3), "float64")
-    body(graph).saved[kept] = kept
+def keep_a_value_of_another_graph(graph: ga.Graph) -> None:
+    body(graph).residuals.append(graph.value("x"))
 
 
-def save_a_value_twice(graph: ga.Graph) -> None:
+def keep_a_value_twice(graph: ga.Graph) -> None:
     inner = branch_gradient(graph)
-    (kept,) = inner.saved.values()
-    again = inner.add_input("again", (2, 3), "float64")
-    inner.saved[again] = kept
+    op(graph, "if_else").graphs["true_block"].residuals *= 2
+    inner.add_input("again", (2, 3), "float64")
 
 
-def save_out_of_place(graph: ga.Graph) -> None:
+def keep_what_no_gradient_takes(graph: ga.Graph) -> None:
+    forward = op(graph, "if_else").graphs["true_block"]
+    forward.residuals.append(forward.inputs[0])
+
+
+def take_residuals_out_of_place(graph: ga.Graph) -> None:
     inner = branch_gradient(graph)
+    inner.set_type(inner.inputs[0], (3, 2), "float64")
     inner.inputs.reverse()
+
+
+def nest_a_graph_twice(graph: ga.Graph) -> None:
+    loop = op(graph, "while")
+    loop.graphs = {"sub_block": loop.graphs["sub_block"].clone()}
 
 
 def misshape_a_gradient(graph: ga.Graph) -> None:
@@ -200,14 +209,19 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     leave_a_slot_empty: ("slots_filled", "operator elementwise_add: input slot Y is empty"),
     fill_an_unknown_slot: ("slots_filled", "operator elementwise_add: it has an input slot Z; its definition has X, Y"),
     crowd_a_slot: ("slots_filled", "operator elementwise_add: input slot Y holds 2 values"),
-    pass_in_too_much: ("nested", "operator while: sub_block takes 2 values, but 3 are passed in and 0 saved"),
+    pass_in_too_much: ("nested", "operator while: sub_block takes 2 values, but 3 are passed in and 0 are residuals"),
     return_too_much: ("nested", "operator while: sub_block returns 3 values, but the operator writes 2"),
     ask_for_something_else_than_the_last_value: ("nested", "operator while: its condition k#0 is not the last value it carries"),
     take_a_value_of_another_graph: ("nested", "operator while: sub_block takes or returns x, which is not in it"),
     return_a_value_of_another_graph: ("nested", "operator while: sub_block takes or returns x, which is not in it"),
-    save_a_value_of_no_forward_graph: ("nested", "operator while: sub_block reads kept, which is not in the forward graph"),
-    save_a_value_twice: ("nested", "true_block reads tanh_0.tmp_0 of the forward graph twice, as tanh_0.tmp_0 and as again"),
-    save_out_of_place: ("nested", "true_block takes [cond_0.tmp_0@GRAD] last, but what is saved for it is [tanh_0.tmp_0]"),
+    keep_a_value_of_another_graph: ("nested", "operator while: sub_block takes or returns x, which is not in it"),
+    keep_a_value_twice: ("nested", "operator if_else: true_block keeps tanh_0.tmp_0 twice"),
+    keep_what_no_gradient_takes: ("nested", "operator if_else_grad: true_block takes 2 values, but 1 are passed in and 2 are residuals"),
+    take_residuals_out_of_place: (
+        "nested",
+        "true_block takes cond_0.tmp_0@GRAD, which is float64[3, 2], as the residual tanh_0.tmp_0, which is float64[2, 3]",
+    ),
+    nest_a_graph_twice: ("nested", "operator while: sub_block says that it is nested in None"),
     make_a_value_without_type: ("typed", "value copy: it has no type"),
     misshape_a_gradient: ("gradients_fit", "value h@GRAD: it is float64[3, 2], but what it is the gradient of, h, is float64[2, 3]"),
 }
@@ -218,7 +232,7 @@ WITHOUT_LINE = ("typed", "gradients_fit", "distinct_names", "distinct_streams") 
 
 def start(edit: Edit) -> ga.Graph:
     """What an edit breaks: a graph with a graph in it, or one without."""
-    if edit in (save_a_value_twice, save_out_of_place):
+    if edit in (keep_a_value_twice, keep_what_no_gradient_takes, take_residuals_out_of_place):
         return branch()
     return loop() if BREAKS[edit][0] == "nested" else tower()
 

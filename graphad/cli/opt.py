@@ -74,7 +74,7 @@ class _Printer:
         self.text = str(graph) if self.changed else ""
 
     def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
-        if each.combines or graph.father is not None:
+        if each.combines or graph.parent is not None:
             return
         if self.after:
             _say(f"# after {step.text}\n{graph}")
@@ -93,6 +93,6 @@ class _Drawer:
         draw(graph, folder / "00-before.svg")
 
     def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
-        if step.changed and not each.combines and graph.father is None:
+        if step.changed and not each.combines and graph.parent is None:
             self.count += 1
             draw(graph, self.folder / f"{self.count:02}-{step.name}.svg")

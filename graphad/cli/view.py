@@ -62,7 +62,7 @@ class Recorder:
         self._add("before", f"{len(self.graph.ops)} operators, {len(self.graph.values)} values", self.graph)
 
     def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
-        if each.combines or graph.father is not None:
+        if each.combines or graph.parent is not None:
             return
         counts = f"{step.ops[0]} → {step.ops[1]} operators" if step.ops[0] != step.ops[1] else f"{step.ops[1]} operators"
         if step.changed:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from graphad.drawing.nesting import Nesting, Operand, is_absent, is_used, operands_of, outcomes_of
+from graphad.drawing.nesting import Nesting, Operand, is_absent, operands_of, outcomes_of
 from graphad.graph import Node, Op, Value
 from graphad.graph.nodes import Slots
 from graphad.graph.regions import added_count, control_row, outcomes, the_row
+from graphad.graph.residuals import is_read
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, FORWARD
 
@@ -120,7 +121,7 @@ class Ends:
 
     def _operand(self, op: Op, operand: Operand, decides: bool) -> None:
         outer, result = self.nesting.outer(operand.outer), operand.result
-        used = [value for value in operand.inner if is_used(value)]
+        used = [value for value in operand.inner if is_read(value)]
         if not used and not decides and not is_absent(outer):
             self._read(outer, End(op, op, _handed_text(op, operand.outer)))
         if result is None:

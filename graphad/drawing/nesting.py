@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from graphad.graph import Graph, Node, Op, Value
 from graphad.graph.regions import OTHERWISE, LoopLike, control_row, operands, outcomes
+from graphad.graph.residuals import is_read, residual_inputs
 from graphad.program import EMPTY, FORWARD
 
 _NAMES = {"sub_block": "body", "true_block": "true", "false_block": "false", OTHERWISE: "otherwise"}
@@ -70,8 +71,9 @@ class Nesting:
                     self._stands.update(dict.fromkeys(operand.inner, operand.outer))
             for region in regions:
                 self.regions[region.graph] = region
-                self._stands.update(region.graph.saved)
-                self._saved.update(region.graph.saved)
+                kept = residual_inputs(region.graph)
+                self._stands.update(kept)
+                self._saved.update(kept)
                 self._open(region.graph, depth - 1)
 
     def is_drawn(self, graph: Graph) -> bool:
@@ -120,7 +122,7 @@ class Nesting:
             yield from map(self.outer, op.reads())
             yield op
             for region in self.opened.get(op, ()):
-                yield from (v for v in region.graph.inputs if self.outer(v) is v and is_used(v))
+                yield from (v for v in region.graph.inputs if self.outer(v) is v and is_read(v))
                 yield from self.in_order(region.graph)
             yield from op.writes()
 
@@ -139,12 +141,6 @@ def outcomes_of(op: Op) -> Iterator[tuple[Value, list[Value]]]:
     """The results of an operator, and the values of its graphs that they come from."""
     for i, value in enumerate(outcomes(op)):
         yield value, [g.results[i] for g in op.graphs.values() if i < len(g.results)]
-
-
-def is_used(value: Value) -> bool:
-    """Whether an input of a nested graph is read, returned or saved as a residual."""
-    graph = value.graph
-    return bool(value.readers) or value in graph.results or any(value in g.saved.values() for g in graph.gradients)
 
 
 def is_absent(node: Node) -> bool:

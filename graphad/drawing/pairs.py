@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from graphad.drawing.nesting import Nesting
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import control_row, is_loop_gradient, operands, outcomes
+from graphad.graph.residuals import find_forward_op, forward_graph, residual_of
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, OPTIMIZE
 
@@ -30,12 +31,12 @@ def is_part(value: Value) -> bool:
 
 def _named(graph: Graph, name: str) -> Iterator[Value]:
     """The values of a name, the last ones first, then those of the forward graph: a gradient's graph is given what others own."""
-    inner = graph.father is not None and graph in graph.father.gradients
+    forward = forward_graph(graph)
     for value in reversed(graph.versions(name)):
-        if (value.writer is None and not inner) or (value.writer is not None and value.writer.role != OPTIMIZE):
+        if (value.writer is None and forward is None) or (value.writer is not None and value.writer.role != OPTIMIZE):
             yield value
-    if inner and graph.father is not None:
-        yield from _named(graph.father, name)
+    if forward is not None:
+        yield from _named(forward, name)
 
 
 class Pairs:
@@ -61,8 +62,8 @@ class Pairs:
     def gradient_of(self, value: Value) -> Value | None:
         """The value this is the gradient of, in the forward graph."""
         found = value.grad_of or self._handed.get(value) or gradient_of(value)
-        while found is not None and found in found.graph.saved:
-            found = found.graph.saved[found]
+        while found is not None and (kept := residual_of(found)) is not None:
+            found = kept
         return found
 
     def forward(self, op: Op) -> Op | None:
@@ -105,11 +106,7 @@ def _keeper(op: Op) -> Op | None:
     row = control_row(op)
     if row is None or not row.is_grad:
         return None
-    for kept in op.inputs.get(row.scopes, ()):
-        while kept in kept.graph.saved:
-            kept = kept.graph.saved[kept]
-        return kept.writer
-    return None
+    return find_forward_op(op)
 
 
 def _place(value: Value | None, values: tuple[Value, ...]) -> int | None:

@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from graphad.drawing.arrows import CARRIED, KEPT, SAVED, Arrow, Ends, contracted
-from graphad.drawing.nesting import Nesting, is_absent, is_used
+from graphad.drawing.nesting import Nesting, is_absent
 from graphad.drawing.options import Options
 from graphad.drawing.pairs import Pairs, is_part
 from graphad.graph import Graph, Node, Op, Value
 from graphad.graph.regions import control_row, is_forward_loop, outcomes
+from graphad.graph.residuals import forward_graph, is_read
 from graphad.program import OPTIMIZE, Parameter
 
 NODE_BUDGET, FRAMED_BUDGET = 1500, 600
@@ -107,7 +108,7 @@ class _Planner:
     def _has_node(self, value: Value) -> bool:
         if is_absent(value) or self.nesting.outer(value) is not value:
             return False
-        return value.graph is self.nesting.root or bool(value.writers) or not value.given or is_used(value)
+        return value.graph is self.nesting.root or bool(value.writers) or not value.given or is_read(value)
 
     def _add(self, nodes: Iterable[Node], hidden: Collection[Node]) -> None:
         self.result.nodes.update((node, None) for node in nodes if node not in hidden and not is_absent(node))
@@ -203,7 +204,7 @@ def _marked(graph: Graph, hidden_by: Op | None, nesting: Nesting, options: Optio
 
 
 def _is_beside(graph: Graph, forward: Graph) -> bool:
-    return graph is forward or graph in forward.gradients
+    return graph is forward or forward_graph(graph) is forward
 
 
 def _counted(nodes: Iterable[Node]) -> dict[Node, int]:

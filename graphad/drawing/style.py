@@ -122,7 +122,7 @@ def kind(node: Value, is_gradient: bool) -> str:
         return "state"
     if is_gradient:
         return "gradient"
-    return "data" if node.writer is None and node.graph.father is None else "variable"
+    return "data" if node.writer is None and node.graph.parent is None else "variable"
 
 
 def node_style(node: Node, kind: str, strong: bool, slots: int = 0) -> Attributes:

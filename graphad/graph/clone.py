@@ -29,7 +29,7 @@ def cloned(graph: Graph, twin: Graph, twins: ValueMap | None = None) -> Graph:
     """Fill an empty graph with a copy of another one, nested graphs included."""
     twins = twins or ValueMap()
     twins.graphs[graph] = twin
-    if twin.father is None:
+    if twin.parent is None:
         twin.properties = set(graph.properties)
         twin.journal.history, twin.journal.asked = list(graph.journal.history), graph.journal.asked
     twin.lost_operators = graph.lost_operators
@@ -46,7 +46,7 @@ def cloned(graph: Graph, twin: Graph, twins: ValueMap | None = None) -> Graph:
         value.given = True
     twin.targets = {twins.values[v]: None for v in graph.targets}
     twin.results = [twins.values[v] for v in graph.results]
-    twin.saved = {twins.values[v]: twins.values.get(kept, kept) for v, kept in graph.saved.items()}
+    twin.residuals = [twins.values[v] for v in graph.residuals]
     return twin
 
 
@@ -69,7 +69,12 @@ def _clone_op(op: Op, twin: Graph, twins: ValueMap) -> None:
 
 def clone_regions(graphs: Mapping[str, Graph], around: Graph, twins: ValueMap) -> dict[str, Graph]:
     """Copies of the nested graphs of an operator for one in the graph ``around``."""
-    return {
-        name: cloned(g, around.nested(g.block, twins.graphs.get(g.father, g.father) if g.father else None), twins)
-        for name, g in graphs.items()
-    }
+    return {name: cloned(graph, around.nested(graph.block), twins) for name, graph in graphs.items()}
+
+
+def input_like(graph: Graph, like: Value) -> Value:
+    """An input for a value of the graph around, not yet among the graph's inputs."""
+    name = like.name if not graph.values.taken(like.name) else graph.values.numbered(like.name, "{}@READ@{}")
+    made = graph.add_input(name, like.shape, like.dtype, like.var if like.var is not None and like.var.name == name else None)
+    made.kind = like.kind
+    return graph.inputs.pop()

@@ -17,11 +17,13 @@ from graphad.graph.collector import paused_collector
 from graphad.graph.journal import Journal
 from graphad.graph.marks import INPLACE, mark
 from graphad.graph.nodes import Node, Op, Value, fill_slot, frozen_slots
+from graphad.graph.old_names import OldNames
 from graphad.graph.order import ordered
 from graphad.graph.plain import PlainResults
 from graphad.graph.provenance import chain
 from graphad.graph.regions import has_effects
-from graphad.graph.substitution import replace_saved, stopped, transfer_name
+from graphad.graph.residuals import replace_residual
+from graphad.graph.substitution import stopped, transfer_name
 from graphad.graph.tables import OpList, ValueTable
 from graphad.graph.text import print_graph
 from graphad.graph.views import Adjacency, NodeTable, predecessors, successors
@@ -33,7 +35,7 @@ from graphad.types import Shape
 _FEW = 2  # readers of a value given from outside that may care how many they are
 
 
-class Graph(PlainResults):
+class Graph(OldNames, PlainResults):
     """Operators and values; every networkx algorithm that reads a graph works on it.
 
     Args:
@@ -41,16 +43,15 @@ class Graph(PlainResults):
 
     Attributes:
         ops, values: the operators in order, and the values; ``value(name)`` finds one.
-        inputs: the values given from outside: data, parameters; in a nested graph the block arguments, then ``saved``.
+        inputs: the values given from outside: data, parameters; in a nested graph the block arguments, in a gradient's also the residuals.
         analyses: results of analyses by their class, dropped when a pass changes the graph.
         journal: what it shares with the graphs nested in it.
         lost_operators: whether an operator of the program it was lowered from was removed.
         controls: its operators that have nested graphs.
-        father: for a nested graph its parent, for a gradient's graph the forward graph, for the graph of a whole program None.
+        parent, owner: for a nested graph the graph that it is nested in, and the operator there that holds it; None for a whole program's.
         results: of a nested graph, the values that it returns.
+        residuals: of a nested graph, the values of each run that its operator keeps (``graphad.graph.residuals``).
         targets: of a whole program's graph, the requested final values, by name. Persistable variables are kept besides.
-        saved: of a gradient's graph, the residuals: its input -> the value of the forward graph that the input stands for.
-        gradients: of a forward graph, the graphs of its gradients.
     """
 
     def __init__(self, block: Block | None = None, **_: Any) -> None:
@@ -63,20 +64,18 @@ class Graph(PlainResults):
         self.journal = Journal()
         self.lost_operators = False
         self.controls: dict[Op, None] = {}
-        self.father: Graph | None = None
-        self.results: list[Value] = []
+        self.parent: Graph | None = None
+        self.owner: Op | None = None
+        self.results, self.residuals = list[Value](), list[Value]()
         self.targets: dict[Value, None] = {}
-        self.saved: dict[Value, Value] = {}
-        self.gradients: list[Graph] = []
         self.marked = 0  # the journal's edits when the marks of operators that compute in place were true
         self._node, self.wide = NodeTable(self), WideSlots()
         self._adj, self._pred = Adjacency(self._node, successors), Adjacency(self._node, predecessors)
 
-    def nested(self, block: Block | None = None, father: Graph | None = None) -> Graph:
-        """An empty graph for an operator of this one; ``father`` is the forward graph if it is the graph of a gradient."""
+    def nested(self, block: Block | None = None) -> Graph:
+        """An empty graph for an operator of this one."""
         graph = Graph(block)
-        graph.journal = self.journal
-        graph.father = self if father is None else father
+        graph.journal, graph.parent = self.journal, self
         return graph
 
     @property
@@ -122,9 +121,9 @@ class Graph(PlainResults):
 
     def is_observed(self, value: Value) -> bool:
         """Whether something other than an operator of this graph reads the value: the user, the operator around it, or a gradient."""
-        if self.father is None:
+        if self.parent is None:
             return value in self.targets or (value.persistable and bool(value.writers) and self.values.last(value.name) is value)
-        return value in self.results or any(value in graph.saved.values() for graph in self.gradients)
+        return value in self.results or value in self.residuals
 
     def is_dead(self, op: Op) -> bool:
         """Whether the operator can be removed: it has no effect but its outputs, and those are unused."""
@@ -226,8 +225,7 @@ class Graph(PlainResults):
         if op.graphs:
             self.controls[op] = None
             for graph in op.graphs.values():
-                if graph.father is not None and graph.father is not self:
-                    graph.father.gradients.append(graph)
+                graph.parent, graph.owner = self, op
 
     def _refuse(self, op: Op, stranger: Value) -> NoReturn:
         """Undo what was linked, and complain."""
@@ -262,16 +260,10 @@ class Graph(PlainResults):
                 if not value.readers and not value.writers:
                     self._drop_if_unused(value)
         if op.graphs:
-            self._forget_graphs(op)
+            self.controls.pop(op, None)
         op.graph, op.forward = _NOWHERE, None
         self.lost_operators |= op.operator is not None
         self._node.attributes.pop(op, None)
-
-    def _forget_graphs(self, op: Op) -> None:
-        self.controls.pop(op, None)
-        for graph in op.graphs.values():
-            if graph.father is not None and graph in graph.father.gradients:
-                graph.father.gradients.remove(graph)
 
     def set_inputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
         """Set the operands of an operator in a slot; no values removes the slot."""
@@ -301,6 +293,14 @@ class Graph(PlainResults):
             value.writers.remove(op)
             self._drop_if_unused(value)
 
+    def set_residuals(self, values: Sequence[Value]) -> None:
+        """Set what each run of a nested graph keeps; ``graphad.graph.residuals`` does so in step with the graphs of gradients."""
+        self._require(*values)
+        before, self.residuals = self.residuals, list(values)
+        for value in (value for value in before if value not in self.residuals):
+            self.journal.touch(*value.writers)
+            self._drop_if_unused(value)
+
     def set_attr(self, op: Op, name: str, value: Any) -> None:
         """Give an operator an attribute."""
         if name == INPLACE:
@@ -320,7 +320,7 @@ class Graph(PlainResults):
         self.journal.touch(*old.readers, *old.writers)
         old.readers = {}
         self.results = [new if v is old else v for v in self.results]
-        replace_saved(self, old, new)
+        replace_residual(self, old, new)
         self._drop_if_unused(old)
 
     def substitute(self, old: Value, new: Value) -> None:
@@ -331,7 +331,7 @@ class Graph(PlainResults):
         """
         self._require(old, new)
         if new is not old:
-            by_name = self.father is None and self.is_observed(old) and old.writer is not None
+            by_name = self.parent is None and self.is_observed(old) and old.writer is not None
             new = stopped(self, old, new)
             self.replace(old, new)
             if by_name:
@@ -373,7 +373,7 @@ class Graph(PlainResults):
     def _drop_if_unused(self, value: Value) -> None:
         if value.readers or value.writers or value.given or value.graph is not self:
             return
-        if value in self.results or (self.gradients and any(value in graph.saved.values() for graph in self.gradients)):
+        if value in self.results or value in self.residuals:
             return
         self.values.discard(value)
         self.targets.pop(value, None)

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphad.errors import InvalidGraph
+from graphad.graph.clone import input_like
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
 from graphad.graph.provenance import note, recorded
 from graphad.graph.regions import LoopLike
-from graphad.graph.regions_copying import copy_into, fresh_like, input_like
+from graphad.graph.regions_copying import copy_into, fresh_like
 from graphad.graph.regions_editing import insert_carried
 from graphad.graph.regions_inlining import BRANCH, add_region_op, gradients_of, replace_by_copy
 

@@ -11,12 +11,14 @@ while(h, w) { h = h * w }   ⇒   while(X=[h#0, w]) -> (Out=h#1) { graph (h#0, w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.graph.collector import collect_if_due, paused_collector
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Slots, Value
 from graphad.graph.regions import OTHERWISE
+from graphad.graph.residuals import forward_graph, take_residuals
 from graphad.ops import REGISTRY, BranchDef, ControlDef, LoopDef
 from graphad.program import (
     EMPTY,
@@ -70,7 +72,9 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         _check_known(program)
         program = in_own_form(program)
         block = program.global_block()
-        graph = _Lowering().fill(Graph(block), block)
+        lowering = _Lowering()
+        graph = lowering.fill(Graph(block), block)
+        lowering.pass_residuals()
         _give_streams(graph, random_streams(program))
         graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, block, targets))
         graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
@@ -112,11 +116,16 @@ def _asked_for(graph: Graph, block: Block, targets: Sequence[str | Variable]) ->
 
 
 class _Lowering:
-    """One program on its way; ``graphs`` and ``final`` are the graph of each block so far, and the last value of each name in it."""
+    """One program on its way.
+
+    ``graphs`` and ``final`` are the graph of each block so far, and the last value of each name in it, ``reads`` the values that the
+    graphs of gradients read of their forward graphs, and the inputs made for them.
+    """
 
     def __init__(self) -> None:
         self.graphs: dict[int, Graph] = {}
         self.final: dict[int, Current] = {}
+        self.reads: dict[Graph, tuple[Operator, Current]] = {}
 
     def fill(self, graph: Graph, block: Block) -> Graph:
         """Lower a block into an empty graph; names it reads before writing them become the graph's inputs."""
@@ -173,13 +182,46 @@ class _Lowering:
                 operator.attrs[attr][which * n : (which + 1) * n]
                 for attr, n in zip(("original_input", "original_output_grad", "original_input_grad"), count, strict=True)
             )
-            nested = graphs[name] = self.fill(graph.nested(block, self.graphs.get(block.parent_idx)), block)
+            nested = graphs[name] = self.fill(graph.nested(block), block)
             final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
             _set_arguments(nested, block, [*given, *cotangents], final)
             nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
-            nested.saved = {v: forward[v.name] for v in nested.inputs[count[0] + count[1] :] if v.name in forward}
-            _check_saved(operator, block, nested, count[0] + count[1])
+            _check_residuals(operator, block, nested.inputs[count[0] + count[1] :], forward)
+            self.reads[nested] = operator, {v.name: v for v in nested.inputs[count[0] + count[1] :]}
+            nested.inputs = nested.inputs[: count[0] + count[1]]
         _link(graph, operator, inputs, operator.outputs, current, graphs)
+
+    def pass_residuals(self) -> None:
+        """Make what gradients read by name of a forward block its residuals, and match them by position: the outer gradients first."""
+        pending = sorted(self.reads, key=_depth)
+        for _, level in groupby(pending, _depth):
+            found = [(nested, self._forward_graph(nested)) for nested in level]
+            kept = [(nested, forward, self._kept(nested, forward)) for nested, forward in found if forward is not None]
+            for _, forward, reads in kept:
+                forward.residuals = list(dict.fromkeys([*forward.residuals, *reads]))
+            for nested, forward, reads in kept:
+                take_residuals(nested, forward, reads)
+
+    def _forward_graph(self, nested: Graph) -> Graph | None:
+        """The forward graph of a gradient's graph, which is that of its forward block: of the operator that keeps what it reads."""
+        operator, reads = self.reads[nested]
+        forward, block = forward_graph(nested), nested.block
+        assert block is not None
+        if reads and (forward is None or forward.block is None or forward.block.idx != block.parent_idx):
+            name, row = next(iter(reads)), REGISTRY[operator.type]
+            scopes = [name for slot in (row.scopes if isinstance(row, ControlDef) else "",) for name in operator.input(slot)]
+            message = f"its block {block.idx} reads {name!r} of block {block.parent_idx}, whose runs are not kept in {', '.join(scopes)}"
+            raise InvalidValue(located(f"operator {operator.type!r}: {message}", operator.source))
+        return forward
+
+    def _kept(self, nested: Graph, forward: Graph) -> dict[Value, Value]:
+        """The values of the forward graph that a gradient's graph reads, and the inputs made for them."""
+        _, reads = self.reads[nested]
+        return {self.final[forward.block.idx][name]: value for name, value in reads.items()} if forward.block is not None else {}
+
+
+def _depth(graph: Graph) -> int:
+    return 0 if graph.parent is None else 1 + _depth(graph.parent)
 
 
 def _check_own(operator: Operator, nested: Graph, given: int) -> None:
@@ -189,10 +231,10 @@ def _check_own(operator: Operator, nested: Graph, given: int) -> None:
         raise InvalidValue(located(message, next((op.source for op in value.readers), operator.source)))
 
 
-def _check_saved(operator: Operator, block: Block, nested: Graph, given: int) -> None:
+def _check_residuals(operator: Operator, block: Block, reads: Sequence[Value], forward: Current) -> None:
     """Whatever a gradient's block reads is passed in, or left by a run of the forward block."""
-    for value in nested.inputs[given:]:
-        if value not in nested.saved:
+    for value in reads:
+        if value.name not in forward:
             message = f"operator {operator.type!r}: its block {block.idx} reads {value.name!r}, which is not passed in"
             raise InvalidValue(located(f"{message}, and which block {block.parent_idx} neither reads nor writes", operator.source))
 

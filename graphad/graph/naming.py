@@ -67,7 +67,7 @@ class _Naming:
         self.graph = graph
         self.plan = Plan()
         self.numbers: dict[str, int] = {}
-        self.lasting = {*graph.results, *(kept for each in graph.gradients for kept in each.saved.values())}
+        self.lasting = {*graph.results, *graph.residuals}
 
     def settle(self, versions: tuple[Value, ...]) -> None:
         """Give the name to one value after the other, as long as no two need it at once."""

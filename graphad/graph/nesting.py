@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
@@ -32,7 +32,7 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str], rol
 
 def _untouched(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> Iterator[str]:
     """The names around whose values nothing in the graph reads; what goes in under them comes out again, if anything does."""
-    kept = {value for each in graph.gradients for value in each.saved.values()}
+    kept = set(graph.residuals)
     out = dict(zip(results, graph.results, strict=True))
     touched = set()
     for name, value in zip(inputs, graph.inputs, strict=True):
@@ -53,13 +53,20 @@ def is_silent(op: Op) -> bool:
     return op.type == "undefined" and op.made_by is None
 
 
-def settle_gradient(graph: Graph, saved: Sequence[str]) -> None:
-    """Make a gradient's graph read what a run of the forward block left by the names it has there; the rest keeps off those."""
-    for value, name in zip(graph.saved, saved, strict=True):
+def settle_gradient(graph: Graph, kept: Mapping[Value, str]) -> None:
+    """Make a gradient's graph read residuals by the names that they have in the forward block; the rest keeps off those.
+
+    Args:
+        graph: the gradient's graph.
+        kept: those of its inputs for residuals that are read, and their names.
+    """
+    for value, name in kept.items():
         _name_first(graph, value, name)
-    _keep_off(graph, set(saved))
-    taken = set(saved)
-    for value in graph.inputs[: len(graph.inputs) - len(graph.saved)]:
+    _keep_off(graph, set(kept.values()))
+    taken = set(kept.values())
+    for value in graph.inputs:
+        if value in kept:
+            continue
         if value.name in taken:
             _rename(graph, value)
         taken.add(value.name)

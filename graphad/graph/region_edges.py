@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import LoopLike, operands, outcomes, the_row
+from graphad.graph.residuals import residual_inputs
 
 ENTRY, BACK, EXIT, BYPASS, SAVED, SUM = "entry", "back", "exit", "bypass", "saved", "sum"
 
@@ -37,7 +38,7 @@ def region_edges(op: Op) -> Iterator[Edge]:
     at = range(len(outs)) if loop is None else loop.carried_at
     for graph in op.graphs.values():
         yield from (Edge(value, inner, ENTRY, op) for value, inner in zip(given, graph.inputs, strict=False))
-        yield from (Edge(kept, inner, SAVED, op) for inner, kept in graph.saved.items())
+        yield from (Edge(kept, inner, SAVED, op) for inner, kept in residual_inputs(graph).items())
         for k, (result, out) in enumerate(zip(graph.results, outs, strict=True)):
             yield Edge(result, out, EXIT if k < len(at) else SUM, op)
             if loop is not None and k < len(at):

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from graphad.errors import InvalidGraph
 from graphad.graph.nodes import Op, Value
 from graphad.ops import GRAD, REGISTRY, BranchDef, CallDef, ControlDef, GradOpDef, LoopDef
 
@@ -73,16 +72,6 @@ def scopes_of(op: Op) -> Value | None:
     """The value that holds the residuals of a forward operator, None if its program has no name for it."""
     found = op.outputs.get(the_row(op).scopes, ())
     return found[0] if found else None
-
-
-def forward_op(op: Op) -> Op:
-    """The operator that this one is the gradient of, in the forward graph: the one that keeps what it reads."""
-    kept = op.input(the_row(op).scopes)
-    while kept in kept.graph.saved:
-        kept = kept.graph.saved[kept]
-    if kept.writer is None:
-        raise InvalidGraph(f"{op!r} is a gradient, but the operator that kept {kept!r} for it is not in the graph")
-    return kept.writer
 
 
 def carried_count(op: Op) -> int:

@@ -12,6 +12,7 @@ from graphad.graph.clone import ValueMap, clone_regions
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
 from graphad.graph.provenance import note
+from graphad.graph.residuals import gradient_ops, residual_inputs
 from graphad.program import EMPTY, Variable
 
 
@@ -96,7 +97,7 @@ def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, 
 
 
 def _check_copied(op: Op) -> None:
-    if any(graph.saved or graph.gradients for graph in op.graphs.values()):
+    if gradient_ops(op) or any(residual_inputs(graph) for graph in op.graphs.values()):
         raise InvalidGraph(f"{op!r} cannot be copied: it has a gradient, or is one, and the two belong together")
     if "run_once" in op.attrs or any("run_once" in inner.attrs for g in op.graphs.values() for each in g.tree() for inner in each.ops):
         raise InvalidGraph(f"{op!r} cannot be copied: it, or an operator in it, runs once per scope, the copy would run again")
@@ -126,14 +127,6 @@ def name_in(graph: Graph, value: Value) -> str:
     ):
         return name
     return graph.values.fresh(name)
-
-
-def input_like(graph: Graph, like: Value) -> Value:
-    """An input for a value of the graph around, not yet among the graph's inputs."""
-    name = like.name if not graph.values.taken(like.name) else graph.values.numbered(like.name, "{}@READ@{}")
-    made = graph.add_input(name, like.shape, like.dtype, like.var if like.var is not None and like.var.name == name else None)
-    made.kind = like.kind
-    return graph.inputs.pop()
 
 
 def _var_named(value: Value, name: str) -> Variable | None:

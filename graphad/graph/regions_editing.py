@@ -7,7 +7,7 @@
     set_yielded      { ... } -> h              ⇒  { ... } -> h2
     remove_result    while(X=[h, k]) -> h, k   ⇒  while(X=[h]) -> h           nothing outside reads it, nor what it is made from inside
 
-What gradients read of a graph (``saved``) stays as it is, or the change is refused.
+What gradients read of a graph (its residuals) stays as it is, or the change is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphad.errors import InvalidGraph
+from graphad.graph.clone import input_like
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import (
@@ -29,7 +30,7 @@ from graphad.graph.regions import (
     outcomes,
     the_row,
 )
-from graphad.graph.regions_copying import input_like
+from graphad.graph.residuals import gradient_ops
 
 
 def add_operand(op: Op, value: Value) -> list[Value]:
@@ -189,7 +190,7 @@ def set_yielded(op: Op, result: Value, values: Sequence[Value]) -> None:
     outs, graphs = outcomes(op), list(op.graphs.values())
     if result not in outs:
         raise InvalidGraph(f"{result!r} is no result of {op.type}, whose results are {list(outs)}")
-    if the_row(op).is_grad or any(graph.gradients for graph in graphs):
+    if the_row(op).is_grad or gradient_ops(op):
         raise InvalidGraph(f"{op!r} cannot yield something else: it has a gradient, or is one, which would stay as it was")
     if len(values) != len(graphs) or any(value.graph is not graph for value, graph in zip(values, graphs, strict=True)):
         raise InvalidGraph(f"{op.type} has {len(graphs)} nested graphs, each of which yields a value of its own; got {list(values)}")
@@ -245,7 +246,6 @@ def _recurrent(op: Op) -> int:
 
 def _drop_input(graph: Graph, i: int) -> None:
     value = graph.inputs[i]
-    graph.saved.pop(value, None)
     del graph.inputs[i]
     graph.drop(value)
 
@@ -287,7 +287,7 @@ def remove_result(op: Op, i: int) -> bool:
 def _only_carried(op: Op, i: int) -> bool:
     (graph,) = op.graphs.values()
     value = graph.inputs[i]
-    kept = any(value in each.saved.values() for each in graph.gradients)
+    kept = value in graph.residuals
     return not value.readers and not kept and all(result is not value or k == i for k, result in enumerate(graph.results))
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphad.errors import InvalidGraph
-from graphad.graph.clone import ValueMap
+from graphad.graph.clone import ValueMap, input_like
 from graphad.graph.graph import Graph
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import control_row, is_loop, operands, outcomes, scopes_of, the_row
-from graphad.graph.regions_copying import copy_into, copy_op, fresh_like, input_like
+from graphad.graph.regions_copying import copy_into, copy_op, fresh_like
+from graphad.graph.residuals import add_residual, drop_unread_residuals, gradient_ops, readings
 from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.program import EMPTY
 from graphad.types import FLOATS
@@ -25,7 +26,7 @@ CALL = "net"
 
 def has_gradient(op: Op) -> bool:
     """Whether there is a gradient of the operator, which reads what its graphs leave."""
-    return any(graph.gradients for graph in op.graphs.values())
+    return bool(gradient_ops(op))
 
 
 def replace_by_copy(op: Op, nested: Graph, given: Sequence[Value]) -> list[Op]:
@@ -91,16 +92,13 @@ def inline(op: Op, name: str | None = None) -> list[Op]:
     graph, twins = op.graph, ValueMap()
     _copied_out(op, op.graphs[names[which]], operands(op), twins)
     made = list(twins.ops.values())
+    kept = [twins.values[value] for value in op.graphs[names[which]].residuals]
     for grad in grads:
         inner, around = list(grad.graphs.values())[which], grad.graph
-        saved = [_read_in(around, graph, twins.values[kept]) for kept in inner.saved.values()]
-        _copied_out(grad, inner, [*operands(grad), *saved], twins)
-        scopes = grad.input(the_row(grad).scopes)
+        _copied_out(grad, inner, [*operands(grad), *(_read_in(around, graph, value) for value in kept)], twins)
         around.remove_op(grad)
-        if scopes in around.saved and not scopes.readers and scopes not in around.results:
-            del around.saved[scopes]
-            around.drop(scopes)
     graph.remove_op(op)
+    drop_unread_residuals(graph)
     return made
 
 
@@ -108,26 +106,17 @@ def gradients_of(op: Op) -> list[Op] | None:
     """The gradients of an operator; None where anything else reads what it keeps for them."""
     scopes = scopes_of(op)
     if scopes is None:
-        return None if has_gradient(op) else []
-    read = [scopes, *(v for each in op.graph.gradients for v, kept in each.saved.items() if kept is scopes)]
-    grads = list(dict.fromkeys(reader for value in read for reader in value.readers))
-    inner = {graph for grad in grads for graph in grad.graphs.values()}
-    known = {graph for each in op.graphs.values() for graph in each.gradients}
+        return []
+    read, grads = list(readings(scopes)), gradient_ops(op)
     fits = all(len(grad.graphs) == len(op.graphs) and not is_loop(grad) for grad in grads)
     escapes = any(value in value.graph.results or value in value.graph.targets for value in read)
-    return grads if fits and inner == known and not escapes else None
+    others = any(reader not in grads for value in read for reader in value.readers)
+    return grads if fits and not escapes and not others else None
 
 
 def _read_in(around: Graph, graph: Graph, value: Value) -> Value:
     """A forward value as a gradient reads it, which may be in a graph of its own."""
-    if around is graph:
-        return value
-    found = next((inner for inner, kept in around.saved.items() if kept is value), None)
-    if found is None:
-        found = input_like(around, value)
-        around.inputs.append(found)
-        around.saved[found] = value
-    return found
+    return value if around is graph else add_residual(graph, value)[around]
 
 
 def _onto(op: Op, nested: Graph) -> dict[Value, Value]:

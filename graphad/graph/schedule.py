@@ -13,6 +13,7 @@ from graphad.graph.naming import Plan, planned
 from graphad.graph.nesting import is_silent, settle_body, settle_gradient
 from graphad.graph.nodes import Op, Value
 from graphad.graph.regions import OTHERWISE, carried_count, is_forward_loop, operands, outcomes, the_row
+from graphad.graph.residuals import drop_all_unread_residuals, forward_graph, is_read, residual_inputs
 from graphad.ops import BranchDef, ControlDef, lookup
 from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
 from graphad.program.block import check_depth
@@ -73,20 +74,26 @@ class _Schedule:
         self.used.add(block.idx)
         several = graph.block is not None and len(graph.block.program.blocks) > 1
         before = set(_held(graph.block)) if several and graph.block is not None else set()
-        self.fill(block, graph.clone() if graph.controls else graph, ())
+        if graph.controls:
+            graph = graph.clone()
+            drop_all_unread_residuals(graph)
+        self.fill(block, graph, ())
         if unused := before - self.used:
             self.program.drop_blocks(unused)
         if self.streams:
             settle_streams(self.program, self.streams)
 
-    def fill(self, block: Block, graph: Graph, around: Collection[str], works_on_names: bool = False) -> Plan:
+    def fill(
+        self, block: Block, graph: Graph, around: Collection[str], works_on_names: bool = False, unread: Collection[Value] = ()
+    ) -> Plan:
         """Write a graph into a block; ``around`` are the names that belong to blocks around it.
 
-        A block that ``works_on_names`` has its inputs from there; to any other they are given.
+        A block that ``works_on_names`` has its inputs from there; to any other they are given. ``unread`` are those that another
+        gradient of the same operator reads.
         """
         ops = graph.ordered_ops()
         plan = planned(graph)
-        if graph.father is not None:
+        if graph.parent is not None:
             ops = [op for op in ops if not is_silent(op)]
         origin = graph.block
         self.home[graph] = block.idx
@@ -96,7 +103,7 @@ class _Schedule:
             block.vars.pop(name, None)
         writer = _Writer(self, block, plan, around)
         for value in graph.inputs:
-            if value.readers or not works_on_names:
+            if value.readers or not (works_on_names or value in unread):
                 writer.declare(value.name, value)
         simple = not (plan.names or plan.copies or graph.controls)
         before = list(origin.ops) if origin is not None and graph.lost_operators else []
@@ -104,8 +111,7 @@ class _Schedule:
         self.program.names.skip(plan.names.values())
         if before:
             _drop_leftovers(block, before)
-        for each in graph.gradients:
-            self.kept.update((value, plan.end(value)) for value in each.saved.values())
+        self.kept.update((value, plan.end(value)) for value in graph.residuals)
         return plan
 
     def block_of(self, graph: Graph, parent: int) -> Block:
@@ -125,8 +131,8 @@ class _Schedule:
 def _depth(graph: Graph) -> int:
     """The nesting depth of a graph. A gradient's graph counts as nested in its forward graph."""
     depth = 0
-    while graph.father is not None:
-        graph, depth = graph.father, depth + 1
+    while (around := forward_graph(graph) or graph.parent) is not None:
+        graph, depth = around, depth + 1
     return depth
 
 
@@ -312,11 +318,11 @@ class _Writer:
         inside: dict[str, list[str]] = {"original_input": [], "original_output_grad": [], "original_input_grad": []}
         blocks, count = {}, len(op.inputs.get("X", ()))
         for name, graph in op.graphs.items():
-            saved = [self._kept(op, value) for value in graph.saved.values()]
-            settle_gradient(graph, saved)
-            father = self.schedule.home.get(graph.father, self.block.idx) if graph.father else self.block.idx
-            block = blocks[name] = self.schedule.block_of(graph, father)
-            plan = self.schedule.fill(block, graph, saved)
+            forward, residuals = forward_graph(graph), residual_inputs(graph)
+            kept = {v: self._kept(op, value) for v, value in residuals.items() if is_read(v)}
+            settle_gradient(graph, kept)
+            block = blocks[name] = self.schedule.block_of(graph, self.schedule.home.get(forward or graph, self.block.idx))
+            plan = self.schedule.fill(block, graph, kept.values(), unread=residuals.keys() - kept.keys())
             given = [v.name for v in graph.inputs[: len(operands(op))]]
             inside["original_input"] += given[:count]
             inside["original_output_grad"] += given[count:]

@@ -12,20 +12,6 @@ if TYPE_CHECKING:
     from graphad.graph.graph import Graph
 
 
-def replace_saved(graph: Graph, old: Value, new: Value) -> None:
-    """Make the graphs of gradients read ``new`` of the forward graph instead of ``old``, through the input for it where they have one."""
-    for each in graph.gradients:
-        inputs = {value: inner for inner, value in each.saved.items()}
-        if old not in inputs:
-            continue
-        if new not in inputs:
-            each.saved = {inner: new if value is old else value for inner, value in each.saved.items()}
-            continue
-        each.replace(inputs[old], inputs[new])
-        del each.saved[inputs[old]]
-        each.drop(inputs[old])
-
-
 def stopped(graph: Graph, old: Value, new: Value) -> Value:
     """The value that can replace ``old``: gradients stop there if they stop at ``old``.
 

@@ -4,18 +4,19 @@
       tanh(X=x) -> (Out=y: float32[3])
     }
 
-Nested graphs are printed below their operator, with their arguments and results; in the graph of a gradient, ``saved``
-marks residuals, with the value of the forward graph.
+Nested graphs are printed below their operator, with their arguments, their results and the residuals of a run; in the graph of a
+gradient, ``= residual t`` marks the inputs that stand for those, with the value of the forward graph.
 
 The values of a name that is written more than once are printed as ``x#0``, ``x#1``; an unknown type is ``?``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from graphad.graph.nodes import Op, Slots, Value
+from graphad.graph.residuals import residual_inputs
 
 if TYPE_CHECKING:
     from graphad.graph.graph import Graph
@@ -34,13 +35,17 @@ def _lines(graph: Graph) -> Iterator[str]:
             head, *rest = _lines(nested)
             yield f"    {name} {head}"
             yield from (f"    {line}" for line in rest)
-    yield f"}} -> ({', '.join(map(repr, graph.results))})" if graph.results else "}"
+    yield "}" + _listed(" -> ", graph.results) + _listed(", residuals ", graph.residuals)
+
+
+def _listed(before: str, values: Sequence[Value]) -> str:
+    return f"{before}({', '.join(map(repr, values))})" if values else ""
 
 
 def _inputs(graph: Graph) -> Iterator[str]:
+    kept = residual_inputs(graph)
     for value in graph.inputs:
-        saved = graph.saved.get(value)
-        yield print_value(value) + ("" if saved is None else f" = saved {saved!r}")
+        yield print_value(value) + (f" = residual {kept[value]!r}" if value in kept else "")
 
 
 def print_op(op: Op) -> str:

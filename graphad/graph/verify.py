@@ -6,7 +6,7 @@ holds only for a graph that claims it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import networkx as nx
 
@@ -15,6 +15,7 @@ from graphad.graph.graph import Graph
 from graphad.graph.journal import SINGLE_WRITER, TYPED
 from graphad.graph.nodes import Node, Op, Value
 from graphad.graph.regions import operands, outcomes, the_row
+from graphad.graph.residuals import residual_inputs
 from graphad.graph.text import print_op
 from graphad.ops import REGISTRY, LoopDef
 from graphad.program import EMPTY, located
@@ -96,7 +97,7 @@ def distinct_names(graph: Graph) -> Iterator[Complaint]:
 
 def distinct_streams(graph: Graph) -> Iterator[Complaint]:
     """Every random operator of a whole graph draws from a stream of its own: a copy of one would draw the same numbers."""
-    if graph.father is not None:
+    if graph.parent is not None:
         return
     owners: dict[str, Op] = {}
     for op in (op for each in graph.tree() for op in each.ops):
@@ -168,26 +169,27 @@ def nested(graph: Graph) -> Iterator[Complaint]:
         if tests and tests != operands(op)[taken - 1 : taken]:
             yield op, f"its condition {tests[0]!r} is not the last value it carries"
         for name, inner in op.graphs.items():
-            if len(inner.inputs) != given + len(inner.saved):
-                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are passed in and {len(inner.saved)} saved"
+            kept = residual_inputs(inner)
+            if len(inner.inputs) != given + len(kept):
+                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are passed in and {len(kept)} are residuals"
             if len(inner.results) != taken:
                 yield op, f"{name} returns {len(inner.results)} values, but the operator writes {taken}"
-            for value in (*inner.inputs, *inner.saved, *inner.results):
+            for value in (*inner.inputs, *inner.results, *inner.residuals):
                 if value.graph is not inner:
                     yield op, f"{name} takes or returns {value.name}, which is not in it"
-            yield from ((op, f"{name} {complaint}") for complaint in _wrongly_saved(inner))
+            if inner.owner is not op or inner.parent is not graph:
+                yield op, f"{name} says that it is nested in {inner.owner!r}"
+            yield from ((op, f"{name} {complaint}") for complaint in _wrong_residuals(inner, kept))
 
 
-def _wrongly_saved(inner: Graph) -> Iterator[str]:
-    """The last inputs of a gradient's graph are those that ``saved`` lists, each of which stands for another value of the forward graph."""
-    if inner.saved and inner.inputs[-len(inner.saved) :] != list(inner.saved):
-        yield f"takes {inner.inputs[-len(inner.saved) :]} last, but what is saved for it is {list(inner.saved)}"
-    first: dict[Value, Value] = {}
-    for value, kept in inner.saved.items():
-        if kept.graph is not inner.father:
-            yield f"reads {kept.name}, which is not in the forward graph"
-        if first.setdefault(kept, value) is not value:
-            yield f"reads {kept!r} of the forward graph twice, as {first[kept]!r} and as {value!r}"
+def _wrong_residuals(inner: Graph, kept: Mapping[Value, Value]) -> Iterator[str]:
+    """A graph keeps each value once; what stands for a residual in the graph of a gradient has its type."""
+    for i, value in enumerate(inner.residuals):
+        if value in inner.residuals[:i]:
+            yield f"keeps {value!r} twice"
+    for value, residual in kept.items():
+        if value.type != residual.type or value.kind != residual.kind:
+            yield f"takes {value!r}, which is {value.type}, as the residual {residual!r}, which is {residual.type}"
 
 
 RULES: tuple[Rule, ...] = (

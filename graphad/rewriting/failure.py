@@ -43,7 +43,7 @@ def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
     ``run`` runs a pass, to make the graph before anew from the program. Of passes at work on a nested graph the one that runs them on
     the whole graph is reported: it is what can be run again.
     """
-    journal, inside = graph.journal, graph.father is not None and graph.journal.author is not None
+    journal, inside = graph.journal, graph.parent is not None and graph.journal.author is not None
     done = len(journal.history)
     try:
         yield
@@ -90,7 +90,7 @@ def _files(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: E
     pipeline = ", ".join(map(str, [*history, each]))
     files = {"pipeline.txt": pipeline + "\n", "error.txt": "".join(traceback.format_exception_only(error))}
     files["trace.txt"] = "".join(traceback.format_exception(error))
-    if graph.father is not None or graph.block is None:
+    if graph.parent is not None or graph.block is None:
         return {**files, "graph.txt": str(graph)}
     asked = graph.journal.asked
     fetch = "" if asked is None else f" --fetch {shlex.quote(','.join(asked))}"

@@ -185,7 +185,7 @@ def _would_flow(old: Value, new: Value) -> bool:
 
 
 def _is_bound(value: Value) -> bool:
-    return value.graph.father is None and value.graph.is_observed(value)
+    return value.graph.parent is None and value.graph.is_observed(value)
 
 
 def _would_wait(found: Match, variant: Variant) -> bool:

@@ -69,7 +69,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
     with reported(each, graph, run_pass):
         _check_required(each, graph)
         drop_outgrown(graph)
-        if verifying and graph.father is None and not journal.history and _Verified not in graph.analyses:
+        if verifying and graph.parent is None and not journal.history and _Verified not in graph.analyses:
             verify(graph)  # else a pass would be blamed for the program that it was given, or fail on it
         before, author, last = dict(graph.analyses), journal.author, journal.origin
         journal.author, journal.origin = each.name, None
@@ -84,7 +84,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
         _keep_books(each, graph, changed, before)
         if verifying:
             _verify_after(each, graph)
-    if not each.combines and graph.father is None:
+    if not each.combines and graph.parent is None:
         journal.history.append(each)
     observers = _observers.get()
     if observers and not is_replaying():

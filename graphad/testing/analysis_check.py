@@ -170,7 +170,7 @@ class _Looking:
             holds = self.analysis.holds(fact, array, self.run)
         if holds:
             return
-        if value.given and value.graph.father is None:
+        if value.given and value.graph.parent is None:
             raise _Unfit
         raise _Found(_Wrong(value, fact, copy(array)))
 

@@ -164,9 +164,8 @@ class _Estimate:
 
     def kept_of_run(self, graph: Graph) -> int:
         """The bytes that the gradients of a graph read of a run of it, inputs that stay the same included."""
-        kept = dict.fromkeys(value for each in graph.gradients for value in each.saved.values())
         sizes = self.nested[graph].sizes if graph in self.nested else {}
-        return sum(sizes.get(value, 0) for value in kept)
+        return sum(sizes.get(value, 0) for value in graph.residuals)
 
     def peak(self, sizes: Mapping[Value, int], given: int) -> int:
         """Go through the schedule: what is written comes, what nothing needs any more goes."""

@@ -17,6 +17,7 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import is_forward_loop, operands, outcomes
+from graphad.graph.residuals import residual_inputs
 from graphad.ops import GradOpDef, OpDef, Symbol
 from graphad.types import Shape, TensorType
 
@@ -89,8 +90,8 @@ class _Extents:
         return self.shapes
 
     def _graph(self, graph: Graph, given: Sequence[Value]) -> None:
-        """Go through a graph whose first inputs are the values ``given`` around it, and which reads those it has ``saved``."""
-        around = {**graph.saved, **dict(zip(graph.inputs, given, strict=False))}
+        """Go through a graph whose first inputs are the values ``given`` around it, and the last of which stand for residuals."""
+        around = {**residual_inputs(graph), **dict(zip(graph.inputs, given, strict=False))}
         for value in graph.inputs:
             known = self.shapes.get(around.get(value, value))
             self._put(value, self._filled(value.shape, ()) if known is None else known)

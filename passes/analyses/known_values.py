@@ -58,7 +58,7 @@ class KnownValues:
     def _handed_in(self, value: Value, deep: int) -> Array | None:
         """What the graph around passes in, unless it changes from run to run."""
         owner = self.owners.get(value.graph)
-        if owner is None or value in value.graph.saved:
+        if owner is None:
             return None
         i, given = value.graph.inputs.index(value), operands(owner)
         first, last = first_captured(owner), len(owner.inputs.get(the_row(owner).operands, ()))

@@ -38,8 +38,7 @@ class Liveness(Analysis):
     @classmethod
     def compute(cls, graph: Graph) -> Liveness:
         order = tuple(graph.ordered_ops())
-        lasting = {*graph.inputs, *graph.results, *graph.targets}
-        lasting.update(kept for each in graph.gradients for kept in each.saved.values())
+        lasting = {*graph.inputs, *graph.results, *graph.residuals, *graph.targets}
         last = {value: _end(graph, value, value in lasting, len(order)) for value in graph.values}
         owner = dict(_views(order))
         for value, place in list(last.items()):

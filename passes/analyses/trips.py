@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import ceil, floor
 
 from graphad.graph import Op, Value
-from graphad.graph.regions import carried_count, forward_op, is_loop, is_loop_gradient, operands
+from graphad.graph.regions import carried_count, is_loop, is_loop_gradient, operands
+from graphad.graph.residuals import forward_op
 from graphad.rewriting.constants import uniform_number
 
 _UP, _DOWN = ("less_than", "less_equal"), ("greater_than", "greater_equal")

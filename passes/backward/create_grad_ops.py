@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from graphad.errors import InvalidValue, Refused
 from graphad.graph import SINGLE_WRITER, TYPED, Graph, Op, Value
 from graphad.graph.regions import first_captured, operands, outcomes, scopes_of, the_row
+from graphad.graph.residuals import take_residuals
 from graphad.ops import GRAD, ControlDef, lookup
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.backward.gradient_side import GradientSide
@@ -147,7 +148,7 @@ def _region_grad(made: GradOps, op: Op) -> Op:
 
 def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[int, ...], starts: list[int], first: int) -> GradOps:
     """The backward of a nested graph: from the cotangents of its results, its arguments, to the gradients of its inputs."""
-    side = GradientSide(around.nested(None, father=graph), graph, first)
+    side = GradientSide(around.nested(), graph, first)
     made = GradOps(path, side)
     read = {value for op in path.ops for value in op.reads()}
     results = [graph.results[k] for k in carried]
@@ -168,8 +169,8 @@ def _share_arguments(inner: list[GradOps], summed: list[int], cotangents: int) -
     for each in inner:
         graph, side = each.side.graph, each.side
         starts = graph.inputs[:cotangents]
-        saved = [value for value in graph.inputs if value in graph.saved]
-        graph.inputs = [*(side.operand(i) for i in arguments), *starts, *saved]
+        graph.inputs = [*(side.operand(i) for i in arguments), *starts]
+        take_residuals(graph, side.forward, side.residuals)
     return arguments
 
 

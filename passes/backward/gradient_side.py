@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphad.graph import Graph, Value
+from graphad.graph.residuals import add_residual
 from graphad.ops.definition import GRAD
 
 
@@ -11,7 +12,7 @@ class GradientSide:
 
     Gradients are made in ``graph``. If that is not the ``forward`` graph, a forward value is read through an input. Operands of the
     forward graph's operator (from operand ``first`` on, which is loop-invariant) are passed in again, as ``arguments``. Any other
-    value is a residual, kept by a run of the forward graph, in ``graph.saved``.
+    value is one of the ``residuals`` that a run of the forward graph keeps; they are matched when the gradient operator is made.
     """
 
     def __init__(self, graph: Graph, forward: Graph, first: int = 0) -> None:
@@ -20,7 +21,7 @@ class GradientSide:
         self.gradient: dict[Value, Value] = {}
         self.arguments: dict[int, Value] = {}
         self._names: dict[str, str] = {}
-        self._read: dict[Value, Value] = {}
+        self.residuals: dict[Value, Value] = {}
         self._operands = {} if graph is forward else {value: i for i, value in enumerate(forward.inputs) if i >= first}
 
     def of_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -58,10 +59,10 @@ class GradientSide:
         at = self._operands.get(value)
         if at is not None:
             return self.operand(at)
-        found = self._read.get(value)
+        found = self.residuals.get(value)
         if found is None:
-            found = self._read[value] = self._input(value)
-            self.graph.saved[found] = value
+            linked = self.graph.owner is not None
+            found = self.residuals[value] = add_residual(self.forward, value)[self.graph] if linked else self._input(value)
         return found
 
     def operand(self, at: int) -> Value:

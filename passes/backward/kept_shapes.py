@@ -7,6 +7,7 @@ saved h ─▶ elementwise_add_grad          stand_in{shape} ─▶ elementwise_
 from __future__ import annotations
 
 from graphad.graph import Graph, Op, Value
+from graphad.graph.residuals import add_residual, drop_unread_residuals, forward_op, residual_inputs
 from graphad.ops import GRAD, GradOpDef
 from graphad.program import BACKWARD, EMPTY
 from graphad.types import TENSOR
@@ -15,13 +16,17 @@ from graphad.types import TENSOR
 def keep_shapes_only(op: Op) -> bool:
     """Do so for the graphs nested in a gradient operator; return whether anything changed."""
     changed = False
-    for inner in list(op.graphs.values()):
-        for value in [v for v in inner.saved if v.kind == TENSOR and _read_for_shape(v)]:
+    for inner in op.graphs.values():
+        for value, kept in residual_inputs(inner).items():
+            if value.kind != TENSOR or not _read_for_shape(value):
+                continue
             changed = True
             if value.shape is None or -1 in value.shape:
-                _save_shape(inner, value)
+                _keep_shape(inner, value, kept)
             else:
                 _pass_in_shape(op, inner, value)
+    for forward in forward_op(op).graphs.values() if changed else ():
+        drop_unread_residuals(forward)
     return changed
 
 
@@ -41,15 +46,14 @@ def _shapes(op: Op) -> set[str]:
     return {s for s in op.inputs if all(s not in reads or row.forward.reads_shape(s, slot) for slot, reads in rules.items())}
 
 
-def _save_shape(inner: Graph, value: Value) -> None:
+def _keep_shape(inner: Graph, value: Value, kept: Value) -> None:
     """Keep a placeholder, made in the forward graph, in the place of a value whose shape is known at run time only."""
-    kept = inner.saved[value]
     forward = kept.graph
     made = next((op.output("Out") for op in kept.readers if op.type == "stand_in"), None)
     if made is None:
         made = forward.add_value(f"{kept.name}@SHAPE", kept.shape, kept.dtype)
         forward.add_op("stand_in", {"X": [kept]}, {"Out": [made]}, role=BACKWARD, forward=kept.writer)
-    inner.saved[value] = made
+    inner.replace(value, add_residual(forward, made)[inner])
 
 
 def _pass_in_shape(op: Op, inner: Graph, value: Value) -> None:
@@ -57,16 +61,14 @@ def _pass_in_shape(op: Op, inner: Graph, value: Value) -> None:
     graph, given = op.graph, op.inputs.get("X", ())
     found = next((v for v in given if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
     if found is not None:
-        inner.replace(value, inner.inputs[given.index(found)])
-        del inner.saved[value]
-        inner.drop(value)
-        return
+        return inner.replace(value, inner.inputs[given.index(found)])
     made = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
     attrs = {"shape": list(value.shape or ()), "dtype": value.dtype}
     graph.add_op("stand_in", {}, {"Out": [made]}, attrs, before=op, role=op.role, forward=op.forward)
-    del inner.saved[value]
     for each in op.graphs.values():
-        own = value if each is inner else each.add_input(each.values.fresh(value.name), value.shape, value.dtype)
-        each.inputs = [v for v in each.inputs if v is not own]
-        each.inputs.insert(len(given), own)
+        own = each.add_input(each.values.fresh(value.name), value.shape, value.dtype)
+        each.inputs.pop()
+        if each is inner:  # the operand keeps the name; the new input, which is unread, takes its place among the residuals
+            each.inputs[each.inputs.index(value)] = own
+        each.inputs.insert(len(given), value if each is inner else own)
     graph.set_inputs(op, "X", [*given, made])

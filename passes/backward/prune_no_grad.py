@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import added_count
+from graphad.graph.residuals import drop_unread_residuals, find_forward_op, forward_op, is_read
 from graphad.ops import GRAD, REGISTRY, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.passes.backward.create_grad_ops import GradOps
@@ -47,7 +48,7 @@ def prune(made: GradOps) -> bool:
         written, missing = _gradients_read(op, active)
         needed, useless = _gradients_written(op, active)
         if needed == 0 or (missing and not written):
-            graph.remove_op(op)
+            _remove(graph, op)
             continue
         kept.append(op)
         if useless:
@@ -66,6 +67,14 @@ def prune(made: GradOps) -> bool:
         if op.graphs:
             changed |= _tidy(graph, op, made)
     return changed
+
+
+def _remove(graph: Graph, op: Op) -> None:
+    """Remove a grad operator; what only it read of the runs of a forward operator is no longer kept."""
+    forward = find_forward_op(op)
+    graph.remove_op(op)
+    for inner in forward.graphs.values() if forward is not None else ():
+        drop_unread_residuals(inner)
 
 
 def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
@@ -170,19 +179,11 @@ def _tidy(graph: Graph, op: Op, made: GradOps) -> bool:
 def _drop_unread(graph: Graph, op: Op, graphs: list[Graph]) -> bool:
     """Drop unused arguments and residuals. Operands whose gradients are summed over iterations stay: their zeros are made like them."""
     given = op.inputs.get("X", ())
-    dropped = [i for i in range(added_count(op), len(given)) if not any(_read(inner, inner.inputs[i]) for inner in graphs)]
-    changed = bool(dropped)
+    dropped = [i for i in range(added_count(op), len(given)) if not any(is_read(inner.inputs[i]) for inner in graphs)]
     for inner in graphs:
-        unread = {value for value in inner.saved if not _read(inner, value)} | {inner.inputs[i] for i in dropped}
-        changed |= bool(unread)
-        inner.inputs = [value for value in inner.inputs if value not in unread]
-        inner.saved = {value: kept for value, kept in inner.saved.items() if value not in unread}
-        for value in unread:
+        for value in [inner.inputs[i] for i in dropped]:
             inner.drop(value)
     if dropped:
         graph.set_inputs(op, "X", [value for i, value in enumerate(given) if i not in dropped])
-    return changed
-
-
-def _read(graph: Graph, value: Value) -> bool:
-    return bool(value.readers) or value in graph.results
+    unread = [drop_unread_residuals(forward) for forward in forward_op(op).graphs.values()]
+    return bool(dropped) or any(unread)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from graphad.edit import insert_carried, insert_results
 from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import forward_op, is_loop, operands, outcomes, the_row
+from graphad.graph.regions import is_loop, operands, outcomes, the_row
+from graphad.graph.residuals import add_residual, drop_unread_residuals, forward_op, is_read, residual_inputs
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, EMPTY
 from graphad.types import STEP_SCOPES
@@ -22,20 +23,18 @@ from graphad.types import STEP_SCOPES
 def expand_region(op: Op) -> None:
     """Put an ordinary loop or branch in the place of the gradient of one; the values it writes stay the same."""
     forward = forward_op(op)
-    for inner in op.graphs.values():
-        _forget_unread(inner)
     tape = _read_in(op.graph, _tape_of_loop(forward, op) if is_loop(op) else _tape_of_branches(forward, op))
     if is_loop(op):
         _loop(op, tape)
     else:
         _branches(op, tape)
+    for graph in forward.graphs.values():
+        drop_unread_residuals(graph)
 
 
-def _forget_unread(inner: Graph) -> None:
-    """Drop unused residuals, such as those of nested gradients before they were expanded."""
-    for value in [v for v in inner.saved if not v.readers and v not in inner.results]:
-        del inner.saved[value]
-        inner.drop(value)
+def _reads(inner: Graph) -> dict[Value, Value]:
+    """The inputs of a gradient's graph that stand for residuals and are read, and the residuals: not those of expanded gradients in it."""
+    return {value: kept for value, kept in residual_inputs(inner).items() if is_read(value)}
 
 
 # -- the forward operator writes a tape ----------------------------------------------------------
@@ -69,7 +68,7 @@ def _tape_of_branches(forward: Op, op: Op) -> Value:
 
 
 def _push(graph: Graph, tape: Value, pushed: Value, inner: Graph) -> None:
-    values = list(dict.fromkeys(inner.saved.values())) or [_mark(graph, tape)]
+    values = list(_reads(inner).values()) or [_mark(graph, tape)]
     graph.add_op("push_tape", {"Scopes": [tape], "X": values}, {"Out": [pushed]}, {"count": len(values)}, role=BACKWARD)
 
 
@@ -88,13 +87,8 @@ def _tape(graph: Graph, forward: Op) -> Value:
 
 
 def _read_in(graph: Graph, tape: Value) -> Value:
-    """The tape as the graph of the gradient operator reads it: a gradient's own graph has it saved with the rest."""
-    if tape.graph is graph:
-        return tape
-    found = graph.add_input(graph.values.fresh(tape.name), tape.shape, tape.dtype)
-    found.kind = STEP_SCOPES
-    graph.saved[found] = tape
-    return found
+    """The tape as the graph of the gradient operator reads it: for a gradient's own graph it is one of the residuals."""
+    return tape if tape.graph is graph else add_residual(tape.graph, tape)[graph]
 
 
 # -- the gradient reads it -----------------------------------------------------------------------
@@ -102,17 +96,13 @@ def _read_in(graph: Graph, tape: Value) -> Value:
 
 def _pop(graph: Graph, tape: Value) -> Value:
     """Pop the residuals that the graph reads from the tape; return the rest of the tape."""
-    values = list(dict.fromkeys(graph.saved.values()))
-    first = {kept: next(v for v in graph.saved if graph.saved[v] is kept) for kept in values}
-    for value, kept in graph.saved.items():
-        if value is not first[kept]:
-            graph.replace(value, first[kept])
-    rest = _next(tape)
-    popped = [first[kept] for kept in values] or [graph.add_value(f"{tape.name}@MARK", (), "float32")]
-    for value in graph.saved:
+    residuals, rest = residual_inputs(graph), _next(tape)
+    popped = list(_reads(graph)) or [graph.add_value(f"{tape.name}@MARK", (), "float32")]
+    graph.inputs = [value for value in graph.inputs if value not in residuals]
+    for value in residuals:
         value.given = False
-    graph.inputs = [value for value in graph.inputs if value.given]
-    graph.saved = {}
+        if value not in popped:
+            graph.drop(value)
     outputs = {"Out": [rest], "X": popped}
     graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(popped)}, before=graph.ops.first, role=BACKWARD)
     return rest
@@ -127,7 +117,7 @@ def _loop(op: Op, tape: Value) -> None:
     outs = _not_empty(graph, outcomes(op), inner.results)
     condition = _condition(graph, tape, op)
     totals = [_zeros(graph, value, op) for value in summed]
-    _detach(inner, graph)
+    inner.block = None
     cotangents, constants = inner.inputs[count : count + carried], inner.inputs[:count]
     top, holds = _like(inner, tape, tape.name, given=True), _like(inner, condition, condition.name, given=True)
     rest = _pop(inner, top)
@@ -147,20 +137,13 @@ def _branches(op: Op, tape: Value) -> None:
     graph, row = op.graph, the_row(op)
     outs = _not_empty(graph, outcomes(op), next(iter(op.graphs.values())).results)
     for inner in op.graphs.values():
-        _detach(inner, graph)
+        inner.block = None
         top = _like(inner, tape, tape.name, given=True)
         _pop(inner, top)
         inner.inputs = [*(value for value in inner.inputs if value is not top), top]
     inputs: dict[str, Sequence[Value]] = {row.condition: op.inputs[row.condition]} if row.condition else {}
     inputs["X"] = [*operands(op), tape]
     _replace(op, row.ordinary, inputs, {"Out": outs}, dict(op.graphs))
-
-
-def _detach(inner: Graph, graph: Graph) -> None:
-    """A gradient's graph becomes an ordinary one, nested in the graph around it."""
-    if inner.father is not None and inner in inner.father.gradients:
-        inner.father.gradients.remove(inner)
-    inner.father, inner.block = graph, None
 
 
 def _replace(

@@ -161,4 +161,4 @@ def _merged(op: Op, first: Op) -> bool:
 def _needs_copy(old: Value, new: Value) -> bool:
     """Whether both values are requested by name."""
     graph = old.graph
-    return graph.father is None and graph.is_observed(old) and (graph.is_observed(new) or new.persistable)
+    return graph.parent is None and graph.is_observed(old) and (graph.is_observed(new) or new.persistable)

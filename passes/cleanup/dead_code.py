@@ -48,7 +48,7 @@ class DeadCode(Pass):
 
     def _request(self, graph: Graph) -> bool:
         """Make ``keep`` the targets; return whether they were others."""
-        if not self.keep or graph.father is not None:
+        if not self.keep or graph.parent is not None:
             return False
         wanted: dict[Value, None] = dict.fromkeys(graph.given(name) for name in self.keep)
         if wanted == graph.targets or not graph.allows("keep"):

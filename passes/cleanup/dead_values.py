@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from graphad.graph import Graph, Op, Value
 from graphad.graph.regions import carried_count, first_captured, has_effects, is_forward_loop, operands, outcomes, the_row
+from graphad.graph.residuals import drop_residuals, gradient_graphs, is_read, residual_inputs
 from graphad.passes.cleanup.owners import operators_in
 from graphad.rewriting.following import in_graph
 
@@ -34,16 +35,21 @@ class Needed:
         self.places: dict[Value, tuple[Op, int]] = {}
         self.pending: list[Value] = []
         self.controls = [op, *(inner for inner in operators_in(op) if inner.graphs)]
+        self.residuals: dict[Value, Value] = {}
         for each in self.controls:
-            self.places |= {value: (each, i) for graph in each.graphs.values() for i, value in enumerate(graph.inputs)}
+            for graph in each.graphs.values():
+                self.places |= {value: (each, i) for i, value in enumerate(graph.inputs)}
+                self.residuals |= residual_inputs(graph)
         self._need_roots()
         while self.pending:
             self._follow(self.pending.pop())
 
     def _need_roots(self) -> None:
-        graphs = {graph for each in self.controls for graph in each.graphs.values()}
+        graphs = {graph: None for each in self.controls for graph in each.graphs.values()}
         for graph in graphs:
-            self._need(value for each in graph.gradients if each not in graphs for value in each.saved.values())
+            for each in gradient_graphs(graph) if graph.residuals else ():
+                if each not in graphs:
+                    self._need(kept for value, kept in residual_inputs(each).items() if is_read(value))
         self._run(self.op)
         self._need(value for value in self.op.writes() if value.readers or value.graph.is_observed(value))
         for inner in operators_in(self.op):
@@ -100,7 +106,7 @@ class Needed:
     def _need_operand(self, value: Value, op: Op, place: int) -> None:
         given = operands(op)
         if place >= len(given):
-            self._need([value.graph.saved[value]])
+            self._need([self.residuals[value]])
             return
         self._need([given[place]])
         if place < first_captured(op):
@@ -114,13 +120,18 @@ class Needed:
 
     def _spare(self, op: Op) -> bool:
         graphs = op.graphs.values()
-        if any(each not in self.ops for graph in graphs for each in graph.ops) or any(map(self._spare_saved, graphs)):
+        if any(each not in self.ops for graph in graphs for each in graph.ops) or any(map(self._spare_residuals, graphs)):
             return True
         kept = self._kept(op)
         return (len(kept[0]), len(kept[1])) != (len(operands(op)), len(outcomes(op)))
 
-    def _spare_saved(self, graph: Graph) -> list[Value]:
-        return [value for value in graph.saved if value not in self.values]
+    def _spare_residuals(self, graph: Graph) -> list[Value]:
+        """What a graph keeps, and no gradient needs."""
+        needed: set[Value] = set()
+        for each in gradient_graphs(graph) if graph.residuals else ():
+            inside = each.owner in self.controls
+            needed.update(kept for value, kept in residual_inputs(each).items() if (value in self.values if inside else is_read(value)))
+        return [value for value in graph.residuals if value not in needed]
 
     def _kept(self, op: Op) -> tuple[list[int], list[int]]:
         """The places of the operands and of the results that stay."""
@@ -151,9 +162,7 @@ class Needed:
             stays = {graph.inputs[i] for i in reads}
             for value in [v for v in graph.inputs[: len(given)] if v not in stays] if len(reads) < len(given) else ():
                 graph.drop(value)
-            for value in self._spare_saved(graph):
-                del graph.saved[value]
-                graph.drop(value)
+            drop_residuals(graph, self._spare_residuals(graph))
         if len(reads) < len(given):
             op.graph.set_inputs(op, row.operands, [given[i] for i in reads])
         if len(results) < len(written):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from graphad.graph import Op, Value
 from graphad.graph.regions import operands
+from graphad.graph.residuals import residual_of
 from graphad.passes.analyses.known_values import KnownValues
 
 
@@ -20,8 +21,8 @@ def is_safe(out: Value, value: Value, known: KnownValues) -> bool:
 def _may_be_missing(value: Value, known: KnownValues) -> bool:
     """Whether a value is given to the whole program, as far as one can see only to operators that make do without."""
     while value.given and (owner := known.owners.get(value.graph)) is not None:
-        saved = value.graph.saved.get(value)
-        value = operands(owner)[value.graph.inputs.index(value)] if saved is None else saved
+        residual = residual_of(value)
+        value = operands(owner)[value.graph.inputs.index(value)] if residual is None else residual
     return value.given and not value.persistable and not any(map(_needs_all, value.readers))
 
 

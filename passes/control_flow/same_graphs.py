@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphad.graph import Graph, Op, Value
 from graphad.graph.nodes import Slots
+from graphad.graph.residuals import residual_inputs
 
 _Pairs = dict[Value, Value]
 
@@ -14,7 +15,7 @@ def same_graphs(one: Graph, other: Graph) -> bool:
 
 
 def _same(one: Graph, other: Graph, pairs: _Pairs) -> bool:
-    if len(one.ops) != len(other.ops) or len(one.inputs) != len(other.inputs) or one.saved or other.saved:
+    if len(one.ops) != len(other.ops) or len(one.inputs) != len(other.inputs) or residual_inputs(one) or residual_inputs(other):
         return False
     pairs.update(zip(one.inputs, other.inputs, strict=True))
     for a, b in zip(one.ordered_ops(), other.ordered_ops(), strict=True):

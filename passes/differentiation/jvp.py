@@ -97,7 +97,7 @@ def has_known_extents(value: Value) -> bool:
 
 def _needs(op: Op, value: Value) -> bool:
     if not op.graphs:
-        return op.graph.father is None or op.row is None or not op.row.partial
+        return op.graph.parent is None or op.row is None or not op.row.partial
     places = [i for i, operand in enumerate(operands(op)) if operand is value]
     inner = [graph.inputs[i] for graph in op.graphs.values() for i in places if i < len(graph.inputs)]
     return not places or any(_needs(reader, inside) for inside in inner for reader in inside.readers)

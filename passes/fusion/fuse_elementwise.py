@@ -49,7 +49,7 @@ class FuseElementwise(Pass):
     def apply(self, graph: Graph) -> bool:
         graphs = list(graph.tree())
         fused = {inner for each in graphs for op in each.controls if op.type == FUSED_ELEMENTWISE for inner in op.graphs.values()}
-        if graph.father is not None and any(graph in op.graphs.values() for op in graph.father.controls if op.type == FUSED_ELEMENTWISE):
+        if graph.owner is not None and graph.owner.type == FUSED_ELEMENTWISE:
             return False
         return any([self._fuse(each) for each in graphs if each not in fused])
 

@@ -89,7 +89,7 @@ class _Watch:
         self.roots = self._of_graph(graph)
 
     def _of_graph(self, graph: Graph) -> list[Op]:
-        sure: set[Value] = set(graph.inputs) if graph.father is None else set()
+        sure: set[Value] = set(graph.inputs) if graph.parent is None else set()
         return [op for op in graph.ordered_ops() if self._is_watched(op, sure)]
 
     def _is_watched(self, op: Op, sure: set[Value]) -> bool:

@@ -55,7 +55,7 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
     """Add the operators that find out a fact about a value, before an operator."""
     graph, name = value.graph, probe_name(value, kind)
     add = _Adding(graph, name, before, value.writers[0])
-    held = name if graph.father is None else f"{name}@NOW"
+    held = name if graph.parent is None else f"{name}@NOW"
     if kind in _QUESTIONS:
         asked = add.op(_QUESTIONS[kind], [value], value.shape, "bool", name + "@ELEMENTS")
         numbers = add.op("cast", [asked], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})

@@ -36,7 +36,7 @@ def _mark_graph(graph: Graph) -> bool:
     before = _marks(graph)
     drop_outdated_marks(graph)
     order = graph.ordered_ops()
-    lasting = {*graph.results, *(kept for each in graph.gradients for kept in each.saved.values())}
+    lasting = {*graph.results, *graph.residuals}
     for op in order:
         _mark(op, lasting)
     return _marks(graph) != before

@@ -11,6 +11,7 @@ import pytest
 import graphad as ga
 from graphad.errors import PassError
 from graphad.graph.region_edges import BYPASS, Edge
+from graphad.graph.residuals import residual_inputs
 from graphad.passes.backward import FindOpPath, OpPath, find_op_path
 from graphad.rewriting import claims_checked
 from graphad.rewriting.dataflow import Dataflow, Facts
@@ -237,7 +238,7 @@ def test_what_adds_up_over_iterations_and_what_is_saved() -> None:
     graph = ga.lower(program)
     facts = Constants().of(graph)
     (gradient,) = (each for op in graph.ops if op.type == "while_grad" for each in op.graphs.values())
-    filled = [inner for inner, kept in gradient.saved.items() if kept.writer is not None and kept.writer.type == "fill_constant"]
+    filled = [inner for inner, kept in residual_inputs(gradient).items() if kept.writer is not None and kept.writer.type == "fill_constant"]
     assert filled
     assert [facts[value] for value in filled] == [{2.0}] * len(filled)
     assert facts[graph.value("x@GRAD")] == "any"

@@ -215,7 +215,7 @@ with passes():
         def apply(self, graph: Graph) -> bool:
             changed = False
             for op in found(graph, "increment"):
-                inside = op.graph.father is not None and op.input("X") in op.graph.inputs
+                inside = op.graph.parent is not None and op.input("X") in op.graph.inputs
                 if inside and all(reader.type == "less_than" for reader in op.output("Out").readers):
                     op.graph.replace(op.output("Out"), op.input("X"))
                     op.graph.remove_op(op)

@@ -274,8 +274,8 @@ _EXPANDING = (
     _expanding(
         "pops-in-another-order",
         f"{EXPAND}:_push",
-        "values = list(dict.fromkeys(inner.saved.values())) or",
-        "values = list(dict.fromkeys(inner.saved.values()))[::-1] or",
+        "values = list(_reads(inner).values()) or",
+        "values = list(_reads(inner).values())[::-1] or",
         _loop("tanh(X=h) -> (Out=t)\nexp(X=t) -> (Out=u)\nelementwise_mul(X=t, Y=u) -> (Out=v)\nelementwise_mul(X=v, Y=w) -> (Out=h)"),
         feeds={"n": [2]},
     ),

@@ -173,9 +173,9 @@ _EDITS = (
     ),
     _mutant(
         "forgets-what-gradients-read",
-        "substitution:replace_saved",
-        "each.saved = {inner: new if value is old else value for inner, value in each.saved.items()}",
-        "pass",
+        "residuals:replace_residual",
+        "return graph.set_residuals([new if value is old else value for value in graph.residuals])",
+        "return None",
         """
         x: float64[1]
         w: float64[1]
@@ -210,8 +210,8 @@ _EDITS = (
     _mutant(
         "loses-a-name-that-is-requested",
         "graph:Graph.substitute",
-        "by_name = self.father is None and self.is_observed(old)",
-        "by_name = self.father is None and old in self.targets",
+        "by_name = self.parent is None and self.is_observed(old)",
+        "by_name = self.parent is None and old in self.targets",
         """
         x: float64[1]
         param w: float64[1]

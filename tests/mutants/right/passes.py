@@ -8,6 +8,7 @@ from typing import Any
 
 from graphad import ops
 from graphad.graph import Graph, Op, Value
+from graphad.graph.residuals import gradient_ops
 from graphad.rewriting import Pass
 from graphad.types import FLOATS, TENSOR
 from tests.mutants.kit import attribute, is_typed, number, operators, written_as
@@ -285,7 +286,7 @@ with passes():
                 kept = op.outputs.get("Scope", ())
                 negated = condition.writer is not None and condition.writer.type == "logical_not"
                 scalar = op.attrs.get("is_scalar_condition", True)
-                if condition.type is None or not scalar or kept or negated or any(inner.gradients for inner in op.graphs.values()):
+                if condition.type is None or not scalar or kept or negated or gradient_ops(op):
                     continue
                 other = op.graph.add_value(f"{condition.name}_not", condition.shape, condition.dtype)
                 op.graph.add_op("logical_not", {"X": [condition]}, {"Out": [other]}, before=op, role=op.role)

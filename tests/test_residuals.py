@@ -1,0 +1,171 @@
+"""Residuals are results of the operator that keeps them; what gradients read of them follows from operands and positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.errors import InvalidGraph, InvalidValue
+from graphad.graph import Graph
+from graphad.graph.residuals import (
+    add_residual,
+    drop_all_unread_residuals,
+    forward_graph,
+    forward_op,
+    gradient_graphs,
+    gradient_ops,
+    is_gradient_graph,
+    residual_inputs,
+)
+from graphad.graph.verify import verify
+from tests.differences import Model, layers
+from tests.graphs import op
+from tests.nested_programs import count_to, net
+from tests.test_gradients_control import rows, tanh, times
+
+W, Y = np.array([0.9, 0.6, -0.8]), np.array([0.3, 0.5, 0.2])
+
+
+def powers(nested: bool = False) -> Model:
+    """h = tanh(h) * w, four times, or three times four times."""
+    body = [tanh("y", "a"), times("a", "w", "y")]
+    inner = count_to("m", *body, i="j") if nested else body
+    feed: dict[str, Any] = {"m": [4], "n": [3]} if nested else {"n": [4]}
+    return Model(rows(*count_to("n", *inner)), {"w": W}, y=Y, **feed)
+
+
+def kept(graph: Graph) -> dict[str, list[str]]:
+    """By operator with nested graphs, what a run of its first graph keeps."""
+    return {
+        each.type: [value.name for value in next(iter(each.graphs.values())).residuals] for inner in graph.tree() for each in inner.controls
+    }
+
+
+def test_a_gradient_makes_what_it_reads_results_of_the_forward_operator() -> None:
+    model = powers()
+    assert kept(ga.lower(model.program)) == {"while": []}
+    model.gradients(["y"])
+    graph = ga.lower(model.program)
+    loop, gradient = op(graph, "while"), op(graph, "while_grad")
+    body, inner = loop.graphs["sub_block"], gradient.graphs["sub_block"]
+    assert [value.name for value in body.residuals] == ["a"]  # tanh's result: w is passed in
+    assert (forward_op(gradient), forward_graph(inner), gradient_ops(loop), gradient_graphs(body)) == (loop, body, [gradient], [inner])
+    assert residual_inputs(inner) == {inner.inputs[-1]: body.residuals[0]}
+    assert is_gradient_graph(inner)
+    assert not is_gradient_graph(body)
+    assert "residuals (a)" in str(graph)
+    assert "a: float64[3] = residual a" in str(graph)
+
+
+def of_both(model: Model) -> dict[str, ga.Variable]:
+    """The gradient of y, and of w by a backward of its own."""
+    return {name: model.gradient(name) for name in "yw"}
+
+
+def test_two_gradients_of_a_loop_share_its_residuals() -> None:
+    alone, both = powers(), powers()
+    expected, got = alone.values(alone.gradients(["y", "w"])), both.values(of_both(both))
+    for name in "yw":
+        np.testing.assert_array_equal(got[name], expected[name])
+    graph = ga.lower(both.program)
+    verify(graph)
+    body, (one, other) = op(graph, "while").graphs["sub_block"], gradient_graphs(op(graph, "while").graphs["sub_block"])
+    assert len(one.inputs) - len(residual_inputs(one)) == len(other.inputs) - len(residual_inputs(other))
+    assert [*residual_inputs(one).values()] == [*residual_inputs(other).values()] == body.residuals
+    again = ga.lower(ga.schedule(graph))
+    assert str(again) == str(graph)
+
+
+def test_a_gradient_declares_no_residual_that_only_another_one_reads() -> None:
+    def body(i: Any, y: Any) -> Any:
+        return [i + 1, layers.tanh(layers.sin(y)) * w]
+
+    program = ga.Program()
+    with ga.program_guard(program):
+        y, w = (layers.data(name, [3], "float64", append_batch_size=False, stop_gradient=False) for name in "yw")
+        last = layers.while_loop(lambda i, y: i < 3, body, [layers.zeros([1], "int64"), y])[1]
+        ga.gradients(last, y, no_grad_set={w})
+        ga.gradients(last, w, no_grad_set={y})
+    graph = ga.lower(program)
+    blocks = [each.attrs["sub_block"] for each in program.global_block().ops if each.type == "while_grad"]
+    reads = [{name for each in block.ops for name in each.input_names() if name not in block.vars} for block in blocks]
+    union = {value.name for value in op(graph, "while").graphs["sub_block"].residuals}
+    assert set().union(*reads) >= union
+    for block in ga.schedule(graph).blocks[2:]:
+        assert all(any(name in (*each.input_names(), *each.output_names()) for each in block.ops) for name in block.vars)
+
+
+def test_what_no_gradient_reads_any_more_is_no_longer_kept() -> None:
+    model = powers(nested=True)
+    model.gradients(["y", "w"])
+    graph = ga.lower(model.program, [model.loss.name])
+    loops = [each for inner in graph.tree() for each in inner.controls if each.type == "while"]
+    assert all(each.graphs["sub_block"].residuals for each in loops)
+    trimmed = graph.clone()
+    ga.Pipeline.parse("dead-code").run(trimmed)
+    verify(trimmed)
+    assert kept(trimmed) == {"while": []}
+    graph.remove_op(op(graph, "while_grad"))
+    assert "@SAVED" not in str(ga.schedule(graph))
+    assert any(each.graphs["sub_block"].residuals for each in loops)  # a schedule changes no graph
+    assert drop_all_unread_residuals(graph)
+    assert not any(each.graphs["sub_block"].residuals for each in loops)
+    assert not drop_all_unread_residuals(graph)
+
+
+def test_a_residual_that_is_added_reaches_every_gradient() -> None:
+    model = powers()
+    of_both(model)
+    graph = ga.lower(model.program)
+    body = op(graph, "while").graphs["sub_block"]
+    inputs = add_residual(body, body.inputs[0])
+    assert [*inputs] == gradient_graphs(body)
+    assert all(residual_inputs(inner)[value] is body.inputs[0] for inner, value in inputs.items())
+    verify(graph)
+    assert add_residual(body, body.inputs[0]) == inputs
+    with pytest.raises(InvalidGraph, match="it is not in this graph"):
+        add_residual(body, graph.inputs[0])
+
+
+def test_a_net_is_inlined_with_both_of_its_gradients() -> None:
+    model = Model(rows(net(tanh("y", "a"), times("a", "w", "y"))), {"w": W}, y=Y)
+    found = of_both(model)
+    expected = model.values(found)
+    graph = ga.lower(model.program)
+    ga.Pipeline.parse("inline-net").run(graph)
+    assert not graph.controls
+    model.program = ga.schedule(graph)
+    for name, got in model.values({name: model.var(each.name) for name, each in found.items()}).items():
+        np.testing.assert_array_equal(got, expected[name])
+
+
+def test_a_gradient_of_another_operator_than_that_of_its_block_is_refused() -> None:
+    text = """program { block 0 {
+      var x: float64[2]
+      net(X=x) -> (Out=y, Scope=one) {sub_block=block(1)}
+      net(X=y) -> (Out=z, Scope=other) {sub_block=block(2)}
+      fill_constant() -> (Out=z@GRAD) {shape=[2], value=1.0, dtype="float64"}
+      net_grad(Scope=one, Out@GRAD=z@GRAD) -> (X@GRAD=y@GRAD)
+        {sub_block=block(3), original_input=[], original_output_grad=["g"], original_input_grad=["d"]}
+    } block 1 in 0 { tanh(X=x) -> (Out=y) } block 2 in 0 { tanh(X=y) -> (Out=z) } block 3 in 2 {
+      var g: float64[2]
+      tanh_grad(Out=z, Out@GRAD=g) -> (X@GRAD=d)
+    } }"""
+    with pytest.raises(InvalidValue, match="its block 3 reads 'z' of block 2, whose runs are not kept in one"):
+        ga.lower(ga.Program.parse(text))
+
+
+def test_the_old_names_say_what_takes_their_place() -> None:
+    model = powers()
+    model.gradients(["y"])
+    graph = ga.lower(model.program)
+    body, inner = op(graph, "while").graphs["sub_block"], op(graph, "while_grad").graphs["sub_block"]
+    with pytest.warns(DeprecationWarning, match="use parent, or forward_graph"):
+        assert (graph.father, body.father, inner.father) == (None, graph, body)
+    with pytest.warns(DeprecationWarning, match="use residual_inputs"):
+        assert inner.saved == residual_inputs(inner)
+    with pytest.warns(DeprecationWarning, match="use gradient_graphs"):
+        assert body.gradients == [inner]
