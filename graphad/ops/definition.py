@@ -359,7 +359,12 @@ def _attrs(kernel: Callable[..., Any]) -> dict[str, Attr]:
         parameters = parameters_of(kernel)
     except ValueError:  # a numpy ufunc
         return {}
-    return {p.name: Attr(p.name, str(p.annotation), p.default) for p in parameters if p.keyword_only and p.name != "rng"}
+    return {p.name: Attr(p.name, _kind(p.annotation), p.default) for p in parameters if p.keyword_only and p.name != "rng"}
+
+
+def _kind(annotation: Any) -> str:
+    """An annotation as text, whether it was written as text, as a type, or as text where all annotations are text."""
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation).strip("'\"")
 
 
 def _grad_rule(function: Callable[..., Any], inputs: Mapping[str, Slot], outputs: Mapping[str, Slot]) -> GradRule:
