@@ -10,7 +10,7 @@ import numpy as np
 from graphad.backward import gradients
 from graphad.errors import GraphadError
 from graphad.execution import Executor
-from graphad.graph import Graph, Value
+from graphad.graph import Graph, Value, lower
 from graphad.ops import ControlDef, OpDef, lookup
 from graphad.ops.definition import GRAD
 from graphad.passes.backward import GradOps
@@ -19,11 +19,13 @@ from graphad.program import FORWARD, Block, Operator, Program
 from graphad.rewriting import claims_checked, verification
 from graphad.testing.cases import Array, Case
 from graphad.testing.equivalence import bounded_executor, observe
+from graphad.testing.watched import watch
 from graphad.types import FLOATS, TENSOR
 
 STEP = 1e-5  # of a difference; the error of a central one is about STEP ** 2
 SMOOTH = 1e-4  # by how much the slopes to the left and to the right may differ where a function is taken for smooth
 STEADY = 1e-6  # and those of two steps
+FAR = 1e50  # a gradient multiplies numbers of a program: with larger ones, or smaller than 1 / FAR, it may be 0 where it should not
 
 
 def gradients_in(graph: Graph, sources: Iterable[str]) -> dict[str, Value]:
@@ -164,6 +166,22 @@ def slope(case: Case, direction: dict[str, Array], agrees: Callable[[float], boo
     if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
         return None
     return float(central)
+
+
+def is_in_range(case: Case) -> bool:
+    """Whether products of a few numbers that a program computes, in its blocks too, are neither infinite nor rounded to 0.
+
+    The gradient of ``1 / (1 / x)`` is 1; at 1e-300 it is computed as 0, and a difference, whose step is larger, does not see that.
+    """
+    seen = [True]
+
+    def see(value: Value, array: object) -> None:
+        if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+            size = np.abs(array[np.isfinite(array) & (array != 0)])
+            seen[0] &= bool(((size <= FAR) & (size >= 1 / FAR)).all())
+
+    watch(lower(case.program), case, see)
+    return seen[0]
 
 
 def _loss_at(executor: Executor, case: Case, direction: dict[str, Array], distance: float) -> float:

@@ -9,9 +9,9 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidValue, TooManyIterations
-from graphad.testing import Case, assert_equivalent
+from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.checks import against_differences
-from graphad.testing.derivatives import frozen, slope
+from graphad.testing.derivatives import frozen, gradient_values, is_in_range, slope
 from graphad.testing.equivalence import difference, observe
 from graphad.testing.fitted import completed, fitted, random_case
 from graphad.testing.subject import Subject
@@ -136,6 +136,24 @@ def test_a_gradient_that_is_missing_is_held_against_differences() -> None:
     found = against_differences(trial)
     assert found is not None
     assert "the gradients say 0" in found.text
+
+
+BACKWARD = "find-op-path{targets=[$loss]}, create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars"
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_gradient_that_is_rounded_to_zero_is_not_held_against_differences(is_nested: bool) -> None:
+    """That of a matrix inverted twice is 1; at 1e-300 it is computed as the square of that."""
+    twice = "inverse(Input=x) -> (Output=a) inverse(Input=a) -> (Output=y)"
+    run = "net(X=x) -> (Out=y) {sub_block=block(1)}" if is_nested else twice
+    text = "program { block 0 { var x: float64[1, 1] var a: float64[1, 1] var y: float64[1, 1] var loss: float64[] "
+    text += run + " reduce_sum(X=y) -> (Out=loss) } " + ("block 1 in 0 { " + twice + " } }" if is_nested else "}")
+    small, one = (Case(ga.Program.parse(text), "loss", {"x": np.array([[x]])}) for x in (1e-300, 1.0))
+    assert slope(small, {"x": np.ones((1, 1))}) == pytest.approx(1.0)
+    assert gradient_values(small.program, small, ["x"])["x"].item() == 0.0
+    assert [is_in_range(case) for case in (small, one)] == [False, True]
+    for case in (small, one):
+        check_case(BACKWARD, case)
 
 
 def test_a_seed_below_zero_is_refused() -> None:
