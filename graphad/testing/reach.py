@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from graphad.rewriting.running import Applier, applying
 from graphad.testing.calls import Interest
 
 Arc = tuple[CodeType, int, int]  # from one line to the next within a function; 0 before the first
+TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
 OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of loops and branches
 
 
@@ -82,22 +84,40 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     """The operators, attributes and slots that the code of some passes and rules mentions, in its constants and those of its module.
 
+    Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types.
     And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in.
     """
     ensure_plugins()
     rules = list(rules)
     words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
-    names = set[str]()
+    names, fields = set[str](), _types_by_field()
     for each in (*passes, *rules):
         for function in own_functions(type(each)):
             for code in _codes(function.__code__):
                 names.update(code.co_names)
-                words.update(dict.fromkeys(_words(code.co_consts)))
+                words.update(dict.fromkeys([*_words(code.co_consts), *_told_apart(code, fields)]))
                 words.update(dict.fromkeys(_words([function.__globals__.get(name) for name in code.co_names])))
     types = tuple(sorted(word for word in words if word in REGISTRY))
     attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
     about_blocks = bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types)
     return Interest(types, tuple(sorted(word for word in words if word in attributes)), blocks=about_blocks)
+
+
+def _types_by_field() -> dict[tuple[str, str], list[str]]:
+    """The types of operators by the fields of their definitions that are texts, and these texts; only where few have the same."""
+    found = defaultdict[tuple[str, str], list[str]](list)
+    for definition in REGISTRY.values():
+        for field_name, value in vars(definition).items():
+            if isinstance(value, str) and value:
+                found[field_name, value].append(definition.type)
+    return {key: types for key, types in found.items() if len(types) <= TOLD_APART}
+
+
+def _told_apart(code: CodeType, types: dict[tuple[str, str], list[str]]) -> Iterator[str]:
+    """The operators that code tells from others by a field of their definitions."""
+    for (name, value), found in types.items():
+        if name in code.co_names and value in code.co_consts:
+            yield from found
 
 
 def _words(values: Iterable[Any], depth: int = 3) -> Iterator[str]:

@@ -38,7 +38,7 @@ LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few 
     constant_sweep,
 )
 OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
-FEW = 16  # operators
+FEW = 20  # operators
 FIRST = (None, delay, accumulate, delay)  # what the first operator with blocks of a nested program is; None: any
 SEEDS = 1 << 30
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small

@@ -8,10 +8,11 @@ from graphad.testing.call_statements import CallProgram
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case
 from graphad.testing.choices import Choices
-from graphad.testing.number_pools import NON_FINITE
+from graphad.testing.number_pools import NON_FINITE, SHORT
 from graphad.testing.swept_calls import DTYPES, append_over, converted, in_order, loss_of, renumbered, types_of, varied
 
 CHAINS = 3  # so many pairs of operators a program
+WIDE = ("float32", "float64")  # what a pass makes narrower
 LINKS = (  # what stands between operators of interest: copies, views, arithmetic
     "assign",
     "scale",
@@ -31,18 +32,22 @@ LINKS = (  # what stands between operators of interest: copies, views, arithmeti
 
 
 def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
-    """Pairs of operators, the second over a result of the first; what lies before and between them is perhaps read once more."""
+    """Pairs of operators, the second over a result of the first; what lies before and between them is perhaps read once more.
+
+    Operators of interest come with each other in every second turn, and else with what often stands between them.
+    """
     w = CallProgram(choices, interest)
     w.non_finite = choices.chance(4)
     w.stopped = choices.one_of((2, 6, 16))
     w.kinds = (*interest.kinds, *(NON_FINITE,) * (3 * w.non_finite))
     types = in_order(types_of(interest))
     around = tuple(dict.fromkeys((*types, *LINKS))) if interest.types else types
-    dtype = choices.one_of(DTYPES)
+    dtype = choices.one_of(WIDE if interest.kinds == SHORT else DTYPES)
     results: list[str] = []
     for number in range(start * CHAINS, (start + 1) * CHAINS):
         turn, place = divmod(number, len(types))
-        pair = [types[place], around[(place + turn) % len(around)]]
+        partners, step = (around, turn) if not interest.types else ((types, around)[turn % 2], turn // 2)
+        pair = [types[place], partners[(place + step) % len(partners)]]
         results += _chain(w, pair[::-1] if choices.boolean() else pair, dtype)
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
 

@@ -15,7 +15,7 @@ import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
 from graphad.graph import SINGLE_WRITER, Builder, Graph, Op
 from graphad.ops import lookup
-from graphad.passes import OptimizeParameters
+from graphad.passes import MixedPrecision, OptimizeParameters
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
@@ -283,6 +283,13 @@ def _loop(trips: int) -> ga.Program:
 
 def test_names_in_the_code_of_a_pass_are_its_interest() -> None:
     assert interest_of([SquareByPower()]).types == ("elementwise_mul", "square")
+
+
+def test_code_mentions_operators_by_a_field_of_their_definitions() -> None:
+    """``row.narrow == "gains"`` is about products; the many that follow are left out, and so are those without such a word."""
+    types = interest_of([MixedPrecision()]).types
+    assert {"mul", "matmul_v2", "conv2d"} <= {*types}
+    assert not {"reshape2", "tanh"} & {*types}
 
 
 def test_lines_are_traced_only_within() -> None:

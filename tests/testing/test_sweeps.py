@@ -18,6 +18,7 @@ from graphad.testing.nested_blocks import accumulate, delay
 from graphad.testing.number_pools import SHORT
 from graphad.testing.sweep import OF_BACKWARDS, SWEEPS, Sweep
 from graphad.testing.swept_blocks import block_sweep
+from graphad.testing.swept_chains import chain_sweep
 from graphad.testing.swept_names import name_sweep
 from graphad.testing.swept_slopes import slope_sweep, smooth_variant
 from graphad.testing.swept_twins import twin_sweep
@@ -62,6 +63,20 @@ def test_values_have_ties_along_one_axis_and_large_integers() -> None:
     maxima = [case.feeds[name] for case in cases for (name,) in operands(case, "reduce_max") if name in case.feeds]
     assert any(array.ndim == 1 and array.size and (array == array.max()).sum() > 1 for array in maxima)
     assert any(array.dtype == "int64" and (array > 2**24).any() for array in maxima)
+
+
+def test_operators_of_interest_read_each_others_results() -> None:
+    types, found = ("reduce_sum", "transpose2"), Counter[tuple[str, str]]()
+    for case in swept(chain_sweep, 40, Interest(types)):
+        ops = case.program.global_block().ops
+        writers = {name: op.type for op in ops for name in op.output_names()}
+        found.update((writers.get(name, ""), op.type) for op in ops for name in op.input("X") if op.type in types)
+    assert found["transpose2", "reduce_sum"] > 10
+
+
+def test_chains_for_passes_that_narrow_are_of_wide_numbers() -> None:
+    found = Counter(a.dtype.name for case in swept(chain_sweep, 40, Interest(("mul",), kinds=SHORT)) for a in case.feeds.values())
+    assert found["float32"] > 0.4 * found.total()
 
 
 def test_blocks_overwrite_what_the_same_operator_reads_around_them() -> None:
