@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphad import errors, initializer, layers, ops, program
 from graphad.execution import Executor, Scope, global_scope, scope_guard
-from graphad.graph import Graph, lower, schedule
+from graphad.ir import Graph, lower, schedule
 from graphad.plugins import load_plugins
 from graphad.program import (
     Block,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from graphad.training import train
 
-_PARTS = ("backward", "drawing", "edit", "interop", "optimizer", "passes", "rewriting", "training")
+_PARTS = ("backward", "drawing", "edit", "graph", "interop", "optimizer", "passes", "rewriting", "training")
 _HOMES = {
     "Pass": "rewriting",
     "Pipeline": "rewriting",

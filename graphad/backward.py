@@ -8,8 +8,8 @@ from typing import Any
 import networkx as nx
 
 from graphad.errors import InvalidType, InvalidValue, NoGradient
-from graphad.graph import Graph, Op, Value, lower, write_back
-from graphad.graph.regions import is_grad_op
+from graphad.ir import Graph, Op, Value, lower, write_back
+from graphad.ir.regions import is_grad_op
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphad.errors import InvalidType
-from graphad.graph import Graph, Op, Value, lower, print_graph
-from graphad.graph.tables import ValueTable
+from graphad.ir import Graph, Op, Value, lower, print_graph
+from graphad.ir.tables import ValueTable
 from graphad.program import Block, Program
 
 

@@ -16,34 +16,37 @@ from contextlib import contextmanager
 from typing import Any
 
 from graphad.errors import InvalidGraph, InvalidType
-from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
-from graphad.graph.clone import ValueMap, input_like
-from graphad.graph.loops_editing import is_bound, peel, run_once, skip, split_loop, unroll
-from graphad.graph.provenance import recorded
-from graphad.graph.regions import BranchLike, CallLike, LoopLike
-from graphad.graph.regions_copying import clone_ops
-from graphad.graph.regions_editing import (
-    add_carried,
-    add_operand,
-    add_operands,
-    add_result,
-    insert_carried,
-    insert_results,
-    remove_operand,
-    remove_result,
-    set_yielded,
-)
-from graphad.graph.regions_inlining import (
+from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
+from graphad.ir.clone import ValueMap, input_like
+from graphad.ir.edits import (
     BRANCH,
     CALL,
     LOOP,
+    add_carried,
+    add_operand,
+    add_operands,
     add_region_op,
+    add_result,
+    clone_ops,
     gradients_of,
     has_gradient,
     inline,
+    insert_carried,
+    insert_results,
+    is_bound,
     outline,
+    peel,
+    remove_operand,
+    remove_result,
     replace_by_copy,
+    run_once,
+    set_yielded,
+    skip,
+    split_loop,
+    unroll,
 )
+from graphad.ir.provenance import recorded
+from graphad.ir.regions import BranchLike, CallLike, LoopLike
 
 Body = Callable[..., Any]  # of symbols, the block arguments, to a symbol or several: what the graph yields
 

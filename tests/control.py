@@ -11,7 +11,7 @@ import pytest
 
 import graphad as ga
 from graphad.layers import nest
-from tests.test_executor import run
+from tests.execution.test_executor import run
 
 layers: Any = ga.layers
 T, V, S = TypeError, ValueError, ga.errors.ShapeError

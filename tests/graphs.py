@@ -7,8 +7,8 @@ from typing import Any
 import networkx as nx
 
 import graphad as ga
-from graphad.graph import Op
-from graphad.graph.verify import in_graph, linked
+from graphad.ir import Op
+from graphad.ir.verify import in_graph, linked
 
 
 def diamond() -> ga.Graph:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import graphad as ga
-from tests.test_executor import run
+from tests.execution.test_executor import run
 
 N, FLAG = ([1], "int64"), ([1], "bool")  # declarations: a whole number, a condition
 

@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from graphad.ops import REGISTRY, ROWS, ControlDef, GradOpDef, OpDef, Slot
-from graphad.ops.definition import REQUIRED, Attr
+from graphad.ops.definition import Attr
+from graphad.ops.parameters import REQUIRED
 from graphad.ops.sample import Sample
 from graphad.testing.samples import SAMPLES
 from graphad.types import FLOATS
@@ -19,7 +20,7 @@ from tests.ops.variants import DTYPES, in_dtype, numbers_dtype
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/operators.md"
 GROUPS = {FLOATS: "floats", ("int32", "int64"): "ints"}
-# Differentiated by rules on their blocks; tests/test_gradients_control_orders.py tests these orders.
+# Differentiated by rules on their blocks; tests/backward/test_gradients_control_orders.py tests these orders.
 CONTROL_ORDERS = {"while": "3", "if_else": "3", "conditional_block": "3", "net": "3"}
 # What Paddle has no operator of the name for: mostly what gradients of Paddle's operators are made of.
 OWN = """
@@ -53,7 +54,13 @@ def text() -> str:
 
 
 def _rows_of(module: ModuleType) -> list[OpDef]:
-    return [row for row in REGISTRY.values() if row.kernel.__module__ == module.__name__ and not _is_gradient(row)]
+    return [row for row in REGISTRY.values() if _home(row) == module.__name__ and not _is_gradient(row)]
+
+
+def _home(row: OpDef) -> str:
+    """The file that has the operator under a name, or else its kernel."""
+    own = [module.__name__ for module in ROWS if any(each is row for each in vars(module).values())]
+    return row.kernel.__module__ if row.kernel.__module__ in own or not own else own[0]
 
 
 def _is_gradient(row: OpDef) -> bool:

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from graphad.errors import InvalidValue, PassError
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.rewriting import PASSES, Pipeline
-from graphad.rewriting.running import check_order
+from graphad.rewriting.passes import check_order
 from graphad.testing import Case, Counterexample, Vacuous, check_pass
-from graphad.testing.choices import Choices
-from graphad.testing.subject import BACKWARD
-from graphad.testing.trainable import trainable_program
+from graphad.testing.cases import Choices
+from graphad.testing.training import trainable_program
+from graphad.testing.trial import BACKWARD
 
 Random = random.Random
 ANYWHERE: dict[str, tuple[str, ...]] = {  # a pass: the options that it may have

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.ops import REGISTRY
 from graphad.rewriting import PASSES, Pass
 

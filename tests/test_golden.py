@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 import graphad as ga
-from graphad.testing.subject import inner_passes
+from graphad.testing.trial import inner_passes
 
 FOLDER = Path(__file__).parent / "golden"
 FILES = sorted(FOLDER.glob("*.txt"))

@@ -9,8 +9,8 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidGraph, InvalidValue
-from graphad.graph import Graph
-from graphad.graph.residuals import (
+from graphad.ir import Graph
+from graphad.ir.residuals import (
     add_residual,
     drop_all_unread_residuals,
     forward_graph,
@@ -20,11 +20,11 @@ from graphad.graph.residuals import (
     is_gradient_graph,
     residual_inputs,
 )
-from graphad.graph.verify import verify
+from graphad.ir.verify import verify
+from tests.backward.test_gradients_control import rows, tanh, times
 from tests.differences import Model, layers
 from tests.graphs import op
 from tests.nested_programs import count_to, net
-from tests.test_gradients_control import rows, tanh, times
 
 W, Y = np.array([0.9, 0.6, -0.8]), np.array([0.3, 0.5, 0.2])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from graphad.cli.trial import DIFFERENT, FINE, add_program_options, program_case, refused
+from graphad.cli.arguments import DIFFERENT, FINE, add_program_options, program_case, refused
 from graphad.errors import GraphadError
 from graphad.rewriting import Pipeline
 from graphad.testing.bisection import Culprit, bisect
-from graphad.testing.subject import LOSS
+from graphad.testing.trial import LOSS
 
 
 def add_parser(commands: Any) -> None:

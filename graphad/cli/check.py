@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from graphad import testing
-from graphad.cli.programs import number
-from graphad.cli.trial import DIFFERENT, FINE, add_trial_options, refused
+from graphad.cli.arguments import DIFFERENT, FINE, add_trial_options, number, refused
 from graphad.errors import GraphadError
 from graphad.interop.formats import read_program
 from graphad.rewriting import Pipeline
 from graphad.testing.check import Vacuous
-from graphad.testing.counterexample import Counterexample
-from graphad.testing.subject import LOSS
+from graphad.testing.report import Counterexample
+from graphad.testing.trial import LOSS
 
 VACUOUS, INTERRUPTED = 3, 130
 STATUSES = """\

@@ -17,7 +17,7 @@ from graphad import layers
 from graphad.drawing import draw
 from graphad.errors import GraphadError
 from graphad.execution import Executor, Scope
-from graphad.graph import Graph, lower
+from graphad.ir import Graph, lower
 from graphad.optimizer import Adam
 from graphad.passes.backward import OpPath
 from graphad.program import Program, Variable, program_guard

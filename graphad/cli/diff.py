@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphad.cli.programs import add_allow_unknown
+from graphad.cli.arguments import add_allow_unknown
 from graphad.difference import compare
 from graphad.drawing import draw_pair
 from graphad.interop.formats import read_program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphad.cli.programs import add_fetch, add_format, add_pipeline, add_program, lowered, read
+from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, lowered, read
 from graphad.drawing import draw
 
 

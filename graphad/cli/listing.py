@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from graphad.errors import InvalidValue
 from graphad.ops.definition import did_you_mean
 from graphad.rewriting import PASSES, Pass, RuleSet, rules_of
-from graphad.rewriting.syntax import print_option
+from graphad.rewriting.passes import print_option
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

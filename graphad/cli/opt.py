@@ -8,10 +8,10 @@ import sys
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from graphad.cli.programs import add_fetch, add_format, add_pipeline, add_program, count, lowered
+from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, count, lowered
 from graphad.drawing import draw
-from graphad.graph import Graph, schedule
 from graphad.interop.formats import FORMATS, write_program
+from graphad.ir import Graph, schedule
 from graphad.rewriting import Pass, Step, Timings, observing, timing_rules, verification
 
 

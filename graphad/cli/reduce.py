@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from graphad.cli.trial import DIFFERENT, FINE, add_program_options, program_case, refused, written_lines
+from graphad.cli.arguments import DIFFERENT, FINE, add_program_options, program_case, refused, written_lines
 from graphad.errors import GraphadError
 from graphad.rewriting import Pipeline
-from graphad.testing.examine import examine
-from graphad.testing.smallest import smallest
-from graphad.testing.subject import LOSS, Subject
+from graphad.testing.checks import examine
+from graphad.testing.shrinking import smallest
+from graphad.testing.trial import LOSS, Subject
 
 
 def add_parser(commands: Any) -> None:

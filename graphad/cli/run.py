@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from graphad.cli.programs import add_fetch, add_format, add_program, read
+from graphad.cli.arguments import add_fetch, add_format, add_program, read
 from graphad.errors import InvalidValue
 from graphad.execution import Executor, Scope
-from graphad.graph import lower
+from graphad.ir import lower
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

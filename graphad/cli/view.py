@@ -8,10 +8,10 @@ import html
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphad.cli.programs import add_fetch, add_format, add_pipeline, add_program, lowered
+from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, lowered
 from graphad.drawing import to_svg
-from graphad.graph import Graph, Node
 from graphad.interop.files import write_bytes
+from graphad.ir import Graph, Node
 from graphad.rewriting import Pass, Step, observing
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from graphad.cli.programs import add_fetch, add_format, add_pipeline, add_program, lowered
+from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, lowered
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

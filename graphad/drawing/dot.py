@@ -1,28 +1,12 @@
-"""A graph as DOT text: nodes have made-up ids, real names occur in quoted labels only.
-
-The backward is drawn upwards beside the forward, each gradient at the height of what it is the gradient of:
-
-    x ┄┄┄┄ x@GRAD
-    │        ▲
-    tanh   tanh_grad
-    ▼        │
-    y ┄┄┄┄ y@GRAD
-
-So are the graphs nested in the gradients of loops and branches: each is a frame beside the frame of the forward.
-"""
+"""A graph as DOT text: nodes have made-up ids, real names occur in quoted labels only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pydot
 
-from graphad.drawing.arrows import Arrow
-from graphad.drawing.frames import Frames
-from graphad.drawing.labels import arrow_tooltip, attr_lines, op_label, op_tooltip, quoted, shown, tooltip, value_label, value_tooltip
-from graphad.drawing.nesting import does_something
-from graphad.drawing.options import Options
-from graphad.drawing.plan import Plan, plan
+from graphad.drawing.plan import Arrow, Options, Plan, Region, does_something, plan
 from graphad.drawing.style import (
     ALONG,
     AMONG_FRAMES,
@@ -31,7 +15,10 @@ from graphad.drawing.style import (
     EDGE,
     FRAMED,
     GRAPH,
+    GROUP,
     HIGHLIGHT,
+    HOLD_EDGE,
+    JOINT_EDGE,
     LEVEL_EDGE,
     LINK,
     LINK_EDGE,
@@ -41,14 +28,116 @@ from graphad.drawing.style import (
     Attributes,
     all_quoted,
     arrow_style,
+    arrow_tooltip,
+    attr_lines,
+    frame_style,
+    frame_tooltip,
     header,
     kind,
     node_style,
+    op_label,
+    op_tooltip,
     part,
+    quoted,
+    shortened,
+    shown,
+    tooltip,
+    value_label,
+    value_tooltip,
 )
-from graphad.graph import Graph, Node, Op, Value
-from graphad.graph.nodes import Slots
+from graphad.ir import Graph, Node, Op, Value
+from graphad.ir.nodes import Slots
 from graphad.program import BACKWARD, OPTIMIZE
+
+# -- frames ----------------------------------------------------------------------------------------
+# Frames around nested graphs, joined to their operators, which are above the rest: in the frame of the graph, or around several.
+#
+# ┌ while: body ──┐      ┌───────────────────┐
+# │ while         │      │ if_else           │
+# │ h ─▶ tanh ─▶ y│      │ ┌ true ┐┌ false ┐ │
+# └───────────────┘      │ └──────┘└───────┘ │
+#                        └───────────────────┘
+
+
+class Frames:
+    """The frames of a drawing, each made when the first node in it is drawn."""
+
+    def __init__(self, dot: pydot.Dot, drawn: Plan, prefix: str) -> None:
+        self.dot = dot
+        self.nesting = drawn.nesting
+        self.tops = drawn.tops
+        self.prefix = prefix
+        self.count = 0
+        self._graphs: dict[Graph, pydot.Graph] = {drawn.nesting.root: dot}
+        self._groups: dict[Op, pydot.Graph] = {}
+        self._names: dict[Graph, str] = {}
+
+    def of(self, node: Node) -> pydot.Graph:
+        """The frame that a node is drawn into."""
+        if isinstance(node, Op) and node in self.nesting.opened:
+            return self._around(node)
+        return self._frame(self.nesting.home(node))
+
+    def _around(self, op: Op) -> pydot.Graph:
+        """The frame that an operator with drawn graphs is drawn into: that of its graph, or one around the frames of several."""
+        regions = self.nesting.opened[op]
+        if len(regions) == 1:
+            return self._frame(regions[0].graph)
+        if op not in self._groups:
+            own = {"class": quoted("frame"), "label": '""', "tooltip": quoted(shown(op.type))}
+            self._groups[op] = self._added(self._frame(op.graph), all_quoted(self._style(op) | GROUP) | own)
+        return self._groups[op]
+
+    def _frame(self, graph: Graph) -> pydot.Graph:
+        if graph not in self._graphs:
+            region = self.nesting.regions[graph]
+            single = len(self.nesting.opened[region.op]) == 1
+            around = self._frame(region.op.graph) if single else self._around(region.op)
+            self._names[graph] = f"cluster_c{self.count}"
+            self._graphs[graph] = self._added(around, self._attributes(region))
+        return self._graphs[graph]
+
+    def _added(self, around: pydot.Graph, attributes: Attributes) -> pydot.Graph:
+        name = f"c{self.count}"
+        self.count += 1
+        frame = pydot.Cluster(name, id=quoted(self.prefix + name), **attributes)
+        around.add_subgraph(frame)  # type: ignore[arg-type]  # pydot's own stubs: a Cluster is no Subgraph
+        return frame
+
+    def _attributes(self, region: Region) -> Attributes:
+        own: Attributes = {
+            "class": quoted(f"frame {part(self.nesting.role(region.op))}"),
+            "label": quoted(shortened(shown(region.label))),
+            "tooltip": frame_tooltip(region.op, region.name, region.graph),
+        }
+        return all_quoted(self._style(region.op)) | own
+
+    def _style(self, op: Op) -> Attributes:
+        return frame_style(part(self.nesting.role(op)))
+
+    def join(self, ids: Mapping[Node, str]) -> None:
+        """Join the frames to operators outside of them; hold each operator above its graphs."""
+        for op, regions in self.nesting.opened.items():
+            for region in regions:
+                for i, node in enumerate(self.tops.get(region.graph, ())):
+                    style = HOLD_EDGE
+                    if i == 0 and len(regions) > 1:
+                        style = JOINT_EDGE | {"color": self._style(op)["fontcolor"], "lhead": self._names[region.graph]}
+                    self.dot.add_edge(pydot.Edge(ids[op], ids[node], **all_quoted(style)))
+
+
+# -- dot -------------------------------------------------------------------------------------------
+# A graph as DOT text: nodes have made-up ids, real names occur in quoted labels only.
+#
+# The backward is drawn upwards beside the forward, each gradient at the height of what it is the gradient of:
+#
+#     x ┄┄┄┄ x@GRAD
+#     │        ▲
+#     tanh   tanh_grad
+#     ▼        │
+#     y ┄┄┄┄ y@GRAD
+#
+# So are the graphs nested in the gradients of loops and branches: each is a frame beside the frame of the forward.
 
 LARGE, MOST_LINKS, MOST_SLOTS = 400, 200, 3
 

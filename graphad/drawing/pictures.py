@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from graphad.drawing.dot import dot_text
-from graphad.drawing.options import Options, checked_options
-from graphad.drawing.render import plain_svg, render_dot
-from graphad.drawing.side_by_side import joined
+from graphad.drawing.plan import Options, checked_options
+from graphad.drawing.render import joined, plain_svg, render_dot
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph import Graph, lower
+from graphad.ir import Graph, lower
 from graphad.program import Program
 
 FORMATS = (".svg", ".png", ".dot")

@@ -1,27 +1,18 @@
-"""What a pass sees: graphs of single-assignment values, lowered from programs and scheduled back."""
+"""Deprecated: the graphs are in ``graphad.ir``; this name goes with the next minor version."""
 
-from graphad.graph.builder import Builder, GraphSymbol
-from graphad.graph.collector import paused_collector
-from graphad.graph.graph import Graph
-from graphad.graph.journal import SINGLE_WRITER, TYPED
-from graphad.graph.lower import lower
-from graphad.graph.nodes import Node, Op, Value
-from graphad.graph.schedule import check_graph, schedule, write_back
-from graphad.graph.text import print_graph
+from __future__ import annotations
 
-__all__ = [
-    "SINGLE_WRITER",
-    "TYPED",
-    "Builder",
-    "Graph",
-    "GraphSymbol",
-    "Node",
-    "Op",
-    "Value",
-    "check_graph",
-    "lower",
-    "paused_collector",
-    "print_graph",
-    "schedule",
-    "write_back",
-]
+import warnings
+from typing import Any
+
+from graphad import ir
+
+__all__ = list(ir.__all__)
+
+
+def __getattr__(name: str) -> Any:
+    """A public name of ``graphad.ir``, with a warning."""
+    if name not in ir.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"graphad.graph.{name} is graphad.ir.{name} now", DeprecationWarning, stacklevel=2)
+    return getattr(ir, name)

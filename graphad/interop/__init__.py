@@ -1,4 +1,8 @@
-"""Programs in and out: as text, as JSON, as Paddle's protobuf, with and without the values of their parameters."""
+"""Programs in and out: as text, as JSON, as Paddle's protobuf, with and without the values of their parameters.
+
+Here belong files and formats; everything of Paddle's is in ``paddle``. The text of programs is in ``graphad.program.text``,
+pictures are in ``graphad.drawing``.
+"""
 
 from graphad.interop import paddle
 from graphad.interop.formats import FORMATS, read_program, write_program

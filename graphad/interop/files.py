@@ -1,14 +1,232 @@
-"""Files as bytes: ``-`` is the standard streams, and a file is written as a whole or not at all."""
+"""Files as bytes, written as a whole or not at all; several files of one folder that change together."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
+import json
 import os
+import re
+import secrets
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphad.errors import InvalidValue
-from graphad.interop.commit import naming, read_committed, write_together
+from graphad.errors import InvalidValue, ParseError
+
+# -- commit ----------------------------------------------------------------------------------------
+# Several files of one folder that change together: after a crash at any point a reader sees all of the old ones, or all of the new.
+#
+# The protocol is a redo log of one directory entry:
+#
+# 1. Each new content is written to a temporary file beside its target and flushed to the disk.
+# 2. The folder's log, ``.graphad.commit``, is put in place by one rename. It names the targets and the token in the names of their
+#    temporary files. This rename is the commit: before it the old files are valid, after it the new ones are.
+# 3. The temporary files are renamed to their targets, and the log is removed.
+#
+# A single file needs no log: the rename to its target is the commit.
+#
+# A reader takes a target's temporary file where a log names it and it still exists, else the target. A writer first finishes
+# a log that a killed process left, and removes temporary files that no log names. Readers and writers exclude each other by a lock
+# on the folder (``flock``), which the system drops when a process dies. File systems without it work, as long as one process at a time
+# uses the files.
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOG = ".graphad.commit"
+_LONGEST = 200  # bytes of a target's name that go into the name of its temporary file: file systems allow 255
+_TOKEN = re.compile(r"[0-9a-f]{12}")
+
+
+def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files of one folder so that a crash leaves all of the old ones or all of the new.
+
+    Args:
+        folder: an existing folder.
+        contents: what each file is to hold, by its name in the folder.
+
+    Raises:
+        ParseError: the folder has a damaged log.
+        OSError: a file cannot be written. Before the commit nothing has changed; after it, readers see the new files.
+    """
+    with _locked(folder, exclusive=True):
+        _finish(folder)
+        targets = {name: _target(folder, name) for name in contents}
+        for target in (*targets.values(), folder / LOG):
+            _remove_leftovers(target)
+        token = secrets.token_hex(6)
+        try:
+            for name, target in targets.items():
+                with naming(folder / name, instead_of=_temporary(target, token)):
+                    _write(_temporary(target, token), contents[name], target)
+            _commit(folder, targets, token)
+        except BaseException:
+            for target in (*targets.values(), folder / LOG):
+                _temporary(target, token).unlink(missing_ok=True)
+            raise
+        _finish(folder)
+
+
+def read_together(folder: Path, names: Sequence[str]) -> list[bytes]:
+    """The contents of files that ``write_together`` wrote, or that came there in any other way, all of one state.
+
+    Raises:
+        ParseError: the folder has a damaged log.
+        OSError: a file cannot be read.
+    """
+    with _locked(folder, exclusive=False):
+        return [read_committed(folder, name) for name in names]
+
+
+def read_committed(folder: Path, name: str) -> bytes:
+    """The contents of one file, as of the last commit; raises as ``read_together`` does."""
+    while True:
+        token, logged = _read_log(folder)
+        target = _target(folder, name)
+        source = _temporary(target, token) if token is not None and name in logged else target
+        try:
+            return (source if source.is_file() else target).read_bytes()
+        except FileNotFoundError:
+            if source == target or not target.exists():
+                raise  # else it was renamed between the two looks
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str], instead_of: Path) -> Iterator[None]:
+    """Let errors of the system name the user's path instead of the folder or the temporary file that is used for it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is None or os.fspath(error.filename) != str(instead_of):
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def _temporary(target: Path, token: str) -> Path:
+    return target.with_name(f".{_stem(target)}.{token}.tmp")
+
+
+def _stem(target: Path) -> str:
+    """The name of a file, or a digest of it where it is too long to have something added."""
+    data = os.fsencode(target.name)
+    return target.name if len(data) <= _LONGEST else hashlib.sha256(data).hexdigest()
+
+
+def _target(folder: Path, name: str) -> Path:
+    """The target of a path: a link stays, and the file that it points to is written."""
+    target = Path(os.path.realpath(folder / name))
+    if target.exists() and not target.is_file():
+        raise OSError(f"{str(folder / name)!r} cannot be replaced: it is no plain file")
+    return target
+
+
+def _write(path: Path, data: bytes, replaced: Path) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if replaced.exists():
+        os.chmod(path, replaced.stat().st_mode & 0o7777)
+
+
+def _flush(folder: Path) -> None:
+    """Make what was renamed in a folder survive a loss of power, where the system can."""
+    with _opened(folder) as descriptor:
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.fsync(descriptor)
+
+
+def _remove_leftovers(target: Path) -> None:
+    leftover = re.compile(rf"\.{re.escape(_stem(target))}\.{_TOKEN.pattern}\.tmp")
+    try:
+        names = sorted(os.listdir(target.parent))
+    except PermissionError:  # the user may write in the folder but not list it
+        return
+    for name in names:
+        if leftover.fullmatch(name):
+            (target.parent / name).unlink(missing_ok=True)
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+
+def _commit(folder: Path, targets: Mapping[str, Path], token: str) -> None:
+    if len(targets) == 1:
+        (target,) = targets.values()
+        os.replace(_temporary(target, token), target)
+        return
+    log = folder / LOG
+    _write(_temporary(log, token), json.dumps({"token": token, "files": list(targets)}).encode(), log)
+    for changed in sorted({target.parent for target in targets.values()} | {folder}):
+        _flush(changed)
+    os.replace(_temporary(log, token), log)
+
+
+def _read_log(folder: Path) -> tuple[str | None, list[str]]:
+    """The token and the files of a commit that is not finished; no token if there is none."""
+    try:
+        data = (folder / LOG).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None, []
+    try:
+        entry = json.loads(data)
+        token, files = entry["token"], entry["files"]
+        valid = bool(_TOKEN.fullmatch(token)) and all(name == Path(name).name for name in files)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        valid = False
+    if not valid:
+        raise ParseError(f"{folder / LOG}: this is no log of files that were saved; remove it to read the files as they are")
+    return token, files
+
+
+def _finish(folder: Path) -> None:
+    """Carry out what the log says, if there is one, and remove it."""
+    token, files = _read_log(folder)
+    _flush(folder)
+    if token is None:
+        return
+    targets = [_target(folder, name) for name in files]
+    for target in targets:
+        if (waiting := _temporary(target, token)).is_file():
+            os.replace(waiting, target)
+    for changed in sorted({target.parent for target in targets}):
+        _flush(changed)
+    (folder / LOG).unlink()
+
+
+# -- the lock ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """A descriptor of a folder; None where the user may write in it but not list it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
+    with _opened(folder) as descriptor:
+        if fcntl is not None and descriptor is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+
+
+# -- files -----------------------------------------------------------------------------------------
+# Files as bytes: ``-`` is the standard streams, and a file is written as a whole or not at all.
 
 PathLike = str | os.PathLike[str]
 STREAM = "-"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.interop.files import STREAM, PathLike, read_bytes, write_bytes
 from graphad.interop.json_form import from_json, to_json
-from graphad.interop.program_desc import dump_program, load_program
+from graphad.interop.paddle.program_desc import dump_program, load_program
 from graphad.program import Program
 
 

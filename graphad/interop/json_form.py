@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphad.errors import GraphadError, InvalidValue, ParseError
-from graphad.interop.declarations import DEFAULTS, declare, differing, fields_of, names_in
-from graphad.interop.structure import add_block, check_blocks
+from graphad.interop.declarations import DEFAULTS, add_block, check_blocks, declare, differing, fields_of, names_in
 from graphad.program import FORWARD, ROLES, Block, Operator, Program, Variable, check_distinct
 from graphad.program.operator import check_known
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from graphad.errors import GraphadError
 from graphad.ops import OpDef, Slot, find
-from graphad.ops.attribute_kinds import checked_attr
-from graphad.ops.definition import REQUIRED
+from graphad.ops.definition import checked_attr
+from graphad.ops.parameters import REQUIRED
 from graphad.program import Operator, Program
 from graphad.program.operator import COMMON_ATTRS
 

@@ -17,11 +17,10 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
-from graphad.interop.commit import naming, read_together, write_together
-from graphad.interop.files import PathLike
+from graphad.interop.files import PathLike, naming, read_together, write_together
 from graphad.interop.formats import format_of, program_bytes, program_from
-from graphad.interop.schema import message
-from graphad.interop.tensors import read_tensors, write_tensors
+from graphad.interop.paddle.program_desc import message
+from graphad.interop.paddle.tensors import read_tensors, write_tensors
 from graphad.program import Program, Variable
 from graphad.types import DTYPES, FLOATS, TENSOR
 

@@ -1,4 +1,8 @@
-"""The layers of models. Every registered operator is a layer too: ``layers.tanh(x)``, ``layers.concat([x, y], axis=1)``."""
+"""The layers of models. Every registered operator is a layer too: ``layers.tanh(x)``, ``layers.concat([x, y], axis=1)``.
+
+Here belongs what users call to write programs; Fluid's older classes are in ``fluid``. What an operator is, is in
+``graphad.ops``; optimizers and the backward are in ``graphad.optimizer`` and ``graphad.backward``.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,30 @@ from typing import Any
 
 from graphad.layers.arrays import array_length, array_read, array_write, create_array
 from graphad.layers.control_flow import case, cond, switch_case, while_loop
-from graphad.layers.creation import eye, fill_constant, gaussian_random, ones, uniform_random, zeros
-from graphad.layers.creation import range_ as range
-from graphad.layers.fluid import (
+from graphad.layers.helper import LayerHelper, ParamAttr
+from graphad.layers.nn import (
+    accuracy,
+    create_global_var,
+    create_parameter,
+    create_tensor,
+    cross_entropy,
+    data,
+    dropout,
+    embedding,
+    fc,
+    mean,
+    mse,
+    mse_loss,
+    prelu,
+    softmax_with_cross_entropy,
+    square_error_cost,
+)
+from graphad.layers.tensor import (
     assign,
     equal,
+    eye,
+    fill_constant,
+    gaussian_random,
     greater_equal,
     greater_than,
     increment,
@@ -22,11 +45,12 @@ from graphad.layers.fluid import (
     logical_or,
     logical_xor,
     not_equal,
+    ones,
     sums,
+    uniform_random,
+    zeros,
 )
-from graphad.layers.helper import LayerHelper, ParamAttr
-from graphad.layers.loss import accuracy, cross_entropy, mean, mse, mse_loss, softmax_with_cross_entropy, square_error_cost
-from graphad.layers.nn import create_global_var, create_parameter, create_tensor, data, dropout, embedding, fc, prelu
+from graphad.layers.tensor import range_ as range
 from graphad.ops.definition import did_you_mean
 
 # Imported when one of their layers is first used: most programs use few.
@@ -50,13 +74,13 @@ _HOMES = {
     "randn": "composed",
     "soft_relu": "composed",
     "t": "composed",
-    "conv2d": "convolution",
-    "conv2d_transpose": "convolution",
-    "conv3d": "convolution",
-    "conv3d_transpose": "convolution",
-    "IfElse": "fluid_blocks",
-    "Switch": "fluid_blocks",
-    "While": "fluid_blocks",
+    "conv2d": "images",
+    "conv2d_transpose": "images",
+    "conv3d": "images",
+    "conv3d_transpose": "images",
+    "IfElse": "fluid",
+    "Switch": "fluid",
+    "While": "fluid",
     "autoincreased_step_counter": "learning_rate_scheduler",
     "cosine_decay": "learning_rate_scheduler",
     "exponential_decay": "learning_rate_scheduler",
@@ -67,14 +91,14 @@ _HOMES = {
     "noam_decay": "learning_rate_scheduler",
     "piecewise_decay": "learning_rate_scheduler",
     "polynomial_decay": "learning_rate_scheduler",
-    "batch_norm": "normalization",
-    "group_norm": "normalization",
-    "instance_norm": "normalization",
-    "layer_norm": "normalization",
-    "adaptive_pool2d": "pooling",
-    "adaptive_pool3d": "pooling",
-    "pool2d": "pooling",
-    "pool3d": "pooling",
+    "batch_norm": "images",
+    "group_norm": "images",
+    "instance_norm": "images",
+    "layer_norm": "images",
+    "adaptive_pool2d": "images",
+    "adaptive_pool3d": "images",
+    "pool2d": "images",
+    "pool3d": "images",
     "clamp": "shaping",
     "expand_as": "shaping",
     "has_inf": "shaping",
@@ -99,7 +123,7 @@ _HOMES = {
     "triu": "shaping",
     "where": "shaping",
     "zeros_like": "shaping",
-    "StaticRNN": "static_rnn",
+    "StaticRNN": "fluid",
 }
 
 __all__ = [

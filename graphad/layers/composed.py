@@ -8,11 +8,10 @@ from typing import Any
 from graphad import ops
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_float, checked_int
-from graphad.layers.creation import fill_constant, gaussian_random, range_
-from graphad.layers.fluid import equal
 from graphad.layers.helper import LayerHelper, checked_input, layer
 from graphad.layers.nn import fc
 from graphad.layers.shaping import image_resize
+from graphad.layers.tensor import equal, fill_constant, gaussian_random, range_
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
 from graphad.types import dtype_name

@@ -1,35 +1,259 @@
-"""Loops and branches over functions: ``while_loop``, ``cond``, ``case``, ``switch_case``.
-
-A loop works on copies of its variables, so that what they start from stays as it is, also where the body reads it:
-
-    i, y = while_loop(lambda i, y: i < 3, lambda i, y: [i + 1, y * w], [0, x])
-
-    j = 0; y = x; go = j < 3
-    while(go) { k = j + 1; z = y * w; more = k < 3      all that is returned is computed
-                j = k; y = z; go = more }               before anything is overwritten
-"""
+"""Loops and branches over functions: ``while_loop``, ``cond``, ``case``, ``switch_case``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers import nest
-from graphad.layers.blocks import append_holder, new_block
-from graphad.layers.branches import Branch, branched
+from graphad.layers.blocks import append_holder, new_block, overwrite
 from graphad.layers.helper import LayerHelper, layer
-from graphad.layers.loops import checked_invariants, checked_loop_vars, first_condition, start, write_body
-from graphad.layers.values import constant, described, one_boolean
-from graphad.program import TENSOR_ARRAY, Variable
+from graphad.layers.values import (
+    checked_values,
+    constant,
+    copied,
+    described,
+    one_boolean,
+    stopped_unless_float,
+    value_dtype,
+    value_type,
+    write_literal,
+)
+from graphad.program import TENSOR, TENSOR_ARRAY, Block, Program, Variable
 from graphad.program.source import at_users_line
-from graphad.types import INTS
+from graphad.types import INTS, Shape, TensorType, checked_shape
+
+# -- loops -----------------------------------------------------------------------------------------
+# The parts of a loop over functions: variables of its own, the condition before it, the body that overwrites them.
 
 Function = Callable[..., Any]
+
+
+def checked_loop_vars(loop_vars: Any) -> list[Any]:
+    """The leaves of the loop variables; TypeError if one is no value."""
+    if not isinstance(loop_vars, list | tuple):
+        raise InvalidType(f"loop_vars is {loop_vars!r}; a list of variables is expected")
+    values = nest.flatten(loop_vars)
+    if not values:
+        raise InvalidValue("loop_vars is empty; a loop has at least one variable")
+    checked_values("loop_vars", values)
+    return values
+
+
+def checked_invariants(shapes: Any, count: int) -> list[Shape | None]:
+    """A shape for each loop variable, None where nothing is said."""
+    if shapes is None:
+        return [None] * count
+    if not isinstance(shapes, list | tuple):
+        raise InvalidType(f"shape_invariants is {shapes!r}; a list of shapes is expected")
+    if len(shapes) != count:
+        raise InvalidValue(f"shape_invariants has {len(shapes)} shapes for {count} loop variables")
+    return [None if shape is None else checked_shape(shape) for shape in shapes]
+
+
+def start(block: Block, helper: LayerHelper, i: int, value: Any, shape: Shape | None) -> Variable:
+    """A loop variable of its own."""
+    key = f"{helper.name}.tmp"
+    var = copied(block, key, value) if isinstance(value, Variable) else constant(block, key, value)
+    if shape is not None:
+        old, dtype = var.declared
+        if old is not None and not _holds(shape, old):
+            raise ShapeError(f"shape_invariants[{i}] is {list(shape)}, but the loop variable starts as {described(var)}")
+        var.declare(shape, dtype)
+    return var
+
+
+def first_condition(block: Block, helper: LayerHelper, cond: Function, args: Any) -> Variable:
+    """The condition before the loop, in a variable that the loop may overwrite."""
+    before, test = len(block.ops), cond(*args)
+    with at_users_line("layers.while_loop"):
+        test = one_boolean("cond returns", test)
+    made = any(test.name in op.output_names() for op in block.ops[before:])
+    return test if made else copied(block, f"{helper.name}.tmp", test)
+
+
+def write_body(
+    block: Block, helper: LayerHelper, cond: Function, body: Function, loop_vars: Any, carried: list[Variable], condition: Variable
+) -> None:
+    """The body, the condition on its results, and the loop variables overwritten with them."""
+    declared = [var.declared for var in carried]
+    given = body(*nest.pack(loop_vars, carried))
+    _declare_again(carried, declared)
+    with at_users_line("layers.while_loop"):
+        results = _results(block, helper, given, loop_vars, carried)
+    test = cond(*nest.pack(loop_vars, results))
+    with at_users_line("layers.while_loop"):
+        again = one_boolean("cond returns", test)
+        if None not in (again.tensor_type, condition.tensor_type) and again.shape != condition.shape:
+            raise ShapeError(f"cond returns {described(condition)} before the loop, but {described(again)} after body")
+    overwrite(block, f"{helper.name}.tmp", [*zip(carried, results, strict=True), (condition, again)])
+    _declare_again(carried, declared)
+
+
+def _declare_again(carried: list[Variable], declared: list[tuple[Shape | None, str | None]]) -> None:
+    """Forget what operators that write a loop variable say of its shape: that holds in one iteration only."""
+    for var, (shape, dtype) in zip(carried, declared, strict=True):
+        if var.type != TENSOR_ARRAY:
+            var.declare(shape, dtype)
+
+
+def _results(block: Block, helper: LayerHelper, given: Any, loop_vars: Any, carried: list[Variable]) -> list[Variable]:
+    """The results of the body, one Variable for each loop variable."""
+    structure = nest.pack(loop_vars, carried)
+    if len(loop_vars) == 1 and nest.difference(structure, given) and not nest.difference(structure[0], given):
+        given = [given]
+    found = nest.difference(loop_vars, given)
+    if found is not None:
+        path, ours, theirs = found
+        raise InvalidValue(f"body returns {theirs}, but loop_vars has {ours}{' at ' if path else ''}{nest.subscripts(path)}")
+    checked_values("what body returns", nest.flatten(given))
+    pairs = list(nest.paired(structure, given))
+    for path, var, value in pairs:
+        _check_kept(path, var, value)
+    key = f"{helper.name}.tmp"
+    return [value if isinstance(value, Variable) else constant(block, key, value, var.tensor_type) for _, var, value in pairs]
+
+
+def _check_kept(path: nest.Path, var: Variable, value: Any) -> None:
+    """A loop variable stays what it is: tensor or array, its dtype, its rank, its known extents."""
+    is_array = isinstance(value, Variable) and value.type == TENSOR_ARRAY
+    old, new = var.tensor_type, value_type(value, var.tensor_type)
+    dtypes = {var.declared[1], value_dtype(value, old)} - {None}
+    fits = is_array or old is None or new is None or _holds(old.shape, new.shape)
+    if fits and len(dtypes) < 2 and is_array == (var.type == TENSOR_ARRAY):
+        return
+    shown = f"{value.name!r}, {described(value)}" if isinstance(value, Variable) else f"{value!r}, {new}"
+    hint = ""
+    if old is not None and new is not None and len(dtypes) == 1 and len(old.shape) == len(new.shape):
+        hint = "; shape_invariants, or -1 in the shape it starts with, says that an extent may change"
+    raise ShapeError(f"loop variable {path[0]}{nest.subscripts(path[1:])} is {described(var)}, but body returns {shown}{hint}")
+
+
+def _holds(shape: Shape, other: Shape) -> bool:
+    """Whether whatever has the second shape has the first one too."""
+    return len(shape) == len(other) and all(a in (-1, b) for a, b in zip(shape, other, strict=True))
+
+
+# -- branches --------------------------------------------------------------------------------------
+# Two functions as the two blocks of one ``if_else``: what they return is put together leaf by leaf.
+#
+# y = cond(p, lambda: x * 2, lambda: x)   ⇒   if_else(Cond=p, X=x) -> (Out=y)
+#                                                 true_block  { t = x * 2; y = t }
+#                                                 false_block { y = x }
+
+
+class Branch(NamedTuple):
+    """A function (None: nothing to do), and its name in messages."""
+
+    label: str
+    function: Callable[[], Any] | None
+
+
+class _Built(NamedTuple):
+    """The block of a branch, and the result of its function."""
+
+    label: str
+    block: Block
+    result: Any
+
+
+def branched(layer: str, helper: LayerHelper, pred: Variable, on_true: Branch, on_false: Branch) -> Any:
+    """Append an ``if_else`` over two functions; return the values of the one that runs, in the structure of the first."""
+    around = helper.main.current_block()
+    first, second = _built(helper.main, on_true), _built(helper.main, on_false)
+    with at_users_line(layer):
+        _check_structures(first, second)
+        outs = [_merged(helper, around, (first, a), (second, b), path) for path, a, b in nest.paired(first.result, second.result)]
+    blocks, names = {"true_block": first.block, "false_block": second.block}, [out.name for out in outs]
+    append_holder(around, "if_else", [pred], blocks, names, fresh=names)
+    return nest.pack(first.result, outs)
+
+
+def _built(program: Program, branch: Branch) -> _Built:
+    with new_block(program) as block:
+        result = None if branch.function is None else branch.function()
+    return _Built(branch.label, block, result)
+
+
+def _check_structures(first: _Built, second: _Built) -> None:
+    found = nest.difference(first.result, second.result)
+    if found is not None:
+        path, ours, theirs = found
+        raise InvalidValue(f"{first.label} returns {ours}, but {second.label} returns {theirs}{_at(path)}")
+    for side in (first, second):
+        checked_values(f"what {side.label} returns", nest.flatten(side.result))
+
+
+def _at(path: nest.Path) -> str:
+    return f" at {nest.subscripts(path)}" if path else ""
+
+
+# -- one leaf of the result ----------------------------------------------------------------------
+
+
+def _merged(helper: LayerHelper, around: Block, first: tuple[_Built, Any], second: tuple[_Built, Any], path: nest.Path) -> Variable:
+    """A variable around the branches that each of them gives its value."""
+    (_, a), (_, b) = first, second
+    a_type, b_type = (value_type(x, value_type(other)) for x, other in ((a, b), (b, a)))
+    kind, declared = _joined(a, b, a_type, b_type)
+    if declared is None:
+        sides = (f"{side.label} returns {_shown(value, t)}" for (side, value), t in ((first, a_type), (second, b_type)))
+        raise ShapeError(f"{', but '.join(sides)}{_at(path)}: both must have one shape and dtype")
+    out = around.create_var(helper.main.names.generate(f"{helper.name}.tmp"), dtype=declared[1], type=kind)
+    for (side, value), t in ((first, a_type), (second, b_type)):
+        _put(side.block, out, value, t)
+    out.declare(*declared)
+    return stopped_unless_float(out)
+
+
+def _put(block: Block, out: Variable, value: Any, type: TensorType | None) -> None:
+    if isinstance(value, Variable):
+        block.append_op("assign", {"X": value}, {"Out": out})
+    else:
+        assert type is not None
+        write_literal(block, out.name, value, type)
+
+
+def _joined(a: Any, b: Any, a_type: TensorType | None, b_type: TensorType | None) -> tuple[str, tuple[Shape | None, str | None] | None]:
+    """Kind, and shape and dtype, that two values have in common; None for the latter if they disagree."""
+    kinds = [x.type if isinstance(x, Variable) else TENSOR for x in (a, b)]
+    dtypes = [value_dtype(a, b_type), value_dtype(b, a_type)]
+    if kinds[0] != kinds[1] or (dtypes[0] != dtypes[1] and None not in dtypes):
+        return kinds[0], None
+    dtype = dtypes[0] or dtypes[1]
+    if a_type is None or b_type is None:
+        known = (a_type or b_type) if kinds[0] == TENSOR_ARRAY else None
+        return kinds[0], (known and known.shape, dtype)
+    shape = _either(a_type.shape, b_type.shape, exact=kinds[0] == TENSOR)
+    return kinds[0], None if shape is None else (shape, dtype)
+
+
+def _either(a: Shape, b: Shape, exact: bool) -> Shape | None:
+    """The common shape of two; None if the ranks, or (``exact``) known extents, differ."""
+    if len(a) != len(b) or (exact and any(x != y and -1 not in (x, y) for x, y in zip(a, b, strict=True))):
+        return None
+    return tuple(x if x == y else -1 for x, y in zip(a, b, strict=True))
+
+
+def _shown(value: Any, type: TensorType | None) -> str:
+    return f"{value.name!r}, {described(value)}" if isinstance(value, Variable) else f"{value!r}, {type}"
+
+
+# -- control flow ----------------------------------------------------------------------------------
+# Loops and branches over functions: ``while_loop``, ``cond``, ``case``, ``switch_case``.
+#
+# A loop works on copies of its variables, so that what they start from stays as it is, also where the body reads it:
+#
+#     i, y = while_loop(lambda i, y: i < 3, lambda i, y: [i + 1, y * w], [0, x])
+#
+#     j = 0; y = x; go = j < 3
+#     while(go) { k = j + 1; z = y * w; more = k < 3      all that is returned is computed
+#                 j = k; y = z; go = more }               before anything is overwritten
 
 
 def _check_functions(**functions: Any) -> None:

@@ -1,270 +1,564 @@
-"""Layers that may write into a Variable there is: assignment, counting, comparisons, logic, sums.
-
-    i = fill_constant([1], "int64", 0)          i = 0
-    go = less_than(i, n)                        go = i < n
-    with While(go).block():                     while(go) {
-        increment(i)                       ⇒        i = i + 1
-        less_than(i, n, cond=go)                    go = i < n }
-
-A name that is written again is a new value under the old name: gradients are those of what ran.
-"""
+"""Fluid's older classes: control flow in ``with`` blocks (``While``, ``IfElse``, ``Switch``) and ``StaticRNN``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
-from graphad.errors import InvalidType, InvalidValue
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.layers.arrays import fresh_array
+from graphad.layers.blocks import append_holder, atomic, new_block, overwrite, touched_outside
 from graphad.layers.helper import LayerHelper, layer
-from graphad.layers.values import constant, is_literal, literal_type, stopped_unless_float, write_literal
-from graphad.program import TENSOR_ARRAY, Block, Variable, default_main_program
+from graphad.layers.values import constant, copied, described, one_boolean, stopped_unless_float
+from graphad.program import TENSOR, Block, Variable, default_main_program
 from graphad.program.source import at_users_line
-from graphad.types import FLOATS
+from graphad.types import TensorType, checked_shape
+
+# -- fluid blocks ----------------------------------------------------------------------------------
+# Fluid's control flow in ``with`` blocks: ``While``, ``IfElse``, ``Switch``.
 
 
-def checked_target(what: str, value: Any, block: Block) -> Variable:
-    """A Variable that a block can overwrite; TypeError if it is none, ValueError if neither the block nor one around it has it."""
-    if not isinstance(value, Variable):
-        raise InvalidType(f"{what} is a Variable to write into, not {value!r}")
-    if not block.has_var_recursive(value.name):
-        raise InvalidValue(f"{what} is {value.name!r}, which neither block {block.idx} nor one around it declares")
-    return value
-
-
-def _append(
-    op_type: str,
-    inputs: Mapping[str, Any],
-    out: Variable | None,
-    attrs: Mapping[str, Any] | None = None,
-    what: str = "out",
-    name: str | None = None,
-) -> Variable:
-    """Append an operator whose result is a Variable there is, or a new one."""
-    helper = LayerHelper(op_type, name)
-    if out is None:
-        return stopped_unless_float(helper.append(op_type, inputs, attrs))
-    block = helper.main.current_block()
-    with at_users_line(f"layers.{op_type}"):
-        target = checked_target(what, out, block)
-    block.append_op(op_type, inputs, {"Out": target}, attrs)
-    return target
-
-
-def _tensor(what: str, value: Any) -> Variable:
-    if not isinstance(value, Variable) or value.type == TENSOR_ARRAY:
-        raise InvalidType(f"{what} is a tensor Variable, not {value!r}")
-    return value
-
-
-# -- copies and counts ---------------------------------------------------------------------------
-
-
-@layer
-def assign(input: Any, output: Variable | None = None) -> Variable:
-    """Give a Variable the value of another one, of a number or of a numpy array.
+class While:
+    """A loop over a block, which runs again and again while ``cond`` holds and has to write ``cond`` again.
 
     Args:
-        input: a Variable (also an array of tensors), a number or a numpy array. A number takes the dtype of ``output``, and its
-            shape where that has one element; an array keeps its own.
-        output: a Variable to overwrite; a new one if None.
-
-    Returns:
-        ``output``, or the new one.
+        cond: a boolean Variable of one element.
+        is_test: say that no gradient will be requested.
 
     Raises:
-        TypeError: ``input`` is something else, or ``output`` no Variable.
-        ShapeError: ``output`` has another shape or dtype.
+        TypeError: ``cond`` is no Variable.
+        ShapeError: it is not one boolean.
+        ValueError: the block does not write it; there is a second block.
 
     >>> import graphad as ga
     >>> program = ga.Program()
     >>> with ga.program_guard(program):
-    ...     x = ga.layers.data("x", shape=[2], append_batch_size=False)
-    ...     y = ga.layers.assign(x)
-    ...     _ = ga.layers.assign(y * 2.0, y)
-    >>> ga.Executor().run(program, feed={"x": [1.0, 2.0]}, fetch_list=[x, y])
-    [array([1., 2.], dtype=float32), array([2., 4.], dtype=float32)]
-    """
-    with at_users_line("layers.assign"):
-        if not isinstance(input, Variable) and not is_literal(input):
-            raise InvalidType(f"input is a Variable, a number or an array, not {input!r}")
-    if isinstance(input, Variable):
-        return _append("assign", {"X": input}, output, what="output")
-    helper = LayerHelper("assign")
-    block = helper.main.current_block()
-    if output is None:
-        return constant(block, f"{helper.name}.tmp", input)
-    with at_users_line("layers.assign"):
-        target = checked_target("output", output, block)
-        write_literal(block, target.name, input, literal_type(input, target.tensor_type))
-    return target
-
-
-@layer
-def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
-    """Add a number to every element, in place unless told otherwise.
-
-    Args:
-        x: a counter, say; its dtype is kept.
-        value: the number to add.
-        in_place: whether x itself is overwritten and returned; else it stays as it is, and a new Variable is returned.
-
-    Raises:
-        TypeError: x is no Variable, or ``value`` no number.
-        ValueError: x holds integers, and ``value`` is no whole number.
-
-    >>> import graphad as ga
-    >>> program = ga.Program()
-    >>> with ga.program_guard(program):
-    ...     i = ga.layers.fill_constant([1], "int64", 3)
-    ...     j = ga.layers.increment(i, in_place=False)
-    ...     i is ga.layers.increment(i, 4)
-    True
-    >>> ga.Executor().run(program, fetch_list=[i, j])
-    [array([7]), array([4])]
-    """
-    with at_users_line("layers.increment"):
-        _tensor("x", x)
-        if not is_literal(value) or isinstance(value, bool):
-            raise InvalidType(f"value is a number, not {value!r}")
-        if x.dtype not in FLOATS and value != int(value):
-            raise InvalidValue(f"{x.name!r} holds {x.dtype}, to which {value!r}, no whole number, cannot be added")
-    return _append("increment", {"X": x}, x if in_place else None, {"step": float(value)}, "x")
-
-
-@layer
-def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
-    """The elementwise sum of tensors of one shape and dtype.
-
-    Args:
-        input: a Variable or a list of them.
-        out: a Variable to overwrite, which may be one of them; a new one if None.
-
-    Raises:
-        TypeError: one of them is no Variable.
-        ValueError: there is none.
-        ShapeError: they have different shapes or dtypes, or ``out`` has another one.
-    """
-    with at_users_line("layers.sums"):
-        terms = list(input) if isinstance(input, list | tuple) else [input]
-        if not terms:
-            raise InvalidValue("input is empty; at least one Variable is expected")
-        for i, term in enumerate(terms):
-            _tensor(f"input[{i}]" if isinstance(input, list | tuple) else "input", term)
-    return _append("sum", {"X": terms}, out)
-
-
-# -- comparisons ---------------------------------------------------------------------------------
-
-
-def _binary(op_type: str, x: Any, y: Any, out: Variable | None, what: str, axis: int, name: str | None = None) -> Variable:
-    with at_users_line(f"layers.{op_type}"):
-        inputs = _operands(op_type, x, y)
-    return _append(op_type, inputs, out, {"axis": axis}, what, name)
-
-
-def _operands(op_type: str, x: Any, y: Any) -> dict[str, Variable]:
-    """Two operands, of which one may be a number or an array; a number takes the dtype and the one element of the other."""
-    for name, value in (("x", x), ("y", y)):
-        if not is_literal(value):
-            _tensor(name, value)
-    like = x if isinstance(x, Variable) else y
-    if not isinstance(like, Variable):
-        raise InvalidType(f"x is {x!r} and y is {y!r}; at least one of them is a Variable")
-    block = default_main_program().current_block()
-    pairs = (("X", x), ("Y", y))
-    return {slot: v if isinstance(v, Variable) else constant(block, f"{op_type}.number", v, like.tensor_type) for slot, v in pairs}
-
-
-@layer
-def less_than(x: Any, y: Any, force_cpu: Any = None, cond: Variable | None = None, *, axis: int = -1) -> Variable:
-    """Whether ``x < y``, elementwise.
-
-    Args:
-        x, y: tensors of one dtype whose shapes broadcast; one of them may be a number or an array.
-        force_cpu: a hint without effect; a Variable in its place is taken as ``cond``.
-        cond: a boolean Variable to overwrite, the condition of a loop, say; a new one if None.
-        axis: where the first axis of y is in x; -1 aligns the last ones.
-
-    Returns:
-        ``cond``, or the new one.
-
-    Raises:
-        TypeError: an operand is something else, or ``cond`` no Variable.
-        ShapeError: shapes or dtypes do not fit, or ``cond`` has another one.
-
-    >>> import graphad as ga
-    >>> program = ga.Program()
-    >>> with ga.program_guard(program):
-    ...     i = ga.layers.fill_constant([1], "int64", 0)
-    ...     go = ga.layers.less_than(i, 10)
+    ...     i = ga.layers.data("i", shape=[1], dtype="int64", append_batch_size=False)
+    ...     go = i < 10
     ...     with ga.layers.While(go).block():
-    ...         _ = ga.layers.increment(i, 4)
-    ...         _ = ga.layers.less_than(i, 10, cond=go)
-    >>> ga.Executor().run(program, fetch_list=[i, go])
-    [array([12]), array([False])]
+    ...         block = program.current_block()
+    ...         _ = block.append_op("scale", {"X": i}, {"Out": i}, {"scale": 2.0})
+    ...         _ = block.append_op("assign", {"X": i < 10}, {"Out": go})
+    >>> ga.Executor().run(program, feed={"i": [3]}, fetch_list=[i])
+    [array([12])]
     """
-    if isinstance(force_cpu, Variable) and cond is None:
-        force_cpu, cond = None, force_cpu
-    with at_users_line("layers.less_than"):
-        if force_cpu is not None and not isinstance(force_cpu, bool):
-            raise InvalidType(f"force_cpu is a hint, True or False, not {force_cpu!r}; give the Variable to overwrite as cond=")
-    return _binary("less_than", x, y, cond, "cond", axis)
+
+    def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
+        with at_users_line("layers.While"):
+            self.cond = one_boolean("cond is", cond)
+        self.main = default_main_program()
+        self.is_test = is_test
+        self._written = False
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Within it, layers write into the block; an error takes it back."""
+        with at_users_line("layers.While"):
+            if self._written:
+                raise InvalidValue("the loop has its block already")
+        around = self.main.current_block()
+        with atomic():
+            with new_block(self.main) as block:
+                yield
+            with at_users_line("layers.While"):
+                if self.cond.name not in touched_outside([block]).writes:
+                    raise InvalidValue(f"the block does not write the condition {self.cond.name!r}, so the loop would never end")
+            append_holder(around, "while", [self.cond], {"sub_block": block}, attrs={"is_test": self.is_test})
+        self._written = True
 
 
-@layer
-def less_equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
-    """Whether ``x <= y``, elementwise; arguments and errors as ``less_than``."""
-    return _binary("less_equal", x, y, cond, "cond", axis)
+class IfElse:
+    """Two blocks, each for some of the rows of a batch: ``true_block`` for those where ``cond`` holds, ``false_block`` for the others.
+
+    A block that gets no rows is not run, but for the first one where the batch has none.
+
+    Args:
+        cond: a boolean Variable of shape [N, 1], one element a row.
+
+    Raises:
+        TypeError: ``cond``, an input or an output is no Variable.
+        ShapeError: ``cond`` is not one boolean a row.
+        ValueError: something is done outside or inside of the blocks that has its place elsewhere.
+
+    >>> import graphad as ga
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program):
+    ...     x = ga.layers.data("x", shape=[1])
+    ...     rows = ga.layers.IfElse(x < 0.0)
+    ...     with rows.true_block():
+    ...         rows.output(rows.input(x) * -1.0)
+    ...     with rows.false_block():
+    ...         rows.output(rows.input(x) * 10.0)
+    ...     (y,) = rows()
+    >>> ga.Executor().run(program, feed={"x": [[-1.0], [2.0], [-3.0]]}, fetch_list=[y])
+    [array([[ 1.], [20.], [ 3.]], dtype=float32)]
+    """
+
+    def __init__(self, cond: Variable, name: str | None = None) -> None:
+        with at_users_line("layers.IfElse"):
+            self.cond = _one_boolean_a_row(cond)
+        self._name = name
+        self._around = default_main_program().current_block()
+        self._block: Block | None = None
+        self._side = 0
+        self._parts: dict[str, tuple[int, list[Variable]]] = {}
+        self._outputs: tuple[list[Variable], list[Variable]] = ([], [])
+
+    def true_block(self) -> AbstractContextManager[None]:
+        """Within it, layers write into the block for the rows where the condition holds."""
+        return self._branch(0)
+
+    def false_block(self) -> AbstractContextManager[None]:
+        """Within it, layers write into the block for the other rows."""
+        return self._branch(1)
+
+    @contextmanager
+    def _branch(self, side: int) -> Iterator[None]:
+        self._check_branch(side)
+        before = self._name, dict(self._parts)
+        try:
+            with atomic():
+                self._name = self._name or self._around.program.names.generate("ifelse")
+                with new_block(self._around.program) as block:
+                    self._block, self._side = block, side
+                    yield
+                self._complete(block, side)
+        except BaseException:
+            self._name, self._parts = before
+            self._outputs[side].clear()
+            raise
+        finally:
+            self._block = None
+
+    def _check_branch(self, side: int) -> None:
+        with at_users_line("layers.IfElse"):
+            if self._outputs[side]:
+                raise InvalidValue(f"{('true_block', 'false_block')[side]} is written already")
+            if self._around.program.current_block() is not self._around:
+                raise InvalidValue("true_block and false_block belong where the IfElse was made, not inside another block")
+
+    def _complete(self, block: Block, side: int) -> None:
+        """Append the operator that runs the block if there is a row for it."""
+        with at_users_line("layers.IfElse"):
+            if not self._outputs[side]:
+                raise InvalidValue("Must set output inside block: call output(...) in true_block and in false_block")
+        read = touched_outside([block]).reads
+        taken = [parts[side] for _, parts in self._parts.values() if parts[side].name in read]
+        if side:
+            condition, is_scalar = taken[0] if taken else self._split(self.cond)[side], False
+        else:
+            condition, is_scalar = self._has_rows_or_batch_is_empty(), True
+        names = [out.name for out in self._outputs[side]]
+        attrs = {"is_scalar_condition": is_scalar}
+        append_holder(self._around, "conditional_block", [condition], {"sub_block": block}, names, fresh=names, attrs=attrs)
+
+    def _has_rows_or_batch_is_empty(self) -> Variable:
+        """Whether the condition holds for a row, or there are none: a block has to run for its outputs to have a shape.
+
+        Of no booleans "all" is true and "any" false; of some, "all" implies "any".
+        """
+        names = [self._generate("tmp") for _ in range(3)]
+        for op_type, name in zip(("reduce_any", "reduce_all"), names[:2], strict=True):
+            self._around.append_op(op_type, {"X": self.cond}, {"Out": name}, {"reduce_all": True})
+        self._around.append_op("logical_or", {"X": names[0], "Y": names[1]}, {"Out": names[2]})
+        for name in names:
+            self._around.var(name).stop_gradient = True
+        return self._around.var(names[2])
+
+    def input(self, x: Variable) -> Variable:
+        """The rows of x that the block is for: of shape ``[-1, *x.shape[1:]]``."""
+        with at_users_line("layers.IfElse"):
+            self._check_inside("input must in true/false blocks")
+            if not isinstance(x, Variable):
+                raise InvalidType(f"input takes a Variable, not {x!r}")
+            return self._split(x)[self._side]
+
+    def _split(self, x: Variable) -> list[Variable]:
+        """Both parts of x, split in front of the blocks; split again if it was overwritten since."""
+        around = self._around
+        at, parts = self._parts.get(x.name, (0, []))
+        if not parts or any(x.name in op.output_names() for op in around.ops[at:]):
+            names = [self._generate(side) for side in ("true", "false")]
+            around.append_op("split_lod_tensor", {"X": x, "Mask": self.cond}, {"OutTrue": names[0], "OutFalse": names[1]})
+            parts = [stopped_unless_float(around.var(name)) for name in names]
+            self._parts[x.name] = (len(around.ops), parts)
+        return parts
+
+    def output(self, *outs: Variable) -> None:
+        """Say what the block gives: Variables with the block's rows, as many in each of the two blocks."""
+        with at_users_line("layers.IfElse"):
+            self._check_inside("output must in true/false blocks")
+            if not outs or not all(isinstance(out, Variable) for out in outs):
+                raise InvalidType(f"output takes one or several Variables, not {', '.join(map(repr, outs)) or 'nothing'}")
+        for out in outs:
+            given = self._around.create_var(self._generate("out"))
+            self._around.program.current_block().append_op("assign", {"X": out}, {"Out": given})
+            self._outputs[self._side].append(stopped_unless_float(given))
+
+    def _check_inside(self, message: str) -> None:
+        if self._block is None or self._around.program.current_block() is not self._block:
+            raise InvalidValue(message)
+
+    def _generate(self, key: str) -> str:
+        return self._around.program.names.generate(f"{self._name}.{key}")
+
+    def __call__(self) -> list[Variable]:
+        """The outputs of both blocks, the rows in the order of the batch."""
+        with at_users_line("layers.IfElse"):
+            if self._block is not None:
+                raise InvalidValue("IfElse::__call__ must be out of sub-block")
+            if not all(self._outputs):
+                raise InvalidValue("Must invoke true_block/false_block before __call__")
+            counts = [len(outs) for outs in self._outputs]
+            if counts[0] != counts[1]:
+                raise InvalidValue(f"The output side must be same: true_block has {counts[0]} outputs, false_block {counts[1]}")
+        with atomic():
+            return [self._merged(ours, theirs) for ours, theirs in zip(*self._outputs, strict=True)]
+
+    def _merged(self, ours: Variable, theirs: Variable) -> Variable:
+        block, name = self._around.program.current_block(), self._generate("tmp")
+        block.append_op("merge_lod_tensor", {"Mask": self.cond, "InTrue": ours, "InFalse": theirs}, {"Out": name})
+        return stopped_unless_float(block.var(name))
 
 
-@layer
-def greater_than(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
-    """Whether ``x > y``, elementwise; arguments and errors as ``less_than``."""
-    return _binary("greater_than", x, y, cond, "cond", axis)
+def _one_boolean_a_row(cond: Any) -> Variable:
+    if not isinstance(cond, Variable):
+        raise InvalidType(f"cond is {cond!r}; a boolean Variable of shape [N, 1] is expected")
+    shape, dtype = cond.declared
+    rows = shape is None or (len(shape) > 0 and all(extent in (1, -1) for extent in shape[1:]))
+    if cond.type != TENSOR or dtype != "bool" or not rows:
+        raise ShapeError(f"cond is {cond.name!r}, {described(cond)}; a boolean Variable of shape [N, 1] is expected")
+    return cond
 
 
-@layer
-def greater_equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
-    """Whether ``x >= y``, elementwise; arguments and errors as ``less_than``."""
-    return _binary("greater_equal", x, y, cond, "cond", axis)
+class Switch:
+    """Blocks of which the first one runs whose condition holds, else the default one.
+
+    Raises:
+        TypeError: a condition is no Variable.
+        ShapeError: it is not one boolean.
+        ValueError: a block is begun outside of ``with``, or after the default one; the default one is the first.
+
+    >>> import graphad as ga
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program):
+    ...     step = ga.layers.data("step", shape=[1], append_batch_size=False)
+    ...     rate = step * 0.0
+    ...     with ga.layers.Switch() as switch:
+    ...         with switch.case(step < 10.0):
+    ...             _ = program.current_block().append_op("assign", {"X": step * 0.5}, {"Out": rate})
+    ...         with switch.default():
+    ...             _ = program.current_block().append_op("assign", {"X": step * 0.25}, {"Out": rate})
+    >>> [float(ga.Executor().run(program, feed={"step": [s]}, fetch_list=[rate])[0][0]) for s in (4, 20)]
+    [2.0, 5.0]
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name
+        self._helper: LayerHelper | None = None
+        self._undo = ExitStack()
+        self._rest: Variable | None = None
+        self._ended = False
+
+    def __enter__(self) -> Switch:
+        self._undo.enter_context(atomic())
+        self._helper, self._rest, self._ended = LayerHelper("switch", self._name), None, False
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> bool:
+        self._helper = None
+        return bool(self._undo.__exit__(kind, error, traceback))
+
+    def case(self, condition: Variable) -> AbstractContextManager[None]:
+        """Within it, layers write into the block for this condition, if none before it holds."""
+        with at_users_line("layers.Switch"):
+            helper = self._inside("case")
+            one_boolean("the condition of a case is", condition)
+        return self._branch(*self._tests(helper, condition))
+
+    @layer
+    def _tests(self, helper: LayerHelper, condition: Variable) -> tuple[Variable, Variable]:
+        """Whether this block runs, and whether neither it nor one before it does."""
+        otherwise = _logical(helper, "logical_not", X=condition)
+        if self._rest is None:
+            return condition, otherwise
+        return _logical(helper, "logical_and", X=self._rest, Y=condition), _logical(helper, "logical_and", X=self._rest, Y=otherwise)
+
+    def default(self) -> AbstractContextManager[None]:
+        """Within it, layers write into the block for the case that no condition holds."""
+        with at_users_line("layers.Switch"):
+            self._inside("default")
+            if self._rest is None:
+                raise InvalidValue("there should be at least one condition: default comes after the cases")
+        return self._branch(self._rest, None)
+
+    def _inside(self, what: str) -> LayerHelper:
+        if self._helper is None:
+            raise InvalidValue(f"{what} should be called inside with: `with Switch() as switch`")
+        if self._ended:
+            raise InvalidValue(f"{what} comes after default, where no condition is left")
+        return self._helper
+
+    @contextmanager
+    def _branch(self, test: Variable, rest: Variable | None) -> Iterator[None]:
+        assert self._helper is not None
+        main = self._helper.main
+        around = main.current_block()
+        with atomic():
+            with new_block(main) as block:
+                yield
+            append_holder(around, "conditional_block", [test], {"sub_block": block}, attrs={"is_scalar_condition": True})
+        self._rest, self._ended = rest, rest is None
 
 
-@layer
-def equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
-    """Whether ``x == y``, elementwise; arguments and errors as ``less_than``."""
-    return _binary("equal", x, y, cond, "cond", axis)
+def _logical(helper: LayerHelper, op_type: str, **inputs: Variable) -> Variable:
+    out = helper.append(op_type, inputs)
+    out.stop_gradient = True
+    return out
 
 
-@layer
-def not_equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
-    """Whether ``x != y``, elementwise; arguments and errors as ``less_than``."""
-    return _binary("not_equal", x, y, cond, "cond", axis)
+# -- static rnn ------------------------------------------------------------------------------------
+# ``StaticRNN``: a block that runs for each step of a sequence of known length, as a ``while`` over an index.
+#
+# with rnn.step():                    xs = x taken apart; ys = []; i = 0; h = h0; go = i < T
+#     x_t = rnn.step_input(x)         while(go) {
+#     h = rnn.memory(h0)         ⇒        new = tanh(xs[i] + h); ys[i] = new
+#     new = tanh(x_t + h)                 h = new; i = i + 1; go = i < T }
+#     ...                             y = ys stacked: [T, ...]
+
+_SCALAR = TensorType((1,), "int64")
 
 
-# -- logic ---------------------------------------------------------------------------------------
+@dataclass
+class _Step:
+    """The state of the block while it is written."""
+
+    name: str
+    around: Block
+    block: Block
+    index: Variable
+    length: int = -1
+    sources: dict[str, Variable] = field(default_factory=dict)  # step input -> the whole sequence
+    memories: dict[str, tuple[Variable, Variable | None]] = field(default_factory=dict)  # memory, its next value
+    outputs: list[Variable] = field(default_factory=list)  # arrays
+
+    def append(self, block: Block, key: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any] | None = None) -> Variable:
+        """Append an operator with one fresh output; return that."""
+        name = block.program.names.generate(f"{self.name}.{key}")
+        block.append_op(op_type, inputs, {"Out": name}, attrs)
+        return stopped_unless_float(block.var(name))
 
 
-@layer
-def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Whether x does not hold, elementwise; ``out`` is a boolean Variable to overwrite, which may be x."""
-    with at_users_line("layers.logical_not"):
-        _tensor("x", x)
-    return _append("logical_not", {"X": x}, out, name=name)
+class StaticRNN:
+    """A network that is run for each step of a sequence; ``memory`` passes values from one step to the next.
+
+    Raises:
+        TypeError: what is given is no Variable.
+        ShapeError: a memory's next value has another shape or dtype.
+        ValueError: the step inputs have no known length, or not one; something is done inside or outside of ``step`` that has
+            its place elsewhere.
+
+    >>> import graphad as ga
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program):
+    ...     x = ga.layers.data("x", shape=[3, -1, 2])
+    ...     rnn = ga.layers.StaticRNN()
+    ...     with rnn.step():
+    ...         word = rnn.step_input(x)
+    ...         total = rnn.memory(shape=[-1, 2], batch_ref=word)
+    ...         rnn.update_memory(total, total + word)
+    ...         rnn.step_output(total + word)
+    ...     sums = rnn()
+    >>> sums.shape
+    (3, -1, 2)
+    >>> ga.Executor().run(program, feed={"x": [[[1.0, 2.0]], [[3.0, 4.0]], [[5.0, 6.0]]]}, fetch_list=[sums])
+    [array([[[ 1., 2.]], [[ 4., 6.]], [[ 9., 12.]]], dtype=float32)]
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name
+        self._step: _Step | None = None
+        self._results: list[Variable] | None = None
+
+    # -- the block -------------------------------------------------------------------------------
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Within it, layers write into the block that is run for each step; an error takes it back."""
+        with at_users_line("layers.StaticRNN"):
+            if self._results is not None or self._step is not None:
+                raise InvalidValue("the network has its step already")
+        main = default_main_program()
+        around = main.current_block()
+        try:
+            with atomic():
+                name = self._name or main.names.generate("static_rnn")
+                index = constant(around, f"{name}.tmp", 0, _SCALAR)
+                with new_block(main) as block:
+                    step = self._step = _Step(name, around, block, index)
+                    yield
+                    condition = self._complete(step)
+                carried = [*step.memories, index.name, *(array.name for array in step.outputs)]
+                append_holder(around, "while", [condition], {"sub_block": block}, carried, attrs={"is_test": False})
+                results = [self._stacked(step, array) for array in step.outputs]
+        finally:
+            self._step = None
+        self._results = results
+
+    def _complete(self, step: _Step) -> Variable:
+        """Hand the memories on, count, and ask whether there is another step; return the condition."""
+        with at_users_line("layers.StaticRNN"):
+            if step.length < 0:
+                raise InvalidValue("there is no step_input, so nothing says how many steps there are")
+            if not step.outputs:
+                raise InvalidValue("RNN has no output")
+            still = [memory.name for memory, new in step.memories.values() if new is None]
+            if still:
+                raise InvalidValue(f"no update_memory says what the memory {still[0]!r} is in the next step")
+        length = constant(step.around, f"{step.name}.tmp", step.length, _SCALAR)
+        condition = step.append(step.around, "tmp", "less_than", {"X": step.index, "Y": length})
+        overwrite(step.block, f"{step.name}.tmp", [(memory, new) for memory, new in step.memories.values() if new is not None])
+        step.block.append_op("increment", {"X": step.index}, {"Out": step.index}, {"step": 1.0})
+        step.block.append_op("less_than", {"X": step.index, "Y": length}, {"Out": condition})
+        return condition
+
+    def _stacked(self, step: _Step, array: Variable) -> Variable:
+        """The outputs of all steps in one tensor."""
+        out = step.append(step.around, "tmp", "tensor_array_to_tensor", {"X": array}, {"axis": 0, "use_stack": True})
+        if out.tensor_type is not None:
+            out.declare((step.length, *out.shape[1:]), out.dtype)
+        return out
+
+    def _inside(self, method: str) -> _Step:
+        if self._step is None or self._step.around.program.current_block() is not self._step.block:
+            raise InvalidValue(f"You must invoke {method} in rnn block")
+        return self._step
+
+    # -- what the block reads --------------------------------------------------------------------
+
+    def step_input(self, x: Variable) -> Variable:
+        """The step's part of a sequence.
+
+        Args:
+            x: of shape ``[T, ...]``; T is known, and the same for all step inputs.
+
+        Returns:
+            A Variable of shape ``x.shape[1:]``.
+        """
+        with at_users_line("layers.StaticRNN"):
+            step = self._inside("step_input")
+            length = _checked_length(x, step.length)
+        steps = step.append(step.around, "steps", "tensor_to_tensor_array", {"X": x}, {"axis": 0, "use_stack": True})
+        part = step.append(step.block, "tmp", "read_from_array", {"X": steps, "I": step.index})
+        step.length, step.sources[part.name] = length, x
+        return part
+
+    def memory(
+        self,
+        init: Variable | None = None,
+        shape: Sequence[int] | None = None,
+        batch_ref: Variable | None = None,
+        init_value: float = 0.0,
+        init_batch_dim_idx: int = 0,
+        ref_batch_dim_idx: int = 1,
+    ) -> Variable:
+        """A value that each step passes to the next one (see ``update_memory``).
+
+        Args:
+            init: what the first step finds, or None.
+            shape: without ``init``, its shape; the extent at ``init_batch_dim_idx`` is that of ``batch_ref``.
+            batch_ref: a step input, which stands for its whole sequence, or a Variable from outside with the batch at
+                ``ref_batch_dim_idx``. The memory has its dtype.
+            init_value: what ``shape`` is filled with.
+        """
+        with at_users_line("layers.StaticRNN"):
+            step = self._inside("memory")
+            if init is not None and not isinstance(init, Variable):
+                raise InvalidType(f"init is a Variable, not {init!r}")
+            if init is None and (shape is None or not isinstance(batch_ref, Variable)):
+                raise InvalidValue("if init is None, memory at least need shape and batch_ref")
+        if init is not None:
+            var = copied(step.around, f"{step.name}.mem", init)
+        else:
+            assert shape is not None and batch_ref is not None
+            whole = step.sources.get(batch_ref.name, batch_ref)
+            with at_users_line("layers.StaticRNN"):
+                extents = _memory_shape(shape, whole, init_batch_dim_idx, ref_batch_dim_idx)
+            var = _filled(step, extents, whole, init_value, init_batch_dim_idx, ref_batch_dim_idx)
+        step.memories[var.name] = (var, None)
+        return var
+
+    # -- what the block gives --------------------------------------------------------------------
+
+    def update_memory(self, mem: Variable, new: Variable) -> None:
+        """Say what a memory is in the next step: a Variable of the same shape and dtype."""
+        with at_users_line("layers.StaticRNN"):
+            step = self._inside("update_memory")
+            if not isinstance(mem, Variable) or not isinstance(new, Variable):
+                raise InvalidType(f"update_memory takes two Variables, not {mem!r} and {new!r}")
+            if mem.name not in step.memories:
+                raise InvalidValue(f"{mem.name!r} is no memory of this network")
+            if step.memories[mem.name][1] is not None:
+                raise InvalidValue(f"the memory {mem.name!r} is updated twice")
+            if mem.tensor_type is not None and new.tensor_type not in (None, mem.tensor_type):
+                raise ShapeError(f"the memory {mem.name!r} is {described(mem)}, but its next value {new.name!r} is {described(new)}")
+        step.memories[mem.name] = (mem, new)
+
+    def step_output(self, o: Variable) -> None:
+        """Say what a step gives; the network gives those of all steps, stacked along a new first axis."""
+        with at_users_line("layers.StaticRNN"):
+            step = self._inside("step_output")
+            if not isinstance(o, Variable):
+                raise InvalidType(f"step_output takes a Variable, not {o!r}")
+        array = stopped_unless_float(fresh_array(step.around, f"{step.name}.out", o))
+        step.block.append_op("write_to_array", {"X": o, "I": step.index}, {"Out": array})
+        step.outputs.append(array)
+
+    def output(self, *outputs: Variable) -> None:
+        """``step_output`` for each."""
+        for each in outputs:
+            self.step_output(each)
+
+    def __call__(self) -> Any:
+        """The outputs of all steps, of shape ``[T, ...]``: one Variable, or a list if there are several."""
+        with at_users_line("layers.StaticRNN"):
+            if self._results is None:
+                raise InvalidValue("RNN output can only be retrieved after rnn block")
+        return self._results[0] if len(self._results) == 1 else list(self._results)
 
 
-@layer
-def logical_and(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
-    """Whether x and y hold, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
-    return _binary("logical_and", x, y, out, "out", axis, name)
+def _checked_length(x: Any, known: int) -> int:
+    if not isinstance(x, Variable):
+        raise InvalidType(f"step_input takes a Variable, not {x!r}")
+    length = x.shape[0] if x.shape else -1
+    if length < 1 or known not in (-1, length):
+        wanted = "a known T" if known < 0 else f"T = {known}, as the step input before"
+        raise InvalidValue(f"Static RNN only take fix seq_len input: {x.name!r} is {described(x)}; [T, ...] with {wanted} is expected")
+    return length
 
 
-@layer
-def logical_or(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
-    """Whether x or y holds, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
-    return _binary("logical_or", x, y, out, "out", axis, name)
+def _memory_shape(shape: Any, ref: Variable, at: int, ref_at: int) -> list[int]:
+    """The shape of a memory with the batch's extent in it, -1 if that is not known."""
+    extents = list(checked_shape(shape))
+    if not 0 <= at < len(extents) or not 0 <= ref_at < len(ref.shape):
+        raise InvalidValue(f"axis {at} of the memory {extents} is to be axis {ref_at} of {ref.name!r}, {described(ref)}: there is none")
+    extents[at] = ref.shape[ref_at]
+    if any(extent == -1 for axis, extent in enumerate(extents) if axis != at):
+        raise InvalidValue(f"the shape {extents} of a memory is known but for axis {at}, the batch")
+    return extents
 
 
-@layer
-def logical_xor(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
-    """Whether one of x and y holds, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
-    return _binary("logical_xor", x, y, out, "out", axis, name)
+def _filled(step: _Step, shape: list[int], ref: Variable, value: float, at: int, ref_at: int) -> Variable:
+    """A tensor of one value; an unknown batch is taken from a tensor when the program runs."""
+    around = step.around
+    if -1 not in shape:
+        return step.append(around, "mem", "fill_constant", {}, {"shape": shape, "value": float(value), "dtype": ref.dtype})
+    others = [axis for axis in range(len(ref.shape)) if axis != ref_at]
+    cut = {"axes": others, "starts": [0] * len(others), "ends": [1] * len(others)}
+    row = step.append(around, "tmp", "slice", {"Input": ref}, cut)
+    row = step.append(around, "tmp", "fill_any_like", {"X": row}, {"value": float(value)})
+    row = step.append(around, "tmp", "reshape", {"X": row}, {"shape": [-1 if axis == at else 1 for axis in range(len(shape))]})
+    return step.append(around, "mem", "expand_v2", {"X": row}, {"shape": shape})

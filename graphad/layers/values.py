@@ -1,4 +1,4 @@
-"""Values that layers take besides variables: Python numbers and numpy arrays become constants. What a condition must be."""
+"""Values that layers take besides variables: Python numbers and numpy arrays become constants; parameters and generated names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations: elementwise functions of one input with attributes, softmax, and prelu."""
+"""Activations: elementwise functions of one input with attributes, softmax, prelu, maxout."""
 
 from __future__ import annotations
 
@@ -8,19 +8,34 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.basic import fill_zeros_like, unbroadcast
+from graphad.ops.casting import as_mask
 from graphad.ops.definition import Array, Attr, Tensor, operator
-from graphad.ops.elementwise import as_mask
+from graphad.ops.elementwise import abs_, between, erf, exp, square, tanh
 from graphad.ops.formulas import like
-from graphad.ops.index import where
-from graphad.ops.inference import aligned, normal_axis, same_dtypes, same_float
+from graphad.ops.indexing import put_along_axis
+from graphad.ops.inference import aligned, normal_axis, same, same_dtypes, same_float
+from graphad.ops.like import fill_zeros_like, unbroadcast
+from graphad.ops.makers import unary
 from graphad.ops.parameters import Parameter, declare
-from graphad.ops.reduce import reduce_sum
+from graphad.ops.reduction import reduce_sum
+from graphad.ops.selection import where
 from graphad.ops.shapes import wide
 from graphad.ops.summation import summed
 from graphad.ops.traits import FUNCTION
-from graphad.ops.unary import abs_, between, erf, exp, square, tanh
-from graphad.types import TensorType, broadcast_shapes, joined_shape
+from graphad.types import Shape, TensorType, broadcast_shapes, joined_shape
+
+relu = unary(
+    "relu",
+    lambda X: np.maximum(X, like(0, X)),
+    lambda Out, dOut: dOut * as_mask(Out > 0.0, dOut),
+    infer=same,
+    uniform=True,
+    narrow="follows",
+)
+
+
+# -- activation ------------------------------------------------------------------------------------
+# Activations: elementwise functions of one input with attributes, softmax, and prelu.
 
 # -- sigmoids ------------------------------------------------------------------------------------
 
@@ -359,3 +374,46 @@ def prelu(X: Array, Alpha: Array, *, mode: str = "all", data_format: str = "NCHW
     """X where it is positive, else Alpha times X; Alpha is one number, one a channel, or one an element."""
     slopes = Alpha.reshape(aligned(X.shape, Alpha.shape, _slope_axis(X.ndim, Alpha.ndim, mode, data_format)))
     return np.where(X > 0, X, X * slopes)
+
+
+# -- the greatest of a group ---------------------------------------------------------------------
+
+
+def _grouped(shape: Shape, groups: int, axis: int) -> tuple[int, Shape]:
+    """The axis, and the shape without ``groups`` along it."""
+    at = normal_axis(axis, len(shape))
+    if groups < 1 or (shape[at] != -1 and shape[at] % groups):
+        raise ShapeError(f"the shape {list(shape)} cannot be taken in groups={groups} along axis={axis}")
+    return at, (*shape[:at], -1 if shape[at] == -1 else shape[at] // groups, *shape[at + 1 :])
+
+
+def _split_groups(X: Array, groups: int, axis: int) -> tuple[int, Array]:
+    at, shape = _grouped(X.shape, groups, axis)
+    return at, X.reshape(*shape[: at + 1], groups, *shape[at + 1 :])
+
+
+def _maxout_grad(X: Tensor, dOut: Tensor, *, groups: int, axis: int) -> Tensor:
+    return put_along_axis(fill_zeros_like(X), maxout_index(X, groups=groups, axis=axis), dOut, Axis=axis, Reduce="add")
+
+
+def _maxout_type(X: TensorType, *, groups: int, axis: int = 1) -> TensorType:
+    return TensorType(_grouped(X.shape, groups, axis)[1], X.dtype)
+
+
+@operator("X -> Out", infer=_maxout_type, grad={"X": _maxout_grad}, rows="X", along="axis")
+def maxout(X: Array, *, groups: int, axis: int = 1) -> Array:
+    """The greatest of every ``groups`` neighbors along ``axis`` (Goodfellow et al., "Maxout networks", 2013); of equal ones the first."""
+    at, parts = _split_groups(X, groups, axis)
+    return np.asarray(np.max(parts, axis=at + 1))
+
+
+@operator(
+    "X -> Out",
+    infer=lambda X, *, groups, axis=1: TensorType(_grouped(X.shape, groups, axis)[1], "int64"),
+    grad={},
+)
+def maxout_index(X: Array, *, groups: int, axis: int = 1) -> Array:
+    """The places along ``axis`` of the elements that ``maxout`` chooses."""
+    at, parts = _split_groups(X, groups, axis)
+    starts = np.arange(parts.shape[at]).reshape(-1, *(1,) * (X.ndim - at - 1))
+    return np.asarray(np.argmax(parts, axis=at + 1) + starts * groups, "int64")

@@ -1,18 +1,75 @@
-"""Tensors made from attributes and ids: constants given by value, ranges, one-hot codes, triangles."""
+"""Tensors made of numbers: constants, ones like another, copies, ranges, grids, one-hot codes, triangles."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.attributes import Types, given, hinted, numbers
+from graphad.ops.casting import in_dtype_of
+from graphad.ops.definition import NO_INTS, Array, DType, Tensor, operator
 from graphad.ops.indices import from_front
-from graphad.ops.inference import check_index, matched, same_dtypes
+from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
+from graphad.ops.like import fill_any_like, fill_zeros_like, reshape_like, sum_like
+from graphad.ops.reduction import reduce_sum
 from graphad.types import TensorType, checked_shape, element_count
 
-DType = str
+# -- constants -----------------------------------------------------------------------------------
 
-NO_INTS: list[int] = []
+
+def _filled(
+    ValueTensor: TensorType | None = None,
+    ShapeTensor: TensorType | None = None,
+    ShapeTensorList: Types | None = None,
+    *,
+    shape: list[int] | None = None,
+    value: float = 0.0,
+    dtype: DType = "float32",
+) -> TensorType:
+    if ValueTensor is not None and (len(ValueTensor.shape) > 1 or not matched(element_count(ValueTensor.shape), 1)):
+        raise ShapeError(f"ValueTensor is {ValueTensor}; one element is expected")
+    if ValueTensor is not None and ValueTensor.dtype != dtype:
+        raise ShapeError(f"ValueTensor is {ValueTensor}, but dtype={dtype!r} is requested")
+    slot = "ShapeTensorList" if ShapeTensorList else "ShapeTensor"
+    known = given("shape", shape, ShapeTensor, ShapeTensorList)
+    return TensorType(checked_shape(hinted(slot, known, ShapeTensor, ShapeTensorList)), dtype)
+
+
+def _value_grad(ValueTensor: Tensor, dOut: Tensor) -> Tensor:
+    return sum_like(dOut, ValueTensor) if dOut.ndim else reshape_like(dOut, ValueTensor)
+
+
+@operator(
+    "ValueTensor? ShapeTensor? ShapeTensorList*? -> Out",
+    infer=_filled,
+    grad={"ValueTensor": _value_grad},
+    shapes="ValueTensor",
+    speculatable="extents",
+    extents="ShapeTensor ShapeTensorList",
+    linear="ValueTensor",
+    flops=0,
+)
+def fill_constant(
+    ValueTensor: Array | None = None,
+    ShapeTensor: Array | None = None,
+    ShapeTensorList: list[Array] | None = None,
+    *,
+    shape: list[int] = NO_INTS,
+    value: float = 0.0,
+    dtype: DType = "float32",
+) -> Array:
+    """A tensor of one value: ``value``, or that in ValueTensor. Tensors may say the extents in place of ``shape``."""
+    extents = numbers(shape, ShapeTensor, ShapeTensorList)
+    if any(e < 0 for e in extents):
+        raise InvalidValue(f"a tensor of the shape {list(extents)} cannot be filled: an extent is negative")
+    return np.full(tuple(extents), value if ValueTensor is None else ValueTensor.reshape(()), dtype)
+
+
+# -- creation --------------------------------------------------------------------------------------
+# Tensors made from attributes and ids: constants given by value, ranges, one-hot codes, triangles.
+
 NO_FLOATS: list[float] = []
 
 # -- one-hot codes -------------------------------------------------------------------------------
@@ -110,3 +167,98 @@ def _triangle_grad(dOut: Tensor, *, diagonal: int, lower: bool) -> Tensor:
 def tril_triu(X: Array, *, diagonal: int = 0, lower: bool = False) -> Array:
     """The part of each matrix on and below (``lower``) or above a diagonal, zeros elsewhere."""
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)
+
+
+@operator("-> Out", infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype), grad={}, partial=True, flops=0)
+def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> Any:
+    """No value: what a branch that does not write a variable leaves of one that had none."""
+    return None
+
+
+# -- grids -----------------------------------------------------------------------------------------
+# Constants in the shape of a batch, numbers at equal distances, and grids.
+
+# -- a batch -------------------------------------------------------------------------------------
+
+
+def _batch_type(
+    Input: TensorType, *, shape: list[int], input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32", **_: Any
+) -> TensorType:
+    extents = list(checked_shape(shape))
+    place = normal_axis(output_dim_idx, len(extents), "output_dim_idx")
+    extents[place] = Input.shape[normal_axis(input_dim_idx, len(Input.shape), "input_dim_idx")] if Input.shape else 1
+    if -1 in extents[:place] + extents[place + 1 :]:
+        raise ShapeError(f"shape={shape} may leave out the extent at output_dim_idx={output_dim_idx} only")
+    return TensorType(tuple(extents), dtype)
+
+
+@operator("Input -> Out", infer=_batch_type, grad={}, of_shape=True)
+def fill_constant_batch_size_like(
+    Input: Array, *, shape: list[int], value: float = 0.0, input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32"
+) -> Array:
+    """A tensor of one value, of the extents ``shape`` with that of Input at ``input_dim_idx`` in the place ``output_dim_idx``."""
+    like = TensorType(Input.shape, Input.dtype.name)
+    return np.full(_batch_type(like, shape=shape, input_dim_idx=input_dim_idx, output_dim_idx=output_dim_idx).shape, value, dtype)
+
+
+# -- equal distances -----------------------------------------------------------------------------
+
+
+def _spaced_type(Start: TensorType, Stop: TensorType, Num: TensorType, *, dtype: DType = "float32") -> TensorType:
+    check_index("Num", Num)
+    for name, t in (("Start", Start), ("Stop", Stop), ("Num", Num)):
+        if not matched(element_count(t.shape), 1):
+            raise ShapeError(f"{name} is {t}; one element is expected")
+    same_dtypes(Start=Start, Stop=Stop)
+    return TensorType((-1,), dtype)
+
+
+def _shares(Start: Tensor, Num: Tensor, dtype: str) -> Tensor:
+    return linspace(fill_zeros_like(Start), fill_any_like(Start, value=1.0), Num, dtype=dtype)
+
+
+def _summed_like(cotangent: Tensor, like: Tensor) -> Tensor:
+    return in_dtype_of(reshape_like(reduce_sum(cotangent, reduce_all=True), like), like)
+
+
+def _start_grad(Start: Tensor, Num: Tensor, dOut: Tensor, *, dtype: str) -> Tensor:
+    return _summed_like(dOut * (1.0 - _shares(Start, Num, dtype)), Start)
+
+
+def _stop_grad(Stop: Tensor, Num: Tensor, dOut: Tensor, *, dtype: str) -> Tensor:
+    return _summed_like(dOut * _shares(Stop, Num, dtype), Stop)
+
+
+@operator(
+    "Start Stop Num -> Out",
+    infer=_spaced_type,
+    grad={"Start": _start_grad, "Stop": _stop_grad},
+    shapes="Start:Start Stop:Stop",
+    linear="Start Stop",
+)
+def linspace(Start: Array, Stop: Array, Num: Array, *, dtype: DType = "float32") -> Array:
+    """Num numbers from Start to Stop, both included, at equal distances; whole numbers are cut. InvalidValue for Num below 1."""
+    if Num.item() < 1:
+        raise InvalidValue(f"Num is {Num.item()}; at least one number is expected")
+    return np.asarray(np.linspace(Start.item(), Stop.item(), Num.item())).astype(dtype)
+
+
+# -- grids ---------------------------------------------------------------------------------------
+
+
+def _grid_types(X: list[TensorType]) -> list[TensorType]:
+    dtype = same_dtypes(**{f"X[{i}]": x for i, x in enumerate(X)})
+    for i, x in enumerate(X):
+        if len(x.shape) > 1:
+            raise ShapeError(f"X[{i}] is {x}; a vector is expected")
+    return [TensorType(tuple(element_count(x.shape) for x in X), dtype)] * len(X)
+
+
+def _grid_grad(X: list[Tensor], dOut: list[Tensor]) -> list[Tensor]:
+    return [reshape_like(reduce_sum(d, dim=[k for k in range(len(X)) if k != i]) if len(X) > 1 else d, X[i]) for i, d in enumerate(dOut)]
+
+
+@operator("X* -> Out*", infer=_grid_types, grad={"X": _grid_grad}, shapes="X", linear="X")
+def meshgrid(X: list[Array]) -> list[Array]:
+    """For every vector a tensor that varies along the axis of its number, as that vector does."""
+    return [np.array(each) for each in np.meshgrid(*(x.reshape(-1) for x in X), indexing="ij")]

@@ -1,21 +1,4 @@
-"""What an operator is: one row with its slots, attributes, type inference, kernel and gradient.
-
-    @operator("X Y -> Out", infer=..., grad={"X": lambda Y, dOut: dOut * Y, "Y": lambda X, dOut: dOut * X})
-    def times(X: Array, Y: Array, *, axis: int = -1) -> Array: ...
-
-The signature says the slots (``X*`` takes a list of names, ``Bias?`` may be left out). The kernel's
-positional parameters are the input slots, its keyword-only parameters the attributes, their
-annotations the attributes' kinds.
-
-A gradient rule gives the cotangent of one input slot. Its positional parameters name what it reads:
-input slots, output slots, and ``dOut``, the cotangent of output slot ``Out``; keyword-only
-parameters are attributes. A parameter with a default may be absent. A rule is written over operators
-(and ``+ - * /``), so the operator ``<type>_grad`` that is made of the rules has one meaning: run on
-arrays it is the kernel, run on symbols it expands into operators that can be differentiated again.
-
-``grad={}`` says that the outputs do not depend differentiably on the inputs; ``grad=None`` (no rule
-known) makes differentiating through the operator an error.
-"""
+"""What an operator is: one definition with its slots, attributes, type inference, kernel and gradient."""
 
 from __future__ import annotations
 
@@ -24,24 +7,74 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
+import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops.formulas import function_of, kernel_of
-from graphad.ops.parameters import REQUIRED as REQUIRED
-from graphad.ops.parameters import parameters_of
+from graphad.ops.parameters import REQUIRED, parameters_of
+from graphad.ops.registry import REGISTRY
 from graphad.ops.sample import Sample
-from graphad.ops.signatures import Slot as Slot
-from graphad.ops.signatures import shared_slot
-from graphad.ops.signatures import slots_of as slots_of
-from graphad.ops.symbol import REGISTRY, Symbol
+from graphad.ops.symbol import Symbol
 from graphad.ops.traits import Declared, Traits, check, read
 from graphad.plugins import ensure_plugins
-from graphad.types import TensorType
+from graphad.types import TensorType, dtype_name
+
+# -- signatures ------------------------------------------------------------------------------------
+# The slots that a signature names: ``X Y? -> Out*``.
+
+
+class Slot(NamedTuple):
+    """A named place for inputs or outputs."""
+
+    name: str
+    variadic: bool = False
+    optional: bool = False
+
+
+@cache
+def slots_of(signature: str) -> tuple[dict[str, Slot], dict[str, Slot]]:
+    """The input and output slots that a signature names: ``X Y? -> Out*``."""
+    left, arrow, right = signature.partition("->")
+    if not arrow:
+        raise InvalidValue(f"operator signature {signature!r} has no '->'")
+    return {s.name: s for s in map(_slot, left.split())}, {s.name: s for s in map(_slot, right.split())}
+
+
+def _slot(word: str) -> Slot:
+    name = word.rstrip("*?")
+    marks = word[len(name) :]
+    return shared_slot(name, "*" in marks, "?" in marks)
+
+
+@cache
+def shared_slot(name: str, variadic: bool, optional: bool) -> Slot:
+    """One object for all slots that are alike: there are thousands."""
+    return Slot(name, variadic, optional)
+
+
+# -- definition ------------------------------------------------------------------------------------
+# What an operator is: one row with its slots, attributes, type inference, kernel and gradient.
+#
+#     @operator("X Y -> Out", infer=..., grad={"X": lambda Y, dOut: dOut * Y, "Y": lambda X, dOut: dOut * X})
+#     def times(X: Array, Y: Array, *, axis: int = -1) -> Array: ...
+#
+# The signature says the slots (``X*`` takes a list of names, ``Bias?`` may be left out). The kernel's
+# positional parameters are the input slots, its keyword-only parameters the attributes, their
+# annotations the attributes' kinds.
+#
+# A gradient rule gives the cotangent of one input slot. Its positional parameters name what it reads:
+# input slots, output slots, and ``dOut``, the cotangent of output slot ``Out``; keyword-only
+# parameters are attributes. A parameter with a default may be absent. A rule is written over operators
+# (and ``+ - * /``), so the operator ``<type>_grad`` that is made of the rules has one meaning: run on
+# arrays it is the kernel, run on symbols it expands into operators that can be differentiated again.
+#
+# ``grad={}`` says that the outputs do not depend differentiably on the inputs; ``grad=None`` (no rule
+# known) makes differentiating through the operator an error.
 
 Array = NDArray[Any]
 Tensor = Any  # an array, or a symbol that stands for one
@@ -403,3 +436,73 @@ def _grad_operator(row: OpDef) -> GradOpDef:
         lazy=row.lazy & read,
         forward=row,
     )
+
+
+DType = str
+NO_INTS: list[int] = []
+OUT_AS_X = {"Out": AS_INPUT}
+
+
+# -- how messages show values ----------------------------------------------------------------------
+# Values of attributes: what the widest integer is, and how messages show a value.
+
+
+def fits_64_bits(value: int) -> bool:
+    """Whether an integer is one of int64, the widest kind of attribute that Paddle's format has."""
+    return -(1 << 63) <= value < 1 << 63
+
+
+def shortened(value: Any) -> str:
+    """The value as Python writes it, cut where that is long."""
+    text = _written(value)
+    return text if len(text) <= 100 else f"{text[:80]}... ({len(text)} characters)"
+
+
+def _written(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no integers of more than 4300 digits
+        return f"an integer of {value.bit_length()} bits"
+
+
+# -- kinds of attributes ---------------------------------------------------------------------------
+# Values of attributes, checked against the kinds that kernels declare, in the form in which programs store them.
+
+_LISTS = {"list[int]": int, "list[float]": float, "list[str]": str, "list[bool]": bool}
+_SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+def checked_attr(attr: Attr, value: Any) -> Any:
+    """The value in its canonical form; TypeError if it is not of the attribute's kind."""
+    if attr.kind == "DType":
+        return "" if isinstance(value, int | str) and value in (-1, "") else dtype_name(value)
+    if attr.kind in _SCALARS:
+        return _scalar(attr, value, _SCALARS[attr.kind])
+    if attr.kind in _LISTS:
+        if isinstance(value, str) or not isinstance(value, list | tuple | np.ndarray):
+            raise InvalidType(_wrong_kind(attr, value))
+        return [_scalar(attr, item, _LISTS[attr.kind]) for item in value]
+    return value
+
+
+def _scalar(attr: Attr, value: Any, kind: type) -> Any:
+    if type(value) is kind and kind is not int:
+        return value
+    if kind is float and isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            raise InvalidValue(f"attribute {attr.name!r} is {attr.kind}, which has no number as large as {shortened(value)}") from None
+    if kind is int and isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if not fits_64_bits(int(value)):
+            raise InvalidValue(f"attribute {attr.name!r} is {attr.kind}, of 64 bits at most, got {shortened(value)}")
+        return int(value)
+    if kind is bool and isinstance(value, bool | np.bool_):
+        return bool(value)
+    if kind is str and isinstance(value, str):
+        return value
+    raise InvalidType(_wrong_kind(attr, value))
+
+
+def _wrong_kind(attr: Attr, value: Any) -> str:
+    return f"attribute {attr.name!r} is {attr.kind}, got {type(value).__name__} {shortened(value)}"

@@ -11,17 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphad.ops.activation import celu, elu, leaky_relu, sigmoid
-from graphad.ops.basic import fill_any_like, fill_zeros_like
-from graphad.ops.conv import conv2d, conv3d, depthwise_conv2d
-from graphad.ops.conv_transpose import conv2d_transpose
+from graphad.ops.activation import celu, elu, leaky_relu, relu, sigmoid
+from graphad.ops.conv import conv2d, conv2d_transpose, conv3d, depthwise_conv2d
 from graphad.ops.definition import GRAD, GradOpDef, GradRule, Inputs, OpDef, Outputs, slots_of
-from graphad.ops.elementwise import elementwise_add, elementwise_div, elementwise_mul, elementwise_sub
+from graphad.ops.elementwise import abs_, elementwise_add, elementwise_div, elementwise_mul, elementwise_sub, log, rsqrt, sqrt, square, tanh
+from graphad.ops.like import fill_any_like, fill_zeros_like
 from graphad.ops.linalg import matmul, matmul_v2, mul
+from graphad.ops.registry import REGISTRY
 from graphad.ops.shapes import reshape2
-from graphad.ops.symbol import REGISTRY
 from graphad.ops.tracing import cotangents
-from graphad.ops.unary import abs_, log, relu, rsqrt, sqrt, square, tanh
 from graphad.types import TensorType
 
 _FROM_RESULT = "Out DX DDX -> DOut? DDOut?"

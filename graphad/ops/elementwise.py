@@ -1,41 +1,86 @@
-"""Elementwise operators over two inputs, with Fluid's ``axis`` broadcasting, and comparisons."""
+"""Elementwise arithmetic and functions: sums, products, powers, exponentials, trigonometry, roundings, bounds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 import numpy as np
 
-from graphad.ops.basic import cast, fill_zeros_like, unbroadcast
-from graphad.ops.definition import Array, OpDef, Tensor, operator
-from graphad.ops.formulas import kernel_of, over_axis
-from graphad.ops.inference import arithmetic, broadcast, compared
-from graphad.ops.traits import ELEMENTWISE, Declared
-from graphad.types import dtype_name
-
-# Where X and Y tie, maximum and minimum give the cotangent to one of them: they are not among these.
-_SYMMETRIC = (np.add, np.multiply, np.equal, np.not_equal, np.logical_and, np.logical_or, np.logical_xor)
-
-
-def _row(
-    name: str,
-    function: Callable[..., Any],
-    grad: Mapping[str, Callable[..., Any]],
-    infer: Callable[..., Any] = broadcast,
-    shapes: str = "",
-    **traits: Unpack[Declared],
-) -> OpDef:
-    said: Declared = {**ELEMENTWISE, "commutative": function in _SYMMETRIC, **traits}
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, **said)(kernel_of(over_axis(function), module=__name__))
+from graphad.errors import ShapeError
+from graphad.ops.casting import as_mask, assign
+from graphad.ops.comparison import equal, greater_equal, greater_than, isnan_v2, less_equal, less_than, logical_and, logical_not, logical_or
+from graphad.ops.definition import OUT_AS_X, Array, OpDef, Tensor, operator
+from graphad.ops.formulas import kernel_of, like, over_axis, raised
+from graphad.ops.inference import aligned, arithmetic, broadcast, matched, same, same_dtypes, same_number
+from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
+from graphad.ops.makers import binary, unary
+from graphad.ops.selection import where
+from graphad.ops.shapes import wide
+from graphad.ops.special import error_function
+from graphad.ops.traits import ELEMENTWISE, FUNCTION, Declared
+from graphad.types import FLOATS, TensorType, broadcast_shapes, element_count
 
 
-def as_mask(condition: Tensor, like: Tensor) -> Tensor:
-    """A boolean tensor as zeros and ones of ``like``'s dtype."""
-    return cast(condition, out_dtype=dtype_name(like.dtype))
+def _scale_grad(dOut: Tensor, *, scale: float) -> Tensor:
+    return dOut if scale == 1.0 else _scaled(dOut, scale=scale)
 
 
-elementwise_add = _row(
+def _scaled(X: Tensor, *, scale: float) -> Tensor:
+    return scale_(X, scale=scale)
+
+
+@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad}, **FUNCTION, linear="X", offset="bias", uniform=True, flops=2)
+def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Tensor:
+    """``scale * X + bias``, or ``scale * (X + bias)``; the dtype of X is kept."""
+    s, b = like(scale, X), like(bias, X)
+    return X * s + b if bias_after_scale else (X + b) * s
+
+
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: assign(dOut)}, **FUNCTION, linear="X", offset="step", passed_on="X", uniform=True)
+def increment(X: Array, *, step: float = 1.0) -> Tensor:
+    """X + step; programs often write it back to X, which makes a new value under the old name."""
+    return X + like(step, X)
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+def _sum_type(X: list[TensorType]) -> TensorType:
+    same_dtypes(**{f"X[{i}]": x for i, x in enumerate(X)})
+    for i, x in enumerate(X):
+        if len(x.shape) != len(X[0].shape) or not all(map(matched, x.shape, X[0].shape)):
+            raise ShapeError(f"X[0] is {X[0]} but X[{i}] is {x}: a sum adds tensors of one shape")
+    return TensorType(tuple(max(es) for es in zip(*(x.shape for x in X), strict=True)), X[0].dtype)
+
+
+@operator(
+    "X* -> Out",
+    name="sum",
+    infer=_sum_type,
+    grad={"X": lambda X, dOut: [assign(dOut) for _ in X]},
+    partial=True,
+    kinds=OUT_AS_X,
+    shapes="X",
+    **ELEMENTWISE,
+    linear="X",
+    passed_on="X",
+    uniform=True,
+)
+def sum_(X: list[Array]) -> Array:
+    """The elementwise sum of all inputs that have a value, added left to right."""
+    given = [x for x in X if x is not None]
+    total = given[0] if given else None
+    for x in given[1:]:
+        total = total + x
+    return total  # type: ignore[return-value]
+
+
+# -- arithmetic of two inputs ----------------------------------------------------------------------
+# Elementwise operators over two inputs, with Fluid's ``axis`` broadcasting, and comparisons.
+
+elementwise_add = binary(
     "elementwise_add",
     np.add,
     {
@@ -48,7 +93,7 @@ elementwise_add = _row(
     uniform=True,
     narrow="follows",
 )
-elementwise_sub = _row(
+elementwise_sub = binary(
     "elementwise_sub",
     np.subtract,
     {
@@ -62,7 +107,7 @@ elementwise_sub = _row(
     uniform=True,
     narrow="follows",
 )
-elementwise_mul: OpDef = _row(
+elementwise_mul: OpDef = binary(
     "elementwise_mul",
     np.multiply,
     {
@@ -86,7 +131,7 @@ def _quotient(X: Array, Y: Array) -> Tensor:
     return (down + inexact).astype(X.dtype, copy=False)
 
 
-elementwise_div: OpDef = _row(
+elementwise_div: OpDef = binary(
     "elementwise_div",
     _quotient,
     {
@@ -97,7 +142,7 @@ elementwise_div: OpDef = _row(
     safe_dtypes="floats",
     uniform=True,
 )
-elementwise_max = _row(
+elementwise_max = binary(
     "elementwise_max",
     np.maximum,
     {
@@ -107,7 +152,7 @@ elementwise_max = _row(
     uniform=True,
     narrow="follows",
 )
-elementwise_min = _row(
+elementwise_min = binary(
     "elementwise_min",
     np.minimum,
     {
@@ -118,14 +163,8 @@ elementwise_min = _row(
     narrow="follows",
 )
 
-less_than = _row("less_than", np.less, {}, compared, uniform=True)
-less_equal = _row("less_equal", np.less_equal, {}, compared, uniform=True)
-greater_than = _row("greater_than", np.greater, {}, compared, uniform=True)
-greater_equal = _row("greater_equal", np.greater_equal, {}, compared, uniform=True)
-equal = _row("equal", np.equal, {}, compared, safe_dtypes="all", uniform=True)
-not_equal = _row("not_equal", np.not_equal, {}, compared, safe_dtypes="all", uniform=True)
 
-minus = _row(
+minus = binary(
     "minus",
     np.subtract,
     {"X": lambda X, dOut: unbroadcast(dOut, X), "Y": lambda Y, dOut: unbroadcast(-dOut, Y)},
@@ -135,7 +174,7 @@ minus = _row(
     uniform=True,
     narrow="follows",
 )
-elementwise_floordiv = _row(
+elementwise_floordiv = binary(
     "elementwise_floordiv",
     np.floor_divide,
     {
@@ -145,7 +184,7 @@ elementwise_floordiv = _row(
     arithmetic,
     safe_dtypes="floats",
 )
-elementwise_mod = _row(
+elementwise_mod = binary(
     "elementwise_mod",
     np.mod,
     {
@@ -156,6 +195,270 @@ elementwise_mod = _row(
     safe_dtypes="floats",
 )
 
-logical_and = _row("logical_and", np.logical_and, {}, compared, safe_dtypes="all", uniform=True)
-logical_or = _row("logical_or", np.logical_or, {}, compared, safe_dtypes="all", uniform=True)
-logical_xor = _row("logical_xor", np.logical_xor, {}, compared, safe_dtypes="all", uniform=True)
+
+# -- functions of one input ------------------------------------------------------------------------
+# Elementwise operators over one input: ``name, kernel, cotangent of X``.
+
+
+def _zero(dOut: Tensor) -> Tensor:
+    return fill_zeros_like(dOut)
+
+
+def _away_from_zero(X: Array) -> Tensor:
+    """Rounded to the nearest integer, halves away from zero."""
+    whole = np.trunc(X)
+    return np.copysign(whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), like(0, X)), X)
+
+
+# -- powers, exponentials, logarithms ------------------------------------------------------------
+
+exp = unary("exp", np.exp, lambda Out, dOut: dOut * Out)
+expm1 = unary("expm1", np.expm1, lambda Out, dOut: dOut * (Out + 1.0))
+log = unary("log", np.log, lambda X, dOut: dOut / X)
+log2 = unary("log2", np.log2, lambda X, dOut: dOut / (X * math.log(2.0)))
+log10 = unary("log10", np.log10, lambda X, dOut: dOut / (X * math.log(10.0)))
+log1p = unary("log1p", np.log1p, lambda X, dOut: dOut / (X + 1.0))
+square = unary("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same_number, uniform=True)
+sqrt = unary("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out, uniform=True)
+rsqrt = unary("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5, flops=2)
+reciprocal = unary("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out), safe_dtypes="floats")
+erf = unary("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)), own=True)
+
+
+def whole_numbers(X: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats that are whole as integers; those that are not finite, or out of range, as the nearest integer there is (nan as 0)."""
+    limits = np.iinfo(dtype)
+    inside = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    low, high = inside <= float(limits.min), inside >= float(limits.max)
+    return np.where(low, limits.min, np.where(high, limits.max, np.where(low | high, 0, inside).astype(dtype))).astype(dtype)
+
+
+def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
+    if factor == 0.0:
+        return fill_zeros_like(dOut)
+    if factor == 1.0:
+        return dOut
+    return dOut * (X if factor == 2.0 else pow_(X, factor=factor - 1.0)) * factor
+
+
+@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, safe_dtypes="floats", **FUNCTION, own=True)
+def pow_(X: Array, *, factor: float = 1.0) -> Tensor:
+    """X to the power of a number; of integers the power is cut to a whole number where the exponent is none, or below zero."""
+    if factor == 3.0:
+        return X * X * X
+    if X.dtype.kind == "f":
+        return raised(X, factor)
+    if factor >= 0 and factor.is_integer():
+        return raised(X, int(factor))
+    return whole_numbers(np.trunc(np.power(X.astype("float64"), factor)), X.dtype)
+
+
+# -- trigonometric and hyperbolic ----------------------------------------------------------------
+
+sin = unary("sin", np.sin, lambda X, dOut: dOut * cos(X))
+cos: OpDef = unary("cos", np.cos, lambda X, dOut: -(dOut * sin(X)))
+tan = unary("tan", np.tan, lambda Out, dOut: dOut * (Out * Out + 1.0))
+asin = unary("asin", np.arcsin, lambda X, dOut: dOut / sqrt(1.0 - X * X))
+acos = unary("acos", np.arccos, lambda X, dOut: -(dOut / sqrt(1.0 - X * X)))
+atan = unary("atan", np.arctan, lambda X, dOut: dOut / (X * X + 1.0))
+sinh = unary("sinh", np.sinh, lambda X, dOut: dOut * cosh(X))
+cosh: OpDef = unary("cosh", np.cosh, lambda X, dOut: dOut * sinh(X))
+tanh = unary("tanh", np.tanh, lambda Out, dOut: dOut * (1.0 - Out * Out), narrow="follows")
+asinh = unary("asinh", np.arcsinh, lambda X, dOut: dOut / sqrt(X * X + 1.0))
+acosh = unary("acosh", np.arccosh, lambda X, dOut: dOut / sqrt((X - 1.0) * (X + 1.0)))
+atanh = unary("atanh", np.arctanh, lambda X, dOut: dOut / (1.0 - X * X))
+
+# -- kinks and steps -----------------------------------------------------------------------------
+
+abs_ = unary("abs", np.abs, lambda X, dOut: dOut * sign(X), infer=same, uniform=True, narrow="follows")
+
+
+sign: OpDef = unary("sign", np.sign, _zero, infer=same_number, uniform=True)
+floor = unary("floor", np.floor, _zero, uniform=True)
+ceil = unary("ceil", np.ceil, _zero, uniform=True)
+round_ = unary("round", _away_from_zero, _zero, own=True, uniform=True)
+trunc = unary("trunc", np.trunc, _zero, infer=same, uniform=True)
+
+
+def between(X: Tensor, low: float, high: float, like: Tensor) -> Tensor:
+    """Ones of ``like``'s dtype where X is strictly between two numbers, else zeros."""
+    return as_mask(X > low, like) * as_mask(X < high, like)
+
+
+def _bound(tensor: Tensor, number: float, X: Tensor) -> Tensor:
+    """A bound that can be compared with X."""
+    return number if tensor is None else expand_like(tensor, X) if X.ndim else reshape_like(tensor, X)
+
+
+def _summed(cotangent: Tensor, bound: Tensor) -> Tensor:
+    return sum_like(cotangent, bound) if cotangent.ndim else reshape_like(cotangent, bound)
+
+
+def _clip_grad(X: Tensor, dOut: Tensor, Min: Tensor, Max: Tensor, *, min: float, max: float) -> Tensor:
+    return dOut * as_mask(X > _bound(Min, min, X), dOut) * as_mask(X < _bound(Max, max, X), dOut)
+
+
+def _low_grad(X: Tensor, Min: Tensor, Max: Tensor, dOut: Tensor, *, max: float) -> Tensor:
+    low = _bound(Min, 0.0, X)
+    return _summed(dOut * as_mask(X <= low, dOut) * as_mask(low < _bound(Max, max, X), dOut), Min)
+
+
+def _high_grad(X: Tensor, Min: Tensor, Max: Tensor, dOut: Tensor, *, min: float) -> Tensor:
+    high = _bound(Max, 0.0, X)
+    below = as_mask(X < high, dOut) * as_mask(_bound(Min, min, X) < high, dOut)
+    return _summed(dOut * (1.0 - below), Max)
+
+
+def _clip_type(X: TensorType, Min: TensorType | None = None, Max: TensorType | None = None, **_: float) -> TensorType:
+    for name, bound in (("Min", Min), ("Max", Max)):
+        if bound is not None and (len(bound.shape) > 1 or not matched(element_count(bound.shape), 1)):
+            raise ShapeError(f"{name} is {bound}; one element is expected")
+    same_dtypes(X=X, Min=Min, Max=Max)
+    return X
+
+
+@operator(
+    "X Min? Max? -> Out",
+    infer=_clip_type,
+    grad={"X": _clip_grad, "Min": _low_grad, "Max": _high_grad},
+    elementwise=True,
+    narrow="follows",
+    flops=2,
+)
+def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: float, max: float) -> Tensor:
+    """X, but not below ``min`` and not above ``max``; Min and Max take their place where given. At a bound the cotangent is the bound's."""
+    low = like(min, X) if Min is None else Min.reshape(())
+    high = like(max, X) if Max is None else Max.reshape(())
+    return np.minimum(np.maximum(X, low), high)
+
+
+# -- angles, steps, lines --------------------------------------------------------------------------
+# Elementwise operators over two inputs beyond arithmetic: bits, extrema that pass over NaN, steps, angles, and whether tensors agree.
+
+# -- extrema and steps ---------------------------------------------------------------------------
+
+
+def _float_broadcast(X: TensorType, Y: TensorType, *, axis: int = -1) -> TensorType:
+    if X.dtype not in FLOATS:
+        raise ShapeError(f"X is {X}; a floating-point dtype is expected")
+    return broadcast(X, Y, axis=axis)
+
+
+def _plain_binary(
+    name: str,
+    function: Callable[..., Any],
+    grad: Mapping[str, Callable[..., Any]],
+    infer: Callable[..., Any] = broadcast,
+    **traits: Unpack[Declared],
+) -> OpDef:
+    said: Declared = {**ELEMENTWISE, **traits}
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, **said)(kernel_of(over_axis(function), module=__name__))
+
+
+def _first(compare: OpDef) -> dict[str, Callable[..., Any]]:
+    """The cotangent goes to X where it compares so with Y or Y is not a number, else to Y."""
+
+    def chosen(X: Tensor, Y: Tensor, axis: int) -> Tensor:
+        return logical_or(compare(X, Y, axis=axis), isnan_v2(Y), axis=axis)
+
+    def x_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+        return unbroadcast(dOut * as_mask(chosen(X, Y, axis), dOut), X)
+
+    def y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+        return unbroadcast(dOut * as_mask(logical_not(chosen(X, Y, axis)), dOut), Y, axis)
+
+    return {"X": x_grad, "Y": y_grad}
+
+
+elementwise_fmax = _plain_binary("elementwise_fmax", np.fmax, _first(greater_equal), _float_broadcast, uniform=True, narrow="follows")
+elementwise_fmin = _plain_binary("elementwise_fmin", np.fmin, _first(less_equal), _float_broadcast, uniform=True, narrow="follows")
+
+
+def _no_step(X: Tensor, dOut: Tensor) -> Tensor:
+    return fill_zeros_like(X)
+
+
+def _at_zero(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+    return unbroadcast(dOut * as_mask(equal(X, fill_zeros_like(X)), dOut), Y, axis)
+
+
+elementwise_heaviside = _plain_binary("elementwise_heaviside", np.heaviside, {"X": _no_step, "Y": _at_zero}, _float_broadcast, uniform=True)
+
+# -- angles and lines ----------------------------------------------------------------------------
+
+
+def _angle_type(X1: TensorType, X2: TensorType) -> TensorType:
+    return _float_broadcast(X1, X2)
+
+
+@operator(
+    "X1 X2 -> Out",
+    infer=_angle_type,
+    grad={
+        "X1": lambda X1, X2, dOut: unbroadcast(dOut * X2 / (X1 * X1 + X2 * X2), X1),
+        "X2": lambda X1, X2, dOut: unbroadcast(-(dOut * X1 / (X1 * X1 + X2 * X2)), X2),
+    },
+    **ELEMENTWISE,
+)
+def atan2(X1: Array, X2: Array) -> Tensor:
+    """The angle of the point (X2, X1)."""
+    return np.arctan2(X1, X2)
+
+
+def _lerp_type(X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
+    dtype = same_dtypes(X=X, Y=Y, Weight=Weight)
+    if dtype not in FLOATS:
+        raise ShapeError(f"X is {X}; a floating-point dtype is expected")
+    try:
+        return TensorType(broadcast_shapes(X.shape, Y.shape, Weight.shape), dtype)
+    except ShapeError:
+        raise ShapeError(f"X is {X}, Y is {Y}, Weight is {Weight}: they do not broadcast together") from None
+
+
+@operator(
+    "X Y Weight -> Out",
+    infer=_lerp_type,
+    grad={
+        "X": lambda X, Weight, dOut: unbroadcast(dOut * (1.0 - Weight), X),
+        "Y": lambda Y, Weight, dOut: unbroadcast(dOut * Weight, Y),
+        "Weight": lambda X, Y, Weight, dOut: unbroadcast(dOut * (Y - X), Weight),
+    },
+    shapes="X:X Y:Y Weight:Weight",
+    **ELEMENTWISE,
+)
+def lerp(X: Array, Y: Array, Weight: Array) -> Tensor:
+    """The interpolation between X and Y: ``X + Weight * (Y - X)``."""
+    return X + Weight * (Y - X)
+
+
+# -- powers of tensors -----------------------------------------------------------------------------
+# A tensor to the power of a tensor.
+
+
+def _base_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+    """``dOut * Y * X**(Y - 1)``, zero for 0**0: there the exponent is not lowered."""
+    exponent = wide(Y, X, axis)
+    kept = as_mask(logical_and(X == 0.0, exponent == 0.0), dOut)
+    return unbroadcast(dOut * exponent * elementwise_pow(X, exponent - 1.0 + kept), X)
+
+
+def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+    """``dOut * Out * log(X)``, zero where X is zero."""
+    return unbroadcast(dOut * Out * log(where(X == 0.0, fill_any_like(X, value=1.0), X)), Y, axis)
+
+
+@operator(
+    "X Y -> Out",
+    infer=arithmetic,
+    grad={"X": _base_grad, "Y": _exponent_grad},
+    safe_dtypes="floats",
+    **ELEMENTWISE,
+)
+def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Tensor:
+    """X to the power of Y, Y broadcast from ``axis`` on; of integers the power is rounded to a whole number where Y is below zero."""
+    exponent = Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))
+    if X.dtype.kind == "f" or X.dtype.kind == "u" or not np.any(exponent < 0):
+        return np.power(X, exponent)
+    with np.errstate(divide="ignore"):
+        rounded = whole_numbers(np.rint(np.power(X.astype("float64"), exponent)), X.dtype)
+    return np.where(exponent < 0, rounded, np.power(X, np.maximum(exponent, 0)))

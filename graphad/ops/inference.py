@@ -1,4 +1,4 @@
-"""Type rules that many operators share."""
+"""Type rules that many operators share: shapes, axes, dtypes."""
 
 from __future__ import annotations
 

@@ -1,19 +1,27 @@
-"""Products of matrices and vectors."""
+"""Products of matrices and vectors, sums of products over labelled axes, diagonals, inverses and factorizations."""
 
 from __future__ import annotations
 
 import math
+import string
+from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from graphad.errors import ShapeError
-from graphad.ops.basic import reshape_like, unbroadcast
+from graphad.errors import InvalidValue, ShapeError
+from graphad.ops.creation import tril_triu
 from graphad.ops.definition import Array, Tensor, Typed, operator
-from graphad.ops.inference import matched, same_dtypes
-from graphad.ops.shapes import reshape, transpose, unsqueeze
+from graphad.ops.inference import matched, normal_axis, same_dtypes
+from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
+from graphad.ops.shapes import reshape, squeeze, transpose, unsqueeze
 from graphad.ops.traits import PRODUCT
-from graphad.types import Shape, TensorType, broadcast_shapes, element_count, joined_shape
+from graphad.types import Shape, TensorType, broadcast_extent, broadcast_shapes, element_count, joined_shape
+
+# -- linalg ----------------------------------------------------------------------------------------
+# Products of matrices and vectors.
 
 # -- mul -----------------------------------------------------------------------------------------
 
@@ -30,19 +38,19 @@ def _mul_type(X: TensorType, Y: TensorType, *, x_num_col_dims: int = 1, y_num_co
     return TensorType(X.shape[:m] + Y.shape[n:], same_dtypes(X=X, Y=Y))
 
 
-def _turned(t: Tensor, columns: int) -> Tensor:
+def _linalg_turned(t: Tensor, columns: int) -> Tensor:
     """The axes from ``columns`` on before the others: as matrices, the transpose."""
     return transpose(t, axis=[*range(columns, t.ndim), *range(columns)])
 
 
 def _mul_x_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int, y_num_col_dims: int) -> Tensor:
     m, n = x_num_col_dims, y_num_col_dims
-    return reshape_like(mul(dOut, _turned(Y, n), x_num_col_dims=m, y_num_col_dims=Y.ndim - n), X)
+    return reshape_like(mul(dOut, _linalg_turned(Y, n), x_num_col_dims=m, y_num_col_dims=Y.ndim - n), X)
 
 
 def _mul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int) -> Tensor:
     m = x_num_col_dims
-    return reshape_like(mul(_turned(X, m), dOut, x_num_col_dims=X.ndim - m, y_num_col_dims=m), Y)
+    return reshape_like(mul(_linalg_turned(X, m), dOut, x_num_col_dims=X.ndim - m, y_num_col_dims=m), Y)
 
 
 @operator(
@@ -111,7 +119,7 @@ def _matmul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, trans_x: bool, trans_y
 def _shared_matrix_grad(x: Tensor, Y: Tensor, d: Tensor, turned_y: bool) -> Tensor:
     """The cotangent of the one matrix Y that all matrices of x are multiplied by, as one product."""
     left, right = (d, x) if turned_y else (x, d)
-    grad = mul(_turned(left, left.ndim - 1), right, x_num_col_dims=1, y_num_col_dims=right.ndim - 1)
+    grad = mul(_linalg_turned(left, left.ndim - 1), right, x_num_col_dims=1, y_num_col_dims=right.ndim - 1)
     return reshape_like(grad, Y) if Y.ndim == 1 else grad
 
 
@@ -258,3 +266,530 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
 def addmm(Input: Array, X: Array, Y: Array, *, Alpha: float = 1.0, Beta: float = 1.0) -> Array:
     """``Beta * Input + Alpha * X @ Y``, Input broadcast."""
     return np.asarray(Input * X.dtype.type(Beta) + (X @ Y) * X.dtype.type(Alpha))
+
+
+# -- diagonals -------------------------------------------------------------------------------------
+# Diagonals of matrices: taken out, put in, and summed; and the products of vectors and blocks that go with them.
+
+# -- out of matrices, and into them --------------------------------------------------------------
+
+
+def _two_axes(rank: int, axis1: int, axis2: int) -> tuple[int, int]:
+    a, b = normal_axis(axis1, rank, "axis1"), normal_axis(axis2, rank, "axis2")
+    if a == b:
+        raise ShapeError(f"axis1={axis1} and axis2={axis2} are one axis of a tensor of {rank} axes")
+    return a, b
+
+
+def _length(rows: int, columns: int, offset: int) -> int:
+    if -1 in (rows, columns):
+        return -1
+    return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+
+
+def _diagonal_shape(shape: Shape, offset: int, axis1: int, axis2: int) -> Shape:
+    a, b = _two_axes(len(shape), axis1, axis2)
+    return (*(e for i, e in enumerate(shape) if i not in (a, b)), _length(shape[a], shape[b], offset))
+
+
+def _diagonal_type(Input: TensorType, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TensorType:
+    return TensorType(_diagonal_shape(Input.shape, offset, axis1, axis2), Input.dtype)
+
+
+def _diagonal_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis2: int) -> Tensor:
+    return undiagonal(dOut, Input, offset=offset, axis1=axis1, axis2=axis2)
+
+
+@operator("Input -> Out", infer=_diagonal_type, grad={"Input": _diagonal_grad}, shapes="Input", linear="Input")
+def diagonal(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The diagonals of the matrices that two axes make, as the last axis; ``offset`` counts columns to the right."""
+    return np.array(np.diagonal(Input, offset, axis1, axis2))
+
+
+def _undiagonal_type(X: TensorType, Like: TensorType, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TensorType:
+    expected = _diagonal_shape(Like.shape, offset, axis1, axis2)
+    if len(expected) != len(X.shape) or not all(map(matched, expected, X.shape)):
+        raise ShapeError(f"X is {X}: it is not a diagonal of Like, which is {Like} (offset={offset}, axis1={axis1}, axis2={axis2})")
+    return TensorType(Like.shape, X.dtype)
+
+
+def _undiagonal_grad(dOut: Tensor, *, offset: int, axis1: int, axis2: int) -> Tensor:
+    return diagonal(dOut, offset=offset, axis1=axis1, axis2=axis2)
+
+
+@operator("X Like -> Out", infer=_undiagonal_type, grad={"X": _undiagonal_grad}, linear="X")
+def undiagonal(X: Array, Like: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """Zeros in the shape of Like with X on a diagonal: the transpose of ``diagonal``."""
+    out = np.zeros(Like.shape, X.dtype)
+    view = np.moveaxis(out, _two_axes(out.ndim, axis1, axis2), (-2, -1))
+    at = np.arange(X.shape[-1])
+    view[..., at + max(-offset, 0), at + max(offset, 0)] = X
+    return out
+
+
+def _embedded_type(Input: TensorType, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorType:
+    if not Input.shape:
+        raise ShapeError(f"Input is {Input}; at least one axis is expected")
+    extent = -1 if Input.shape[-1] == -1 else Input.shape[-1] + abs(offset)
+    shape = list(Input.shape[:-1])
+    for axis in sorted(_two_axes(len(shape) + 2, dim1, dim2)):
+        shape.insert(axis, extent)
+    return TensorType(tuple(shape), Input.dtype)
+
+
+def _embed_grad(dOut: Tensor, *, offset: int, dim1: int, dim2: int) -> Tensor:
+    return diagonal(dOut, offset=offset, axis1=dim1, axis2=dim2)
+
+
+@operator("Input -> Out", infer=_embedded_type, grad={"Input": _embed_grad}, linear="Input")
+def diag_embed(Input: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
+    """Square matrices with the last axis of Input on a diagonal, along two new axes."""
+    shape = _embedded_type(TensorType(Input.shape, Input.dtype.name), offset=offset, dim1=dim1, dim2=dim2).shape
+    filled: Array = undiagonal.kernel(Input, np.broadcast_to(Input.dtype.type(0), shape), offset=offset, axis1=dim1, axis2=dim2)
+    return filled
+
+
+def _diag_type(X: TensorType, *, offset: int = 0, padding_value: float = 0.0) -> TensorType:
+    if len(X.shape) not in (1, 2):
+        raise ShapeError(f"X is {X}; a vector or a matrix is expected")
+    return _embedded_type(X, offset=offset) if len(X.shape) == 1 else _diagonal_type(X, offset=offset)
+
+
+def _diag_grad(X: Tensor, dOut: Tensor, *, offset: int) -> Tensor:
+    return diagonal(dOut, offset=offset) if X.ndim == 1 else undiagonal(dOut, X, offset=offset)
+
+
+@operator("X -> Out", infer=_diag_type, grad={"X": _diag_grad}, shapes="X", linear="X", offset="padding_value")
+def diag_v2(X: Array, *, offset: int = 0, padding_value: float = 0.0) -> Array:
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal and ``padding_value`` elsewhere."""
+    if X.ndim == 2:
+        return np.array(np.diagonal(X, offset))
+    out = np.full((len(X) + abs(offset),) * 2, padding_value, X.dtype)
+    at = np.arange(len(X))
+    out[at + max(-offset, 0), at + max(offset, 0)] = X
+    return out
+
+
+def _old_diag_type(Diagonal: TensorType) -> TensorType:
+    if len(Diagonal.shape) != 1:
+        raise ShapeError(f"Diagonal is {Diagonal}; a vector is expected")
+    return _embedded_type(Diagonal)
+
+
+@operator("Diagonal -> Out", infer=_old_diag_type, grad={"Diagonal": lambda dOut: diagonal(dOut)}, linear="Diagonal")
+def diag(Diagonal: Array) -> Array:
+    """The matrix with a vector on its diagonal."""
+    return np.diag(Diagonal)
+
+
+# -- sums and products ---------------------------------------------------------------------------
+
+
+def _trace_type(Input: TensorType, **attrs: Any) -> TensorType:
+    return TensorType(_diagonal_type(Input, **attrs).shape[:-1], Input.dtype)
+
+
+def _trace_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis2: int) -> Tensor:
+    place = {"offset": offset, "axis1": axis1, "axis2": axis2}
+    return undiagonal(expand_like(unsqueeze(dOut, axes=[dOut.ndim]), diagonal(Input, **place)), Input, **place)
+
+
+@operator("Input -> Out", infer=_trace_type, grad={"Input": _trace_grad}, shapes="Input", linear="Input")
+def trace(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The sums of diagonals."""
+    return np.asarray(np.add.reduce(np.diagonal(Input, offset, axis1, axis2), axis=-1, dtype=Input.dtype))
+
+
+def _kron_type(X: TensorType, Y: TensorType) -> TensorType:
+    rank = max(len(X.shape), len(Y.shape))
+    x, y = ((1,) * (rank - len(t.shape)) + t.shape for t in (X, Y))
+    return TensorType(tuple(-1 if -1 in (a, b) else a * b for a, b in zip(x, y, strict=True)), same_dtypes(X=X, Y=Y))
+
+
+def _interleaved(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
+    """X and Y with axes of one element, so that their plain product is the blocks of the Kronecker product."""
+    rank = max(X.ndim, Y.ndim)
+    x = unsqueeze(X, axes=[0] * (rank - X.ndim)) if X.ndim < rank else X
+    y = unsqueeze(Y, axes=[0] * (rank - Y.ndim)) if Y.ndim < rank else Y
+    return (unsqueeze(x, axes=list(range(1, 2 * rank, 2))), unsqueeze(y, axes=list(range(0, 2 * rank, 2)))) if rank else (x, y)
+
+
+def _kron_x_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
+    x, y = _interleaved(X, Y)
+    return reshape_like(sum_like(reshape_like(dOut, x * y) * y, x), X)
+
+
+def _kron_y_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
+    x, y = _interleaved(X, Y)
+    return reshape_like(sum_like(reshape_like(dOut, x * y) * x, y), Y)
+
+
+@operator("X Y -> Out", infer=_kron_type, grad={"X": _kron_x_grad, "Y": _kron_y_grad}, bilinear="X Y")
+def kron(X: Array, Y: Array) -> Array:
+    """The Kronecker product: Y times each element of X, block by block."""
+    return np.asarray(np.kron(X, Y))
+
+
+def _mv_type(X: TensorType, Vec: TensorType) -> TensorType:
+    if len(X.shape) != 2 or len(Vec.shape) != 1 or not matched(X.shape[1], Vec.shape[0]):
+        raise ShapeError(f"X is {X}, Vec is {Vec}: a matrix and a vector as long as its rows are expected")
+    return TensorType(X.shape[:1], same_dtypes(X=X, Vec=Vec))
+
+
+@operator(
+    "X Vec -> Out",
+    infer=_mv_type,
+    grad={
+        "X": lambda Vec, dOut: unsqueeze(dOut, axes=[1]) * unsqueeze(Vec, axes=[0]),
+        "Vec": lambda X, dOut: matmul_v2(X, dOut, trans_x=True),
+    },
+    bilinear="X Vec",
+)
+def mv(X: Array, Vec: Array) -> Array:
+    """The product of a matrix and a vector."""
+    return np.asarray(X @ Vec)
+
+
+# -- sums over labelled axes -----------------------------------------------------------------------
+# Sums of products over labelled axes, computed pair by pair as products of matrices in the order that numpy's ``einsum_path`` finds.
+
+# -- equations -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _terms(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
+    """The labels of each operand and of the result, with new labels for the axes of an ellipsis."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    given = left.split(",")
+    if len(given) != len(ranks) or any(c not in string.ascii_letters for t in (*given, right) for c in t.replace("...", "", 1)):
+        raise ShapeError(f"equation {equation!r} does not fit {len(ranks)} operands: letters, '...' and ',' are expected, and '->' once")
+    spare = [c for c in string.ascii_letters if c not in equation]
+    counts = [rank - len(t.replace("...", "")) for t, rank in zip(given, ranks, strict=True)]
+    if any(n < 0 or (n and "..." not in t) for t, n in zip(given, counts, strict=True)):
+        raise ShapeError(f"equation {equation!r} does not fit operands of {list(ranks)} axes")
+    rest = "".join(spare[: max(n for n in counts)])
+    terms = tuple(t.replace("...", rest[len(rest) - n :]) for t, n in zip(given, counts, strict=True))
+    return terms, _result(equation, terms, rest, right if arrow else None)
+
+
+def _result(equation: str, terms: tuple[str, ...], rest: str, right: str | None) -> str:
+    counted = Counter("".join(terms))
+    if right is None:
+        return rest + "".join(sorted(c for c, n in counted.items() if n == 1 and c not in rest))
+    if rest and "..." not in right:
+        raise ShapeError(f"equation {equation!r} has an ellipsis among the operands, but not in the result")
+    result = right.replace("...", rest)
+    if len(set(result)) < len(result) or any(c not in counted for c in result):
+        raise ShapeError(f"equation {equation!r}: the labels of the result are different ones of the operands")
+    return result
+
+
+def _extents(equation: str, shapes: list[Shape]) -> tuple[dict[str, int], str]:
+    """The extent of each label, and the labels of the result."""
+    terms, result = _terms(equation, tuple(map(len, shapes)))
+    extents: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        own: dict[str, int] = {}
+        for label, extent in zip(term, shape, strict=True):
+            joined = broadcast_extent(extents.get(label, 1), extent)
+            if joined is None or (own.setdefault(label, extent) not in (extent, -1) and extent != -1):
+                raise ShapeError(f"equation {equation!r} does not fit operands of the shapes {[list(s) for s in shapes]}: label {label!r}")
+            extents[label] = joined
+    return extents, result
+
+
+# -- computing -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _order(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
+    """Which operands to contract one after the other: numpy's greedy choice."""
+    if len(shapes) < 3:
+        return [tuple(range(len(shapes)))]
+    path = np.einsum_path(equation, *(np.broadcast_to(0.0, s) for s in shapes), optimize="greedy")[0]
+    return [tuple(step) for step in path[1:]]
+
+
+def _contracted(equation: str, terms: tuple[str, ...], arrays: list[Array], result: str) -> Array:
+    operands = list(zip(terms, arrays, strict=True))
+    for step in _order(f"{','.join(terms)}->{result}", tuple(a.shape for a in arrays)):
+        chosen = [operands.pop(i) for i in sorted(step, reverse=True)][::-1]
+        while len(chosen) > 1:
+            kept = set(result).union(*(t for t, _ in operands), *(t for t, _ in chosen[2:]))
+            chosen[:2] = [_pair(*chosen[0], *chosen[1], kept)]
+        operands += chosen
+    (term, array), *_ = operands
+    return np.asarray(np.einsum(f"{term}->{result}", array))
+
+
+def _alone(term: str, array: Array, kept: set[str]) -> tuple[str, Array]:
+    """An operand with each label once, without those that nothing else has."""
+    wanted = "".join(dict.fromkeys(c for c in term if c in kept))
+    return wanted, array if wanted == term else np.asarray(np.einsum(f"{term}->{wanted}", array))
+
+
+def _pair(term: str, array: Array, other_term: str, other: Array, kept: set[str]) -> tuple[str, Array]:
+    """Two operands as one: a product of matrices over what both have and nothing else needs."""
+    wide, other_wide = _wide(term, array), _wide(other_term, other)
+    term, array = _dropped(term, array, other_wide - wide)
+    other_term, other = _dropped(other_term, other, wide - other_wide)
+    term, array = _alone(term, array, kept | set(other_term))
+    other_term, other = _alone(other_term, other, kept | set(term))
+    both = [c for c in term if c in other_term]
+    batch, inner = [c for c in both if c in kept], [c for c in both if c not in kept]
+    left, right = [c for c in term if c not in both], [c for c in other_term if c not in both]
+    x, y = _arranged(term, array, batch, left, inner), _arranged(other_term, other, batch, inner, right)
+    product = x @ y if inner else x * y
+    extents = {**dict(zip(other_term, other.shape, strict=True)), **dict(zip(term, array.shape, strict=True))}
+    labels = [*batch, *left, *right]
+    return "".join(labels), product.reshape([extents[c] for c in labels])
+
+
+def _wide(term: str, array: Array) -> set[str]:
+    return {c for c, extent in zip(term, array.shape, strict=True) if extent != 1}
+
+
+def _dropped(term: str, array: Array, labels: set[str]) -> tuple[str, Array]:
+    """Without the axes of labels that have one element here and more elsewhere."""
+    axes = tuple(i for i, c in enumerate(term) if c in labels)
+    return ("".join(c for c in term if c not in labels), array.squeeze(axes)) if axes else (term, array)
+
+
+def _arranged(term: str, array: Array, batch: list[str], rows: list[str], columns: list[str]) -> Array:
+    turned = array.transpose([term.index(c) for c in (*batch, *rows, *columns)])
+    shape, n, m = turned.shape, len(batch), len(batch) + len(rows)
+    return turned.reshape(*shape[:n], int(np.prod(shape[n:m])), int(np.prod(shape[m:])))
+
+
+# -- the operator --------------------------------------------------------------------------------
+
+
+def _einsum_type(Operands: list[TensorType], *, equation: str) -> tuple[TensorType, list[TensorType], list[TensorType]]:
+    dtype = same_dtypes(**{f"Operands[{i}]": t for i, t in enumerate(Operands)})
+    extents, result = _extents(equation, [t.shape for t in Operands])
+    old = [TensorType((0, *t.shape), dtype) for t in Operands]
+    return TensorType(tuple(extents[c] for c in result), dtype), [TensorType((0,), dtype)] * len(old), old
+
+
+def _einsum_grad(Operands: list[Tensor], dOut: Tensor, *, equation: str) -> list[Tensor]:
+    terms, result = _terms(equation, tuple(t.ndim for t in Operands))
+    return [_operand_grad(i, Operands, terms, result, dOut) for i in range(len(Operands))]
+
+
+def _operand_grad(i: int, operands: list[Tensor], terms: tuple[str, ...], result: str, dOut: Tensor) -> Tensor:
+    """What the product over all other operands leaves of dOut; labels that occur twice are put back on the diagonal.
+
+    Ones in the shape of the operand stand in for axes that all others lack, or may be broadcast along.
+    """
+    stages, own, term = _without_repeats(operands[i], terms[i])
+    others = [(t, x) for k, (t, x) in enumerate(zip(terms, operands, strict=True)) if k != i]
+    reads = [(result, dOut), *others]
+    wide = {c for t, x in others for c, extent in zip(t, x.shape, strict=True) if extent not in (1, -1)}
+    narrow = {c for c, extent in zip(term, own.shape, strict=True) if extent == 1}.intersection(c for t, _ in others for c in t)
+    if set(term) - wide - narrow - set(result):
+        reads.append((term, fill_any_like(own, value=1.0)))
+    grad = unbroadcast(einsum([x for _, x in reads], equation=f"{','.join(t for t, _ in reads)}->{term}"), own)
+    for whole, first, second in reversed(stages):
+        grad = undiagonal(grad, whole, axis1=first, axis2=second)
+    return grad
+
+
+def _without_repeats(x: Tensor, term: str) -> tuple[list[tuple[Tensor, int, int]], Tensor, str]:
+    """The operand's diagonal over each label that occurs twice, and the steps that led there."""
+    stages: list[tuple[Tensor, int, int]] = []
+    while len(set(term)) < len(term):
+        label = next(c for c in term if term.count(c) > 1)
+        first, second = [i for i, c in enumerate(term) if c == label][:2]
+        stages.append((x, first, second))
+        x = diagonal(x, axis1=first, axis2=second)
+        term = "".join(c for i, c in enumerate(term) if i not in (first, second)) + label
+    return stages, x, term
+
+
+@operator("Operands* -> Out InnerCache*? XShape*?", infer=_einsum_type, grad={"Operands": _einsum_grad})
+def einsum(Operands: list[Array], *, equation: str) -> tuple[Array, list[Array], list[Array]]:
+    """Einstein's sum: ``ij,jk->ik`` is a product of matrices. Axes of one element are broadcast; ``...`` stands for the axes not named.
+
+    A label that one operand has twice runs over the diagonal; without ``->`` the result has the labels that occur once, in their order.
+    InnerCache is empty: nothing is kept for the gradient.
+    """
+    terms, result = _terms(equation, tuple(a.ndim for a in Operands))
+    out = _contracted(equation, terms, Operands, result)
+    empty = [np.empty((0,), out.dtype) for _ in Operands]
+    old = [np.empty((0, *a.shape), a.dtype) for a in Operands]
+    return out.copy() if len(Operands) == 1 and np.may_share_memory(out, Operands[0]) else out, empty, old
+
+
+# -- inverses and factorizations -------------------------------------------------------------------
+# Inverses, Cholesky factors, powers of matrices and solutions of linear systems; gradients as in Giles, "An extended collection of
+# matrix derivative results for forward and reverse mode algorithmic differentiation" (2008).
+
+
+def _check_square(name: str, t: TensorType) -> None:
+    if len(t.shape) < 2 or not matched(t.shape[-1], t.shape[-2]):
+        raise ShapeError(f"{name} is {t}; square matrices are expected")
+    if t.dtype not in ("float32", "float64"):
+        raise ShapeError(f"{name} is {t}; float32 or float64 is expected")
+
+
+def _square(X: TensorType, **_: Any) -> TensorType:
+    _check_square("the input", X)
+    return X
+
+
+def _decompositions_turned(t: Tensor) -> Tensor:
+    return transpose(t, axis=[*range(t.ndim - 2), t.ndim - 1, t.ndim - 2])
+
+
+def _computed(function: Callable[..., Any], *arrays: Array) -> Array:
+    """A function of numpy's linear algebra; InvalidValue where it finds no solution."""
+    try:
+        return np.asarray(function(*arrays))
+    except np.linalg.LinAlgError as error:
+        raise InvalidValue(f"there is no solution: {str(error).lower()}") from None
+
+
+# -- inverses and powers -------------------------------------------------------------------------
+
+
+def _inverse_grad(Output: Tensor, dOutput: Tensor) -> Tensor:
+    turned = _decompositions_turned(Output)
+    return -matmul_v2(matmul_v2(turned, dOutput), turned)
+
+
+@operator("Input -> Output", infer=_square, grad={"Input": _inverse_grad})
+def inverse(Input: Array) -> Array:
+    """The inverse of each matrix; InvalidValue if one has none."""
+    return _computed(np.linalg.inv, Input)
+
+
+def _power_grad(X: Tensor, dOut: Tensor, *, n: int) -> Tensor:
+    """The sum over the places of a factor of the products before it and after it."""
+    if n == 0:
+        return fill_zeros_like(X)
+    base = _decompositions_turned(X) if n > 0 else _decompositions_turned(inverse(X))
+    grad = dOut
+    for i in range(1, abs(n)):
+        grad = matmul_v2(grad, base) + matmul_v2(matrix_power(base, n=i), dOut)
+    return grad if n > 0 else -matmul_v2(matmul_v2(base, grad), base)
+
+
+@operator("X -> Out", infer=_square, grad={"X": _power_grad})
+def matrix_power(X: Array, *, n: int) -> Array:
+    """The n-th power of each matrix, that of the inverse where ``n`` is negative."""
+    return np.array(_computed(lambda x: np.linalg.matrix_power(x, n), X))
+
+
+# -- triangles -----------------------------------------------------------------------------------
+
+
+def _solved_type(X: TensorType, Y: TensorType, matrix: str = "X", right: str = "Y", **_: Any) -> TensorType:
+    _check_square(matrix, X)
+    if len(Y.shape) < 2 or not matched(X.shape[-1], Y.shape[-2]):
+        raise ShapeError(f"{matrix} is {X}, {right} is {Y}: they have to have as many rows")
+    try:
+        batch = broadcast_shapes(X.shape[:-2], Y.shape[:-2])
+    except ShapeError:
+        raise ShapeError(f"{matrix} is {X}, {right} is {Y}: the axes before the last two do not broadcast together") from None
+    return TensorType((*batch, *Y.shape[-2:]), same_dtypes(**{matrix: X, right: Y}))
+
+
+def _triangular_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, upper: bool, transpose: bool, unitriangular: bool) -> Tensor:
+    grad = triangular_solve(X, dOut, upper=upper, transpose=not transpose, unitriangular=unitriangular)
+    return unbroadcast(grad, Y)
+
+
+def _triangular_x_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool, transpose: bool, unitriangular: bool) -> Tensor:
+    back = triangular_solve(X, dOut, upper=upper, transpose=not transpose, unitriangular=unitriangular)
+    whole = matmul_v2(Out, back, trans_y=True) if transpose else matmul_v2(back, Out, trans_y=True)
+    off = (1 if upper else -1) if unitriangular else 0
+    return unbroadcast(-tril_triu(whole, diagonal=off, lower=not upper), X)
+
+
+@operator("X Y -> Out", infer=_solved_type, grad={"X": _triangular_x_grad, "Y": _triangular_y_grad}, shapes="Y")
+def triangular_solve(X: Array, Y: Array, *, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Array:
+    """``A`` with ``T(X) A = Y``, where ``T(X)`` is the upper or lower triangle of X, transposed if so asked, with ones on its diagonal
+    if ``unitriangular``; InvalidValue if there is a zero on the diagonal."""
+    triangle = np.triu(X, int(unitriangular)) if upper else np.tril(X, -int(unitriangular))
+    if unitriangular:
+        triangle = triangle + np.eye(X.shape[-1], dtype=X.dtype)
+    return _computed(np.linalg.solve, triangle.swapaxes(-1, -2) if transpose else triangle, Y)
+
+
+def _cholesky_grad(Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
+    lower, d = (_decompositions_turned(Out), _decompositions_turned(dOut)) if upper else (Out, dOut)
+    product = matmul_v2(lower, tril_triu(d, lower=True), trans_x=True)
+    halved = (tril_triu(product, lower=True) + tril_triu(product, diagonal=-1, lower=True)) * 0.5
+    left = triangular_solve(lower, halved, upper=False, transpose=True)
+    grad = triangular_solve(lower, _decompositions_turned(left), upper=False, transpose=True)
+    return (grad + _decompositions_turned(grad)) * 0.5
+
+
+@operator("X -> Out", infer=_square, grad={"X": _cholesky_grad})
+def cholesky(X: Array, *, upper: bool = False) -> Array:
+    """The lower triangle L with ``L Lᵀ = X``, or the upper one; of X that is not symmetric, the half of X + Xᵀ is taken.
+
+    InvalidValue if a matrix is not positive definite.
+    """
+    lower = _computed(np.linalg.cholesky, (X + X.swapaxes(-1, -2)) * X.dtype.type(0.5))
+    return np.ascontiguousarray(lower.swapaxes(-1, -2)) if upper else lower
+
+
+# -- systems -------------------------------------------------------------------------------------
+
+
+def _as_columns(X: TensorType, Y: TensorType) -> TensorType:
+    return Y._replace(shape=(*Y.shape, 1)) if len(Y.shape) == 1 else Y
+
+
+def _system_type(X: TensorType, Y: TensorType) -> TensorType:
+    solved = _solved_type(X, _as_columns(X, Y))
+    return solved if len(Y.shape) > 1 else solved._replace(shape=solved.shape[:-1])
+
+
+def _system_y_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
+    if Y.ndim == 1:
+        columns = unsqueeze(dOut, axes=[dOut.ndim])
+        return unbroadcast(_last_axis_gone(solve(_decompositions_turned(X), columns)), Y)
+    return unbroadcast(solve(_decompositions_turned(X), dOut), Y)
+
+
+def _last_axis_gone(t: Tensor) -> Tensor:
+    return squeeze(t, axes=[t.ndim - 1])
+
+
+def _system_x_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:
+    out, d = (unsqueeze(t, axes=[t.ndim]) if Y.ndim == 1 else t for t in (Out, dOut))
+    return unbroadcast(-matmul_v2(solve(_decompositions_turned(X), d), out, trans_y=True), X)
+
+
+@operator("X Y -> Out", infer=_system_type, grad={"X": _system_x_grad, "Y": _system_y_grad}, shapes="Y")
+def solve(X: Array, Y: Array) -> Array:
+    """``A`` with ``X A = Y``; a vector Y is one column. InvalidValue if X is singular."""
+    found = _computed(np.linalg.solve, X, Y[:, None] if Y.ndim == 1 else Y)
+    return found[..., 0] if Y.ndim == 1 else found
+
+
+def _factored_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
+    return unbroadcast(cholesky_solve(dOut, Y, upper=upper), X)
+
+
+def _factor_grad(Y: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
+    """With A the product of the factor, the cotangent of A is -S Outᵀ, S solving the same system; A is symmetric in the factor."""
+    outer = matmul_v2(cholesky_solve(dOut, Y, upper=upper), Out, trans_y=True)
+    both = outer + _decompositions_turned(outer)
+    triangle = tril_triu(Y, lower=not upper)
+    grad = matmul_v2(triangle, both) if upper else matmul_v2(both, triangle)
+    return unbroadcast(-tril_triu(grad, lower=not upper), Y)
+
+
+@operator(
+    "X Y -> Out",
+    infer=lambda X, Y, *, upper=False: _solved_type(Y, X, "Y", "X"),
+    grad={"X": _factored_grad, "Y": _factor_grad},
+    shapes="X",
+)
+def cholesky_solve(X: Array, Y: Array, *, upper: bool = False) -> Array:
+    """The solution of ``A Out = X`` where Y is the Cholesky factor of A: ``Y Yᵀ``, or ``Yᵀ Y`` if ``upper``."""
+    first = triangular_solve.kernel(Y, X, upper=upper, transpose=upper)
+    return np.asarray(triangular_solve.kernel(Y, first, upper=upper, transpose=not upper))

@@ -1,23 +1,386 @@
-"""Normalizations of one sample: X less its mean, divided by its standard deviation, scaled and shifted.
-
-layer_norm takes the moments over the last axes, instance_norm over the spatial ones, group_norm over the
-spatial ones and a group of channels. The rules compute the moments from X again, so they hold at any order.
-"""
+"""Normalizations: of a batch, a layer, a group, an instance, of neighboring channels, and to the length one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.basic import reshape_like, sum_like
+from graphad.ops.attributes import attributes
+from graphad.ops.casting import cast
+from graphad.ops.conv import channel_axis
 from graphad.ops.definition import GRAD, Array, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
-from graphad.ops.moments import Moments, affine, check_vectors, fast_through_moments, moments, through_moments
-from graphad.ops.shapes import reshape
-from graphad.ops.summation import summed
-from graphad.types import TensorType, element_count
+from graphad.ops.elementwise import elementwise_add, elementwise_mul, elementwise_sub, pow_, rsqrt, sqrt
+from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
+from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
+from graphad.ops.reduction import reduce_mean, reduce_sum
+from graphad.ops.shapes import reshape, size
+from graphad.ops.summation import power_norm, summed
+from graphad.ops.windows import check_images
+from graphad.types import TensorType, dtype_name, element_count
+
+# -- mean and variance -----------------------------------------------------------------------------
+# Mean and variance over some axes, and what a normalization by them sends back: shared by the normalizations.
+#
+# Everything but ``fast_through_moments`` is in terms of operators, for arrays and symbols alike.
+
+
+class Moments(NamedTuple):
+    """X less its mean, the mean, the variance and its inverse square root, the axes kept with the extent 1."""
+
+    centered: Any
+    mean: Any
+    variance: Any
+    inverse: Any
+
+
+def moments(X: Tensor, dim: Sequence[int], epsilon: float) -> Moments:
+    """The moments of X over the axes ``dim``; epsilon is added to the variance before its root is taken."""
+    mean = reduce_mean(X, dim=list(dim), keep_dim=True)
+    centered = X - mean
+    variance = reduce_mean(centered * centered, dim=list(dim), keep_dim=True)
+    return Moments(centered, mean, variance, rsqrt(variance + epsilon))
+
+
+def through_moments(d: Tensor, m: Moments, dim: Sequence[int], d_mean: Tensor = None, d_variance: Tensor = None) -> Tensor:
+    """The cotangent of X: d is that of ``centered * inverse``, the others, if given, those of the moments."""
+    axes = list(dim)
+    hat = m.centered * m.inverse
+    cotangent = (d - reduce_mean(d, dim=axes, keep_dim=True) - hat * reduce_mean(d * hat, dim=axes, keep_dim=True)) * m.inverse
+    if d_mean is not None:
+        cotangent = cotangent + reshape_like(d_mean, m.mean) * _share(m)
+    if d_variance is not None:
+        cotangent = cotangent + m.centered * (reshape_like(d_variance, m.mean) * _share(m) * 2.0)
+    return cotangent
+
+
+def _share(m: Moments) -> Tensor:
+    """One divided by the number of elements each moment is taken of."""
+    dtype = dtype_name(m.mean.dtype)
+    return cast(size(m.mean), out_dtype=dtype) / cast(size(m.centered), out_dtype=dtype)
+
+
+def fast_through_moments(d: Array, hat: Array, inverse: Array, axes: tuple[int, ...]) -> Array:
+    """``through_moments`` in as few passes as numpy allows; ``hat`` is ``centered * inverse``."""
+    count = max(hat.size // max(inverse.size, 1), 1)
+    out = hat * (summed(d * hat, axes, True) / -count)
+    out += d
+    out -= summed(d, axes, True) / count
+    out *= inverse
+    return out
+
+
+def total(*terms: Tensor) -> Tensor:
+    """The sum of the terms that are there, None if none is."""
+    there = [t for t in terms if t is not None]
+    return sum(there[1:], there[0]) if there else None
+
+
+def times(cotangent: Tensor, factor: Any) -> Tensor:
+    """The product, None if there is no cotangent."""
+    return None if cotangent is None else cotangent * factor
+
+
+def affine(X: Tensor, Scale: Tensor, Bias: Tensor, axis: int) -> Tensor:
+    """X scaled and shifted along an axis, where scale and shift are given."""
+    scaled = X if Scale is None else elementwise_mul(X, Scale, axis=axis)
+    return scaled if Bias is None else elementwise_add(scaled, Bias, axis=axis)
+
+
+def check_vectors(X: TensorType, extent: int, **vectors: TensorType | None) -> None:
+    """ShapeError unless X is floating point and the vectors given have X's dtype and the extent."""
+    same_dtypes(X=same_float(X), **vectors)
+    for name, vector in vectors.items():
+        if vector is not None and not (len(vector.shape) == 1 and matched(vector.shape[0], extent)):
+            raise ShapeError(f"X is {X} but {name} is {vector}: {extent} values are expected")
+
+
+# -- batch normalization ---------------------------------------------------------------------------
+# Normalization of every channel over the batch, or by running statistics.
+#
+# The rules compute the moments from X again. Running statistics they read as MeanOut and VarianceOut, which equal Mean and
+# Variance where they are used, because programs write the outputs over the inputs.
+
+
+@dataclass(eq=False, repr=False)
+class BatchNorm:
+    """The attributes of batch_norm."""
+
+    epsilon: float = 1e-5
+    momentum: float = 0.9
+    is_test: bool = False
+    data_layout: str = "NCHW"
+    use_global_stats: bool = False
+    trainable_statistics: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        """Whether X is normalized by the running statistics instead of its own."""
+        return self.use_global_stats or (self.is_test and not self.trainable_statistics)
+
+    def axis(self, rank: int) -> int:
+        """The axis of the channels."""
+        return rank - 1 if self.data_layout == "NHWC" else 1
+
+    def dim(self, rank: int) -> tuple[int, ...]:
+        """All other axes."""
+        return tuple(i for i in range(rank) if i != self.axis(rank))
+
+
+def _batch_norm_type(
+    X: TensorType, Scale: TensorType, Bias: TensorType, Mean: TensorType, Variance: TensorType, **attrs: Any
+) -> tuple[TensorType, ...]:
+    norm = BatchNorm(**attrs)
+    if len(X.shape) < 2 or norm.data_layout not in ("NCHW", "NHWC", "AnyLayout"):
+        raise ShapeError(f"X is {X}, data_layout={norm.data_layout!r}: axes of samples and channels in NCHW or NHWC are expected")
+    channels = X.shape[norm.axis(len(X.shape))]
+    check_vectors(X, channels, Scale=Scale, Bias=Bias, Mean=Mean, Variance=Variance)
+    vector = TensorType((channels,), X.dtype)
+    return X, vector, vector, vector, vector, TensorType((0,), X.dtype)
+
+
+# -- cotangents ----------------------------------------------------------------------------------
+
+
+def _hat(X: Tensor, Mean: Tensor, Variance: Tensor, norm: BatchNorm) -> Tensor:
+    """X normalized, in a test by the running statistics."""
+    axis = norm.axis(X.ndim)
+    if norm.fixed:
+        return elementwise_mul(elementwise_sub(X, Mean, axis=axis), rsqrt(Variance + norm.epsilon), axis=axis)
+    m = moments(X, norm.dim(X.ndim), norm.epsilon)
+    return m.centered * m.inverse
+
+
+@attributes(BatchNorm)
+def _x_grad(
+    X: Tensor,
+    Scale: Tensor,
+    VarianceOut: Tensor,
+    dY: Tensor,
+    SavedMean: Tensor = None,
+    SavedVariance: Tensor = None,
+    dMeanOut: Tensor = None,
+    dVarianceOut: Tensor = None,
+    dSavedMean: Tensor = None,
+    dSavedVariance: Tensor = None,
+    **attrs: Any,
+) -> Tensor:
+    norm = BatchNorm(**attrs)
+    axis, dim = norm.axis(X.ndim), norm.dim(X.ndim)
+    if norm.fixed:
+        return elementwise_mul(dY, Scale * rsqrt(VarianceOut + norm.epsilon), axis=axis)
+    m, moved = moments(X, dim, norm.epsilon), 1.0 - norm.momentum
+    d_mean = total(dSavedMean, times(dMeanOut, moved))
+    d_variance = times(dVarianceOut, moved)
+    if dSavedVariance is not None:
+        d_variance = total(_through_inverse(reshape_like(m.inverse, Scale), dSavedVariance), d_variance)
+    return through_moments(elementwise_mul(dY, Scale, axis=axis), m, dim, d_mean, d_variance)
+
+
+def _through_inverse(inverse: Tensor, d: Tensor) -> Tensor:
+    """The cotangent of a variance from that of its inverse square root."""
+    return d * (inverse * inverse * inverse) * -0.5
+
+
+@attributes(BatchNorm)
+def _scale_grad(
+    X: Tensor,
+    Scale: Tensor,
+    MeanOut: Tensor,
+    VarianceOut: Tensor,
+    dY: Tensor,
+    SavedMean: Tensor = None,
+    SavedVariance: Tensor = None,
+    **attrs: Any,
+) -> Tensor:
+    norm = BatchNorm(**attrs)
+    return sum_like(dY * _hat(X, MeanOut, VarianceOut, norm), Scale, axis=norm.axis(X.ndim))
+
+
+@attributes(BatchNorm)
+def _bias_grad(X: Tensor, Bias: Tensor, dY: Tensor, **attrs: Any) -> Tensor:
+    return sum_like(dY, Bias, axis=BatchNorm(**attrs).axis(X.ndim))
+
+
+@attributes(BatchNorm)
+def _mean_grad(
+    X: Tensor,
+    Scale: Tensor,
+    MeanOut: Tensor,
+    VarianceOut: Tensor,
+    dY: Tensor,
+    dMeanOut: Tensor = None,
+    dSavedMean: Tensor = None,
+    **attrs: Any,
+) -> Tensor:
+    norm = BatchNorm(**attrs)
+    if not norm.fixed:
+        return fill_zeros_like(MeanOut) if dMeanOut is None else dMeanOut * norm.momentum
+    inverse = rsqrt(VarianceOut + norm.epsilon)
+    return total(-(sum_like(dY, MeanOut, axis=norm.axis(X.ndim)) * Scale * inverse), dMeanOut, dSavedMean)
+
+
+@attributes(BatchNorm)
+def _variance_grad(
+    X: Tensor,
+    Scale: Tensor,
+    MeanOut: Tensor,
+    VarianceOut: Tensor,
+    dY: Tensor,
+    dVarianceOut: Tensor = None,
+    dSavedVariance: Tensor = None,
+    **attrs: Any,
+) -> Tensor:
+    norm = BatchNorm(**attrs)
+    if not norm.fixed:
+        return fill_zeros_like(VarianceOut) if dVarianceOut is None else dVarianceOut * norm.momentum
+    axis = norm.axis(X.ndim)
+    weighted = sum_like(dY * elementwise_sub(X, MeanOut, axis=axis), VarianceOut, axis=axis) * Scale
+    return total(_through_inverse(rsqrt(VarianceOut + norm.epsilon), total(weighted, dSavedVariance)), dVarianceOut)
+
+
+# -- the operator --------------------------------------------------------------------------------
+
+
+_SIGNATURE = "X Scale Bias Mean Variance -> Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?"
+_GRAD: dict[str, Callable[..., Tensor]] = {
+    "X": _x_grad,
+    "Scale": _scale_grad,
+    "Bias": _bias_grad,
+    "Mean": _mean_grad,
+    "Variance": _variance_grad,
+}
+
+
+@operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD, flops=8)
+@attributes(BatchNorm)
+def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array, **attrs: Any) -> tuple[Array, ...]:
+    """Every channel normalized over the batch, or in a test by the running statistics Mean and Variance.
+
+    MeanOut and VarianceOut are the running statistics moved towards the batch's by ``1 - momentum`` (in a test, not moved),
+    SavedMean is the mean used and SavedVariance the inverse of the standard deviation used.
+    """
+    norm, reserve = BatchNorm(**attrs), np.empty(0, X.dtype)
+    if norm.fixed:
+        y = affine(_hat(X, Mean, Variance, norm), Scale, Bias, norm.axis(X.ndim))
+        return y, Mean, Variance, Mean, 1 / np.sqrt(Variance + norm.epsilon), reserve
+    m = moments(X, norm.dim(X.ndim), norm.epsilon)
+    y = m.centered * (m.inverse * Scale.reshape(m.mean.shape))
+    y += Bias.reshape(m.mean.shape)
+    mean, variance = m.mean.reshape(-1), m.variance.reshape(-1)
+    kept, moved = norm.momentum, 1 - norm.momentum
+    return y, kept * Mean + moved * mean, kept * Variance + moved * variance, mean, m.inverse.reshape(-1), reserve
+
+
+sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm_type, grad=_GRAD)(batch_norm.kernel)
+
+
+@grad_kernel("sync_batch_norm")
+@grad_kernel("batch_norm")
+def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    """In training, from the saved moments, where nothing but Y has a cotangent."""
+    row, norm = lookup("batch_norm_grad"), BatchNorm(**attrs)
+    assert isinstance(row, GradOpDef)
+    saved = inputs.get("SavedMean") and inputs.get("SavedVariance")
+    others = any(inputs.get(s + GRAD) for s in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"))
+    if norm.fixed or not saved or others or not set(wanted) <= {"X" + GRAD, "Scale" + GRAD, "Bias" + GRAD}:
+        return row.meaning(inputs, attrs, wanted)
+    X, dY = inputs["X"][0], inputs["Y" + GRAD][0]
+    dim, wide = norm.dim(X.ndim), tuple(-1 if i == norm.axis(X.ndim) else 1 for i in range(X.ndim))
+    mean, inverse = (inputs[s][0].reshape(wide) for s in ("SavedMean", "SavedVariance"))
+    hat = (X - mean) * inverse
+    return {slot: [_fast_cotangent(slot, hat, inverse, dY, inputs, dim)] for slot in wanted}
+
+
+def _fast_cotangent(slot: str, hat: Array, inverse: Array, dY: Array, inputs: Inputs, dim: tuple[int, ...]) -> Array:
+    if slot == "Bias" + GRAD:
+        return summed(dY, dim)
+    if slot == "Scale" + GRAD:
+        return summed(dY * hat, dim)
+    return fast_through_moments(dY * inputs["Scale"][0].reshape(inverse.shape), hat, inverse, dim)
+
+
+# -- neighboring channels --------------------------------------------------------------------------
+# Local response normalization (Krizhevsky et al. 2012) over neighboring channels.
+
+
+def _window_type(X: TensorType, *, n: int, axis: int = 1) -> TensorType:
+    if n < 1 or n % 2 == 0:
+        raise ShapeError(f"n={n}: an odd number above 0 is expected")
+    normal_axis(axis, len(X.shape))
+    return X
+
+
+def _window_grad(dOut: Tensor, *, n: int, axis: int) -> Tensor:
+    return window_sum(dOut, n=n, axis=axis)
+
+
+@operator("X -> Out", infer=_window_type, grad={"X": _window_grad}, linear="X")
+def window_sum(X: Array, *, n: int, axis: int = 1) -> Array:
+    """The sum of every element and its ``n - 1`` nearest neighbors along an axis: its own transpose."""
+    x, out = np.moveaxis(X, axis, 0), np.array(X, order="C")
+    into = np.moveaxis(out, axis, 0)
+    for step in range(1, min(n // 2, len(x) - 1) + 1):
+        into[step:] += x[:-step]
+        into[:-step] += x[step:]
+    return out
+
+
+def _lrn_type(
+    X: TensorType,
+    *,
+    n: int = 5,
+    k: float = 2.0,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    data_format: str = "AnyLayout",
+    is_test: bool = False,
+) -> tuple[TensorType, TensorType]:
+    check_images(data_format, X=same_float(X))
+    if min(k, alpha, beta) <= 0:
+        raise ShapeError(f"k={k}, alpha={alpha}, beta={beta}: numbers above 0 are expected")
+    _window_type(X, n=n)
+    return X, X
+
+
+def _lrn_grad(
+    X: Tensor, MidOut: Tensor, dOut: Tensor = None, dMidOut: Tensor = None, *, n: int, alpha: float, beta: float, data_format: str
+) -> Tensor:
+    direct, through = None, dMidOut
+    if dOut is not None:
+        direct = dOut * pow_(MidOut, factor=-beta)
+        share = direct * X / MidOut * -beta
+        through = share if through is None else through + share
+    spread = window_sum(through, n=n, axis=channel_axis(data_format) % 4) * X * (2.0 * alpha)
+    return spread if direct is None else direct + spread
+
+
+@operator("X -> Out MidOut", infer=_lrn_type, grad={"X": _lrn_grad}, rows="X")
+def lrn(
+    X: Array,
+    *,
+    n: int = 5,
+    k: float = 2.0,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    data_format: str = "AnyLayout",
+    is_test: bool = False,
+) -> tuple[Array, Array]:
+    """X divided by MidOut to the power ``beta``; MidOut is ``k`` plus ``alpha`` times the squares of ``n`` neighboring channels."""
+    squares = window_sum.kernel(np.square(X), n=n, axis=channel_axis(data_format) % 4)
+    middle = np.asarray(squares * X.dtype.type(alpha) + X.dtype.type(k))
+    return np.asarray(X * middle ** X.dtype.type(-beta)), middle
+
+
+# -- normalization ---------------------------------------------------------------------------------
+# Normalizations of one sample: X less its mean, divided by its standard deviation, scaled and shifted.
+#
+# layer_norm takes the moments over the last axes, instance_norm over the spatial ones, group_norm over the
+# spatial ones and a group of channels. The rules compute the moments from X again, so they hold at any order.
 
 # -- layer_norm ----------------------------------------------------------------------------------
 
@@ -211,3 +574,28 @@ def group_norm(
     m = _grouped(X, groups, epsilon)
     shape = (len(X), groups)
     return affine((m.centered * m.inverse).reshape(X.shape), Scale, Bias, 1), m.mean.reshape(shape), m.variance.reshape(shape)
+
+
+# -- to the length one -----------------------------------------------------------------------------
+# Running logarithms of sums of exponentials, and slices scaled to the length one.
+
+
+def _unit_types(X: TensorType, *, axis: int, **_: Any) -> tuple[TensorType, TensorType]:
+    if not X.shape:
+        raise ShapeError(f"X is {X}; at least one axis is expected")
+    at = normal_axis(axis, len(X.shape))
+    return same_float(X), TensorType((*X.shape[:at], 1, *X.shape[at + 1 :]), X.dtype)
+
+
+def _unit_grad(X: Tensor, Out: Tensor, dOut: Tensor, Norm: Tensor = None, dNorm: Tensor = None, *, axis: int, epsilon: float) -> Tensor:
+    """The length is computed again where the operator does not write it."""
+    length = sqrt(reduce_sum(X * X, dim=[axis], keep_dim=True) + epsilon) if Norm is None else Norm
+    grad = (dOut - Out * reduce_sum(dOut * Out, dim=[axis], keep_dim=True)) / length
+    return grad if dNorm is None else grad + Out * dNorm
+
+
+@operator("X -> Out Norm?", infer=_unit_types, grad={"X": _unit_grad})
+def norm(X: Array, *, axis: int, epsilon: float = 1e-10, is_test: bool = False) -> tuple[Array, Array]:
+    """X divided by Norm, the root of the sum of its squares along ``axis`` and ``epsilon``."""
+    length = np.hypot(power_norm(X, (axis % X.ndim,), True), X.dtype.type(math.sqrt(epsilon)))
+    return np.asarray(X / length), length

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
+from graphad.ops.attributes import how_many, numbers
 from graphad.ops.definition import Array, Tensor, operator
-from graphad.ops.extents import how_many, numbers
 from graphad.ops.inference import matched
 from graphad.ops.slicing import slice_
 from graphad.types import TensorType

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.basic import reshape_like
 from graphad.ops.definition import Array, Tensor, operator
-from graphad.ops.inference import matched, normal_axis, same_dtypes
+from graphad.ops.elementwise import exp
+from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
+from graphad.ops.like import reshape_like
 from graphad.types import TensorType, element_count
+
+# -- scan ------------------------------------------------------------------------------------------
+# Running sums and products along an axis, and the recurrence that the gradient of a running product is.
 
 
 def _accumulated(accumulate: Callable[..., Any], X: Array, axis: int, exclusive: bool, reverse: bool, start: float) -> Array:
@@ -96,3 +100,32 @@ def linear_recurrence(A: Array, B: Array, *, axis: int, reverse: bool = False) -
     for i in range(len(a) - 1):
         out[i + 1] = a[i] * out[i] + b[i]
     return np.moveaxis(out[::step], 0, axis)
+
+
+def _running_type(X: TensorType, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False) -> TensorType:
+    normal_axis(axis, max(len(X.shape), 1))
+    if exclusive:
+        raise ShapeError("exclusive=True is not supported: the first logarithm would be that of nothing")
+    return TensorType((element_count(X.shape),), X.dtype) if flatten else same_float(X)
+
+
+def _running_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, flatten: bool, reverse: bool) -> Tensor:
+    """What flows back shrinks from element to element by ``1 - exp(X - Out)``, so nothing can overflow."""
+    x = reshape_like(X, Out) if flatten else X
+    share = exp(x - Out)
+    if not Out.ndim:
+        return dOut * share
+    left = 1.0 - share
+    later = linear_recurrence(left, left * dOut, axis=0 if flatten else axis, reverse=not reverse)
+    grad = share * (dOut + later)
+    return reshape_like(grad, X) if flatten else grad
+
+
+@operator("X -> Out", infer=_running_type, grad={"X": _running_grad})
+def logcumsumexp(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False) -> Array:
+    """The logarithm of the running sum of exponentials along ``axis``, or over all elements in a row (``flatten``)."""
+    x = X.reshape(-1) if flatten or not X.ndim else np.moveaxis(X, axis, 0)
+    step = -1 if reverse else 1
+    running = np.logaddexp.accumulate(x[::step], axis=0, dtype="float64").astype(X.dtype, copy=False)
+    out: Array = np.moveaxis(running[::step], 0, axis if x.ndim > 1 else 0)
+    return np.ascontiguousarray(out) if flatten or X.ndim else out.reshape(())

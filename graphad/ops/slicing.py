@@ -1,4 +1,4 @@
-"""Slices of tensors, with fixed bounds or with bounds in tensors, and their transpose."""
+"""Parts of tensors by position: slices, crops, slices along an axis one by one, and slices written to."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
-from graphad.ops.attributes import attributes
-from graphad.ops.definition import Array, Tensor, operator
-from graphad.ops.extents import how_many, is_given, numbers
-from graphad.ops.inference import matched, normal_axis
+from graphad.ops.attributes import Types, attributes, hinted, how_many, is_given, numbers
+from graphad.ops.definition import NO_INTS, Array, DType, Tensor, operator
+from graphad.ops.inference import matched, normal_axis, same_dtypes
+from graphad.ops.joining import stack
+from graphad.ops.like import unbroadcast
+from graphad.ops.shapes import flip, shape_, unsqueeze
 from graphad.ops.traits import Declared
-from graphad.types import Shape, TensorType, joined_shape
+from graphad.types import Shape, TensorType, broadcast_shapes, element_count, joined_shape
+
+# -- slicing ---------------------------------------------------------------------------------------
+# Slices of tensors, with fixed bounds or with bounds in tensors, and their transpose.
 
 
 @dataclass(eq=False, repr=False)
@@ -244,4 +249,267 @@ def unslice(X: Array, Like: Array, *tensors: Any, **attrs: Any) -> Array:
     if X.size != place.size:
         raise InvalidValue(f"X has the shape {list(X.shape)}, but the slice of Like has {list(place.shape)}")
     place[...] = X.reshape(place.shape)
+    return out
+
+
+# -- slices written to -----------------------------------------------------------------------------
+# ``set_value``: a slice of a tensor written to.
+
+
+@dataclass
+class Setting:
+    """The attributes of ``set_value``: a slice, and a value, in whichever list is not empty, in ``shape``."""
+
+    axes: list[int]
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    decrease_axes: list[int] = field(default_factory=list)
+    none_axes: list[int] = field(default_factory=list)
+    dtype: DType = ""
+    bool_values: list[int] = field(default_factory=list)
+    fp32_values: list[float] = field(default_factory=list)
+    fp64_values: list[float] = field(default_factory=list)
+    int32_values: list[int] = field(default_factory=list)
+    int64_values: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    shape: list[int] = field(default_factory=list)
+
+    @property
+    def cut(self) -> StridedCut:
+        """The slice."""
+        return StridedCut(self.axes, self.starts, self.ends, strides=self.steps, decrease_axis=self.decrease_axes)
+
+    @property
+    def given(self) -> list[float]:
+        """The elements of the value."""
+        lists = (self.bool_values, self.fp32_values, self.fp64_values, self.int32_values, self.int64_values, self.values)
+        return next((list(v) for v in lists if v), [])
+
+
+def _bounds(starts: Any = None, ends: Any = None, steps: Any = None) -> Bounds:
+    return Bounds(starts_list=starts, ends_list=ends, strides_list=steps)
+
+
+def _places(rank: int, decrease_axes: list[int], none_axes: list[int]) -> list[int | None]:
+    """The axes that a value is assigned to, None for one that is new: those of the slice without those left out, and new ones in front
+    of the axes that ``none_axes`` names."""
+    gone, new = {normal_axis(a, rank, "decrease_axes") for a in decrease_axes}, sorted(none_axes)
+    places: list[int | None] = []
+    for axis in range(rank + 1):
+        last = axis == rank
+        places += [None] * sum(1 for n in new if (n == axis or (last and n > axis) or (axis == 0 and n < 0)))
+        places += [] if last or axis in gone else [axis]
+    return places
+
+
+def _assigned(shape: Shape, setting: Setting) -> Shape:
+    """The shape a value is broadcast to, of the shape of the slice."""
+    return tuple(1 if axis is None else shape[axis] for axis in _places(len(shape), setting.decrease_axes, setting.none_axes))
+
+
+def _set_type(Input: TensorType, ValueTensor: TensorType | None = None, *lists: Any, **attrs: Any) -> TensorType:
+    setting = Setting(**attrs)
+    part = sliced_shape(Input.shape, _bounds(*lists), setting.cut)
+    target = _assigned(part, setting)
+    if any(not matched(part[a], 1) for a in setting.decrease_axes):
+        raise ShapeError(f"Input is {Input}: the slice is {list(part)}, so decrease_axes={setting.decrease_axes} cannot be left out")
+    if ValueTensor is None and len(setting.given) != element_count(setting.shape):
+        raise ShapeError(f"{len(setting.given)} values do not fill the shape {setting.shape}")
+    value = ValueTensor or TensorType(tuple(setting.shape), Input.dtype)
+    same_dtypes(Input=Input, ValueTensor=value)
+    try:
+        fits = len(value.shape) <= len(target) and len(broadcast_shapes(target, value.shape)) == len(target)
+        fits = fits and all(b in (1, -1, a) or a == -1 for a, b in zip(target[::-1], value.shape[::-1], strict=False))
+    except ShapeError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"Input is {Input}: a value of the shape {list(value.shape)} does not broadcast to the slice, {list(target)}")
+    return Input
+
+
+@attributes(Setting)
+def _input_grad(
+    dOut: Tensor, StartsTensorList: list[Tensor], EndsTensorList: list[Tensor], StepsTensorList: list[Tensor], **attrs: Any
+) -> Tensor:
+    zero = {"fp32_values": [0.0], "shape": [], "dtype": ""}
+    none: dict[str, list[float]] = {name: [] for name in attrs if name.endswith("values")}
+    return set_value(dOut, None, StartsTensorList, EndsTensorList, StepsTensorList, **{**attrs, **none, **zero})
+
+
+@attributes(Setting)
+def _value_grad(
+    ValueTensor: Tensor,
+    dOut: Tensor,
+    StartsTensorList: list[Tensor],
+    EndsTensorList: list[Tensor],
+    StepsTensorList: list[Tensor],
+    **attrs: Any,
+) -> Tensor:
+    setting = Setting(**attrs)
+    cut = setting.cut
+    bounds = _bounds(StartsTensorList, EndsTensorList, StepsTensorList)
+    part = strided_slice(
+        dOut, *bounds, axes=cut.axes, starts=cut.starts, ends=cut.ends, strides=cut.strides, decrease_axis=cut.decrease_axis
+    )
+    new = [i for i, axis in enumerate(_places(dOut.ndim, setting.decrease_axes, setting.none_axes)) if axis is None]
+    return unbroadcast(unsqueeze(part, axes=new) if new else part, ValueTensor)
+
+
+@operator(
+    "Input ValueTensor? StartsTensorList*? EndsTensorList*? StepsTensorList*? -> Out",
+    infer=_set_type,
+    grad={"Input": _input_grad, "ValueTensor": _value_grad},
+    shapes="ValueTensor",
+)
+@attributes(Setting)
+def set_value(Input: Array, ValueTensor: Array | None = None, *lists: Any, **attrs: Any) -> Array:
+    """Input with ``Input[start:end:step]`` along each of ``axes`` replaced by ValueTensor, or by the attributes' value, broadcast.
+
+    ``decrease_axes`` are axes that the value does not have, ``none_axes`` such that only the value has.
+    """
+    setting = Setting(**attrs)
+    out = Input.copy()
+    place = out[index_of(out.ndim, _bounds(*lists).resolved(setting.cut))]
+    value = np.array(setting.given, Input.dtype).reshape(setting.shape) if ValueTensor is None else ValueTensor
+    place[...] = np.broadcast_to(value, _assigned(place.shape, setting)).reshape(place.shape)
+    return out
+
+
+# -- parts by position -----------------------------------------------------------------------------
+# Parts of tensors by position: crops, slices along an axis one by one, and the reverse order.
+
+# -- along one axis ------------------------------------------------------------------------------
+
+
+def _unbound(X: TensorType, *, axis: int = 0) -> list[TensorType]:
+    at = normal_axis(axis, len(X.shape))
+    if not X.shape or X.shape[at] == -1:
+        raise ShapeError(f"X is {X}: the extent along axis={axis} has to be known, since there is an output for each place")
+    return [TensorType(X.shape[:at] + X.shape[at + 1 :], X.dtype)] * X.shape[at]
+
+
+@operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)}, linear="X", narrow="follows")
+def unbind(X: Array, *, axis: int = 0) -> list[Array]:
+    """The slices of X along ``axis``, without that axis."""
+    return [part.copy() for part in np.moveaxis(X, axis, 0)]
+
+
+def _reversed(X: TensorType, *, axis: list[int]) -> TensorType:
+    if len({normal_axis(a, len(X.shape)) for a in axis}) < len(axis):
+        raise ShapeError(f"X is {X}: axis={axis} names an axis twice")
+    return X
+
+
+@operator("X -> Out", infer=_reversed, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X", narrow="follows")
+def reverse(X: Array, *, axis: list[int]) -> Array:
+    """X in reverse order along each of ``axis``."""
+    return np.flip(X, tuple(axis)).copy()
+
+
+# -- crops ---------------------------------------------------------------------------------------
+
+
+def _cropped(old: Shape, offsets: list[int], shape: list[int]) -> Shape:
+    """The extents of a crop; one of -1 goes to the end."""
+    offsets = offsets or [0] * len(old)
+    if not len(offsets) == len(shape) == len(old):
+        raise ShapeError(f"X has the shape {list(old)}: offsets={offsets} and shape={shape} must have a number for each axis")
+    extents = tuple((-1 if e == -1 else e - o) if s == -1 else s for e, o, s in zip(old, offsets, shape, strict=True))
+    if any(o < 0 or (e != -1 and (o + max(n, 0) > e or n < 0)) for e, o, n in zip(old, offsets, extents, strict=True)):
+        raise ShapeError(f"X has the shape {list(old)}: offsets={offsets} and shape={shape} are not within")
+    return extents
+
+
+def _crop_tensor_type(
+    X: TensorType,
+    Shape: TensorType | None = None,
+    Offsets: TensorType | None = None,
+    ShapeTensor: Types | None = None,
+    OffsetsTensor: Types | None = None,
+    *,
+    offsets: list[int] = NO_INTS,
+    shape: list[int] = NO_INTS,
+) -> TensorType:
+    rank = len(X.shape)
+    by_tensor = is_given(Shape, ShapeTensor), is_given(Offsets, OffsetsTensor)
+    if not any(by_tensor):
+        return TensorType(_cropped(X.shape, offsets, shape), X.dtype)
+    extents = hinted("Shape", shape, Shape, ShapeTensor)
+    if len(extents) != rank or (by_tensor[1] and how_many("Offsets", offsets, Offsets, OffsetsTensor) != rank):
+        raise ShapeError(f"X is {X}: a crop takes a number for each axis")
+    return TensorType(tuple(e if e > 0 else -1 for e in extents), X.dtype)
+
+
+def _crop_tensor_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, OffsetsTensor: list[Tensor], *, offsets: list[int]) -> Tensor:
+    return uncrop(dOut, X, Offsets, OffsetsTensor, offsets=offsets)
+
+
+@operator(
+    "X Shape? Offsets? ShapeTensor*? OffsetsTensor*? -> Out", infer=_crop_tensor_type, grad={"X": _crop_tensor_grad}, shapes="X", linear="X"
+)
+def crop_tensor(
+    X: Array,
+    Shape: Array | None = None,
+    Offsets: Array | None = None,
+    ShapeTensor: list[Array] | None = None,
+    OffsetsTensor: list[Array] | None = None,
+    *,
+    offsets: list[int] = NO_INTS,
+    shape: list[int] = NO_INTS,
+) -> Array:
+    """The part of X of the extents ``shape`` (-1: to the end) that starts at ``offsets``; tensors take the place of either."""
+    start = numbers(offsets, Offsets, OffsetsTensor) or [0] * X.ndim
+    extents = _cropped(X.shape, start, numbers(shape, Shape, ShapeTensor))
+    return X[tuple(builtins.slice(o, o + e) for o, e in zip(start, extents, strict=True))].copy()
+
+
+def _crop_type(
+    X: TensorType,
+    Y: TensorType | None = None,
+    Offsets: TensorType | None = None,
+    *,
+    offsets: list[int] = NO_INTS,
+    shape: list[int] = NO_INTS,
+) -> TensorType:
+    wanted = list(shape if Y is None else Y.shape)
+    if Y is not None and -1 in wanted:
+        return _crop_tensor_type(X, TensorType((len(wanted),), "int64"), Offsets, offsets=offsets, shape=wanted)
+    return _crop_tensor_type(X, None, Offsets, offsets=offsets, shape=wanted)
+
+
+def _crop_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, *, offsets: list[int]) -> Tensor:
+    return uncrop(dOut, X, Offsets, offsets=offsets)
+
+
+@operator("X Y? Offsets? -> Out", infer=_crop_type, grad={"X": _crop_grad}, shapes="X", linear="X")
+def crop(
+    X: Array, Y: Array | None = None, Offsets: Array | None = None, *, offsets: list[int] = NO_INTS, shape: list[int] = NO_INTS
+) -> Array:
+    """The part of X in the shape of Y, or of the extents ``shape``, that starts at ``offsets`` or at what Offsets says."""
+    part: Array = crop_tensor.kernel(X, None, Offsets, offsets=offsets, shape=list(shape if Y is None else Y.shape))
+    return part
+
+
+def _uncropped(
+    X: TensorType, Like: TensorType, Offsets: TensorType | None = None, OffsetsTensor: Types | None = None, *, offsets: list[int] = NO_INTS
+) -> TensorType:
+    start = [] if is_given(Offsets, OffsetsTensor) else offsets
+    _cropped(Like.shape, start, list(X.shape))
+    return TensorType(Like.shape, X.dtype)
+
+
+def _uncrop_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, OffsetsTensor: list[Tensor], *, offsets: list[int]) -> Tensor:
+    return crop_tensor(dOut, shape_(X), Offsets, None, OffsetsTensor, offsets=offsets, shape=list(X.shape))
+
+
+@operator("X Like Offsets? OffsetsTensor*? -> Out", infer=_uncropped, grad={"X": _uncrop_grad}, shapes="X", linear="X")
+def uncrop(
+    X: Array, Like: Array, Offsets: Array | None = None, OffsetsTensor: list[Array] | None = None, *, offsets: list[int] = NO_INTS
+) -> Array:
+    """Zeros in the shape of Like with X at ``offsets``: the transpose of ``crop_tensor``. Only Like's shape is read."""
+    start = numbers(offsets, Offsets, OffsetsTensor) or [0] * X.ndim
+    _cropped(Like.shape, start, list(X.shape))
+    out = np.zeros(Like.shape, X.dtype)
+    out[tuple(builtins.slice(o, o + e) for o, e in zip(start, X.shape, strict=True))] = X
     return out

@@ -1,9 +1,4 @@
-"""A tensor that is not there yet: operators applied to it are recorded instead of computed.
-
-The rows of the operator table are written once, over "tensors". Given numpy arrays they compute;
-given symbols, each operator asks the symbol to ``emit`` it: into a program (``Variable``), or into a
-graph (``graphad.graph.Builder``).
-"""
+"""A tensor that is not there yet: operators applied to it are recorded instead of computed."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphad.errors import NoGradient
-from graphad.ops.basic import fill_zeros_like
 from graphad.ops.definition import GRAD, OpDef
 from graphad.ops.elementwise import elementwise_add
+from graphad.ops.like import fill_zeros_like
 from graphad.ops.symbol import Symbol
 from graphad.types import Shape
 

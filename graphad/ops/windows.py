@@ -22,6 +22,8 @@ from graphad.errors import ShapeError
 from graphad.ops.definition import Array
 from graphad.types import Shape, TensorType
 
+# -- windows ---------------------------------------------------------------------------------------
+
 LAYOUTS = ("NCHW", "NCDHW", "AnyLayout")
 CHANNELS_LAST = ("NHWC", "NDHWC")
 AXES = {3: "three axes", 4: "four axes", 5: "five axes"}
@@ -202,3 +204,16 @@ def windows(x: Array, found: Axes) -> Array:
     inner = (step * a.dilation for step, a in zip(steps, found, strict=True))
     outer = (step * a.stride for step, a in zip(steps, found, strict=True))
     return as_strided(x, shape, (n, c, *inner, *outer), writeable=False)
+
+
+# -- between channels and space ------------------------------------------------------------------
+
+
+def divided_extent(X: TensorType, extent: int, divisor: int, what: str) -> int:
+    if divisor < 1 or (extent != -1 and extent % divisor):
+        raise ShapeError(f"X is {X}: its {what} {extent} does not divide by {divisor}")
+    return -1 if extent == -1 else extent // divisor
+
+
+def times_extent(extent: int, factor: int) -> int:
+    return -1 if extent == -1 else extent * factor

@@ -1,10 +1,26 @@
-"""Optimizers: the backward, then one operator a parameter that applies its gradient; all of it passes."""
+"""Optimizers: the backward, then one operator a parameter that applies its gradient; all of it passes.
 
-from graphad.optimizer.adaptive import Adadelta, Adagrad, DecayedAdagrad, Ftrl, ProximalAdagrad, RMSProp
-from graphad.optimizer.base import Optimizer
-from graphad.optimizer.clipping import ClipByGlobalNorm, ClipByNorm, ClipByValue
-from graphad.optimizer.descent import SGD, Momentum, ProximalGD, optimize
-from graphad.optimizer.moments import Adam, Adamax, AdamW, Lamb
+Here belong the classes that users make, and their ``minimize``. The passes that it runs are in ``graphad.passes.optimization``,
+the updates themselves are operators, in ``graphad.ops.optimizer``.
+"""
+
+from graphad.optimizer.base import ClipByGlobalNorm, ClipByNorm, ClipByValue, Optimizer
+from graphad.optimizer.methods import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    DecayedAdagrad,
+    Ftrl,
+    Lamb,
+    Momentum,
+    ProximalAdagrad,
+    ProximalGD,
+    RMSProp,
+    optimize,
+)
 from graphad.program import L1Decay, L2Decay
 
 # Fluid has each under both names.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import numpy as np
 
 from graphad.backward import build_backward
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph import lower, write_back
 from graphad.initializer import Constant
+from graphad.ir import lower, write_back
 from graphad.layers.helper import declare_in
 from graphad.ops import GRAD
-from graphad.optimizer.checks import is_number, number
-from graphad.optimizer.clipping import Clip, ClipByValue
 from graphad.passes.optimization import ACCUMULATORS, ClipGradients, DecayWeights, OptimizeParameters, Updates, accumulator_name
 from graphad.program import (
     BACKWARD,
@@ -30,6 +32,107 @@ from graphad.program import (
 )
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
 from graphad.types import element_count
+
+# -- checks ----------------------------------------------------------------------------------------
+# Which numbers optimizers take.
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, Python's or numpy's; a bool is none."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def number(what: str, value: Any) -> float:
+    """The value as a float; TypeError unless it is a number, ValueError unless it is finite."""
+    if not is_number(value):
+        raise InvalidType(f"{what} is a number, not {value!r}")
+    if not math.isfinite(value):
+        raise InvalidValue(f"{what} is a finite number, not {value!r}")
+    return float(value)
+
+
+def fraction(what: str, value: Any) -> float:
+    """The value as a float; ValueError unless it is in [0, 1)."""
+    if not 0 <= number(what, value) < 1:
+        raise InvalidValue(f"{what} is from 0 on and below 1, not {value!r}")
+    return float(value)
+
+
+def at_least_zero(what: str, value: Any) -> float:
+    """The value as a float; ValueError if it is negative."""
+    if number(what, value) < 0:
+        raise InvalidValue(f"{what} is 0 or more, not {value!r}")
+    return float(value)
+
+
+def flag(what: str, value: Any) -> bool:
+    """The value; TypeError unless it is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidType(f"{what} is True or False, not {value!r}")
+    return value
+
+
+def function(what: str, value: Any) -> Any:
+    """The value; TypeError unless it is None or can be called."""
+    if value is not None and not callable(value):
+        raise InvalidType(f"{what} is a function or None, not {value!r}")
+    return value
+
+
+# -- clipping --------------------------------------------------------------------------------------
+# How gradients are bounded before they are applied.
+
+
+@dataclass(frozen=True)
+class ClipByValue:
+    """Bounds each element of the gradients to [min, bound]; ``min`` is ``-bound`` if not given.
+
+    Raises:
+        ValueError: ``min`` is above ``bound``.
+    """
+
+    bound: float
+    min: float | None = None
+    kind: ClassVar[str] = "value"
+
+    def __post_init__(self) -> None:
+        bound = number("the bound of ClipByValue", self.bound)
+        low = -bound if self.min is None else number("min of ClipByValue", self.min)
+        if low > bound:
+            raise InvalidValue(f"ClipByValue bounds to [{low!r}, {bound!r}], which is empty")
+
+
+@dataclass(frozen=True)
+class ClipByNorm:
+    """Bounds the norm of each gradient."""
+
+    bound: float
+    kind: ClassVar[str] = "norm"
+
+    def __post_init__(self) -> None:
+        _check_norm("ClipByNorm", self.bound)
+
+
+@dataclass(frozen=True)
+class ClipByGlobalNorm:
+    """Bounds the norm of all gradients together."""
+
+    bound: float
+    kind: ClassVar[str] = "global-norm"
+
+    def __post_init__(self) -> None:
+        _check_norm("ClipByGlobalNorm", self.bound)
+
+
+def _check_norm(kind: str, bound: float) -> None:
+    if number(f"the bound of {kind}", bound) <= 0:
+        raise InvalidValue(f"the bound of {kind} is a norm above 0, not {bound!r}")
+
+
+Clip = ClipByValue | ClipByNorm | ClipByGlobalNorm
+
+# -- base ------------------------------------------------------------------------------------------
+# The base of optimizers: ``minimize`` appends the backward, then clips, decays and applies the gradients; all of it passes.
 
 Pairs = list[tuple[Parameter, Variable]]
 _SEEDS = ("fill_constant", "fill_any_like")  # what a backward starts with

@@ -1,7 +1,10 @@
-"""Programs as users write them: nested blocks of operators and variables, as plain data."""
+"""Programs as users write them: nested blocks of operators and variables, as plain data.
+
+Here belongs the form that is written, copied, stored and printed. What needs single-assignment values is in ``graphad.ir``, what
+appends operators for users is in ``graphad.layers``.
+"""
 
 from graphad.program.block import Block
-from graphad.program.defaults import default_main_program, default_startup_program, program_guard, unique_name
 from graphad.program.operator import (
     BACKWARD,
     EMPTY,
@@ -14,11 +17,10 @@ from graphad.program.operator import (
     check_slots_and_attributes,
 )
 from graphad.program.paddle_gradients import in_own_form, rewrite_gradients
-from graphad.program.program import Program
-from graphad.program.regularizer import L1Decay, L2Decay, Regularizer
+from graphad.program.program import Program, default_main_program, default_startup_program, program_guard, unique_name
 from graphad.program.source import SourceLine, located, user_line
 from graphad.program.streams import random_streams, settle_streams
-from graphad.program.variable import Parameter, Variable, name_in, stands_for
+from graphad.program.variable import L1Decay, L2Decay, Parameter, Regularizer, Variable, name_in, stands_for
 from graphad.types import STEP_SCOPES, TENSOR, TENSOR_ARRAY
 
 __all__ = [

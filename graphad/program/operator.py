@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, Slot, lookup
-from graphad.ops.attribute_kinds import checked_attr
-from graphad.ops.definition import AS_INPUT, REQUIRED, did_you_mean
-from graphad.ops.literals import fits_64_bits, shortened
+from graphad.ops.definition import AS_INPUT, checked_attr, did_you_mean, fits_64_bits, shortened
+from graphad.ops.parameters import REQUIRED
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, name_in
 from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, joined_shape

@@ -1,23 +1,131 @@
-"""A program: nested blocks of operators and variables, as plain data."""
+"""A program: nested blocks of operators and variables, as plain data; the default programs, and guards that change them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, ControlDef
+from graphad.program import variable
 from graphad.program.block import Block, check_depth
-from graphad.program.identity import Identity
-from graphad.program.naming import UniqueNames
 from graphad.program.operator import FORWARD, Operator, copied
 from graphad.program.parsing import parse_program
-from graphad.program.source import at_users_line, user_line
+from graphad.program.source import SourceLine, at_users_line, user_line
 from graphad.program.text import print_program
 from graphad.program.variable import Parameter, Variable, name_in
 from graphad.types import Shape
+
+# -- identity --------------------------------------------------------------------------------------
+# The identity of a program: a number and the user's line for messages, and the family of a program and its clones.
+
+_numbers = count(1)
+
+
+class Family:
+    """The family of a program and its clones: variables of one may be used by name in another.
+
+    Compared by identity, so a deep copy of a program stays in its family.
+    """
+
+    def __deepcopy__(self, memo: object) -> Family:
+        return self
+
+
+@dataclass
+class Identity:
+    """The number of a program (in the order of creation), where it was created, and what it was copied from.
+
+    ``title`` takes the place of all that for the two default programs.
+    """
+
+    source: SourceLine | None = None
+    family: Family = field(default_factory=Family)
+    original: int | None = None
+    title: str | None = None
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    def copy(self, source: SourceLine | None) -> Identity:
+        """The identity of a copy: another number, the same family."""
+        return Identity(source, self.family, self.number)
+
+    def __str__(self) -> str:
+        if self.title is not None:
+            return self.title
+        origin = "" if self.original is None else f", a copy of program {self.original}"
+        return f"program {self.number}{origin}" + ("" if self.source is None else f" (created at {self.source})")
+
+
+# -- naming ----------------------------------------------------------------------------------------
+# Unique names as Fluid makes them: ``fc_0``, ``fc_1``, then ``fc_0.w_0``, ``fc_0.tmp_0``.
+
+_NUMBERED = re.compile(r"(.+?)_(\d+)(?:\.|$)")
+
+
+class UniqueNames:
+    """A counter per key; each program has its own, so equal programs get equal names.
+
+    >>> names = UniqueNames()
+    >>> names.generate("fc"), names.generate("fc"), names.generate("fc_0.w")
+    ('fc_0', 'fc_1', 'fc_0.w_0')
+    """
+
+    def __init__(self, prefix: str = "", taken: Callable[[str], bool] = lambda name: False) -> None:
+        self.prefix = prefix
+        self.taken = taken
+        self.counts: dict[str, int] = {}
+        self._undoable: list[tuple[str, int]] = []
+        self._watchers = 0
+
+    def generate(self, key: str) -> str:
+        """``key_<n>``, n counting up from 0 past the names that are taken."""
+        prefix = "" if key.startswith(self.prefix) else self.prefix
+        n = self.counts.get(key, 0)
+        if self._watchers:
+            self._undoable.append((key, n))
+        while self.taken(name := f"{prefix}{key}_{n}"):
+            n += 1
+        self.counts[key] = n + 1
+        return name
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Within it, an error takes back the names that were generated."""
+        start = len(self._undoable)
+        self._watchers += 1
+        try:
+            yield
+        except BaseException:
+            for key, count in reversed(self._undoable[start:]):
+                self.counts[key] = count
+            del self._undoable[start:]
+            raise
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._undoable.clear()
+
+    def skip(self, names: Iterable[str]) -> None:
+        """Never generate what these names were generated from."""
+        for name in names:
+            for match in filter(None, (_NUMBERED.match(name), re.fullmatch(r"(.+)_(\d+)", name))):
+                key, n = match[1], int(match[2])
+                self.counts[key] = max(self.counts.get(key, 0), n + 1)
+
+    def copy(self, taken: Callable[[str], bool]) -> UniqueNames:
+        """The same counters, counting on separately for another program."""
+        twin = UniqueNames(self.prefix, taken)
+        twin.counts = dict(self.counts)
+        return twin
+
+
+# -- program ---------------------------------------------------------------------------------------
+# A program: nested blocks of operators and variables, as plain data.
 
 
 class Program:
@@ -288,3 +396,62 @@ def _used(blocks: list[Block], role: str | None = None) -> set[str]:
         return chosen
     touched = {n for op in ops for n in (*op.input_names(), *op.output_names())}
     return chosen | {v.name for block in blocks for v in block.vars.values() if v.name not in touched}
+
+
+# -- defaults --------------------------------------------------------------------------------------
+# The programs that layers write into, and guards that change them for a while.
+#
+# The two default programs are those of the process, as in Paddle: outside of every guard, all threads write into the same. A guard
+# holds in its own thread or asyncio task, and in tasks started within it. A thread started within it begins outside of every guard;
+# ``Thread(target=contextvars.copy_context().run, args=(function,))`` takes it along.
+
+_main, _startup = Program(), Program()
+_main.identity.title, _startup.identity.title = "the default main program", "the default startup program"
+
+
+def default_main_program() -> Program:
+    """The program that layers append to."""
+    return variable.MAIN.get() or _main
+
+
+def default_startup_program() -> Program:
+    """The program that layers append initialization operators to."""
+    return variable.STARTUP.get() or _startup
+
+
+@contextmanager
+def program_guard(main: Program, startup: Program | None = None) -> Iterator[None]:
+    """Within it, and in this thread or asyncio task, layers write into these programs (a fresh startup program if None is given).
+
+    Raises:
+        TypeError: something other than a Program is given.
+    """
+    for what, program in (("main", main), ("startup", startup)):
+        if not isinstance(program, Program | None) or (what == "main" and program is None):
+            raise InvalidType(f"program_guard takes Programs; {what} is {program!r}")
+    before = variable.MAIN.set(main), variable.STARTUP.set(Program() if startup is None else startup)
+    try:
+        yield
+    finally:
+        variable.MAIN.reset(before[0])
+        variable.STARTUP.reset(before[1])
+
+
+class unique_name:  # a namespace, spelt as Fluid spells it
+    """``unique_name.generate(key)`` counts per program; ``unique_name.guard(prefix)`` starts counting anew."""
+
+    @staticmethod
+    def generate(key: str) -> str:
+        """``key_<n>``, unique in the current main program."""
+        return default_main_program().names.generate(key)
+
+    @staticmethod
+    @contextmanager
+    def guard(prefix: str = "") -> Iterator[None]:
+        """Within it, names of the current main program count from 0, after ``prefix``."""
+        program = default_main_program()
+        outer, program.names = program.names, UniqueNames(prefix, program.declares)
+        try:
+            yield
+        finally:
+            program.names = outer

@@ -1,15 +1,4 @@
-"""Programs as text; ``graphad.program.parsing`` reads it back.
-
-    program   = "program" ["seed" int] "{" block* "}"
-    block     = "block" int ["in" int] "{" (variable | operator)* "}"
-    variable  = ("var" | "param") name ":" dtype "[" extents "]" flag*
-    operator  = type "(" slots ")" "->" "(" slots ")" ["{" attributes "}"] [role]
-    slots     = slot "=" (name | "[" names "]"), ...
-    attribute = name "=" value       value: true, false, number, "string", [values], block(int)
-
-A name is written bare where it is made of letters, digits and ``_ . @ / -``, else as a JSON string.
-An unknown shape is ``[?]``, an unknown dtype ``?``.
-"""
+"""Programs as text, and read back from it."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Variables and parameters of a program: names with a type, not values."""
+"""Variables and parameters of a program: names with a type, not values; their weight decay."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Symbol
-from graphad.program import guards
-from graphad.program.regularizer import Regularizer
 from graphad.program.source import at_users_line, located, user_line
 from graphad.types import KINDS, TENSOR, Shape, TensorType, checked_shape, dtype_name
 
@@ -17,6 +17,40 @@ if TYPE_CHECKING:
     from graphad.program.block import Block
     from graphad.program.operator import Operator
     from graphad.program.program import Program
+
+
+# -- guards ----------------------------------------------------------------------------------------
+# The programs that the innermost ``program_guard`` has made current in this thread or asyncio task; None outside of every guard.
+
+MAIN: ContextVar[Program | None] = ContextVar("main program", default=None)
+STARTUP: ContextVar[Program | None] = ContextVar("startup program", default=None)
+
+
+# -- regularizer -----------------------------------------------------------------------------------
+# Weight decay, as parameters and optimizers name it.
+
+
+@dataclass(frozen=True)
+class L1Decay:
+    """Adds ``coefficient * sign(w)`` to the gradient."""
+
+    coefficient: float = 0.0
+    kind: ClassVar[str] = "l1"
+
+
+@dataclass(frozen=True)
+class L2Decay:
+    """Adds ``coefficient * w`` to the gradient."""
+
+    coefficient: float = 0.0
+    kind: ClassVar[str] = "l2"
+
+
+Regularizer = L1Decay | L2Decay
+
+
+# -- variable --------------------------------------------------------------------------------------
+# Variables and parameters of a program: names with a type, not values.
 
 
 class Variable(Symbol):
@@ -98,7 +132,7 @@ class Variable(Symbol):
 
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         program = self.block.program
-        current = guards.MAIN.get() or program
+        current = MAIN.get() or program
         if current.identity.family is not program.identity.family:
             raise InvalidValue(located(f"operator {op.type!r}: {foreign(current, self)}", user_line()))
         return current.current_block().emit(op, inputs, attrs)

@@ -1,20 +1,34 @@
-"""Passes, pipelines, analyses, rules, and the one function that runs passes."""
+"""Passes, pipelines, analyses, rules, and the one function that runs passes.
+
+Here belongs what any pass may use, whatever it does: running, patterns, matching, rules and their checks, dataflow. Nothing here
+knows a pass of ``graphad.passes``, and facts that only these ask for are in ``graphad.passes.analyses``.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from graphad.rewriting.analysis import Analysis, claims_checked
 from graphad.rewriting.dataflow import Dataflow
-from graphad.rewriting.failure import diagnoses_only
-from graphad.rewriting.following import Follower, in_graph
-from graphad.rewriting.on_trial import OnTrial
-from graphad.rewriting.passes import PASSES, Fixpoint, Nested, Pass, Pipeline, fixpoint, nested
-from graphad.rewriting.patterns import PatternRule, explain, rewrite, several
+from graphad.rewriting.passes import (
+    PASSES,
+    Fixpoint,
+    Nested,
+    OnTrial,
+    Pass,
+    Pipeline,
+    Step,
+    Timings,
+    diagnoses_only,
+    fixpoint,
+    nested,
+    observing,
+    run_pass,
+    verification,
+)
+from graphad.rewriting.pattern import compute, constant, is_float
+from graphad.rewriting.rewriter import Follower, Rule, RuleSet, in_graph, rewrite_greedily, sweep, timing_rules
 from graphad.rewriting.rule_pass import RulePass, rules_of
-from graphad.rewriting.rules import Rule, RuleSet, timing_rules
-from graphad.rewriting.running import Step, Timings, observing, run_pass, verification
-from graphad.rewriting.terms import compute, constant, is_float
-from graphad.rewriting.worklist import rewrite_greedily, sweep
+from graphad.rewriting.rules import PatternRule, explain, rewrite, several
 
 if TYPE_CHECKING:
     from graphad.rewriting.proving import Proof, prove

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Self, TypeVar
 
 from graphad.errors import PassError
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.knobs import KNOBS, changed_knobs
 
 T = TypeVar("T")

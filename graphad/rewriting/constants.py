@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.graph import Op, Value
+from graphad.ir import Op, Value
 from graphad.types import FLOATS, TENSOR
 
 Number = int | float | bool

@@ -11,7 +11,7 @@
     Finite().of(graph)[value]                    # computed now, or the one kept
 
 Loops and branches are done here, once: facts follow the ways of values into nested graphs and out of them
-(``graphad.graph.region_edges``). At the argument of a loop's body the initial value is joined with what comes round; after the loop
+(``graphad.ir.regions``). At the argument of a loop's body the initial value is joined with what comes round; after the loop
 the initial value is joined with what comes out, since a loop may run no iteration; after branches their results are joined.
 
 Facts only grow: a worklist takes operators in their order until nothing changes, which is the least fixpoint (G. A. Kildall, "A unified
@@ -31,8 +31,8 @@ from heapq import heappop, heappush
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from graphad.errors import PassError
-from graphad.graph import Graph, Op, Value
-from graphad.graph.region_edges import BACK, SUM, Edge, conditions, region_edges
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import BACK, SUM, Edge, conditions, region_edges
 from graphad.rewriting.analysis import kept_or_new
 
 F = TypeVar("F")

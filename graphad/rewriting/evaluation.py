@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, ShapeError
-from graphad.graph import Builder, GraphSymbol, Op, Value
+from graphad.ir import Builder, GraphSymbol, Op, Value
 from graphad.ops import OpDef, lookup
 from graphad.rewriting.constants import as_stored
-from graphad.rewriting.matching import Match
-from graphad.rewriting.terms import Call, Constant, Result, Scalar, Several, Term
+from graphad.rewriting.matcher import Match
+from graphad.rewriting.pattern import Call, Constant, Result, Scalar, Several, Term
 from graphad.types import TENSOR, TensorType
 
 Slots = dict[str, list[Any]]

@@ -1,31 +1,542 @@
-"""A pass: a name, options as fields, and ``apply(graph) -> changed``. Pipelines of passes are passes.
-
-    @dataclass(frozen=True)
-    class Mine(Pass):
-        '''One line that says what it does.'''
-        name = "mine"
-        limit: int = 3                       # mine{limit=3}
-        def apply(self, graph): ...          # change the graph; return whether you did
-
-Every pass is run by one function, ``graphad.rewriting.running.run_pass``.
-"""
+"""Passes and pipelines: what a pass is, its text, the one function that runs every pass, and reproducers of those that fail."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import shlex
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import Field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from importlib import import_module
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
-from graphad.errors import InvalidType, InvalidValue, PassError
-from graphad.graph import Graph, paused_collector
+from graphad.errors import GraphadError, InvalidGraph, InvalidType, InvalidValue, ParseError, PassError
+from graphad.ir import Graph, check_graph, lower, paused_collector
+from graphad.ir.provenance import Origin
+from graphad.ir.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
+from graphad.knobs import KNOBS, changed_knobs
 from graphad.ops.definition import did_you_mean
 from graphad.plugins import ensure_plugins
 from graphad.program import Program
-from graphad.rewriting.on_trial import OnTrial
-from graphad.rewriting.running import check_order, run_pass
-from graphad.rewriting.syntax import MAX_DEPTH, Call, parse_calls, print_option
+from graphad.program.operator import check_known
+from graphad.rewriting.analysis import Analysis, drop_outgrown, keep_preserved
+from graphad.rewriting.dataflow import Dataflow
+
+# -- text ------------------------------------------------------------------------------------------
+# The text of pipelines.
+#
+# pipeline = call ("," call)*
+# call     = name ["{" option "=" value, ... "}"] ["(" pipeline ")"]
+# value    = true | false | none | number | word | "string" | "[" value, ... "]"
+
+_TOKEN = re.compile(r'\s*([{}()\[\]=,]|"(?:[^"\\]|\\.)*"|[^\s{}()\[\]=,"]+)')
+_WORD = re.compile(r'[^\s{}()\[\]=,"]+')
+MAX_DEPTH = 64  # of brackets in brackets, and of passes in passes
+_CONSTANTS = {"true": True, "false": False, "none": None}
+
+
+@dataclass
+class Call:
+    """A pass by name, with its options and, for a combinator, the passes inside."""
+
+    name: str
+    text: str
+    place: int
+    options: dict[str, Any] = field(default_factory=dict)
+    inner: list[Call] = field(default_factory=list)
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise a ``ParseError`` that points at this call."""
+        _fail(self.text, self.place, message)
+
+
+def _fail(text: str, place: int, message: str) -> NoReturn:
+    begin = text.rfind("\n", 0, place) + 1
+    line = text[begin:].split("\n", 1)[0]
+    raise ParseError(f"{message}\n  {line}\n  {' ' * (place - begin)}^")
+
+
+def parse_calls(text: str) -> list[Call]:
+    """The calls of a pipeline's text; ``ParseError`` points at the character."""
+    if not isinstance(text, str):
+        raise InvalidType(f"a pipeline is parsed from text, not from {text!r}")
+    reader = _Reader(text)
+    calls = reader.calls(end="")
+    if not calls:
+        _fail(text, 0, "the pipeline is empty")
+    return calls
+
+
+def print_option(value: Any) -> str:
+    """An option's value as text that reads back."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, tuple | list | frozenset):
+        return f"[{', '.join(map(print_option, sorted(value) if isinstance(value, frozenset) else value))}]"
+    text = str(value)
+    return text if _WORD.fullmatch(text) and isinstance(_constant(text), str) else json.dumps(text)
+
+
+def _constant(word: str) -> Any:
+    if word in _CONSTANTS:
+        return _CONSTANTS[word]
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+        self.depth = 0
+
+    @contextmanager
+    def nested(self, start: int) -> Iterator[None]:
+        """Within it, brackets inside brackets; ParseError if there are too many."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            _fail(self.text, start, f"brackets are nested more than {MAX_DEPTH} deep")
+        yield
+        self.depth -= 1
+
+    def peek(self) -> str:
+        match = _TOKEN.match(self.text, self.place)
+        if match is None and self.text[self.place :].strip():
+            _fail(self.text, self._start(), "unexpected character")
+        return match[1] if match else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.place = self._start() + len(token)
+        return token
+
+    def _start(self) -> int:
+        return len(self.text) - len(self.text[self.place :].lstrip())
+
+    def expect(self, mark: str) -> None:
+        if self.peek() != mark:
+            _fail(self.text, self._start(), f"expected {mark!r}, found {self.peek() or 'the end'!r}")
+        self.take()
+
+    def calls(self, end: str) -> list[Call]:
+        result: list[Call] = []
+        while self.peek() != end:
+            if result:
+                self.expect(",")
+            result.append(self.call())
+        return result
+
+    def call(self) -> Call:
+        start = self._start()
+        if not _WORD.fullmatch(self.peek()):
+            _fail(self.text, start, f"expected the name of a pass, found {self.peek() or 'the end'!r}")
+        call = Call(self.take(), self.text, start)
+        if self.peek() == "{":
+            self.take()
+            call.options = self.options()
+        if self.peek() == "(":
+            with self.nested(self._start()):
+                self.take()
+                call.inner = self.calls(")")
+                self.expect(")")
+        return call
+
+    def options(self) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        while self.peek() != "}":
+            if result:
+                self.expect(",")
+            start, name = self._start(), self.take()
+            if not name.isidentifier():
+                _fail(self.text, start, f"expected the name of an option, found {name or 'the end'!r}")
+            if name in result:
+                _fail(self.text, start, f"option {name} is given twice")
+            self.expect("=")
+            result[name] = self.value()
+        self.expect("}")
+        return result
+
+    def value(self) -> Any:
+        start, token = self._start(), self.take()
+        if token == "[":
+            with self.nested(start):
+                return self.items()
+        if token.startswith('"'):
+            try:
+                return json.loads(token)
+            except ValueError as error:
+                _fail(self.text, start, f"not a string: {error}")
+        if not _WORD.fullmatch(token):
+            _fail(self.text, start, f"expected a value, found {token or 'the end'!r}")
+        return _constant(token)
+
+    def items(self) -> list[Any]:
+        items: list[Any] = []
+        while self.peek() != "]":
+            if items:
+                self.expect(",")
+            items.append(self.value())
+        self.expect("]")
+        return items
+
+
+# -- what a pass says of its tests -----------------------------------------------------------------
+# What a pass says of how it is tested: which random programs give it something to do, and which passes it needs around it.
+
+
+@dataclass(frozen=True)
+class OnTrial:
+    """How ``check_pass`` tries a pass.
+
+    Args:
+        programs: kinds of random programs that give it something to do, of those in ``graphad.testing.programs.KINDS``, or
+            any; none: all kinds.
+        after_backward: whether the whole standard backward runs before it.
+        goes_by_names: whether names of variables mean something to it, so that it does something else where they are others.
+        followed_by: the text of passes that run after it, where nothing else reads what it makes.
+    """
+
+    programs: tuple[str, ...] = ()
+    after_backward: bool = False
+    goes_by_names: bool = False
+    followed_by: str = ""
+
+
+# -- reproducers -----------------------------------------------------------------------------------
+# Reproducers of failing passes: a folder with the program, the graph before the pass, the pipeline so far, and how to run it again.
+
+Run = Callable[["Pass", Graph], bool]
+_quiet: ContextVar[bool] = ContextVar("diagnoses only", default=False)
+_replaying: ContextVar[bool] = ContextVar("replaying", default=False)
+_REPORTED = "_graphad_reproducer"
+
+
+@contextmanager
+def diagnoses_only() -> Iterator[None]:
+    """Within it, what graphad says about the user's own program (no gradient, a wrong name) leaves no reproducer; defects do."""
+    before = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(before)
+
+
+@contextmanager
+def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
+    """Within it, an exception leaves a reproducer, which its message names. Nested passes leave one reproducer only.
+
+    ``run`` runs a pass, to make the graph before anew from the program. Of passes at work on a nested graph the one that runs them on
+    the whole graph is reported: it is what can be run again.
+    """
+    journal, inside = graph.journal, graph.parent is not None and graph.journal.author is not None
+    done = len(journal.history)
+    try:
+        yield
+    except Exception as error:
+        asked_for = bool(KNOBS.reproducers) and not inside and not _replaying.get()
+        if asked_for and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
+            _mention(error, _written(each, graph, journal.history[:done], run, error))
+        raise
+
+
+def is_replaying() -> bool:
+    """Whether passes run in order to make a reproducer; such runs are not reported."""
+    return _replaying.get()
+
+
+def _is_diagnosis(error: Exception) -> bool:
+    return _quiet.get() and isinstance(error, GraphadError) and not isinstance(error, InvalidGraph)
+
+
+def _mention(error: Exception, text: str) -> None:
+    setattr(error, _REPORTED, text)
+    if len(error.args) == 1 and isinstance(error.args[0], str) and isinstance(error, GraphadError):
+        error.args = (f"{error.args[0]}\n  {text}",)
+    else:
+        error.add_note(text)
+
+
+def _written(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> str:
+    """Write the folder; say where it is, or why there is none: the pass's own error matters more."""
+    try:
+        files = _files(each, graph, history, run, error)
+        digest = hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:8]
+        folder = Path(KNOBS.reproducers) / f"{each.name or 'pass'}-{digest}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        return f"to reproduce it: {folder}"
+    except Exception as other:
+        return f"no reproducer was written: {other}"
+
+
+def _files(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> dict[str, str]:
+    """The files of a reproducer, the same for the same failure."""
+    pipeline = ", ".join(map(str, [*history, each]))
+    files = {"pipeline.txt": pipeline + "\n", "error.txt": "".join(traceback.format_exception_only(error))}
+    files["trace.txt"] = "".join(traceback.format_exception(error))
+    if graph.parent is not None or graph.block is None:
+        return {**files, "graph.txt": str(graph)}
+    asked = graph.journal.asked
+    fetch = "" if asked is None else f" --fetch {shlex.quote(','.join(asked))}"
+    unknown = " --allow-unknown" if _has_unknown(graph.block.program) else ""
+    files["program.txt"] = str(graph.block.program)
+    files["before.txt"] = _before(graph.block.program, asked, history, run)
+    files["command.txt"] = f"graphad opt program.txt{unknown}{fetch} -p {shlex.quote(pipeline)}\n"
+    return files
+
+
+def _has_unknown(program: Program) -> bool:
+    """Whether the program's text has operators, slots or attributes that commands refuse unless told otherwise."""
+    try:
+        for op in (op for block in program.blocks for op in block.ops):
+            check_known(op)
+    except GraphadError:
+        return True
+    return False
+
+
+def _before(program: Program, asked: Sequence[str] | None, history: Sequence[Pass], run: Run) -> str:
+    """The graph as it was before the failing pass, made again from the program by the passes that went well."""
+    before = _replaying.set(True)
+    try:
+        graph = lower(program, asked)
+        for each in history:
+            run(each, graph)
+        return str(graph)
+    finally:
+        _replaying.reset(before)
+
+
+# -- one function runs every pass ------------------------------------------------------------------
+# The one function that runs every pass, and the observers that it notifies.
+
+
+@dataclass(frozen=True)
+class Step:
+    """Statistics of one run of a pass: seconds, and operators and values before and after."""
+
+    name: str
+    text: str
+    changed: bool
+    seconds: float
+    ops: tuple[int, int]
+    values: tuple[int, int]
+
+
+Observer = Callable[["Pass", Graph, Step], None]
+Applier = Callable[["Pass", Graph], bool]
+_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
+_applier: ContextVar[Applier | None] = ContextVar("applier", default=None)
+
+
+class _Verified(NamedTuple):
+    """The state in which a graph was verified last, kept among its analyses."""
+
+    edits: int
+    typings: int
+    properties: frozenset[str]
+
+
+def run_pass(each: Pass, graph: Graph) -> bool:
+    """Run one pass on a graph: check what it requires, apply it, keep the books, verify, tell the observers.
+
+    Once as many rewrites were made as ``graph.journal.limit`` allows, nothing is done; a pass that does not count its own is one.
+
+    Raises:
+        PassError: the graph has not what the pass requires.
+        TypeError: it is no graph.
+        InvalidGraph: the graph breaks a rule before the first pass, or after this one; then the message names the pass.
+        Exception: whatever the pass raises. The message of each names the folder where the graph before, the pipeline so far and a
+            command that reproduces it were written.
+    """
+    check_graph(f"pass {each} runs on", graph)
+    journal = graph.journal
+    if journal.is_exhausted:
+        return False
+    verifying, applier = KNOBS.verify, _applier.get()
+    ops, values, rewrites = len(graph.ops), len(graph.values), journal.rewrites
+    with reported(each, graph, run_pass):
+        _check_required(each, graph)
+        drop_outgrown(graph)
+        if verifying and graph.parent is None and not journal.history and _Verified not in graph.analyses:
+            verify(graph)  # else a pass would be blamed for the program that it was given, or fail on it
+        before, author, last = dict(graph.analyses), journal.author, journal.origin
+        journal.author, journal.origin = each.name, None
+        start = perf_counter()
+        try:
+            changed = each.apply(graph) if applier is None else applier(each, graph)
+        finally:
+            journal.author = author
+        seconds = perf_counter() - start
+        if journal.rewrites == rewrites:
+            journal.rewrites, journal.origin = (rewrites + 1, Origin(each.name, ())) if changed else (rewrites, last)
+        _keep_books(each, graph, changed, before)
+        if verifying:
+            _verify_after(each, graph)
+    if not each.combines and graph.parent is None:
+        journal.history.append(each)
+    observers = _observers.get()
+    if observers and not is_replaying():
+        step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
+        for observer in observers:
+            observer(each, graph, step)
+    return changed
+
+
+# -- what passes claim ---------------------------------------------------------------------------
+
+
+def _missing(each: Pass, available: Iterable[Any]) -> Any:
+    """The first requirement of a pass that does not hold; analyses are computed on request."""
+    there = set(available)
+    wanted = (w for w in each.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
+    return next(wanted, None)
+
+
+def _name(claim: Any) -> str:
+    return claim if isinstance(claim, str) else str(claim.__name__)
+
+
+def _check_required(each: Pass, graph: Graph) -> None:
+    wanted = _missing(each, [*graph.properties, *graph.analyses])
+    if wanted is not None:
+        has = ", ".join(sorted(graph.properties)) or "nothing"
+        raise PassError(f"pass {each.name} requires {_name(wanted)}, which the graph does not have; it has {has}")
+
+
+def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
+    """Go through a pipeline's claims, and those of the passes that it repeats, without running it.
+
+    Raises:
+        PassError: a pass requires what the graph has not and no pass before it establishes.
+    """
+    check_graph("a pipeline runs on", graph)
+    available: set[Any] = {*graph.properties, *graph.analyses}
+    passes = tuple(part for each in passes for part in each.parts())
+    for place, each in enumerate(passes, 1):
+        wanted = _missing(each, available)
+        if wanted is not None:
+            later = next((p.name for p in passes[place:] if wanted in p.establishes), None)
+            hint = f"; {later}, which does, comes after it" if later else ""
+            where = f"{each.name}, pass {place} of the {len(passes)} in the pipeline,"
+            raise PassError(f"{where} requires {_name(wanted)}, which the graph does not have and no pass before it establishes{hint}")
+        available -= set(each.clears)
+        available |= set(each.establishes)
+
+
+def _keep_books(each: Pass, graph: Graph, changed: bool, before: dict[type, Any]) -> None:
+    graph.properties.difference_update(each.clears)
+    graph.properties.update(claim for claim in each.establishes if isinstance(claim, str))
+    if changed and not each.combines:
+        made = {kind: graph.analyses[kind] for kind in each.establishes if kind in graph.analyses}
+        keep_preserved(graph, (*each.preserves, _Verified), before, each.name)
+        graph.analyses |= made
+
+
+# -- verification --------------------------------------------------------------------------------
+
+
+def _verify_after(each: Pass, graph: Graph) -> None:
+    """Hold the graph against the rules that a change since the last verification can break, whatever the pass says it did."""
+    now = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
+    last: _Verified | None = graph.analyses.get(_Verified)
+    try:
+        verify(graph, _rules_to_check(last, now))
+    except InvalidGraph as error:
+        raise InvalidGraph(f"after pass {each}: {error}") from None
+    graph.analyses[_Verified] = now
+
+
+def _rules_to_check(last: _Verified | None, now: _Verified) -> tuple[Rule, ...]:
+    if last is None or last.edits != now.edits:
+        return RULES
+    claims = () if last.properties == now.properties else CLAIM_RULES
+    types = () if last.typings == now.typings else TYPE_RULES
+    return claims + types
+
+
+@contextmanager
+def verification(on: bool) -> Iterator[None]:
+    """Within it, graphs are verified after every pass, or not."""
+    with changed_knobs(verify=on):
+        yield
+
+
+def take_as_verified(graph: Graph) -> None:
+    """Let the first pass on a graph run without verifying its input; its output is verified as always."""
+    graph.analyses[_Verified] = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
+
+
+# -- observers -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Within it, the observer is told of every pass in this thread or asyncio task: ``observer(pass, graph, step)``."""
+    before = _observers.set((*_observers.get(), observer))
+    try:
+        yield
+    finally:
+        _observers.reset(before)
+
+
+@contextmanager
+def applying(by: Applier) -> Iterator[None]:
+    """Within it, passes are applied by a function: ``by(pass, graph)``, which calls ``pass.apply(graph)`` and returns what that does."""
+    before = _applier.set(by)
+    try:
+        yield
+    finally:
+        _applier.reset(before)
+
+
+class Timings:
+    """An observer that remembers every step; its text is a table of passes, seconds and node counts."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
+        if not each.combines:
+            self.steps.append(step)
+
+    def __str__(self) -> str:
+        rows = [(f"{s.seconds * 1e3:.2f} ms", _arrow(s.ops), _arrow(s.values), "changed" if s.changed else "", s.text) for s in self.steps]
+        rows.append((f"{sum(s.seconds for s in self.steps) * 1e3:.2f} ms", "", "", "", "all"))
+        table = [("time", "operators", "values", "", "pass"), *rows]
+        widths = [max(len(row[i]) for row in table) for i in range(4)]
+        return "\n".join("  ".join([*(f"{c:>{w}}" for c, w in zip(row, widths, strict=False)), row[4]]).rstrip() for row in table)
+
+
+def _arrow(counts: tuple[int, int]) -> str:
+    return f"{counts[0]}" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]}"
+
+
+# -- passes and pipelines --------------------------------------------------------------------------
+# A pass: a name, options as fields, and ``apply(graph) -> changed``. Pipelines of passes are passes.
+#
+#     @dataclass(frozen=True)
+#     class Mine(Pass):
+#         '''One line that says what it does.'''
+#         name = "mine"
+#         limit: int = 3                       # mine{limit=3}
+#         def apply(self, graph): ...          # change the graph; return whether you did
+#
+# Every pass is run by one function, ``graphad.rewriting.passes.run_pass``.
 
 
 class _Library(MutableMapping[str, "type[Pass]"]):

@@ -17,15 +17,12 @@ import numpy as np
 
 from graphad.errors import InvalidType
 from graphad.rewriting import smt
-from graphad.rewriting.moving import keeps_elements
-from graphad.rewriting.moving_proofs import PIECES, RANKS, why_not_moved
+from graphad.rewriting.moving import PIECES, RANKS, keeps_elements, why_not_moved
+from graphad.rewriting.pattern import Attribute, Constant, Scalar, Several, calls_in, leaves
 from graphad.rewriting.rule_check import disagreement
-from graphad.rewriting.rule_inputs import DTYPES, Inputs
-from graphad.rewriting.rule_settings import Drawn, Setting
+from graphad.rewriting.rule_inputs import DTYPES, Drawn, Inputs, Setting
 from graphad.rewriting.smt import Unsupported, z3
-from graphad.rewriting.smt_terms import Elements, starts_elementwise
-from graphad.rewriting.soundness import calls_in, leaves
-from graphad.rewriting.terms import Attribute, Constant, Scalar, Several
+from graphad.rewriting.smt_operators import Elements, starts_elementwise
 from graphad.types import TensorType
 
 Status = Literal["proved", "refuted", "unknown", "unsupported"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.rewriting.passes import Pass
-from graphad.rewriting.rules import RuleSet
-from graphad.rewriting.worklist import rewrite_greedily
+from graphad.rewriting.rewriter import RuleSet, rewrite_greedily
 
 
 class RulePass(Pass):

@@ -1,213 +1,379 @@
-"""Rules, which rewrite the operators around one operator, and sets of them.
-
-A set knows, for an operator and the types of those that it reads from, which rules can apply at all: most operators see none.
-"""
+"""Rules written as before and after, two expressions over operators."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, overload
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph import Op
-from graphad.ops.definition import did_you_mean
+from graphad.ir import Op, Value
+from graphad.program.source import SourceLine
+from graphad.rewriting.constants import UNIFORM
+from graphad.rewriting.evaluation import Instance, keeps_types
+from graphad.rewriting.matcher import Choices, Match, Trace, UnknownType, compare_later, match_op, match_roots
+from graphad.rewriting.pattern import (
+    Attribute,
+    Call,
+    Constant,
+    Result,
+    Scalar,
+    Several,
+    Term,
+    Unknown,
+    Uses,
+    calls_in,
+    check_terms,
+    leaves,
+    parts_of,
+)
+from graphad.rewriting.rewriter import Place, Rule, Start, sweep
+from graphad.rewriting.rule_check import Evidence, Kinks, check_rule
+from graphad.rewriting.rule_inputs import Example
+from graphad.types import FLOATS
 
-Place = tuple[str, int]  # an input slot, and which of the values in it
+several: Any = object()
 
 
-class Start(NamedTuple):
-    """A way in which a rule can start at an operator: the types that the writers of some of its inputs have to be of.
+@dataclass(frozen=True)
+class Variant:
+    """A pattern with the inputs of its commutative operators in one order. ``writers`` are the types of what its inputs come from."""
 
-    ``form`` is passed to the rule when it is tried; it says for instance in which order the inputs are matched.
-    """
-
-    writers: tuple[tuple[Place, frozenset[str]], ...] = ()
-    form: Any = None
+    calls: tuple[Call, ...]
+    writers: tuple[tuple[Place, frozenset[str]], ...]
+    is_simple: bool = True  # one operator to start at, and no list to be split
 
 
-class Rule(ABC):
-    """One way to rewrite the operators around an operator.
+class PatternRule(Rule):
+    """A rule made of terms: see ``rewrite``.
 
     Attributes:
-        name: what the rule is called in listings, timings and provenance.
-        types: the types of the operators that it starts at; None for all.
-        depth: the length of the longest chain of operators that it looks at.
-        aside: whether it looks at operators beside the one it starts at, which read what is read or written there.
+        before: the pattern, one result or several; after: the replacement, as many.
+        conditions: scalars that have to be true.
+        text: before ⇒ after, in one line.
+        example: draws inputs that the rule applies to, if its author gave one.
+        evidence: the inputs that the rule was tested on when it was defined; None if it was not tested.
+        source: the file and line of the function that the rule was made of.
+        exact: whether the rule claims to keep every bit.
     """
 
-    name: str = ""
-    types: frozenset[str] | None = None
-    depth: int = 1
-    aside: bool = False
-
-    @abstractmethod
-    def rewrite(self, op: Op) -> bool:
-        """Rewrite the neighborhood of an operator, if the rule applies; ``op.graph.allows(self.name, ...)`` has to agree first."""
-
-    def rewrite_as(self, op: Op, form: Any) -> bool:
-        """Rewrite in one of the forms that ``starts`` names."""
-        return self.rewrite(op)
-
-    def starts(self) -> Iterable[Start]:
-        """Where the rule can start, as far as the operators that write its inputs say."""
-        return (Start(),)
-
-    def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
-        """The dependencies of a rule besides its root: the number of operators below, operators of these types (None: any)."""
-        return ((distance, None) for distance in range(1, self.depth))
+    example: Example | None = None
+    evidence: Evidence | None = None
+    source: SourceLine | None = None
+    exact: bool = False
 
     def __repr__(self) -> str:
-        return f"<rule {self.name}>"
+        return f"<rule {self.name}: {self.text}>"
+
+    def __init__(self, name: str, doc: str, before: Sequence[Result], after: Sequence[Term], conditions: Sequence[Scalar]) -> None:
+        self.name = name
+        self.__doc__ = doc
+        self.before = tuple(before)
+        self.after = tuple(after)
+        self.conditions = tuple(conditions)
+        self.variants = tuple(_variants(self.before))
+        self.types = frozenset(variant.calls[0].row.type for variant in self.variants)
+        self.depth = max(map(_depth, self.before)) + any(_counts_readers(each) for each in self.conditions)
+        self.aside = len(self.variants[0].calls) > 1
+        where = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
+        self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{where}"
+
+    def match(self, op: Op, trace: Trace | None = None) -> Match | None:
+        """The bindings of the rule's tensors and attributes at an operator; None if it does not apply there."""
+        return next((found for variant in self.variants if (found := self._match_as(variant, op, trace)) is not None), None)
+
+    def _match_as(self, variant: Variant, op: Op, trace: Trace | None = None) -> Match | None:
+        if variant.is_simple:
+            found = Match(trace=trace)
+            return found if match_op(variant.calls[0], op, found) and self._is_right(variant, op, found) else None
+        choices: Choices | None = Choices()
+        while choices is not None:
+            for found in match_roots(variant.calls, op, Match(trace=trace, choices=choices)):
+                if self._is_right(variant, op, found):
+                    return found
+            choices = choices.following()
+        return None
+
+    def _is_right(self, variant: Variant, op: Op, found: Match) -> bool:
+        try:
+            fits = compare_later(found) and self._holds(found) and keeps_types(self.before, self.after, found)
+        except UnknownType as error:
+            reason = str(error)
+            return found.fail(lambda: reason)
+        return fits and self._is_possible(variant, op, found)
+
+    def starts(self) -> Iterable[Start]:
+        return [Start(variant.writers, variant) for variant in self.variants]
+
+    def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
+        if any(_counts_readers(condition) for condition in self.conditions):
+            return super().looks_at()
+        return [(distance, types) for term in self.before for distance, types in _below(term) if distance]
+
+    def rewrite(self, op: Op) -> bool:
+        return any(self.rewrite_as(op, variant) for variant in self.variants)
+
+    def rewrite_as(self, op: Op, form: Variant) -> bool:
+        found = self._match_as(form, op)
+        if found is None or not op.graph.allows(self.name, *found.ops.values()):
+            return False
+        results = [found.value_of(term) for term in self.before]
+        instance = Instance(op, found)
+        for old, new in zip(results, [instance.value(term) for term in self.after], strict=True):
+            if new is not old:
+                if new in instance.made:
+                    _take_over(old, new)
+                op.graph.substitute(old, new)
+        for call in dict.fromkeys(term.call for term in self.before):
+            sweep(found.ops[call])
+        return True
+
+    def _holds(self, found: Match) -> bool:
+        for condition in self.conditions:
+            if not condition.value(found):
+                return found.fail(lambda condition=condition: f"the condition {condition!r} does not hold")
+        return True
+
+    def _is_possible(self, variant: Variant, op: Op, found: Match) -> bool:
+        """Whether the rewrite is legal: no value would be requested under two names, and no cycle would arise."""
+        results = [found.value_of(term) for term in self.before]
+        if not any(value.readers or op.graph.is_observed(value) for value in results):
+            return found.fail(lambda: "its results are unused: rewriting them would change nothing, again and again")
+        result = results[0]
+        if not result.stop_gradient and any(value.stop_gradient and value.dtype in FLOATS for value in _inside(found)):
+            return found.fail(lambda: "gradients stop inside it")
+        if any(
+            _would_flow(found.value_of(old), found.values[new])
+            for old, new in zip(self.before, self.after, strict=True)
+            if new in found.values
+        ):
+            return found.fail(lambda: "gradients would flow where they stop")
+        if op.type == "assign" and isinstance(self.after[0], Unknown) and _is_bound(result):
+            return found.fail(lambda: f"{result!r} is requested by name")
+        if len(variant.calls) > 1 and _would_wait(found, variant):
+            return found.fail(lambda: "an operator would wait for itself")
+        return True
 
 
-@dataclass
-class RuleTime:
-    """How often a rule was tried and applied, and the seconds it took."""
-
-    tried: int = 0
-    applied: int = 0
-    seconds: float = 0.0
+def _take_over(old: Value, new: Value) -> None:
+    """Make a new value the gradient of what the old one is, and stop gradients where that does."""
+    new.grad_of = old.grad_of
+    if not old.persistable:
+        new.var = old.var
 
 
-class RuleTimings(dict[str, RuleTime]):
-    """Times by rule; its text is a table, the slowest rule first."""
-
-    def __str__(self) -> str:
-        rows = sorted(self.items(), key=lambda item: (-item[1].seconds, item[0]))
-        head = f"{'time':>10}  {'tried':>8}  {'applied':>8}  rule"
-        return "\n".join([head, *(f"{t.seconds * 1e3:7.2f} ms  {t.tried:8}  {t.applied:8}  {name}" for name, t in rows)])
+def _inside(found: Match) -> Iterator[Value]:
+    """The results of the matched operators."""
+    return (value for op in found.ops.values() for values in op.outputs.values() for value in values)
 
 
-clocks: ContextVar[tuple[RuleTimings, ...]] = ContextVar("clocks", default=())
+def _would_flow(old: Value, new: Value) -> bool:
+    """Whether gradients would flow where they stop: through what is read instead, or at a value that gets the name of another one."""
+    if old.dtype not in FLOATS or new.stop_gradient == old.stop_gradient:
+        return False
+    return old.stop_gradient or (bool(new.writers) and old.graph.is_observed(old))
 
 
-@contextmanager
-def timing_rules() -> Iterator[RuleTimings]:
-    """Within it, the time of every rule is taken: ``with timing_rules() as times: ...; print(times)``."""
-    times = RuleTimings()
-    before = clocks.set((*clocks.get(), times))
-    try:
-        yield times
-    finally:
-        clocks.reset(before)
+def _is_bound(value: Value) -> bool:
+    return value.graph.parent is None and value.graph.is_observed(value)
 
 
-class RuleSet(Sequence[Rule]):
-    """Rules in the order in which they are tried. ``a + b`` joins two sets, ``rules["name"]`` finds a rule, ``str(rules)`` lists them.
+def _would_wait(found: Match, variant: Variant) -> bool:
+    """Whether something that goes in is computed from something that comes out."""
+    roots = {found.ops[call.key] for call in variant.calls}
+    pending = [value for term, value in found.values.items()] + [value for values in found.lists.values() for value in values]
+    seen: set[Value] = set()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for writer in value.writers:
+            if writer in roots:
+                return True
+            pending += writer.reads()
+    return False
+
+
+# -- the decorator -------------------------------------------------------------------------------
+
+
+@overload
+def rewrite(function: Callable[..., Any]) -> PatternRule: ...
+@overload
+def rewrite(
+    *, fast: bool = ..., verify: bool = ..., example: Example | None = ..., gradients: Kinks = ...
+) -> Callable[[Callable[..., Any]], PatternRule]: ...
+def rewrite(
+    function: Any = None, *, fast: bool = True, verify: bool = True, example: Example | None = None, gradients: Kinks = "all"
+) -> Any:
+    """Make a rule of a function that returns ``before, after`` or ``before, after, condition, ...``.
+
+    Args:
+        function: its parameters are the unknowns; it is called once, with terms.
+        fast: the rule may differ from what it replaces by rounding, and where something is nan, infinite or out of range;
+            False: it has to agree to the last bit, there too.
+        verify: compare before and after now, on a fixed set of hard inputs; ``rule.evidence`` says which.
+        example: ``example(rng) -> {parameter: array or attribute}`` gives shapes and attributes that the rule applies to, where those in
+            the fixed set do not fit it. Floating-point elements are tried with other values too: an example narrows no claim.
+        gradients: "all" compares gradients at kinks and ties too, "smooth" only away from them.
 
     Raises:
-        ValueError: two rules have one name.
+        ValueError: the rule is wrong, with inputs that show it; or it applied to nothing that was tried.
+        TypeError: the function does not return terms.
+
+    >>> from graphad import ops
+    >>> @rewrite
+    ... def log_exp(x):
+    ...     return ops.log(ops.exp(x)), x
+    >>> log_exp
+    <rule log-exp: log(exp(x)) ⇒ x>
     """
-
-    def __init__(self, *rules: Rule | Iterable[Rule]) -> None:
-        parts = (each if isinstance(each, Iterable) else [each] for each in rules)
-        self.rules: tuple[Rule, ...] = tuple(rule for part in parts for rule in part)
-        for rule in self.rules:
-            if not isinstance(rule, Rule):
-                raise InvalidType(f"a set of rules is made of rules, not of {rule!r}")
-        names = [rule.name for rule in self.rules]
-        for rule in self.rules:
-            if names.count(rule.name) > 1:
-                raise InvalidValue(f"two rules are named {rule.name!r}")
-
-    def __len__(self) -> int:
-        return len(self.rules)
-
-    def __getitem__(self, index: int | slice | str) -> Rule:  # type: ignore[override]
-        if isinstance(index, str):
-            found = next((rule for rule in self.rules if rule.name == index), None)
-            if found is None:
-                raise InvalidValue(f"no rule is named {index!r}{did_you_mean(index, [r.name for r in self.rules])}")
-            return found
-        return self.rules[index]  # type: ignore[return-value]
-
-    def __add__(self, other: Iterable[Rule]) -> RuleSet:
-        return RuleSet(self, other)
-
-    def without(self, *names: str) -> RuleSet:
-        """The others."""
-        return RuleSet(rule for rule in self.rules if rule.name not in names)
-
-    def for_type(self, type: str) -> tuple[Rule, ...]:
-        """The rules that start at operators of a type."""
-        found = self._by_type.get(type)
-        if found is None:
-            found = self._by_type[type] = tuple(r for r in self.rules if r.types is None or type in r.types)
-        return found
-
-    @cached_property
-    def _by_type(self) -> dict[str, tuple[Rule, ...]]:
-        return {}
-
-    def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
-        """The rules that can apply at an operator, as far as its type and those of the writers of its inputs say, with their forms."""
-        table = self._tables.get(op.type)
-        if table is None:
-            table = self._tables[op.type] = _Table(self.for_type(op.type))
-        return table.candidates(op)
-
-    @cached_property
-    def _tables(self) -> dict[str, _Table]:
-        return {}
-
-    @cached_property
-    def depth(self) -> int:
-        """The depth of the deepest rule."""
-        return max((rule.depth for rule in self.rules), default=1)
-
-    @cached_property
-    def aside(self) -> bool:
-        """Whether a rule looks at operators beside the one it starts at."""
-        return any(rule.aside for rule in self.rules)
-
-    def __str__(self) -> str:
-        width = max((len(rule.name) for rule in self.rules), default=0)
-        return "\n".join(f"{rule.name:{width}}  {_description(rule)}".rstrip() for rule in self.rules)
+    if function is None:
+        return lambda function: rewrite_with(function, fast, verify, example, gradients)
+    return rewrite_with(function, fast, verify, example, gradients)
 
 
-def _description(rule: Rule) -> str:
-    shown = getattr(rule, "text", None)
-    return shown or (rule.__doc__ or "").strip().split("\n", 1)[0]
+def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example: Example | None, gradients: Kinks) -> PatternRule:
+    """Make a rule of a decorated function."""
+    if gradients not in ("all", "smooth"):
+        raise InvalidValue(f'gradients={gradients!r}: "all" or "smooth" is expected')
+    name = function.__name__.strip("_").replace("_", "-")
+    result = function(*_unknowns(function), **_attributes(function))
+    if not isinstance(result, tuple) or len(result) < 2:
+        raise InvalidType(f"rule {name} returns before, after and perhaps conditions, not {result!r}")
+    before, after = _terms(name, "before", result[0]), _terms(name, "after", result[1])
+    check_terms(name, before, after, result[2:])
+    rule = PatternRule(name, inspect.getdoc(function) or "", before, after, result[2:])  # type: ignore[arg-type]
+    rule.source, rule.exact, rule.example = _source(function), not fast, example
+    if verify:
+        rule.evidence = check_rule(rule, exact=not fast, example=example, gradients=gradients)
+    return rule
 
 
-class _Table:
-    """The rules for operators of one type, by the types of the operators that write their inputs."""
-
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self.starts = [(rule, start) for rule in rules for start in rule.starts()]
-        self.places = tuple(dict.fromkeys(place for _, start in self.starts for place, _ in start.writers))
-        self.known: dict[tuple[str, ...], tuple[tuple[Rule, Any], ...]] = {}
-
-    def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
-        """The rules that can apply; the same for all operators that read from operators of the same types."""
-        types = tuple([_writer_type(op, slot, index) for slot, index in self.places])
-        found = self.known.get(types)
-        if found is None:
-            of = dict(zip(self.places, types, strict=True))
-            fitting = ((rule, start) for rule, start in self.starts if all(of[place] in wanted for place, wanted in start.writers))
-            found = self.known[types] = tuple((rule, start.form) for rule, start in fitting)
-        return found
+def _source(function: Callable[..., Any]) -> SourceLine | None:
+    code = getattr(function, "__code__", None)
+    return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 
 
-def _writer_type(op: Op, slot: str, index: int) -> str:
-    values = op.inputs.get(slot, ())
-    return values[index].writers[0].type if len(values) > index and values[index].writers else ""
+def _unknowns(function: Callable[..., Any]) -> Iterator[Term]:
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is not p.KEYWORD_ONLY:
+            yield Several(p.name) if p.default is several else Unknown(p.name)
 
 
-def timed(rule: Rule, op: Op, form: Any, running: tuple[RuleTimings, ...]) -> bool:
-    """Try a rule, and add its time to those that are being taken."""
-    if not running:
-        return rule.rewrite_as(op, form)
-    start = perf_counter()
-    applied = rule.rewrite_as(op, form)
-    seconds = perf_counter() - start
-    for times in running:
-        time = times.setdefault(rule.name, RuleTime())
-        time.tried, time.applied, time.seconds = time.tried + 1, time.applied + applied, time.seconds + seconds
-    return applied
+def _attributes(function: Callable[..., Any]) -> dict[str, Attribute]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: Attribute(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _terms(name: str, side: str, given: Any) -> tuple[Term, ...]:
+    items = tuple(given) if isinstance(given, tuple | list) else (given,)
+    for item in items:
+        if not isinstance(item, Term):
+            raise InvalidType(f"{side} of rule {name} is a tensor of the pattern, or several, not {item!r}")
+    return items
+
+
+# -- orders --------------------------------------------------------------------------------------
+
+
+def _variants(results: Sequence[Result]) -> Iterator[Variant]:
+    """A pattern with the inputs of commutative operators in every order."""
+    swappable = list(dict.fromkeys(c for r in results for c in calls_in(r) if c.is_swappable))
+    for swaps in itertools.product((False, True), repeat=len(swappable)):
+        swapped = {call for call, swap in zip(swappable, swaps, strict=True) if swap}
+        made: dict[Call, Call] = {}
+        calls = tuple(dict.fromkeys(_ordered(r.call, swapped, made) for r in results))
+        yield Variant(
+            calls, tuple(_writers(calls[0])), len(calls) == 1 and not any(isinstance(t, Several) for r in results for t in leaves(r))
+        )
+
+
+def _ordered(call: Call, swapped: set[Call], made: dict[Call, Call]) -> Call:
+    if call not in made:
+        inputs = {slot: tuple(_term_in_order(t, swapped, made) for t in terms) for slot, terms in call.inputs.items()}
+        if call in swapped:
+            inputs = dict(zip(inputs, reversed(inputs.values()), strict=True))
+        made[call] = Call(call.row, inputs, call.attrs, call)
+    return made[call]
+
+
+def _term_in_order(term: Term, swapped: set[Call], made: dict[Call, Call]) -> Term:
+    return Result(_ordered(term.call, swapped, made), term.slot, term.index) if isinstance(term, Result) else term
+
+
+def _writers(call: Call) -> Iterator[tuple[Place, frozenset[str]]]:
+    """Which operators the inputs of a call come from, as far as that can be said."""
+    for slot, terms in call.inputs.items():
+        for i, term in enumerate(terms):
+            if isinstance(term, Several):
+                break
+            if isinstance(term, Result | Constant):
+                yield (slot, i), _types_of(term)
+
+
+def _types_of(term: Result | Constant) -> frozenset[str]:
+    return UNIFORM if isinstance(term, Constant) else frozenset((term.call.row.type,))
+
+
+def _below(term: Term, distance: int = 0) -> Iterator[tuple[int, frozenset[str]]]:
+    """The operators of a term, and how many of them precede the one where the match starts."""
+    if isinstance(term, Result | Constant):
+        yield distance, _types_of(term)
+    for terms in term.call.inputs.values() if isinstance(term, Result) else ():
+        for each in terms:
+            yield from _below(each, distance + 1)
+
+
+def _depth(term: Term) -> int:
+    if not isinstance(term, Result):
+        return int(isinstance(term, Constant))
+    return 1 + max((_depth(t) for terms in term.call.inputs.values() for t in terms), default=0)
+
+
+def _counts_readers(scalar: Scalar) -> bool:
+    """Whether a condition is about how many operators read a tensor that comes into the pattern."""
+    return any(isinstance(part, Uses) and not isinstance(part.parts[-1], Result) for part in parts_of(scalar))
+
+
+def _listed(terms: Sequence[Term]) -> str:
+    return ", ".join(map(repr, terms))
+
+
+# -- why not -------------------------------------------------------------------------------------
+
+
+def explain(rule: Rule, node: Op | Value) -> str:
+    """Why a rule does not apply at an operator, or the one that writes a value: how far it matched, and what failed there.
+
+    >>> import graphad as ga
+    >>> from graphad import ops
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program):
+    ...     x = ga.layers.data("x", shape=[3])
+    ...     y = ga.layers.log(ga.layers.tanh(x))
+    >>> @rewrite
+    ... def log_exp(x):
+    ...     return ops.log(ops.exp(x)), x
+    >>> print(explain(log_exp, ga.lower(program).value(y.name)))
+    rule log-exp does not apply at log(X=tanh_0.tmp_0) -> (Out=log_0.tmp_0):
+      expected exp to write tanh_0.tmp_0, found tanh(X=x) -> (Out=tanh_0.tmp_0)
+    """
+    if not isinstance(node, Op | Value):
+        raise InvalidType(f"a rule is explained at an operator or a value, not at {node!r}")
+    op = node if isinstance(node, Op) else node.writer
+    if op is None:
+        return f"rule {rule.name} does not apply at {node!r}: no operator writes it"
+    if not isinstance(rule, PatternRule):
+        return f"rule {rule.name} is written in Python: {_listed_types(rule)}"
+    trace = Trace()
+    if rule.match(op, trace) is not None:
+        return f"rule {rule.name} applies at {op!r}"
+    return f"rule {rule.name} does not apply at {op!r}:\n  {trace.reason}"
+
+
+def _listed_types(rule: Rule) -> str:
+    return f"it starts at {', '.join(sorted(rule.types)) if rule.types else 'any operator'}"

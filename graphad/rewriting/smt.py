@@ -1,8 +1,4 @@
-"""Terms of the solver z3 for single elements: integers as bit-vectors, floating-point numbers by IEEE 754.
-
-What IEEE 754 does not define is a function of which little is assumed (``Functions``): exp and the like give equal results for equal
-arguments; which of two zeros a maximum gives is unknown, but the same for the same operands.
-"""
+"""The meaning of operators on single elements, as terms of the solver z3."""
 
 from __future__ import annotations
 

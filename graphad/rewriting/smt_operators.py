@@ -1,26 +1,29 @@
-"""The meaning of elementwise operators on single elements, as terms of the solver.
-
-The function that defines an operator (``graphad.ops.formulas``) is run on terms: an operator means what it does with numpy's functions, and
-``MEANINGS`` says what those do with an element. ``tests/rewriting/test_smt.py`` evaluates operators so on numbers and compares with their
-kernels; it tests as well what is assumed of exp and others (``ASSUMED``).
-"""
+"""The meaning of operators on single elements, as terms of the solver, and rules as such terms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import operator as python
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphad.ops import OpDef
-from graphad.ops.error_function import error_function
 from graphad.ops.formulas import Tracer, converted, filled, raised
+from graphad.ops.special import error_function
+from graphad.rewriting import smt
+from graphad.rewriting.evaluation import Evaluation, Slots
+from graphad.rewriting.pattern import FOUND, Attribute, Call, Constant, Scalar, Several, Term, both, either
+from graphad.rewriting.rule_inputs import Setting
 from graphad.rewriting.smt import (
     Builder,
     Element,
     Unsupported,
+    by_case,
     current,
     dtype_of,
+    has_cases,
     is_number,
     like,
     literal,
@@ -33,7 +36,140 @@ from graphad.rewriting.smt import (
     unknown_function,
     z3,
 )
-from graphad.rewriting.smt_arithmetic import add, div, maximum, minimum, mul, sub
+
+# -- arithmetic ------------------------------------------------------------------------------------
+# Sums, products, quotients, maxima and minima of single elements.
+#
+# Terms are brought into forms that spare the solver work where IEEE 754 says that they are equal: signs are moved outwards, factors 1, -1
+# and
+# 2 and terms 0 are resolved, and arithmetic is moved into choices with a number on one side.
+
+
+def add(x: Element, y: Element) -> Element:
+    """x + y; wraps around in integers, is "or" of truth values."""
+    if z3.is_bool(x):
+        return z3.Or(x, y)
+    if not z3.is_fp(x):
+        return x + y
+    if has_cases(y):
+        return by_case(y, lambda case: add(x, case))
+    if has_cases(x):
+        return by_case(x, lambda case: add(case, y))
+    x, y = (y, x) if z3.is_fp_value(x) and not z3.is_fp_value(y) else (x, y)
+    if is_number(y, 0.0):
+        plus = z3.is_true(z3.simplify(z3.fpIsPositive(y)))
+        return z3.If(z3.fpIsZero(x), literal(0.0, x.sort()), x) if plus else x
+    return z3.fpAdd(z3.RNE(), x, y) if current().exact else _some_sum(x, y)
+
+
+def _some_sum(x: Element, y: Element) -> Element:
+    """A function of two terms in any order, of which little more is known than what it does with zeros."""
+    (x, minus_x), (y, minus_y) = sorted((signed(x), signed(y)), key=lambda pair: pair[0].get_id())
+    if minus_x:  # -x + y = -(x - y), but for the sign of a sum that is zero, which another function gives
+        x, y, minus_y = neg(x), (neg(y) if minus_y else y), False
+    y = neg(y) if minus_y else y
+    flipped = x.decl().kind() == z3.Z3_OP_FPA_NEG
+    a, b = (x.arg(0), neg(y)) if flipped else (x, y)
+    result, is_new = current().apply("sum", a.sort(), a, b)
+    if is_new:
+        current().facts += [
+            z3.Implies(z3.Or(z3.fpIsNaN(a), z3.fpIsNaN(b)), z3.fpIsNaN(result)),
+            z3.Implies(z3.And(z3.fpIsZero(b), z3.Not(z3.fpIsZero(a))), result == a),
+            z3.Implies(z3.And(z3.fpIsZero(a), z3.Not(z3.fpIsZero(b))), result == b),
+            z3.Implies(z3.And(z3.fpIsZero(a), z3.fpIsZero(b)), z3.fpIsZero(result)),
+        ]
+    if not flipped:
+        return result
+    zero, _ = current().apply("zero of a sum", a.sort(), a, b)
+    return z3.If(z3.fpIsZero(result), z3.If(z3.fpIsZero(zero), zero, literal(0.0, a.sort())), neg(result))
+
+
+def sub(x: Element, y: Element) -> Element:
+    """x - y, which is x + -y."""
+    if z3.is_bool(x):
+        raise Unsupported("subtraction of truth values")
+    return add(x, neg(y)) if z3.is_fp(x) else x - y
+
+
+def mul(x: Element, y: Element) -> Element:
+    """x * y. By 1, -1 and 2 it is what IEEE 754 makes of that: nothing, another sign, a sum; that spares the solver a multiplication."""
+    if z3.is_bool(x):
+        return z3.And(x, y)
+    if not z3.is_fp(x):
+        return x * y
+    if has_cases(x) and x.eq(y):
+        return by_case(x, lambda case: mul(case, case))
+    if has_cases(y):
+        return by_case(y, lambda case: mul(x, case))
+    if has_cases(x):
+        return by_case(x, lambda case: mul(case, y))
+    (x, minus_x), (y, minus_y) = signed(x), signed(y)
+    if minus_x != minus_y:
+        return neg(mul(x, y))
+    x, y = (y, x) if z3.is_fp_value(x) else (x, y)
+    if is_number(y, 1.0):
+        return x
+    if is_number(y, -1.0):
+        return neg(x)
+    if is_number(y, 2.0):
+        return add(x, x)
+    return z3.fpMul(z3.RNE(), x, y) if current().exact else _some_product(x, y)
+
+
+def _some_product(x: Element, y: Element) -> Element:
+    x, y = sorted((x, y), key=lambda factor: factor.get_id())
+    result, is_new = current().apply("product", x.sort(), x, y)
+    if is_new:
+        bounded = [z3.Not(z3.Or(z3.fpIsNaN(f), z3.fpIsInf(f))) for f in (x, y)]
+        zero = z3.Or(z3.And(z3.fpIsZero(x), bounded[1]), z3.And(z3.fpIsZero(y), bounded[0]))
+        current().facts += [
+            z3.Implies(z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y)), z3.fpIsNaN(result)),
+            z3.Implies(zero, z3.fpIsZero(result)),
+            *([z3.Or(z3.fpIsNaN(result), z3.fpIsPositive(result))] if x.eq(y) else []),
+        ]
+    return result
+
+
+def div(x: Element, y: Element) -> Element:
+    """x / y of floating-point numbers."""
+    if not z3.is_fp(x):
+        raise Unsupported("division of integers, which goes through float64")
+    if is_number(y, 1.0):
+        return x
+    (x, minus_x), (y, minus_y) = signed(x), signed(y)
+    if minus_x != minus_y:
+        return neg(div(x, y))
+    return z3.fpDiv(z3.RNE(), x, y) if current().exact else current().apply("quotient", x.sort(), x, y)[0]
+
+
+def _chosen(name: str, x: Element, y: Element, is_x: Element) -> Element:
+    """A maximum or minimum of floating-point numbers; of two zeros an unknown one."""
+    tie, _ = current().apply(name, z3.BoolSort(), x, y)
+    zeros = z3.And(z3.fpIsZero(x), z3.fpIsZero(y))
+    return z3.If(z3.fpIsNaN(x), x, z3.If(z3.fpIsNaN(y), y, z3.If(z3.If(zeros, tie, is_x), x, y)))
+
+
+def maximum(x: Element, y: Element) -> Element:
+    """The larger one; nan if one is."""
+    if z3.is_bool(x):
+        return z3.Or(x, y)
+    return _chosen("max", x, y, z3.fpGEQ(x, y)) if z3.is_fp(x) else z3.If(x >= y, x, y)
+
+
+def minimum(x: Element, y: Element) -> Element:
+    """The smaller one; nan if one is."""
+    if z3.is_bool(x):
+        return z3.And(x, y)
+    return _chosen("min", x, y, z3.fpLEQ(x, y)) if z3.is_fp(x) else z3.If(x <= y, x, y)
+
+
+# -- operators -------------------------------------------------------------------------------------
+# The meaning of elementwise operators on single elements, as terms of the solver.
+#
+# The function that defines an operator (``graphad.ops.formulas``) is run on terms: an operator means what it does with numpy's functions,
+# and
+# ``MEANINGS`` says what those do with an element. ``tests/rewriting/test_smt.py`` evaluates operators so on numbers and compares with their
+# kernels; it tests as well what is assumed of exp and others (``ASSUMED``).
 
 
 class NoMeaning(Unsupported):
@@ -58,7 +194,7 @@ class Unknown:
         return bool(self._refused())
 
 
-class Term(Tracer):
+class SolverTerm(Tracer):
     """An element; ``squares`` says whether a power of 2 is a product, as it is of arrays with axes. Notes what is assumed."""
 
     __slots__ = ("assumed", "element", "squares")
@@ -67,10 +203,10 @@ class Term(Tracer):
         self.element, self.squares, self.assumed = element, squares, assumed
         self.dtype = np.dtype(dtype_of(element))
 
-    def like(self, number: Any) -> Term:
+    def like(self, number: Any) -> SolverTerm:
         return self._made(like(_held(number), self.element))
 
-    def apply(self, function: Callable[..., Any], args: Sequence[Any]) -> Term:
+    def apply(self, function: Callable[..., Any], args: Sequence[Any]) -> SolverTerm:
         meaning = MEANINGS.get(function)
         if meaning is None:
             raise NoMeaning(f"{function.__name__} has no meaning for the solver")
@@ -80,11 +216,11 @@ class Term(Tracer):
             return self._made(mul(self.element, self.element))
         if not isinstance(function, np.ufunc) and function is not np.where:
             return self._made(meaning(self.element, *map(_held, args[1:])))
-        dtype = next(arg.dtype for arg in reversed(args) if isinstance(arg, Term)).name
+        dtype = next(arg.dtype for arg in reversed(args) if isinstance(arg, SolverTerm)).name
         return self._made(meaning(*(_element(arg, dtype) for arg in args)))
 
-    def _made(self, element: Element) -> Term:
-        return Term(element, self.squares, self.assumed)
+    def _made(self, element: Element) -> SolverTerm:
+        return SolverTerm(element, self.squares, self.assumed)
 
 
 def _held(value: Any) -> Any:
@@ -93,7 +229,7 @@ def _held(value: Any) -> Any:
 
 def _element(value: Any, dtype: str) -> Element:
     """An operand as an element: a number of Python takes the dtype of the others."""
-    if isinstance(value, Term):
+    if isinstance(value, SolverTerm):
         return value.element
     return number(_held(value), value.dtype.name if isinstance(value, np.generic) else dtype)
 
@@ -111,13 +247,13 @@ def meaning_of(row: OpDef, elements: Sequence[Element], attrs: Mapping[str, Any]
     Raises:
         Unsupported: for elements of this dtype, or these attributes, the operator has no meaning; ``NoMeaning`` if it has none.
     """
-    terms = [Term(element, squares, assumed) for element in elements]
+    terms = [SolverTerm(element, squares, assumed) for element in elements]
     variadic = any(slot.variadic for slot in row.inputs.values())
     try:
         result = row.function(*([terms] if variadic else terms), **{n: Unknown(v) if z3.is_expr(v) else v for n, v in attrs.items()})
     except (TypeError, AttributeError) as error:  # it does with a term what only arrays can do
         raise NoMeaning(f"operator {row.type!r}: {error}") from None
-    if not isinstance(result, Term):
+    if not isinstance(result, SolverTerm):
         raise NoMeaning(f"operator {row.type!r} gives {result!r}")
     return result.element
 
@@ -305,3 +441,176 @@ ASSUMED: Mapping[Callable[..., Any], str] = {
     np.cos: "cos(-x) = cos(x)",
     np.power: "x**1 = x",
 }
+
+
+# -- rules as terms --------------------------------------------------------------------------------
+# Rules as terms of the solver: elements for tensors, float64 numbers for attributes, truth values for conditions.
+
+# Operators over several elements whose results are at least 0, or nan.
+NONNEGATIVE: Mapping[str, str] = {"softmax": "softmax(x) is >= 0 or nan"}
+
+
+class Elements(Evaluation):
+    """Terms as single elements: those of all tensors that broadcasting brings to one place of the result.
+
+    Operators that are not elementwise give an element of which nothing is known: a proof that does not need it holds all the same.
+
+    Args:
+        setting: the types of the tensors, and values for the attributes that are no numbers.
+        symbolic: the attributes that are numbers of the solver.
+    """
+
+    def __init__(self, setting: Setting, symbolic: Mapping[str, Any]) -> None:
+        super().__init__(setting)
+        self.attrs: dict[str, Any] = {**setting.attrs, **symbolic}
+        self.elements: dict[Any, Any] = {}
+        self.needs: list[Any] = []  # what has to hold for the operators to run
+        self.assumed: set[str] = set()
+        # Numpy squares arrays where it raises single numbers to the power 2.
+        self.rank = max((len(type.shape) for type in setting.values.values()), default=0)
+        for term, type in setting.values.items():
+            self.elements[term] = self._element(term, type.dtype)
+        for term, types in setting.lists.items():
+            for i, type in enumerate(types):
+                self.elements[term, i] = z3.Const(f"{term!r}.{i}", smt.sort_of(type.dtype))
+
+    def _element(self, term: Term, dtype: str) -> Any:
+        if not isinstance(term, Constant):
+            return z3.Const(repr(term), smt.sort_of(dtype))
+        if not isinstance(term.number, Scalar):
+            return smt.number(term.number, dtype)
+        if not isinstance(term.number, Attribute):
+            raise Unsupported(f"the constant {term.number!r}")
+        element = z3.Const(term.number.name, smt.sort_of(dtype))
+        is_narrow = z3.is_fp(element) and element.sort() != z3.Float64()
+        self.attrs[term.number.name] = z3.fpFPToFP(z3.RNE(), element, z3.Float64()) if is_narrow else element
+        return element
+
+    def leaf(self, term: Term) -> Any:
+        if isinstance(term, Several):
+            return [self.elements[term, i] for i in range(len(self.found.lists[term]))]
+        return self.elements[term]
+
+    def _call(self, call: Call) -> Slots:
+        if not call.row.elementwise:
+            return self._unknown(call)
+        try:
+            return super()._call(call)
+        except NoMeaning:
+            return self._unknown(call)
+
+    def _unknown(self, call: Call) -> Slots:
+        """An unknown element for each result of an operator that is not elementwise."""
+        types = self.found.inferred.done.get(call) or self.found.inferred._call(call)
+        elements = {
+            slot: [z3.FreshConst(smt.sort_of(type.dtype), call.row.type) for type in items] for slot, items in types.items() if any(items)
+        }
+        if call.row.type in NONNEGATIVE:
+            (element,) = elements["Out"]
+            self.needs.append(z3.Or(z3.fpIsNaN(element), z3.fpGEQ(element, smt.literal(0.0, element.sort()))))
+            self.assumed.add(NONNEGATIVE[call.row.type])
+        return elements
+
+    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        operands = [element for slot in row.inputs for element in inputs.get(slot, ())]
+        self.needs += [smt.fits(value, smt.dtype_of(operands[0])) for value in attrs.values()]
+        return {next(iter(row.outputs)): [meaning_of(row, operands, attrs, bool(self.rank), self.assumed)]}
+
+    def filled(self, number: Any, like: Any) -> Any:
+        return smt.number(number, smt.dtype_of(like))
+
+    def scalar(self, value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return [self.scalar(item) for item in value]
+        return self.value(value) if isinstance(value, Scalar) else value
+
+    # -- attributes and conditions -------------------------------------------------------------------
+
+    def value(self, scalar: Any) -> Any:
+        """The value of a scalar: a Python value if it is known, else a number or truth value of the solver."""
+        if not isinstance(scalar, Scalar):
+            return scalar
+        if isinstance(scalar, Attribute):
+            return self.attrs[scalar.name]
+        if scalar.parts and scalar.parts[0] is FOUND:
+            return scalar.value(self.found)
+        parts = [self.value(part) for part in scalar.parts]
+        if not any(z3.is_expr(part) for part in parts):
+            return scalar.function(*parts)
+        meaning = _SCALARS.get(scalar.function)
+        if meaning is None:
+            raise Unsupported(f"{scalar!r}, a function in Python")
+        if scalar.function is python.truediv:
+            self.needs.append(z3.Not(z3.fpIsZero(_fp(parts[1]))))
+        return meaning(*parts)
+
+    def conditions(self, scalars: Sequence[Any]) -> Iterator[Any]:
+        """The conditions as truth values, without those that have no meaning for the solver: fewer conditions are harder to prove from."""
+        for scalar in scalars:
+            if isinstance(scalar, Scalar) and scalar.function is both:
+                yield from self.conditions(scalar.parts)
+                continue
+            try:
+                held = self.value(scalar)
+            except Unsupported:
+                continue
+            yield held if z3.is_expr(held) else z3.BoolVal(bool(held))
+
+
+def _fp(value: Any) -> Any:
+    if z3.is_expr(value) and not z3.is_fp(value):
+        raise Unsupported("arithmetic of an integer attribute")
+    return value if z3.is_expr(value) else smt.literal(float(value), z3.Float64())
+
+
+def _compared(fp: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def compare(a: Any, b: Any) -> Any:
+        if any(z3.is_bv(x) for x in (a, b)):
+            dtype = smt.dtype_of(a if z3.is_bv(a) else b)
+            if any(not z3.is_expr(x) and x != int(x) for x in (a, b)):
+                raise Unsupported("an integer compared with a fraction")
+            return plain(*(x if z3.is_expr(x) else smt.number(int(x), dtype) for x in (a, b)))
+        if any(z3.is_expr(x) and z3.is_bool(x) for x in (a, b)):
+            raise Unsupported("a comparison of truth values")
+        return getattr(z3, fp)(_fp(a), _fp(b))
+
+    return compare
+
+
+def _truth(value: Any) -> Any:
+    return smt.truth(value) if z3.is_expr(value) else z3.BoolVal(bool(value))
+
+
+def _finite(value: Any) -> Any:
+    if z3.is_expr(value) and not z3.is_fp(value):
+        return z3.BoolVal(True)
+    return z3.Not(z3.Or(z3.fpIsNaN(_fp(value)), z3.fpIsInf(_fp(value))))
+
+
+_SCALARS: Mapping[Any, Callable[..., Any]] = {
+    python.add: lambda a, b: z3.fpAdd(z3.RNE(), _fp(a), _fp(b)),
+    python.sub: lambda a, b: z3.fpSub(z3.RNE(), _fp(a), _fp(b)),
+    python.mul: lambda a, b: mul(_fp(a), _fp(b)),
+    python.truediv: lambda a, b: z3.fpDiv(z3.RNE(), _fp(a), _fp(b)),
+    python.neg: lambda a: smt.neg(_fp(a)),
+    python.not_: lambda a: z3.Not(_truth(a)),
+    python.eq: _compared("fpEQ", lambda a, b: a == b),
+    python.ne: _compared("fpNEQ", lambda a, b: a != b),
+    python.lt: _compared("fpLT", lambda a, b: a < b),
+    python.le: _compared("fpLEQ", lambda a, b: a <= b),
+    python.gt: _compared("fpGT", lambda a, b: a > b),
+    python.ge: _compared("fpGEQ", lambda a, b: a >= b),
+    both: lambda a, b: z3.And(_truth(a), _truth(b)),
+    either: lambda a, b: z3.Or(_truth(a), _truth(b)),
+    max: lambda a, b: z3.If(z3.fpGT(_fp(b), _fp(a)), _fp(b), _fp(a)),
+    min: lambda a, b: z3.If(z3.fpLT(_fp(b), _fp(a)), _fp(b), _fp(a)),
+    abs: lambda a: z3.fpAbs(_fp(a)),
+    float: _fp,
+    bool: _truth,
+    math.isfinite: _finite,
+}
+
+
+def starts_elementwise(rule: Any) -> bool:
+    """Whether the operators that a rule starts from are elementwise."""
+    return all(term.call.row.elementwise for term in rule.before)

@@ -1,5 +1,8 @@
 """Tests of passes: random programs, ``check_pass``, ``reduce_program`` and ``bisect``.
 
+Here belong generators of programs (``programs`` and what it draws from), sweeps, the checks of a pass (``trial``, ``checks``,
+``check``), shrinking, and reports. Tests of graphad itself are in ``tests``.
+
     from graphad.testing import check_pass
 
     def test_my_pass():
@@ -21,38 +24,38 @@ if TYPE_CHECKING:
     from graphad.testing.bisection import Culprit as Culprit
     from graphad.testing.bisection import bisect as bisect
     from graphad.testing.cases import Case as Case
+    from graphad.testing.cases import Choices as Choices
     from graphad.testing.check import Vacuous as Vacuous
     from graphad.testing.check import check_pass as check_pass
-    from graphad.testing.choices import Choices as Choices
-    from graphad.testing.counterexample import Counterexample as Counterexample
-    from graphad.testing.equivalence import assert_equivalent as assert_equivalent
-    from graphad.testing.examine import check_case as check_case
+    from graphad.testing.checks import check_case as check_case
     from graphad.testing.operator_check import check_operator as check_operator
-    from graphad.testing.reduction import reduce_program as reduce_program
     from graphad.testing.report import Checked as Checked
+    from graphad.testing.report import Counterexample as Counterexample
+    from graphad.testing.shrinking import reduce_program as reduce_program
     from graphad.testing.strategies import nested_programs as nested_programs
     from graphad.testing.strategies import optimizable_programs as optimizable_programs
     from graphad.testing.strategies import planted_programs as planted_programs
     from graphad.testing.strategies import straight_line_programs as straight_line_programs
     from graphad.testing.strategies import training_programs as training_programs
+    from graphad.testing.trial import assert_equivalent as assert_equivalent
 
 _HOMES = {
     "Case": "cases",
     "Checked": "report",
-    "Choices": "choices",
-    "Counterexample": "counterexample",
+    "Choices": "cases",
+    "Counterexample": "report",
     "Culprit": "bisection",
     "Vacuous": "check",
-    "assert_equivalent": "equivalence",
+    "assert_equivalent": "trial",
     "bisect": "bisection",
     "check_analysis": "analysis_check",
-    "check_case": "examine",
+    "check_case": "checks",
     "check_operator": "operator_check",
     "check_pass": "check",
     "nested_programs": "strategies",
     "optimizable_programs": "strategies",
     "planted_programs": "strategies",
-    "reduce_program": "reduction",
+    "reduce_program": "shrinking",
     "straight_line_programs": "strategies",
     "training_programs": "strategies",
 }

@@ -11,17 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue
-from graphad.graph import Value, lower
+from graphad.ir import Value, lower
 from graphad.program import Program
 from graphad.rewriting.dataflow import Dataflow, Facts
-from graphad.testing.array_text import short_text
 from graphad.testing.calls import Interest
-from graphad.testing.cases import Case
-from graphad.testing.choices import Choices, RandomChoices
-from graphad.testing.fitted import fitted, random_case
-from graphad.testing.reduction import reduce_program
-from graphad.testing.smallest import simplify_arrays
-from graphad.testing.sweep import drawn
+from graphad.testing.cases import Case, Choices, RandomChoices, fitted, random_case
+from graphad.testing.shrinking import reduce_program, simplify_arrays
+from graphad.testing.sweeps import drawn
+from graphad.testing.values import short_text
 from graphad.testing.watched import watch
 
 SECONDS = 20.0  # of processor time that making a program small may take

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad.graph import Graph, schedule
-from graphad.graph.provenance import Origin
+from graphad.ir import Graph, schedule
+from graphad.ir.provenance import Origin
 from graphad.knobs import changed_knobs
 from graphad.rewriting import Pass, Step, observing
 from graphad.testing.cases import Case
-from graphad.testing.equivalence import Observed, observe, observed_difference
-from graphad.testing.subject import Subject
+from graphad.testing.trial import Observed, Subject, observe, observed_difference
 
 
 @dataclass(frozen=True)

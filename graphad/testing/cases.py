@@ -1,23 +1,81 @@
-"""A program to try something on: the program, its loss, and arrays to run it on."""
+"""What programs are drawn from, and a program to try something on: its loss, arrays to run it on, and what is requested of it."""
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import tempfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from numpy.typing import NDArray
+import numpy as np
 
 from graphad.drawing import draw
 from graphad.errors import InvalidValue
+from graphad.execution.steps import blocks_of, control
+from graphad.ir import lower
+from graphad.ops import lookup
 from graphad.ops.definition import GRAD
-from graphad.program import Program, Variable
-from graphad.testing.names import always_written, reads, unread
+from graphad.ops.sample import Array
+from graphad.program import EMPTY, Block, Operator, Program, Variable
+from graphad.program.operator import check
+from graphad.types import FLOATS, STEP_SCOPES, TENSOR, Shape
 
-Array = NDArray[Any]
+# -- names -----------------------------------------------------------------------------------------
+# Which names operators read and write, those with blocks around these, and which nothing reads at the end.
+
+
+def reads(op: Operator) -> list[str]:
+    """The names that an operator reads, in order; an array is written in place."""
+    old = op.output("Out") if op.type == "write_to_array" and "Array" not in op.inputs else []
+    return [*op.input_names(), *old]
+
+
+def always_written(op: Operator) -> set[str]:
+    """The names that an operator writes whatever happens."""
+    inner = [set().union(*map(always_written, block.ops)) - set(block.vars) for block in blocks_of(op)]
+    if not inner:
+        return set(op.output_names())
+    row = control(op)
+    return set() if row is not None and row.may_skip else set.intersection(*inner)
+
+
+def unread(program: Program) -> list[str]:
+    """The names of block 0 whose last value no operator reads, in the order in which they get it: the targets of ``lower``."""
+    block, later, found = program.global_block(), set[str](), dict[str, bool]()
+    for op in reversed(block.ops):
+        for name in reversed(op.output_names()):
+            if name not in found:
+                found[name] = name not in later and name != EMPTY and block.var_recursive(name).type != STEP_SCOPES
+        later.update(reads(op))
+    return [name for name, is_unread in reversed(found.items()) if is_unread]
+
+
+def outside_reads(*blocks: Block) -> list[str]:
+    """The names around some blocks that they read before they write them."""
+    found: dict[str, None] = {}
+    for block in blocks:
+        written = set(block.vars)
+        for op in block.ops:
+            found.update(dict.fromkeys(name for name in reads(op) if name not in written))
+            written |= always_written(op)
+    return list(found)
+
+
+def outside_writes(*blocks: Block) -> list[str]:
+    """The names around some blocks that they write."""
+    return list(dict.fromkeys(name for block in blocks for op in block.ops for name in op.output_names() if name not in block.vars))
+
+
+# -- cases -----------------------------------------------------------------------------------------
+# A program to try something on: the program, its loss, and arrays to run it on.
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,3 +153,251 @@ def _picture(program: Program) -> str:
         return f"drawn in {draw(program, path, timeout=20.0)}"
     except Exception as error:
         return f"not drawn: {error}"
+
+
+# -- fitted ----------------------------------------------------------------------------------------
+# Arrays for a program that has none, or has others than it had: what fits is kept, cut to shape, the rest is drawn.
+
+UNKNOWN = 2  # the extent of an axis that no declaration gives
+
+
+def random_case(program: Program, seed: int = 0, loss_name: str = "") -> Case:
+    """A program with random arrays for all it takes from outside.
+
+    Raises:
+        ValueError: the seed is negative.
+
+    >>> program = Program.parse("program { block 0 { var x: float64[-1, 3] tanh(X=x) -> (Out=y) } }")
+    >>> random_case(program).feeds["x"].shape
+    (2, 3)
+    """
+    if seed < 0:
+        raise InvalidValue(f"a seed is 0 or more, not {seed}")
+    program = completed(program)
+    return fitted(Case(program, loss_name), program, seed=seed)
+
+
+def completed(program: Program) -> Program:
+    """A copy in which the variables that operators write are declared with shape and dtype, as far as they can be inferred.
+
+    Raises:
+        ValueError: an operator does not fit what it reads.
+    """
+    twin = program.clone()
+    _infer(twin.global_block())
+    return twin
+
+
+def _infer(block: Block) -> None:
+    for op in block.ops:
+        for inner in blocks_of(op):
+            _infer(inner)
+        check(op, lookup(op.type))
+
+
+def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingProxyType({}), seed: int = 0) -> Case:
+    """The case of another program: with the arrays of this case as far as they fit, and the loss if an operator still writes it.
+
+    ``values`` are arrays for names that nothing writes any more; what neither has is drawn. What is missing on purpose, since a block
+    that would write it does not run, stays missing.
+    """
+    missing = _missing(case) if case.program is not program else set()
+    feeds: dict[str, Array] = {}
+    params: dict[str, Array] = {}
+    for value in lower(program).inputs:
+        if value.kind == TENSOR and value.shape is not None and value.name not in missing:
+            chosen, known = (params, case.params) if value.persistable else (feeds, case.feeds)
+            chosen[value.name] = _array(value.name, value.shape, value.dtype, {**values, **known}, seed)
+    for name, var in program.global_block().vars.items():
+        if var.persistable and name in case.params and name not in params:
+            params[name] = _array(name, *var.declared, case.params, seed)
+    written = {name for op in program.global_block().ops for name in op.output_names()}
+    return Case(program, case.loss_name if case.loss_name in written else "", feeds, params, case.requested)
+
+
+def _missing(case: Case) -> set[str]:
+    """What only blocks of a case's program write, and nothing gives from outside."""
+    written = {name for op in case.program.global_block().ops if blocks_of(op) for name in op.output_names()}
+    return written - set(case.feeds) - set(case.params) - {name for op in case.program.global_block().ops for name in always_written(op)}
+
+
+def _array(name: str, shape: Shape | None, dtype: str | None, known: Mapping[str, Array], seed: int) -> Array:
+    shape, dtype = shape or (), dtype or "float32"
+    old = known.get(name)
+    if old is not None and old.dtype == dtype and old.ndim == len(shape):
+        wanted = tuple(have if extent == -1 else extent for have, extent in zip(old.shape, shape, strict=True))
+        if all(extent <= have for extent, have in zip(wanted, old.shape, strict=True)):
+            return old[tuple(slice(extent) for extent in wanted)].copy(order="C")
+    return _drawn(name, tuple(UNKNOWN if extent == -1 else extent for extent in shape), dtype, seed)
+
+
+def _drawn(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> Array:
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if "int" in dtype:
+        return rng.integers(0, 3, shape).astype(dtype)
+    return np.round(rng.uniform(-1.5, 1.5, shape), 3).astype(dtype)
+
+
+# -- choices ---------------------------------------------------------------------------------------
+# What a random program is drawn from: a sequence of small numbers.
+#
+# A generator asks a ``Choices`` for integers, elements, permutations; all of them come down to one number each in [0, n), and the
+# numbers are kept. The same numbers give the same program again, a prefix of them a similar one: that is how the search mutates
+# programs (R. Padhye and others, Semantic fuzzing with Zest, ISSTA 2019). Random choices come from a seed alone, so that nothing
+# that was imported or ran before has a part in them.
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Choices(ABC):
+    """Where a generator of programs takes its decisions from. Earlier elements are the simpler ones."""
+
+    @abstractmethod
+    def below(self, count: int) -> int:
+        """A number from 0 to ``count`` - 1; ``count`` is at least 1."""
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from ``low`` to ``high``, both included."""
+        return low + self.below(high - low + 1)
+
+    def boolean(self) -> bool:
+        return bool(self.below(2))
+
+    def chance(self, one_in: int) -> bool:
+        """True once in ``one_in`` times."""
+        return self.below(one_in) == one_in - 1
+
+    def one_of(self, elements: Sequence[T]) -> T:
+        """One of the elements, of which there is at least one."""
+        return elements[self.below(len(elements))]
+
+    def several(self, elements: Sequence[T], least: int, most: int) -> list[T]:
+        """``least`` to ``most`` elements, the same one perhaps more than once."""
+        return [self.one_of(elements) for _ in range(self.integer(least, most))]
+
+    def permutation(self, elements: Sequence[T]) -> list[T]:
+        """The elements in another order."""
+        left = list(elements)
+        return [left.pop(self.below(len(left))) for _ in range(len(left))]
+
+
+class RandomChoices(Choices):
+    """Choices from a seed.
+
+    Args:
+        seed: a text; equal texts give equal choices.
+        prefix: numbers to take first, modulo how many there are to choose from; after them the choices are random.
+
+    >>> choices = RandomChoices("seed")
+    >>> numbers = [choices.below(10) for _ in range(3)]
+    >>> replay = RandomChoices("another seed", prefix=choices.numbers)
+    >>> [replay.below(10) for _ in range(3)] == numbers
+    True
+    """
+
+    def __init__(self, seed: str, prefix: Sequence[int] = ()) -> None:
+        self.random = random.Random(seed).random
+        self.prefix = prefix
+        self.numbers: list[int] = []
+
+    def below(self, count: int) -> int:
+        drawn = len(self.numbers)
+        number = self.prefix[drawn] % count if drawn < len(self.prefix) else int(self.random() * count)
+        self.numbers.append(number)
+        return number
+
+
+Generator = Callable[Concatenate[Choices, P], Case]
+
+
+class Programs(Protocol):
+    """A source of random programs: a function of choices."""
+
+    def __call__(self, choices: Choices, /) -> Case: ...
+
+
+# -- number pools ----------------------------------------------------------------------------------
+# Arrays for random programs: ordinary numbers, and those at which rewrites that look right go wrong.
+#
+# The numbers come from pools that are made once; an array is a piece of one.
+
+SIZE = 4096
+KINKS = (0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, 1.5, -1.5, 2.5, -2.5, 2.0)
+KINDS = ("ordinary", "ties", "kinks", "zeros", "large", "tiny", "offset")
+SHORT = ("ordinary", "ties", "kinks", "zeros")  # that fit into float16
+NON_FINITE = "nan and infinities"
+MIXED = "mixed"
+STEEP = "steep"  # that float16 holds, whose exponentials it does not
+
+
+def _ordinary(rng: np.random.Generator) -> Array:
+    return np.round(rng.uniform(-1.5, 1.5, SIZE), 3)
+
+
+def _one_of(*numbers: float) -> Callable[[np.random.Generator], Array]:
+    return lambda rng: rng.choice(np.array(numbers), SIZE)
+
+
+def _mixed(rng: np.random.Generator) -> Array:
+    """Half of all numbers ordinary, the others those at which something goes wrong, side by side: it may go wrong at one alone."""
+    hard = rng.choice(np.array([*KINKS, -0.0, 0.0, 89.0, -710.0, 1e4 + 0.3, 1e-8, 1e-40, math.nan, math.inf, -math.inf]), SIZE)
+    return np.where(rng.random(SIZE) < 0.5, _ordinary(rng), hard)
+
+
+POOLS: dict[str, Callable[[np.random.Generator], Array]] = {
+    "ordinary": _ordinary,
+    "positive": lambda rng: np.round(rng.uniform(0.3, 1.7, SIZE), 3),
+    STEEP: _one_of(8.0, -9.0, 10.0, -11.5, 11.5, 12.0, -12.5, 12.5),
+    "ties": _one_of(0.75, 0.75, -1.25),
+    "kinks": _one_of(*KINKS),
+    "zeros": _one_of(0.0, -0.0, 0.0, -0.0, 1.0),
+    "large": _one_of(100.0, -100.0, 1000.0, -1000.0, 89.0, 710.0, 0.5),
+    "tiny": _one_of(1e-3, -1e-8, 1e-20, -1e-40, 1e-300, 1e-7),
+    "offset": lambda rng: 1e4 + np.round(rng.normal(0.0, 1.0, SIZE), 3),
+    MIXED: _mixed,
+    NON_FINITE: _one_of(math.nan, math.inf, -math.inf, 0.0, 1.5, -0.25),
+    "integers": lambda rng: rng.integers(-4, 5, SIZE),
+    "large integers": _one_of(2**24, 2**24 + 1, -(2**24) - 1, 2**31 - 1, 2**31 - 2, -7),
+    "booleans": lambda rng: rng.integers(0, 2, SIZE),
+}
+
+
+@cache
+def pool(kind: str, dtype: str) -> Array:
+    """The numbers of a kind in a dtype."""
+    with np.errstate(all="ignore"):
+        numbers = POOLS[kind](np.random.default_rng([len(kind), *kind.encode()])).astype(dtype)
+    numbers.flags.writeable = False
+    return numbers
+
+
+def array_of(choices: Choices, shape: Shape, dtype: str, kind: str = "ordinary") -> Array:
+    """An array of numbers of a kind; of integers, large ones for ``large``, or booleans where the dtype has no others."""
+    if dtype not in FLOATS:
+        kind = "booleans" if dtype == "bool" else "large integers" if kind == "large" else "integers"
+    count = math.prod(shape)
+    numbers = pool(kind, dtype)
+    start = choices.below(SIZE - min(count, SIZE - 1))
+    piece = numbers[start : start + count] if count < SIZE else np.resize(numbers, count)
+    return piece.reshape(shape).copy()
+
+
+# -- requests --------------------------------------------------------------------------------------
+# What random cases request of their programs: mostly all that is unused, else less, or more.
+
+ALL_IN, ALONE, EVERYTHING = 8, 6, 7  # of so many cases one requests the loss alone, and one every tensor that is written
+
+
+def requested_names(choices: Choices, case: Case) -> tuple[str, ...]:
+    """The names to request; none stands for the default of a case."""
+    kind = choices.below(ALL_IN)
+    if kind == ALONE and case.loss_name:
+        return (case.loss_name,)
+    if kind != EVERYTHING:
+        return ()
+    block = case.program.global_block()
+    written = dict.fromkeys(name for op in block.ops for name in op.output_names())
+    return tuple(name for name in written if name in block.vars and block.vars[name].type == TENSOR)

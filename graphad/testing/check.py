@@ -15,25 +15,29 @@ from operator import itemgetter
 from pathlib import Path
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph.collector import young_only
+from graphad.ir.gc_pause import young_only
 from graphad.program import Program
 from graphad.rewriting import Pass, PatternRule, claims_checked, rules_of, verification
 from graphad.testing.calls import Interest
-from graphad.testing.cases import Case
-from graphad.testing.choices import Choices, RandomChoices
-from graphad.testing.counterexample import Counterexample
-from graphad.testing.examine import ALL, after_pass, tried
-from graphad.testing.fitted import random_case
-from graphad.testing.number_pools import SHORT
+from graphad.testing.cases import SHORT, Case, Choices, RandomChoices, random_case, requested_names
+from graphad.testing.checks import ALL, Arc, Reach, after_pass, interest_of, tried
 from graphad.testing.planted import planted_with_all
 from graphad.testing.programs import KINDS
-from graphad.testing.reach import Arc, Reach, interest_of
-from graphad.testing.report import Checked
-from graphad.testing.requests import requested_names
-from graphad.testing.smallest import smallest
-from graphad.testing.subject import Expectation, Subject, as_pass, claimed_tolerance, followed, inner_passes, standard_preparation
-from graphad.testing.sweep import drawn
-from graphad.testing.trial import Finding, Trial, Unfit
+from graphad.testing.report import Checked, Counterexample
+from graphad.testing.shrinking import smallest
+from graphad.testing.sweeps import drawn
+from graphad.testing.trial import (
+    Expectation,
+    Finding,
+    Subject,
+    Trial,
+    Unfit,
+    as_pass,
+    claimed_tolerance,
+    followed,
+    inner_passes,
+    standard_preparation,
+)
 
 EXAMPLES = 100
 PLANTED = 2  # rules of which a program contains what they look for

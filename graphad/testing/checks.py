@@ -1,22 +1,321 @@
-"""What has to hold of a pass on a case, one check each; ``CHECKS`` lists them in the order in which they are tried."""
+"""Whether everything holds that has to hold of a pass on a case, one check each, in the order in which they are tried."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
+import linecache
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType, FunctionType
+from typing import Any
 
 import numpy as np
 
-from graphad.errors import GraphadError
-from graphad.program import Program
-from graphad.testing.cases import Array
-from graphad.testing.derivatives import can_difference, frozen, gradient_values, is_forward, is_in_range, roundings, slope
-from graphad.testing.equivalence import LEAST, Observed, bounded_executor, difference, observe, observed_difference
-from graphad.testing.fitted import completed
-from graphad.testing.naming import free_prefix, renamed_case, restored
-from graphad.testing.subject import run_requesting_gradients, scheduled
-from graphad.testing.trial import Finding, Trial
+from graphad.errors import GraphadError, InvalidGraph, NoGradient, PassError, Refused
+from graphad.ir import Graph, schedule
+from graphad.ir.verify import verify
+from graphad.ops import REGISTRY, ControlDef
+from graphad.ops.sample import Array
+from graphad.plugins import ensure_plugins
+from graphad.program import EMPTY, RANDOM_STREAM, Program
+from graphad.rewriting import Pass, Rule
+from graphad.rewriting.passes import Applier, applying, take_as_verified
+from graphad.testing.calls import Interest
+from graphad.testing.cases import Case, completed
+from graphad.testing.trial import (
+    LEAST,
+    Finding,
+    HiddenChange,
+    Observed,
+    RefusedLate,
+    Subject,
+    Trial,
+    Unfit,
+    bounded_executor,
+    can_difference,
+    difference,
+    finished,
+    frozen,
+    gradient_values,
+    is_forward,
+    is_in_range,
+    observe,
+    observed_difference,
+    program_of,
+    quietly,
+    request_gradients,
+    roundings,
+    run_requesting_gradients,
+    scheduled,
+    slope,
+)
+
+# -- naming ----------------------------------------------------------------------------------------
+# The same program with other names, in the same order: a pass that follows the hashes of names makes something else of it.
+
+
+def free_prefix(case: Case) -> str:
+    """A prefix that is in none of a case's names."""
+    program = case.program
+    names = {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
+    names.update(*(block.vars for block in program.blocks), case.feeds, case.params)
+    candidates = (f"renamed{number or ''}." for number in itertools.count())
+    return next(prefix for prefix in candidates if not any(prefix in name for name in names))
+
+
+def renamed_case(case: Case, prefix: str) -> Case:
+    """A case whose variables all have a prefix, so that their order stays."""
+
+    def prefixed(name: str) -> str:
+        return name if name == EMPTY else prefix + name
+
+    known = {name for block in case.program.blocks for name in block.vars}
+    feeds, params = ({prefixed(name): array for name, array in arrays.items()} for arrays in (case.feeds, case.params))
+    loss = prefixed(case.loss_name) if case.loss_name else ""
+    program = case.program.clone()
+    _rename(program, known, prefixed)
+    return replace(case, program=program, loss_name=loss, feeds=feeds, params=params, requested=tuple(map(prefixed, case.requested)))
+
+
+def restored(program: Program, prefix: str) -> Program:
+    """The program without the prefixes; it is changed."""
+    known = {name for block in program.blocks for name in block.vars}
+    _rename(program, known, lambda name: name.replace(prefix, ""))
+    return program
+
+
+def _rename(program: Program, known: set[str], rename: Callable[[str], str]) -> None:
+    for block in program.blocks:
+        for var in block.vars.values():
+            var.name = rename(var.name)
+        block.vars = {var.name: var for var in block.vars.values()}
+        for op in block.ops:
+            op.inputs = {slot: [rename(name) for name in names] for slot, names in op.inputs.items()}
+            op.outputs = {slot: [rename(name) for name in names] for slot, names in op.outputs.items()}
+            op.attrs.update({name: _renamed_names(value, known, rename) for name, value in op.attrs.items() if isinstance(value, list)})
+            if RANDOM_STREAM in op.attrs:  # streams are called after what operators write
+                op.attrs[RANDOM_STREAM] = rename(op.attrs[RANDOM_STREAM])
+
+
+def _renamed_names(values: list[Any], known: set[str], rename: Callable[[str], str]) -> list[Any]:
+    """The elements of an attribute, those that are names of variables renamed as well."""
+    return [rename(value) if isinstance(value, str) and value in known else value for value in values]
+
+
+# -- reach -----------------------------------------------------------------------------------------
+# What of a pass's own code has run, and which names of operators, attributes and slots that code mentions.
+#
+# The own code of a pass are the methods of its class and the functions of the same file that those call, found through the names
+# they use. Lines are traced with ``sys.settrace``, which costs nothing where tracing is off.
+
+Arc = tuple[CodeType, int, int]  # from one line to the next within a function; 0 before the first
+TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
+OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of loops and branches
+
+
+def own_functions(kind: type) -> list[FunctionType]:
+    """The methods that a class and its bases outside graphad's framework define, and the functions of their files they use."""
+    bases = [base for base in kind.__mro__ if base not in (*Pass.__mro__, *Rule.__mro__)]
+    pending = [f for base in bases for value in vars(base).values() if (f := _function(value)) is not None and _is_in_file_of(f, base)]
+    functions: dict[FunctionType, None] = {}
+    while pending:
+        function = pending.pop()
+        if function not in functions and not function.__name__.startswith("__"):
+            functions[function] = None
+            pending += _mentioned(function)
+    return sorted(functions, key=lambda f: (f.__code__.co_filename, f.__code__.co_firstlineno))
+
+
+def _function(value: Any) -> FunctionType | None:
+    value = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", None) or value
+    value = inspect.unwrap(value) if callable(value) else value
+    return value if isinstance(value, FunctionType) else None
+
+
+def _is_in_file_of(function: FunctionType, kind: type) -> bool:
+    """Whether a method was written by hand; what dataclasses make has another file name."""
+    return not function.__code__.co_filename.startswith("<string>") and function.__module__ == kind.__module__
+
+
+def _mentioned(function: FunctionType) -> Iterator[FunctionType]:
+    """The functions, and methods of classes, of the same file that a function's code mentions."""
+    names = {name for code in _codes(function.__code__) for name in code.co_names}
+    values = [function.__globals__[name] for name in names if name in function.__globals__]
+    values += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    for value in values:
+        members = vars(value).values() if isinstance(value, type) else (value,)
+        for member in members:
+            found = _function(member)
+            if found is not None and found.__code__.co_filename == function.__code__.co_filename:
+                yield found
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those of the functions, lambdas and comprehensions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
+    """The operators, attributes and slots that the code of some passes and rules mentions, in its constants and those of its module.
+
+    Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types.
+    And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in.
+    """
+    ensure_plugins()
+    rules = list(rules)
+    words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
+    names, fields = set[str](), _types_by_field()
+    for each in (*passes, *rules):
+        for function in own_functions(type(each)):
+            for code in _codes(function.__code__):
+                names.update(code.co_names)
+                words.update(dict.fromkeys([*_words(code.co_consts), *_told_apart(code, fields)]))
+                words.update(dict.fromkeys(_words([function.__globals__.get(name) for name in code.co_names])))
+    types = tuple(sorted(word for word in words if word in REGISTRY))
+    attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
+    about_blocks = bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types)
+    return Interest(types, tuple(sorted(word for word in words if word in attributes)), blocks=about_blocks)
+
+
+def _types_by_field() -> dict[tuple[str, str], list[str]]:
+    """The types of operators by the fields of their definitions that are texts, and these texts; only where few have the same."""
+    found = defaultdict[tuple[str, str], list[str]](list)
+    for definition in REGISTRY.values():
+        for field_name, value in vars(definition).items():
+            if isinstance(value, str) and value:
+                found[field_name, value].append(definition.type)
+    return {key: types for key, types in found.items() if len(types) <= TOLD_APART}
+
+
+def _told_apart(code: CodeType, types: dict[tuple[str, str], list[str]]) -> Iterator[str]:
+    """The operators that code tells from others by a field of their definitions."""
+    for (name, value), found in types.items():
+        if name in code.co_names and value in code.co_consts:
+            yield from found
+
+
+def _words(values: Iterable[Any], depth: int = 3) -> Iterator[str]:
+    """The words in texts, and in collections of texts."""
+    for value in values:
+        if isinstance(value, str):
+            yield from value.split()
+        elif isinstance(value, dict) and depth:
+            yield from _words([*value.keys(), *value.values()], depth - 1)
+        elif isinstance(value, tuple | list | set | frozenset) and depth:
+            yield from _words(sorted(value, key=repr) if isinstance(value, set | frozenset) else value, depth - 1)
+
+
+# -- lines that ran ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """A line of a pass that never ran: its function, number and text."""
+
+    function: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.function}, line {self.line}: {self.text}"
+
+
+@dataclass
+class Reach:
+    """The lines and arcs of some passes' own code that ran while they were traced.
+
+    >>> from graphad.passes import InlineNet
+    >>> reach = Reach.of([InlineNet()])
+    >>> reach.unreached()[0].function
+    'InlineNet.apply'
+    """
+
+    names: dict[CodeType, str] = field(default_factory=dict)
+    arcs: set[Arc] = field(default_factory=set)
+    passes: frozenset[type[Pass]] = frozenset()
+
+    @classmethod
+    def of(cls, passes: Iterable[Pass]) -> Reach:
+        kinds = dict.fromkeys(type(each) for each in passes)
+        functions = [function for kind in kinds for function in own_functions(kind)]
+        return cls({code: f.__qualname__ for f in functions for code in _codes(f.__code__)}, passes=frozenset(kinds))
+
+    @contextmanager
+    def traced(self) -> Iterator[set[Arc]]:
+        """Within it, arcs are noted while passes are applied; those that are new are in the set afterwards."""
+        new = set[Arc]()
+        if sys.gettrace() is not None or not self.names:  # a debugger, or a coverage tool, is at work
+            yield new
+            return
+        with applying(self._applier(new)):
+            yield new
+        new -= self.arcs
+        self.arcs |= new
+
+    def _applier(self, arcs: set[Arc]) -> Applier:
+        tracer, own = self._tracer(arcs), self.passes
+
+        def apply(each: Pass, graph: Graph) -> bool:
+            if type(each) not in own:
+                return each.apply(graph)
+            before = sys.gettrace()
+            sys.settrace(tracer)
+            try:
+                return each.apply(graph)
+            finally:
+                sys.settrace(before)
+
+        return apply
+
+    def _tracer(self, arcs: set[Arc]) -> Any:
+        names = self.names
+
+        def trace_call(frame: FrameType, event: str, argument: Any) -> Any:
+            if frame.f_code not in names:
+                return None
+            code, last = frame.f_code, 0
+
+            def trace_line(frame: FrameType, event: str, argument: Any) -> Any:
+                nonlocal last
+                if event == "line":
+                    arcs.add((code, last, frame.f_lineno))
+                    last = frame.f_lineno
+                return trace_line
+
+            return trace_line
+
+        return trace_call
+
+    def unreached(self) -> list[Unreached]:
+        """The lines that never ran, in order."""
+        ran = {(code.co_filename, line) for code, _, line in self.arcs}
+        missing: dict[tuple[str, int], Unreached] = {}
+        for code, name in self.names.items():
+            for line in sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno}):
+                place = (code.co_filename, line)
+                if place not in ran:
+                    missing.setdefault(place, Unreached(name, line, linecache.getline(*place).strip()))
+        return [missing[place] for place in sorted(missing)]
+
+
+# -- checks ----------------------------------------------------------------------------------------
+# What has to hold of a pass on a case, one check each; ``CHECKS`` lists them in the order in which they are tried.
 
 EXACT = 1e-9  # tolerance of gradients where all is float64
 UNSTABLE = 10  # how many times as much as arrays results may move within a tolerance
@@ -300,3 +599,130 @@ CHECKS: dict[str, Check] = {
     "compiled": _compiled,
 }
 OF_RESULTS = ("text", "types", "values", "compiled")  # these hold where the pass left the program as it was
+
+# -- examine ---------------------------------------------------------------------------------------
+# One case against one pass: whether everything holds that has to hold of a pass.
+
+ALL = frozenset({"changed", "standard", *CHECKS})
+
+
+def after_pass(subject: Subject, case: Case) -> Graph:
+    """The graph of a case after the pass, or as far as the pass got."""
+    with quietly():
+        graph = subject.prepared(case)
+        with suppress(Exception):
+            run_requesting_gradients(subject.passes(case), graph, case)
+    return graph
+
+
+def examine(
+    subject: Subject, case: Case, checks: Collection[str] = ALL, reach: Reach | None = None, arcs: set[Arc] | None = None
+) -> Finding | None:
+    """The first thing that is wrong with a pass on a case, None if nothing is; see ``tried``.
+
+    Raises:
+        Unfit: the case itself does not run, or what prepares it refuses it.
+    """
+    return tried(subject, case, checks, reach, arcs)[1]
+
+
+def tried(
+    subject: Subject, case: Case, checks: Collection[str] = ALL, reach: Reach | None = None, arcs: set[Arc] | None = None
+) -> tuple[Trial, Finding | None]:
+    """Try a pass on a case: the trial, and the first thing that is wrong.
+
+    Args:
+        subject: the pass.
+        case: the program to run it on.
+        checks: the names of the checks to make, of those in ``CHECKS``; that the pass runs and leaves a valid graph is always checked.
+        reach: notes which lines of the pass run.
+        arcs: gets what is new to ``reach``.
+
+    Raises:
+        Unfit: the case itself does not run, or what prepares it refuses it.
+    """
+    trial = Trial(subject, case, is_thorough="standard" in checks, random=np.random.default_rng(len(case.feeds) + 7))
+    with quietly():
+        try:
+            subject.check_fits(case)
+            trial.graph = subject.prepared(case)
+            if subject.reference is None:
+                trial.before = subject.before(case, trial.graph)
+            else:
+                referred = subject.referred(case)
+                trial.before, trial.referred = program_of(referred, case), [value.name for value in referred.targets]
+        except (GraphadError, ArithmeticError) as error:
+            raise Unfit(str(error)) from error
+        finding = _applied(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs)
+        if finding is not None or trial.after is None:
+            return trial, finding
+        unchanged = not trial.changed and str(trial.after) == str(trial.before)
+        for kind, check in CHECKS.items():
+            skipped = kind not in checks or (unchanged and kind in OF_RESULTS) or (unchanged and kind == "gradients" and not trial.made)
+            if not skipped and (finding := check(trial)) is not None:
+                return trial, finding
+    return trial, None
+
+
+def check_case(
+    what: Pass | str, case: Case, prepare: str = "", tolerance: float | None = None, reference: Pass | str | None = None
+) -> None:
+    """Try a pass on one case; see ``check_pass``.
+
+    Raises:
+        AssertionError: something that has to hold of a pass does not.
+
+    >>> from graphad.program import Program
+    >>> program = Program.parse("program { block 0 { var y: float32[1] fill_constant() -> (Out=y) {shape=[1], value=2.0} } }")
+    >>> check_case("find-op-path{targets=[y]}", Case(program))
+    """
+    finding = examine(Subject(what, prepare, tolerance, reference=reference), case)
+    if finding is not None:
+        raise AssertionError(str(finding))
+
+
+def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]) -> Finding | None:
+    """Run the pass, and make the program after it; None there if it cannot be one yet."""
+    case, graph = trial.case, trial.graph
+    take_as_verified(graph)  # one that is not valid is looked for when something is wrong
+    try:
+        with reach.traced() as new:
+            trial.changed = run_requesting_gradients(trial.passes, graph, case, watched="changed" in checks)
+        arcs |= new
+    except (Refused, NoGradient) as error:
+        raise Unfit(str(error)) from error
+    except RefusedLate as late:
+        return Finding("refused", str(late.__cause__), _mark(late.__cause__))
+    except HiddenChange as error:
+        return Finding("changed", str(error))
+    except InvalidGraph as error:
+        _verify_given(trial)
+        return Finding("verifier", str(error), _mark(error))
+    except PassError as error:
+        return Finding("claims", str(error), _mark(error))
+    except Exception as error:
+        return Finding("raises", f"{type(error).__name__}: {error}", _mark(error))
+    try:
+        if not finished(graph):
+            return None
+        trial.made = request_gradients(graph, case)
+        trial.after = schedule(graph)
+    except Exception as error:
+        return Finding("schedule", f"{type(error).__name__}: {error}", _mark(error))
+    return None
+
+
+def _verify_given(trial: Trial) -> None:
+    """Raise Unfit if the graph was not valid before the pass."""
+    try:
+        verify(trial.subject.prepared(trial.case))
+    except InvalidGraph as error:
+        raise Unfit(str(error)) from error
+
+
+_NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w@.#]*\d[\w@.#]*")
+
+
+def _mark(error: BaseException | None) -> str:
+    """The kind of an error and its message without names and numbers, which change as the program gets smaller."""
+    return f"{type(error).__name__}: {_NAMES.sub('', str(error).splitlines()[0] if str(error) else '')}"

@@ -1,28 +1,800 @@
-"""Small random programs from every registered operator: ``operator_program``.
-
-Calls come from the samples of the operators, with other attributes, dtypes, extents and numbers. Around them stands what passes
-get wrong: the same operator again with one thing changed, results that feed other operators, names that are overwritten, state,
-loops and branches. A program has few of these, so that the sum of many programs has them all (A. Groce and others, Swarm testing,
-ISSTA 2012).
-"""
+"""Small random programs from every registered operator: ``operator_program``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from graphad.errors import GraphadError
+from graphad.execution.steps import blocks_of
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
+from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Array, Value
-from graphad.program import Program
-from graphad.testing.call_blocks import BLOCKS
-from graphad.testing.call_statements import CallProgram, chain, plain, reading, twins
-from graphad.testing.call_writer import type_checks
-from graphad.testing.calls import Interest, finite
-from graphad.testing.cases import Case
-from graphad.testing.choices import Choices
-from graphad.testing.number_pools import array_of
+from graphad.plugins import ensure_plugins
+from graphad.program import Block, Operator, Program, Variable
+from graphad.program.operator import check
+from graphad.testing.calls import Call, Draft, Interest, Slots, checked, draw_call, finite, other_attr, sampled, with_numbers
+from graphad.testing.cases import NON_FINITE, Case, Choices, array_of, outside_reads, outside_writes
+from graphad.testing.samples import samples_of
+from graphad.testing.samples.valid import computed
 from graphad.testing.values import name_of
 from graphad.types import FLOATS
+
+# -- call writer -----------------------------------------------------------------------------------
+# What programs of calls are written with: a ``CallWriter`` that knows the value of every name while it writes.
+#
+# The kernel of an operator ran when its call was drawn, so operators and variables are written as they are, without being checked
+# again.
+
+Names = dict[str, list[str]]
+
+
+class CallWriter:
+    """A program being drawn: its blocks from the outermost to the current one, and the value that each name has so far."""
+
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+        self.program = Program()
+        self.blocks: list[Block] = [self.program.global_block()]
+        self.values: dict[str, Value] = {}
+        self.feeds: dict[str, Array] = {}
+        self.params: dict[str, Array] = {}
+        self.reserved: set[str] = set()  # what loops count with, which nothing else may read or write
+        self.around: list[dict[str, Value]] = []  # for each open block, the values of the names around it
+        self.underivable: set[str] = set()  # names whose gradient some operator without a rule may stop with an error
+        self.moving: set[str] = set()  # names whose values have a gradient with respect to data or parameters
+        self.counters: list[str] = []  # those of the loops that are open
+        self.count = 0
+
+    @property
+    def block(self) -> Block:
+        return self.blocks[-1]
+
+    @property
+    def root(self) -> Block:
+        return self.blocks[0]
+
+    def unique(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count - 1}"
+
+    def tensors(self, floating: bool = False) -> list[str]:
+        """The names of tensors, the last written first."""
+        names = [name for name, value in self.values.items() if isinstance(value, np.ndarray) and name not in self.reserved]
+        return [name for name in names if not floating or self.values[name].dtype.kind == "f"][::-1]
+
+    def like(self, value: Value) -> list[str]:
+        """The names of tensors of the shape and dtype of another, the last written first."""
+        if not isinstance(value, np.ndarray):
+            return []
+        return [n for n in self.tensors() if self.values[n].shape == value.shape and self.values[n].dtype == value.dtype]
+
+    # -- blocks ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def inside(self, runs: bool = True) -> Iterator[Block]:
+        """Write a block inside the current one; afterwards names have the values that it gave them, if it runs."""
+        block = self.program.create_block()
+        self.around.append(dict(self.values))
+        self.blocks.append(block)
+        yield block
+        self.blocks.pop()
+        self.program.rollback()
+        outer = self.around.pop()
+        self.values = {name: self.values[name] if runs and name not in block.vars else value for name, value in outer.items()}
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Write into the block around the current one."""
+        inner = self.blocks.pop()
+        yield
+        self.blocks.append(inner)
+
+    def known(self, name: str, value: Value) -> str:
+        """A name of block 0 has a value from here on, in all blocks that are open."""
+        for values in (self.values, *self.around):
+            values[name] = value
+        return name
+
+    def hide(self, name: str, stop_gradient: bool) -> None:
+        """Declare a variable of the current block under the name of one around it, and of its type."""
+        value = self.values[name]
+        assert isinstance(value, np.ndarray)
+        self.block.vars[name] = Variable.trusted(self.block, name, value.shape, name_of(value.dtype), stop_gradient)
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def data(self, array: Array, stop_gradient: bool = False) -> str:
+        """An array that is fed."""
+        name = self.unique("x")
+        stops = stop_gradient or array.dtype.kind != "f"
+        self.root.vars[name] = Variable.trusted(self.root, name, array.shape, name_of(array.dtype), stops)
+        self.feeds[name] = array
+        if not stops:
+            self.moving.add(name)
+        return self.known(name, array)
+
+    def parameter(self, array: Array, trainable: bool) -> str:
+        """A parameter; other persistable state if it has no axes or no elements, which parameters have."""
+        if not trainable or not array.size or not array.ndim or array.dtype.kind != "f":
+            return self.state(array)
+        name = self.unique("w")
+        self.root.create_parameter(name=name, shape=array.shape, dtype=name_of(array.dtype))
+        self.params[name] = array
+        self.moving.add(name)
+        return self.known(name, array)
+
+    def state(self, array: Array) -> str:
+        """A persistable variable that is no parameter."""
+        name = self.unique("s")
+        var = Variable.trusted(self.root, name, array.shape, name_of(array.dtype), True)
+        var.persistable = True
+        self.root.vars[name] = var
+        self.params[name] = array
+        return self.known(name, array)
+
+    def constant(self, array: Array, name: str | None = None) -> str:
+        """A constant of the current block, by one number where all are equal."""
+        dtype, shape = name_of(array.dtype), list(array.shape)
+        first = array.flat[0] if array.size else np.zeros((), dtype)
+        attrs: dict[str, Any] = {"shape": shape, "dtype": dtype}
+        if not array.size or ((array == first).all() and _same_signs(array)):
+            op_type, attrs = "fill_constant", {**attrs, "value": float(first)}
+        elif dtype == "bool":
+            op_type, attrs = "assign_value", {**attrs, "bool_values": [int(n) for n in array.flat]}
+        elif array.dtype.kind == "f":
+            op_type, attrs = "assign_value", {**attrs, "values": [float(n) for n in array.flat]}
+        else:
+            op_type, attrs = "assign_value", {**attrs, "int64_values": [int(n) for n in array.flat]}
+        name = name or self.unique("k")
+        self.emit(op_type, {}, {"Out": [name]}, attrs, {"Out": [array]})
+        return name
+
+    def tensor_array(self, value: TensorArray) -> str:
+        """The operators that make an array of tensors."""
+        name = self.unique("a")
+        if not len(value):
+            self.block.append_op("create_array", {}, {"Out": name})
+        for index, item in value.items():
+            at = self.constant(np.array([index], "int64"))
+            self.block.append_op("write_to_array", {"X": self.data(item), "I": at}, {"Out": name})
+        self.values[name] = value
+        return name
+
+    def tape(self, value: Tape) -> str:
+        """The operators that make a tape."""
+        name = self.unique("p")
+        self.block.append_op("create_tape", {}, {"Out": name})
+        for entry in value.entries():
+            old, name = name, self.unique("p")
+            items = [self.data(item) for item in entry]
+            self.block.append_op("push_tape", {"Scopes": old, "X": items}, {"Out": name}, {"count": len(items)})
+        self.values[name] = value
+        return name
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def emit(self, op_type: str, inputs: Names, outputs: Names, attrs: Mapping[str, Any], values: Slots) -> None:
+        """Append an operator that is known to be right; undeclared variables are declared here."""
+        read = [name for names in inputs.values() for name in names]
+        whole = any(not isinstance(v, np.ndarray) for vs in values.values() for v in vs) or any(
+            not isinstance(self.values[name], np.ndarray) for name in read
+        )
+        if whole:
+            self.block.append_op(op_type, inputs, outputs, attrs)
+        else:
+            self.block.ops.append(Operator(self.block, op_type, inputs, outputs, dict(attrs)))
+        rules = lookup(op_type).grads
+        derivable = rules is not None and self.underivable.isdisjoint(read)
+        moves = any(name in self.moving for slot in rules or () for name in inputs.get(slot, ()))
+        for slot, names in outputs.items():
+            for name, value in zip(names, values[slot], strict=True):
+                if not whole and not self.block.has_var_recursive(name):
+                    self.block.vars[name] = Variable.trusted(self.block, name, value.shape, name_of(value.dtype))
+                self.values.pop(name, None)
+                self.values[name] = value
+                (self.underivable.discard if derivable else self.underivable.add)(name)
+                (self.moving.add if moves and _floating(value) else self.moving.discard)(name)
+
+    def write(self, call: Call, inputs: Names, outputs: Names) -> list[str]:
+        """Append a call; return the names of its outputs."""
+        self.emit(call.op.type, inputs, outputs, call.attrs, call.outputs)
+        return [name for names in outputs.values() for name in names]
+
+
+def _same_signs(array: Array) -> bool:
+    """Whether zeros, if there are any, are all of one sign."""
+    return array.dtype.kind != "f" or len(set(np.signbit(array).flat)) == 1
+
+
+def _floating(value: Value) -> bool:
+    return not isinstance(value, np.ndarray) or value.dtype.kind == "f"
+
+
+def type_checks(program: Program) -> bool:
+    """Whether what the variables are declared as agrees with what is inferred from those that are fed."""
+    try:
+        for block in program.blocks:
+            for op in block.ops:
+                if not blocks_of(op):
+                    check(op, lookup(op.type))
+    except GraphadError:
+        return False
+    return True
+
+
+def run_block(block: Block, values: dict[str, Value]) -> bool:
+    """Run the operators of a block once more on the values that names have; False if one does not take what it gets."""
+    return all(_run_operator(op, values) for op in block.ops)
+
+
+def _run_operator(op: Operator, values: dict[str, Value]) -> bool:
+    blocks = blocks_of(op)
+    if blocks:
+        return _run_control(op, blocks, values)
+    outputs = computed(lookup(op.type), {s: [values[n] for n in names] for s, names in op.inputs.items()}, op.attrs)
+    if outputs is None:
+        return False
+    for slot, names in op.outputs.items():
+        for name, value in zip(names, outputs[slot], strict=True):
+            if name in values and isinstance(value, np.ndarray) and np.shape(values[name]) != value.shape:
+                return False
+            values[name] = value
+    return True
+
+
+def _run_control(op: Operator, blocks: list[Block], values: dict[str, Value]) -> bool:
+    if op.type == "net":
+        return run_block(blocks[0], values)
+    condition = (op.input("Condition") or op.input("Cond"))[0]
+    if op.type == "while":
+        while bool(np.all(values[condition])):
+            if not run_block(blocks[0], values):
+                return False
+        return True
+    if op.type == "conditional_block":
+        return not bool(np.all(values[condition])) or run_block(blocks[0], values)
+    return run_block(blocks[0 if bool(np.all(values[condition])) else 1], values)
+
+
+# -- call statements -------------------------------------------------------------------------------
+# The statements that random programs of calls consist of: an operator, operators that feed each other, the same one again.
+
+DTYPES = (*("float32", "float64") * 8, "int64", "int32", "bool", "float16")
+COMMON = tuple(
+    [
+        "scale",
+        "cast",
+        "assign",
+        "transpose2",
+        "reshape2",
+        "concat",
+        "split",
+        "slice",
+        "sum",
+        "elementwise_add",
+        "elementwise_sub",
+        "elementwise_mul",
+        "elementwise_div",
+        "elementwise_max",
+        "elementwise_min",
+        "reduce_sum",
+        "reduce_mean",
+        "reduce_max",
+        "matmul_v2",
+        "mul",
+        "relu",
+        "abs",
+        "sign",
+        "square",
+        "sqrt",
+        "exp",
+        "log",
+        "tanh",
+        "sigmoid",
+        "clip",
+        "softmax",
+        "stack",
+        "gather",
+        "expand_v2",
+        "where",
+        "fill_constant",
+        "increment",
+        "unsqueeze2",
+        "squeeze2",
+        "flip",
+    ]
+)
+NUMBERS = (0.0, 1.0, 0.0, 1.0, 2.0, 0.3, -1.0, -0.5, 3.0, 1e-7)  # of constants
+INTEGERS = (0, 1, 2, 3, -1, -2, 7)
+NEVER = 1 << 10  # of so many results one gets a name that there is: hardly any
+PARTNERS = {
+    **{a: b for pair in ("exp log", "square sqrt", "sqrt rsqrt", "tanh atanh") for a, b in (pair.split(), pair.split()[::-1])},
+    "stack": "unstack",
+    "unstack": "stack",
+    "split": "concat",
+    "unsqueeze2": "squeeze2",
+    "squeeze2": "unsqueeze2",
+    "elementwise_add": "elementwise_sub",
+    "elementwise_sub": "elementwise_add",
+    "elementwise_mul": "elementwise_div",
+    "elementwise_div": "elementwise_mul",
+    "elementwise_max": "elementwise_min",
+    "elementwise_min": "elementwise_max",
+    "floor": "ceil",
+    "log": "exp",
+    "relu": "relu6",
+    "sign": "abs",
+}
+
+
+class CallProgram(CallWriter):
+    """A program of calls being drawn, with what it mostly consists of: a dtype, kinds of numbers, operators of interest."""
+
+    def __init__(self, choices: Choices, interest: Interest) -> None:
+        super().__init__(choices)
+        self.interest = interest
+        self.dtype = choices.one_of(DTYPES)
+        self.non_finite = choices.chance(10)
+        self.stopped = 16  # one result in so many stops gradients
+        self.kinds: tuple[str, ...] = ("sample", choices.one_of((*interest.kinds, "sample")), NON_FINITE if self.non_finite else "sample")
+
+    def op(self) -> OpDef:
+        """An operator: every second time one of interest, else a common one or any."""
+        if self.interest.types and self.choices.boolean():
+            op = REGISTRY.get(self.choices.one_of(self.interest.types))
+            op = op.forward if isinstance(op, GradOpDef) else op
+            if op is not None and not isinstance(op, ControlDef):
+                return op
+        return lookup(self.choices.one_of(COMMON if self.choices.chance(5) else operators()))
+
+    def draft(self, op: OpDef, dtype: str = "") -> Draft | None:
+        """What to call an operator with, in a dtype, else in that of the program."""
+        return draw_call(self.choices, op, dtype or self.dtype, self.interest)
+
+    def accepts(self, call: Call | None) -> bool:
+        """Whether the operator takes a call, and its results are finite, if the program's have to be."""
+        return call is not None and (self.non_finite or call.finite)
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def operands(self, draft: Draft) -> tuple[Call, Names] | None:
+        """A call, and names for its inputs, every second one a known value of the type; None if not even the sample runs."""
+        kind = self.choices.one_of(self.kinds)
+        other = draft if kind == "sample" or not draft.fixed else with_numbers(self.choices, draft, kind)
+        names = {s: [self._known(value) if draft.fixed else None for value in values] for s, values in draft.inputs.items()}
+        inputs = {s: [v if n is None else self.values[n] for n, v in zip(names[s], vs, strict=True)] for s, vs in other.inputs.items()}
+        call = checked(draft.op, inputs, draft.attrs, draft.number)
+        if not self.accepts(call):
+            names = {}
+            call = checked(draft.op, draft.inputs, draft.attrs, draft.number)
+            call = call if self.accepts(call) else sampled(draft)
+        return None if call is None else (call, self.named(call, names))
+
+    def named(self, call: Call, names: Mapping[str, list[str | None]]) -> Names:
+        """Names for the inputs of a call, where some are known."""
+        return {
+            s: [n or self.new(v) for n, v in zip(names.get(s) or [None] * len(values), values, strict=True)]
+            for s, values in call.inputs.items()
+        }
+
+    def _known(self, value: Value) -> str | None:
+        if not self.choices.boolean():
+            return None
+        names = self.like(value)
+        return self.choices.one_of(names) if names else None
+
+    def new(self, value: Value) -> str:
+        """A name for a value that none has yet: data, a parameter, state, or a constant."""
+        if isinstance(value, TensorArray):
+            return self.tensor_array(value)
+        if isinstance(value, Tape):
+            return self.tape(value)
+        kind = self.choices.below(12)
+        if kind < 6:
+            return self.data(value)
+        if kind < 8:
+            return self.parameter(value, trainable=True)
+        if kind == 8:
+            return self.state(value)
+        return self.data(value, stop_gradient=True) if kind == 9 or value.size > 24 else self.constant(value)
+
+    def number_like(self, value: Array) -> str:
+        """A constant of the shape and dtype of a value, all of whose elements are one number."""
+        numbers = NUMBERS if value.dtype.kind == "f" else INTEGERS
+        return self.constant(np.full(value.shape, self.choices.one_of(numbers), value.dtype))
+
+    # -- outputs ---------------------------------------------------------------------------------
+
+    def results(self, call: Call, inputs: Mapping[str, list[str]], overwrite: int = 5) -> Names | None:
+        """Names for the outputs: mostly new ones, else known ones of the type; None if an output has no value."""
+        names: Names = {}
+        taken: set[str] = set()
+        for slot in call.op.outputs.values():
+            values = call.outputs[slot.name]
+            if slot.optional and (any(v is None for v in values) or self.choices.chance(4)):
+                continue
+            if not values or any(v is None for v in values):
+                return None
+            names[slot.name] = [self._result(value, inputs.get(slot.name.removesuffix("Out"), []), taken, overwrite) for value in values]
+        return names
+
+    def _result(self, value: Value, counterpart: list[str], taken: set[str], overwrite: int) -> str:
+        known = [name for name in self.like(value) if name not in taken]
+        preferred = [name for name in counterpart if name in known]  # the name in Param for ParamOut, as updates have it
+        if preferred and self.choices.boolean():
+            name = preferred[0]
+        elif known and self.choices.chance(overwrite):
+            name = self.choices.one_of(known)
+        else:
+            name = self.unique("t")
+            if self.choices.chance(self.stopped) and isinstance(value, np.ndarray):
+                self.block.create_var(name=name, shape=value.shape, dtype=name_of(value.dtype), stop_gradient=True)
+        taken.add(name)
+        return name
+
+    def append(self, call: Call, inputs: Names, overwrite: int = 5) -> list[str]:
+        """Append a call with names drawn for its outputs, and return those; nothing happens if it has an output without value."""
+        outputs = self.results(call, inputs, overwrite)
+        return [] if outputs is None else self.write(call, inputs, outputs)
+
+    def apply(self, op_type: str, inputs: Names, attrs: dict[str, Any], out: str | None = None) -> str | None:
+        """Append an operator over names that it takes, with one output ``Out``; None if that would not be finite."""
+        op = lookup(op_type)
+        outputs = computed(op, {s: [self.values[n] for n in names] for s, names in inputs.items()}, attrs)
+        if outputs is None or not (self.non_finite or finite(outputs["Out"][0])):
+            return None
+        names = {"Out": [out or self.unique("t")]}
+        self.emit(op_type, inputs, names, attrs, outputs)
+        return names["Out"][0]
+
+
+def operators() -> tuple[str, ...]:
+    """The types of the operators to draw from: all that have samples, in the order of their names."""
+    ensure_plugins()
+    return _operators(tuple(REGISTRY.values()))
+
+
+@lru_cache(maxsize=1)
+def _operators(rows: tuple[OpDef, ...]) -> tuple[str, ...]:
+    types = sorted(op.type for op in rows if not isinstance(op, GradOpDef | ControlDef))
+    return tuple(op_type for op_type in types if samples_of(op_type))
+
+
+# -- statements ----------------------------------------------------------------------------------
+
+
+def plain(w: CallProgram) -> None:
+    """One operator."""
+    draft = w.draft(w.op())
+    call = None if draft is None else w.operands(draft)
+    if call is not None:
+        w.append(*call)
+
+
+def chain(w: CallProgram) -> None:
+    """One or two operators over a known value or each other's results; the last perhaps undoes the one before it."""
+    names = w.tensors()
+    if not names:
+        plain(w)
+        names = w.tensors()
+    for _ in range(w.choices.integer(1, 2) if names else 0):
+        call = reading(w, w.choices.one_of(names[:3]))
+        if call is not None:
+            names = [n for n in w.append(*call) if isinstance(w.values[n], np.ndarray)] or names
+
+
+def reading(w: CallProgram, name: str) -> tuple[Call, Names] | None:
+    """A call with a name among its inputs, if the operator takes that."""
+    op = (_same_or_partner(w, name) if w.choices.chance(4) else None) or w.op()
+    draft = w.draft(op, name_of(w.values[name].dtype))
+    return None if draft is None else over(w, draft, name) or w.operands(draft)
+
+
+def _same_or_partner(w: CallProgram, name: str) -> OpDef | None:
+    """The operator that wrote a name, or the one that is taken for its inverse."""
+    writer = next((op for op in reversed(w.block.ops) if name in op.output_names()), None)
+    if writer is None or isinstance(lookup(writer.type), ControlDef):
+        return None
+    partner = PARTNERS.get(writer.type)
+    return lookup(partner if partner is not None and w.choices.boolean() else writer.type)
+
+
+def over(w: CallProgram, draft: Draft, name: str) -> tuple[Call, Names] | None:
+    """A call with a name among its inputs, and others of its shape where the draft has several of one shape."""
+    value = w.values[name]
+    places = [(s, i) for s, vs in draft.inputs.items() for i, v in enumerate(vs) if isinstance(v, np.ndarray) and v.dtype == value.dtype]
+    if not places or not draft.fixed:
+        return None
+    slot, i = places[0] if w.choices.boolean() else w.choices.one_of(places)
+    old = draft.inputs[slot][i].shape
+    inputs = {s: list(values) for s, values in draft.inputs.items()}
+    names: dict[str, list[str | None]] = {s: [None] * len(values) for s, values in inputs.items()}
+    inputs[slot][i], names[slot][i] = value, name
+    for s, n in places:
+        if (s, n) != (slot, i) and inputs[s][n].shape == old:
+            known = _beside(w, value)
+            names[s][n] = known
+            inputs[s][n] = w.values[known] if known else array_of(w.choices, value.shape, name_of(value.dtype))
+    call = checked(draft.op, inputs, draft.attrs, draft.number)
+    return (call, w.named(call, names)) if call is not None and w.accepts(call) else None
+
+
+def _beside(w: CallProgram, value: Array) -> str | None:
+    """What is read together with a value: one of its type that is known, perhaps itself, or a constant, or neither."""
+    kind = w.choices.below(8)
+    if kind == 7 and value.size:
+        return w.number_like(value)
+    known = w.like(value) if kind < 4 else []
+    return known[0] if known else None
+
+
+def twins(w: CallProgram) -> None:
+    """An operator twice: the same, or with an attribute, an operand or the order of operands changed, or after an overwriting."""
+    names = w.tensors()
+    name = w.choices.one_of(names[:3]) if names and w.choices.boolean() else None
+    draft = w.draft(w.op(), name_of(w.values[name].dtype) if name else "")
+    first = None if draft is None else (over(w, draft, name) if name else None) or w.operands(draft)
+    if first is None or not w.append(*first, overwrite=20):
+        return
+    second = w.choices.one_of((_identical, _other_attr, _other_attr, _exchanged, _other_input, _overwritten))(w, *first)
+    if second is not None:
+        w.append(*second, overwrite=20)
+
+
+Again = tuple[Call, Names] | None
+
+
+def _identical(w: CallProgram, call: Call, inputs: Names) -> Again:
+    return _now(w, call, inputs)
+
+
+def _now(w: CallProgram, call: Call, inputs: Names) -> Again:
+    """The call on the values that the names have now."""
+    changed = call.with_inputs({s: [w.values[n] for n in names] for s, names in inputs.items()})
+    if changed is None or not w.accepts(changed):
+        return None
+    return changed, {s: list(names) for s, names in inputs.items()}
+
+
+def _other_attr(w: CallProgram, call: Call, inputs: Names) -> Again:
+    again = _now(w, call, inputs)
+    changed = other_attr(w.choices, again[0], w.interest) if again else None
+    if again is None or changed is None or not w.accepts(changed):
+        return again
+    return changed, again[1]
+
+
+def _exchanged(w: CallProgram, call: Call, inputs: Names) -> Again:
+    """Two operands exchanged, in two slots or in one that takes a list."""
+    places = [(s, i) for s, names in inputs.items() for i in range(len(names))]
+    if len(places) < 2:
+        return _other_attr(w, call, inputs)
+    (s, i), (t, j) = w.choices.permutation(places)[:2]
+    other = {slot: list(names) for slot, names in inputs.items()}
+    other[s][i], other[t][j] = other[t][j], other[s][i]
+    return _now(w, call, other) or _now(w, call, inputs)
+
+
+def _other_input(w: CallProgram, call: Call, inputs: Names) -> Again:
+    """One operand another value of the same type."""
+    places = [(s, i) for s, names in inputs.items() for i, n in enumerate(names) if isinstance(w.values[n], np.ndarray)]
+    if not places:
+        return _other_attr(w, call, inputs)
+    s, i = w.choices.one_of(places)
+    old = w.values[inputs[s][i]]
+    known = [name for name in w.like(old) if name != inputs[s][i]]
+    other = known[0] if known and w.choices.boolean() else w.data(_another(w, old))
+    return _now(w, call, {**inputs, s: [*inputs[s][:i], other, *inputs[s][i + 1 :]]})
+
+
+def _another(w: CallProgram, old: Array) -> Array:
+    """Another array of the same type; of integers the same ones in another order, because they may be indices."""
+    if old.dtype.kind == "f":
+        return np.asarray(old[::-1] if old.ndim and w.choices.boolean() else array_of(w.choices, old.shape, name_of(old.dtype)))
+    return np.asarray(np.roll(old, 1))
+
+
+def _overwritten(w: CallProgram, call: Call, inputs: Names) -> Again:
+    """The same names, after one of them was overwritten."""
+    names = [n for each in inputs.values() for n in each if isinstance(w.values[n], np.ndarray) and n not in w.reserved]
+    if not names:
+        return _other_attr(w, call, inputs)
+    name = w.choices.one_of(names)
+    value = w.values[name]
+    floating = value.dtype.kind == "f"
+    kind = w.choices.below(3) if floating else 2
+    if kind == 0:
+        w.apply("scale", {"X": [name]}, {"scale": 0.3, "bias": 0.2}, name)
+    elif kind == 1:
+        w.apply("tanh", {"X": [name]}, {}, name)
+    else:
+        w.apply("assign", {"X": [w.data(_another(w, value))]}, {}, name)
+    return _now(w, call, inputs)
+
+
+# -- call blocks -----------------------------------------------------------------------------------
+# Loops, branches and nets of random programs of calls.
+
+TRIPS = (1, 3, 0, 7, 2)
+DEEPEST = 2
+
+
+def loop(w: CallProgram) -> None:
+    """A ``while`` of 0 to 7 trips, whose body uses what is around it, and changes it."""
+    write_loop(w, w.choices.one_of(TRIPS), lambda _: _body(w, overwrite=2))
+
+
+def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: bool = False) -> None:
+    """A ``while`` that ends after so many trips, or after one if its body cannot run again on what it leaves.
+
+    Args:
+        w: the program.
+        trips: how often it runs.
+        body: writes the body; it gets the name of the counter, which it may read.
+        early: whether the counter goes on before the body rather than after it.
+    """
+    counter = w.constant(np.array([0], "int64"), w.unique("i"))
+    fed = w.choices.chance(3)
+    limit = w.data(np.array([trips], "int64")) if fed else w.constant(np.array([trips], "int64"), w.unique("n"))
+    bound = None if fed else w.block.ops[-1]
+    condition = w.apply("less_than", {"X": [counter], "Y": [limit]}, {}, w.unique("c")) or ""
+    w.reserved |= {counter, limit, condition}
+    w.counters.append(counter)
+    with w.inside(runs=trips > 0) as block:
+        if early:
+            w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
+        body(counter)
+        if not early:
+            w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
+        w.apply("less_than", {"X": [counter], "Y": [limit]}, {}, condition)
+        if trips > 1 and not _run_on(w, block, trips - 1):
+            if bound is None:
+                w.feeds[limit] = np.array([1], "int64")
+            else:
+                bound.attrs["value"] = 1.0
+    w.counters.pop()
+    read = [name for name in outside_reads(block) if name != condition]
+    written = [*(name for name in outside_writes(block) if name != condition), condition]
+    scopes = {} if w.choices.chance(4) else {"StepScopes": w.unique("scopes")}
+    inputs = {"Condition": condition, **({"X": read} if read else {})}
+    w.block.append_op("while", inputs, {"Out": written, **scopes}, {"sub_block": block})
+
+
+def _run_on(w: CallProgram, block: Block, trips: int) -> bool:
+    """Run further trips; False, and the values as they were, if one cannot run or makes something infinite."""
+    values = dict(w.values)
+    for _ in range(trips):
+        if not run_block(block, values):
+            return False
+    if not w.non_finite and not all(finite(value) for value in values.values()):
+        return False
+    w.values = values
+    return True
+
+
+def _body(w: CallProgram, overwrite: int = 3) -> None:
+    """One or two statements, and results of them that reach what is around the block."""
+    for _ in range(w.choices.one_of((1, 1, 2))):
+        if w.choices.chance(6) and len(w.blocks) <= DEEPEST:
+            w.choices.one_of(tuple(BLOCKS.values()))(w)
+        else:
+            w.choices.one_of((plain, chain, twins))(w)
+    block = w.block
+    inner = [name for name in block.vars if isinstance(w.values.get(name), np.ndarray) and name not in w.reserved]
+    for name in inner[-2:]:
+        _hand_out(w, name, overwrite)
+    written = outside_writes(block)
+    if any(name in w.underivable for op in block.ops for name in op.output_names()):
+        w.underivable.update(written)
+
+
+def _hand_out(w: CallProgram, name: str, overwrite: int) -> None:
+    """Let the value of a local name reach a name around the block: instead of what that had, or added to it."""
+    value = w.values[name]
+    outer = [n for n in w.like(value) if n not in w.block.vars]
+    if outer and w.choices.chance(overwrite):
+        target = w.choices.one_of(outer)
+    else:
+        target = w.unique("o")
+        with w.outside():
+            w.constant(np.zeros_like(value), target)
+        for values in w.around[-1:]:
+            values[target] = np.zeros_like(value)
+    adds = value.dtype.kind == "f" and w.choices.boolean()
+    if not adds or w.apply("elementwise_add", {"X": [target], "Y": [name]}, {}, target) is None:
+        w.apply("assign", {"X": [name]}, {}, target)
+
+
+def _condition(w: CallProgram, holds: bool) -> str:
+    """A boolean that is fed, a constant, or inside a loop whether this is the first iteration, or a later one."""
+    array = np.array([holds])
+    if w.counters and w.choices.boolean():
+        return _about_iteration(w, holds)
+    name = w.data(array) if w.choices.boolean() else w.constant(array, w.unique("b"))
+    w.reserved.add(name)
+    return name
+
+
+def _about_iteration(w: CallProgram, is_first: bool) -> str:
+    """Whether this is the first iteration of the innermost loop, which is being written, or whether it is not."""
+    counter = w.counters[-1]
+    now = w.values[counter]
+    assert isinstance(now, np.ndarray)
+    first = w.constant(now, w.unique("n"))
+    name = w.apply("equal" if is_first else "not_equal", {"X": [counter], "Y": [first]}, {}, w.unique("b")) or ""
+    w.reserved |= {first, name}
+    return name
+
+
+def conditional(w: CallProgram) -> None:
+    """A ``conditional_block`` that runs or not."""
+    write_conditional(w, w.choices.boolean(), lambda: _body(w))
+
+
+def write_conditional(w: CallProgram, holds: bool, body: Callable[[], object]) -> None:
+    """A ``conditional_block`` with a body."""
+    condition = _condition(w, holds)
+    with w.inside(runs=holds) as block:
+        body()
+    _append(w, "conditional_block", "Input", {"Cond": condition}, {"sub_block": block})
+
+
+def branch(w: CallProgram) -> None:
+    """An ``if_else`` with both of its blocks."""
+    write_branch(w, w.choices.boolean(), lambda: _body(w), lambda: _body(w))
+
+
+def write_branch(w: CallProgram, holds: bool, first: Callable[[], object], second: Callable[[], object]) -> None:
+    """An ``if_else`` with what writes its two blocks."""
+    condition = _condition(w, holds)
+    blocks = []
+    for runs, body in ((holds, first), (not holds, second)):
+        with w.inside(runs=runs) as block:
+            body()
+        blocks.append(block)
+    _append(w, "if_else", "X", {"Cond": condition}, {"true_block": blocks[0], "false_block": blocks[1]})
+
+
+def net(w: CallProgram) -> None:
+    """A ``net``: a block that runs once."""
+    write_net(w, lambda: _body(w))
+
+
+def write_net(w: CallProgram, body: Callable[[], object]) -> None:
+    """A ``net`` with a body."""
+    with w.inside() as block:
+        body()
+    _append(w, "net", "X", {}, {"sub_block": block})
+
+
+def _append(w: CallProgram, op_type: str, slot: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
+    """Append an operator with the slots that its blocks make necessary."""
+    read, written = outside_reads(*attrs.values()), outside_writes(*attrs.values())
+    scopes = {} if w.choices.chance(4) else {"Scope": w.unique("scopes")}
+    outputs = {**({"Out": written} if written else {}), **scopes}
+    w.block.append_op(op_type, {**inputs, **({slot: read} if read else {})}, outputs, attrs)
+
+
+BLOCKS: dict[str, Callable[[CallProgram], None]] = {
+    "while": loop,
+    "conditional_block": conditional,
+    "if_else": branch,
+    "net": net,
+}
+
+
+# -- operator programs -----------------------------------------------------------------------------
+# Small random programs from every registered operator: ``operator_program``.
+#
+# Calls come from the samples of the operators, with other attributes, dtypes, extents and numbers. Around them stands what passes
+# get wrong: the same operator again with one thing changed, results that feed other operators, names that are overwritten, state,
+# loops and branches. A program has few of these, so that the sum of many programs has them all (A. Groce and others, Swarm testing,
+# ISSTA 2012).
 
 LARGEST = 1e8  # of what goes into a loss: a sum of squares of it has to be finite in float32
 
@@ -41,7 +813,7 @@ def operator_program(choices: Choices, interest: Interest | None = None) -> Case
         A case whose program runs. The loss is the mean or sum of some finite results of float32 or float64; there is none if the
         program has no such results. Other unused results may be nan or infinite.
 
-    >>> from graphad.testing.choices import RandomChoices
+    >>> from graphad.testing.cases import RandomChoices
     >>> case = operator_program(RandomChoices("seed"), Interest(types=("tanh",)))
     >>> any(op.type == "tanh" for op in case.program.global_block().ops)
     True

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphad.execution.layout import blocks_of
+from graphad.execution.steps import blocks_of
 from graphad.ops import REGISTRY
 from graphad.program import Block
-from graphad.testing.cases import Case
-from graphad.testing.choices import Choices
-from graphad.testing.nested_blocks import PLAIN, NestedWriter, Statement, statements
-from graphad.testing.nested_operators import Shape
+from graphad.testing.cases import Case, Choices
+from graphad.testing.nested import PLAIN, NestedWriter, Shape, Statement, statements
 
 DEEPEST = 2  # blocks of these statements' own lie in at most so many others
 

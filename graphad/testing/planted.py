@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 
 from graphad.ops import OpDef
+from graphad.ops.sample import Array
 from graphad.program import Program, Variable
 from graphad.rewriting import PatternRule, Rule
 from graphad.rewriting.evaluation import Evaluation, Slots
+from graphad.rewriting.pattern import Constant, Result, Scalar, Several, Term
 from graphad.rewriting.rule_check import applicable
-from graphad.rewriting.rule_settings import Drawn
-from graphad.rewriting.terms import Constant, Result, Scalar, Several, Term
-from graphad.testing.cases import Array, Case
-from graphad.testing.choices import Choices
-from graphad.testing.names import outside_reads, outside_writes
-from graphad.testing.number_pools import KINDS, MIXED, NON_FINITE, array_of
+from graphad.rewriting.rule_inputs import Drawn
+from graphad.testing.cases import KINDS, MIXED, NON_FINITE, Case, Choices, array_of, outside_reads, outside_writes
 from graphad.types import FLOATS, TensorType
 
 SEEDS = 10_000

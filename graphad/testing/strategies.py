@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from graphad.rewriting import Rule
-from graphad.testing.cases import Case
-from graphad.testing.choices import Choices, Generator
+from graphad.testing.cases import Case, Choices, Generator
 from graphad.testing.nested import nested_program
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.planted import planted_program

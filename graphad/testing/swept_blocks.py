@@ -14,13 +14,9 @@ from functools import cache
 import numpy as np
 
 from graphad.program import Variable
-from graphad.testing.call_blocks import write_branch, write_conditional, write_loop, write_net
-from graphad.testing.call_statements import NEVER, CallProgram, operators
-from graphad.testing.call_writer import Names
 from graphad.testing.calls import Call, Interest, other_attr
-from graphad.testing.cases import Case
-from graphad.testing.choices import Choices
-from graphad.testing.names import outside_reads
+from graphad.testing.cases import Case, Choices, outside_reads
+from graphad.testing.operator_programs import NEVER, CallProgram, Names, operators, write_branch, write_conditional, write_loop, write_net
 from graphad.testing.samples import samples_of
 from graphad.testing.swept_calls import converted, loss_of, types_of, varied
 from graphad.testing.values import name_of

@@ -11,11 +11,9 @@ import numpy as np
 
 from graphad.ops import OpDef, lookup
 from graphad.ops.sample import Array, Value
-from graphad.testing.attribute_values import candidates_of, canonical
-from graphad.testing.call_statements import COMMON, CallProgram, operators, over
-from graphad.testing.calls import Call, Draft, Interest, Slots, checked, cut_to, in_dtype, inferred, rank_of
-from graphad.testing.choices import Choices, RandomChoices
-from graphad.testing.number_pools import SHORT, array_of
+from graphad.testing.calls import Call, Draft, Interest, Slots, candidates_of, canonical, checked, cut_to, in_dtype, inferred, rank_of
+from graphad.testing.cases import SHORT, Choices, RandomChoices, array_of
+from graphad.testing.operator_programs import COMMON, CallProgram, operators, over
 from graphad.testing.samples import samples_of
 from graphad.testing.values import name_of
 from graphad.types import FLOATS

@@ -1,8 +1,4 @@
-"""Random training programs: a small network with its backward and its updates, drawn by ``training_program``.
-
-Parameters are read once or often, share a name, or are frozen; layers are of all kinds; and each optimizer occurs with each way of
-clipping, of decay and of a learning rate.
-"""
+"""Random networks with data and loss: to be trained, or trained already."""
 
 from __future__ import annotations
 
@@ -12,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphad import layers
+from graphad.layers.helper import ParamAttr
+from graphad.ops.sample import Array
 from graphad.optimizer import (
     SGD,
     Adadelta,
@@ -25,7 +23,6 @@ from graphad.optimizer import (
     DecayedAdagrad,
     Ftrl,
     L1Decay,
-    L2Decay,
     Lamb,
     Momentum,
     Optimizer,
@@ -33,11 +30,158 @@ from graphad.optimizer import (
     ProximalGD,
     RMSProp,
 )
-from graphad.program import Parameter, Program, Variable, program_guard
-from graphad.testing.cases import Array, Case
-from graphad.testing.choices import Choices
-from graphad.testing.networks import BATCHES, LAYERS, SMOOTH, Network, loss_of
-from graphad.testing.number_pools import array_of
+from graphad.passes.optimization import ACCUMULATORS, accumulator_name
+from graphad.program import L2Decay, Parameter, Program, Variable, program_guard
+from graphad.testing.cases import Case, Choices, array_of
+
+# -- networks --------------------------------------------------------------------------------------
+# Random networks: their layers, data and loss, from which ``training_program`` and ``trainable_program`` draw.
+
+FEATURES = 3
+BATCHES = (2, 1, 5)
+
+
+class Network:
+    """What layers are drawn with: feeds of one batch, a dtype, and the parameters that may be shared."""
+
+    def __init__(self, choices: Choices, dtype: str, batch: int) -> None:
+        self.choices, self.dtype, self.batch = choices, dtype, batch
+        self.feeds: dict[str, Array] = {}
+
+    def start(self, smooth: bool) -> Variable:
+        """Data, or rows of a table that ids choose."""
+        if smooth or not self.choices.chance(6):
+            return self.data("x", FEATURES)
+        ids: Variable = layers.data("ids", shape=[], dtype="int64")
+        self.feeds["ids"] = np.array([self.choices.below(4) for _ in range(self.batch)], "int64")
+        rows: Variable = layers.embedding(ids, size=[4, FEATURES], dtype=self.dtype, padding_idx=self.choices.one_of((-1, 1)))
+        return rows
+
+    def data(self, name: str, width: int) -> Variable:
+        self.feeds[name] = array_of(self.choices, (self.batch, width), self.dtype, self.choices.one_of(("ordinary", "ordinary", "ties")))
+        variable: Variable = layers.data(name, shape=[width], dtype=self.dtype)
+        return variable
+
+    def attr(self) -> ParamAttr | None:
+        """How a parameter is trained: mostly as all others, sometimes frozen, faster, or with a decay of its own."""
+        own: tuple[dict[str, Any], ...] = (
+            {"trainable": False},
+            {"learning_rate": 0.3},
+            {"regularizer": L2Decay(0.2)},
+            {"need_clip": False},
+        )
+        return ParamAttr(**self.choices.one_of(own)) if self.choices.chance(5) else None
+
+    def matrix(self, hidden: Variable) -> Parameter:
+        """A square parameter of the width of a layer."""
+        block, width = hidden.block.program.global_block(), hidden.shape[-1]
+        return block.create_parameter(shape=[width, width], dtype=self.dtype)
+
+
+def _dense(net: Network, hidden: Variable) -> Variable:
+    act = net.choices.one_of(("tanh", "sigmoid", None))
+    output: Variable = layers.fc(hidden, size=net.choices.integer(2, 3), act=act, param_attr=net.attr())
+    return output
+
+
+def _rectified(net: Network, hidden: Variable) -> Variable:
+    output: Variable = layers.fc(hidden, size=net.choices.integer(1, 3), act="relu", bias_attr=net.choices.one_of((None, False)))
+    return output
+
+
+def _twice(net: Network, hidden: Variable) -> Variable:
+    """A layer's output times a function of itself, which is computed twice."""
+    twice: Variable = layers.elementwise_mul(layers.tanh(hidden), layers.elementwise_add(hidden, layers.tanh(hidden)))
+    return twice
+
+
+def _shared(net: Network, hidden: Variable) -> Variable:
+    """A square matrix that is read two to four times, so that its gradient has as many terms."""
+    matrix = net.matrix(hidden)
+    parts = [hidden]
+    for _ in range(net.choices.integer(2, 4)):
+        source = net.choices.one_of((parts[-1], hidden))
+        product: Variable = layers.matmul(source, matrix)
+        parts.append(layers.tanh(product))
+    total: Variable = layers.sums(parts[1:])
+    return total
+
+
+def _normalized(net: Network, hidden: Variable) -> Variable:
+    output: Variable = layers.batch_norm(hidden, is_test=net.choices.chance(3), momentum=0.7, epsilon=1e-2)
+    return output
+
+
+def normalized_product(net: Network, hidden: Variable) -> Variable:
+    """A product, mostly with a bias, and a batch norm of it, mostly by running statistics."""
+    bias = net.choices.one_of((None, False))
+    product = net.choices.one_of((_image_product, _row_product))(net, hidden, bias)
+    normalized: Variable = layers.batch_norm(
+        product, is_test=not net.choices.chance(4), momentum=0.7, epsilon=net.choices.one_of((1e-5, 1e-2))
+    )
+    return layers.reshape(normalized, shape=[-1, normalized.shape[1]]) if len(normalized.shape) > 2 else normalized
+
+
+def _row_product(net: Network, hidden: Variable, bias: Any) -> Variable:
+    if net.choices.boolean():
+        rows: Variable = layers.fc(hidden, size=2, param_attr=net.attr(), bias_attr=bias)
+        return rows
+    product: Variable = layers.matmul(hidden, net.matrix(hidden), transpose_Y=net.choices.boolean(), alpha=net.choices.one_of((1.0, 0.5)))
+    return product
+
+
+def _image_product(net: Network, hidden: Variable, bias: Any) -> Variable:
+    """A convolution of an image of one pixel, with as many channels as there are features, and as many groups or one."""
+    channels = hidden.shape[-1]
+    image = layers.reshape(hidden, shape=[-1, channels, 1, 1])
+    groups = net.choices.one_of((1, channels))
+    product: Variable = layers.conv2d(image, channels, [1, 1], groups=groups, bias_attr=bias)
+    return product
+
+
+def _dropped(net: Network, hidden: Variable) -> Variable:
+    output: Variable = layers.dropout(hidden, 0.3, seed=net.choices.one_of((0, 3)))
+    return output
+
+
+def _convolved(net: Network, hidden: Variable) -> Variable:
+    image = layers.reshape(hidden, shape=[-1, 1, 1, hidden.shape[-1]])
+    output: Variable = layers.reshape(layers.conv2d(image, 2, [1, 1], bias_attr=False), shape=[-1, 2 * hidden.shape[-1]])
+    return output
+
+
+def _recurrent(net: Network, hidden: Variable) -> Variable:
+    """A loop of 0 to 3 steps h = tanh(h w + x), whose matrix is read in every step."""
+    matrix = net.matrix(hidden)
+    count = layers.fill_constant([1], "int64", 0)
+    limit = layers.fill_constant([1], "int64", net.choices.one_of((2, 1, 0, 3)))
+
+    def step(index: Variable, state: Variable) -> list[Variable]:
+        return [layers.increment(index, in_place=False), layers.tanh(layers.elementwise_add(layers.matmul(state, matrix), hidden))]
+
+    output: Variable = layers.while_loop(lambda index, _: layers.less_than(index, limit), step, [count, layers.tanh(hidden)])[1]
+    return output
+
+
+Layer = Callable[[Network, Variable], Variable]
+SMOOTH: tuple[Layer, ...] = (_dense, _dense, _dense, _twice)
+LAYERS: tuple[Layer, ...] = (_dense, _dense, _twice, _shared, _shared, _rectified, _normalized, _dropped, _convolved, _recurrent)
+
+
+def loss_of(net: Network, hidden: Variable, smooth: bool) -> Variable:
+    """The mean of squares of what a last layer gives, less data; at least one parameter trains."""
+    last = layers.fc(hidden, size=1, param_attr=None if smooth else net.attr())
+    if not any(param.trainable for param in last.block.program.all_parameters()):
+        last = layers.fc(last, size=1)
+    cost: Variable = layers.mse(last, net.data("y", 1))
+    return cost
+
+
+# -- training --------------------------------------------------------------------------------------
+# Random training programs: a small network with its backward and its updates, drawn by ``training_program``.
+#
+# Parameters are read once or often, share a name, or are frozen; layers are of all kinds; and each optimizer occurs with each way of
+# clipping, of decay and of a learning rate.
 
 # With options that differ from the defaults; without is the other half.
 OPTIMIZERS: dict[type[Optimizer], dict[str, Any]] = {
@@ -135,3 +279,66 @@ def _state(choices: Choices, var: Variable) -> Array:
 def _number(var: Variable) -> Any:
     """The numpy type of a variable's numbers."""
     return np.dtype(var.dtype).type
+
+
+# -- trainable -------------------------------------------------------------------------------------
+# Random networks that can be trained or used as they are: ``trainable_program``.
+
+EVEN = (4, 2, 6)
+_LAYERS: tuple[Layer, ...] = (normalized_product, *LAYERS[::2], normalized_product, *LAYERS[1::2])
+
+
+def trainable_program(choices: Choices) -> Case:
+    """A network of up to two hidden layers with its loss, without backward and updates.
+
+    Half of them compute every row by itself, in float64. The batch has an even number of them. In the others there are
+    layers of all kinds, many of them products with a batch norm, and mostly another output beside the loss. The learning rate,
+    and what one optimizer keeps, are declared as ``minimize`` declares them, and have values as after some steps.
+
+    >>> from graphad.testing.cases import RandomChoices
+    >>> "learning_rate_0" in trainable_program(RandomChoices("seed")).params
+    True
+    """
+    main, by_rows = Program(), choices.boolean()
+    dtype = "float64" if by_rows else choices.one_of(("float32", "float32", "float64"))
+    net = Network(choices, dtype, choices.one_of(EVEN))
+    with program_guard(main, Program()):
+        hidden = net.start(by_rows)
+        for _ in range(choices.integer(0, 2)):
+            hidden = choices.one_of(SMOOTH if by_rows else _LAYERS)(net, hidden)
+        if not by_rows and choices.boolean():
+            layers.relu(normalized_product(net, hidden))
+        cost = loss_of(net, hidden, by_rows) if choices.boolean() else _other_loss(net, hidden)
+        _declare_state(choices, main.all_parameters(), cost)
+    return Case(main, cost.name, net.feeds, persistent_arrays(choices, main))
+
+
+def _other_loss(net: Network, hidden: Variable) -> Variable:
+    """A loss that is no mean over the rows: a sum, one with a bias, a product of means, a term of weights, numbers across the batch."""
+    kind = net.choices.below(5)
+    if kind == 0:
+        hidden = layers.softmax(hidden, axis=net.choices.one_of((0, -len(hidden.shape))))
+    last = layers.fc(hidden, size=2)
+    errors = layers.square(last)
+    mean, total = layers.mean(errors), layers.reduce_sum(errors)
+    cost: Variable = mean
+    if kind == 1:
+        cost = total
+    elif kind == 2:
+        cost = layers.scale(net.choices.one_of((total, mean)), scale=2.0, bias=1.0)
+    elif kind == 3:
+        cost = layers.elementwise_mul(mean, net.choices.one_of((mean, layers.mean(last))))
+    elif kind == 4:
+        weights = last.block.program.all_parameters()[0]
+        cost = layers.elementwise_add(mean, layers.mean(layers.square(weights)))
+    return cost
+
+
+def _declare_state(choices: Choices, parameters: list[Parameter], cost: Variable) -> None:
+    kept = choices.one_of(tuple(ACCUMULATORS.values()))
+    cost.block.create_var("learning_rate_0", [1], cost.dtype, persistable=True, stop_gradient=True)
+    for parameter in parameters:
+        for slot, accumulator in kept.items():
+            shape = [1] if slot.endswith("Pow") else list(parameter.shape)
+            name = accumulator_name(parameter.name, accumulator)
+            cost.block.create_var(name, shape, parameter.dtype, persistable=True, stop_gradient=True)

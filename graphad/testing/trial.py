@@ -1,24 +1,665 @@
-"""A pass being tried on one case: what went in, what came out, and what is wrong with it."""
+"""A pass being tried on one case: what is tried, what went in, what came out, and what is wrong with it."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from graphad.errors import GraphadError
-from graphad.graph import Graph
+from graphad.backward import gradients
+from graphad.errors import GraphadError, InvalidValue, NoGradient, NoValue, PassError, Refused
+from graphad.execution import Executor, Scope, interpreter
+from graphad.execution.executor import OneRun
+from graphad.ir import SINGLE_WRITER, Graph, Value, lower, schedule
+from graphad.ir.verify import verify
 from graphad.knobs import changed_knobs
-from graphad.ops import GRAD, REGISTRY
-from graphad.program import Program
-from graphad.rewriting import Pass
+from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
+from graphad.ops.definition import GRAD
+from graphad.ops.sample import Array
+from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
+from graphad.passes.backward import GradOps
+from graphad.passes.backward.find_op_path import source_value
+from graphad.program import FORWARD, Block, Operator, Program
+from graphad.rewriting import PASSES, Pass, Pipeline, claims_checked, verification
+from graphad.rewriting.passes import check_order
 from graphad.testing.cases import Case
-from graphad.testing.equivalence import Observed, observe
-from graphad.testing.subject import Subject, inner_passes
+from graphad.testing.values import number, short_text
+from graphad.testing.watched import watch
+from graphad.types import FLOATS, TENSOR
+
+# -- equivalence -----------------------------------------------------------------------------------
+# Whether two programs compute the same: both are run on the same arrays in fresh scopes, step by step, and all they give is compared.
+
+SEED = 1  # of programs that have none: what they draw is then the same in each run
+ITERATIONS = 2000  # of the loops of a run, all together
+LEAST = 1e-3  # what is smaller than this may differ by as much as this may
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a run gave: the targets that have a value, what the scope then held, and how often its loops ran."""
+
+    values: dict[str, Any]
+    scope: dict[str, Array]
+    trips: frozenset[int] = frozenset()
+
+    def without(self, other: Observed) -> Observed:
+        """This less the names of another one."""
+        values = {name: value for name, value in self.values.items() if name not in other.values}
+        return Observed(values, {name: array for name, array in self.scope.items() if name not in other.scope}, self.trips)
+
+
+@contextmanager
+def _warm_after(runs: int) -> Iterator[None]:
+    """Within it, blocks become functions at this run of theirs; 0 is never."""
+    before = interpreter.WARM.set(runs)
+    try:
+        yield
+    finally:
+        interpreter.WARM.reset(before)
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Within it, a program without a seed has one, in this thread alone: another one may run the same program."""
+    before = interpreter.SEED.set(SEED)
+    try:
+        yield
+    finally:
+        interpreter.SEED.reset(before)
+
+
+def bounded_executor() -> Executor:
+    """An executor of programs whose loops end."""
+    return Executor(max_iterations=ITERATIONS)
+
+
+def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False, executor: Executor | None = None) -> Observed:
+    """Run a program on the arrays of a case: step by step, or as functions over numpy; on an executor that knows it, if one is given.
+
+    Names without a value (of a block that did not run) are left out; so are arrays for what the program does not declare.
+
+    Raises:
+        GraphadError: the program does not run, or does not end.
+    """
+    variables = program.global_block().vars
+    feeds = {name: array for name, array in case.feeds.items() if name in variables}
+    executor = executor or OneRun(max_iterations=ITERATIONS)
+    with _warm_after(1 if compiled else 0), _seeded():
+        try:
+            return _run(executor, program, feeds, case, names)
+        except NoValue:
+            with_value = [name for name in names if _has_value(executor, program, feeds, case, name)]
+            return _run(executor, program, feeds, case, with_value)
+
+
+def _run(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
+    scope = Scope()
+    for name, array in case.params.items():
+        scope.set(name, array)
+    results = executor.run(program, feed=feeds, fetch_list=list(names), scope=scope)
+    values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
+    return Observed(values, dict(scope.arrays), executor.trips)
+
+
+def _has_value(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:
+    try:
+        _run(executor, program, feeds, case, [name])
+    except NoValue:
+        return False
+    return True
+
+
+def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST) -> str:
+    """How two results differ, empty if they do not; nan equals nan, 0.0 equals -0.0.
+
+    The first line names the first element that differs, both of its values and how far apart they are. Where there are several
+    elements, two more lines show both arrays, or the ends of them if they are large.
+
+    Args:
+        one: what is right, an array or a list of arrays; where that is nan or infinite, and a tolerance is allowed, anything is.
+        other: what is held against it.
+        tolerance: how far elements may lie apart, relative to themselves or to the largest one; 0: not at all.
+        labels: what the two are called in the text.
+        least: what is smaller than this may differ by as much as this may.
+
+    >>> print(difference(np.array([1.0, 2.0]), np.array([1.0, -2.0])))
+    at [1]: 2.0 before, -2.0 after, 4 apart; 1 of 2 elements differs
+        before: [1.0, 2.0]
+        after:  [1.0, -2.0]
+    """
+    if isinstance(one, list) or isinstance(other, list):
+        return _list_difference(one, other, tolerance, labels, least)
+    if one is None or other is None:  # in an array of tensors, an element that nothing has written
+        return "" if one is other else f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return f"{one.dtype}{list(one.shape)} {labels[0]}, {other.dtype}{list(other.shape)} {labels[1]}"
+    same = _same(one, other, tolerance, least)
+    return "" if same.all() else _located(one, other, ~same, tolerance, labels)
+
+
+def _list_difference(one: Any, other: Any, tolerance: float, labels: tuple[str, str], least: float) -> str:
+    if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
+        return f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
+    texts = (difference(a, b, tolerance, labels, least) for a, b in zip(one, other, strict=True))
+    return next((f"array {i} of the list: {text}" for i, text in enumerate(texts) if text), "")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return short_text(value) if isinstance(value, np.ndarray) else str(value)
+
+
+def _same(one: Array, other: Array, tolerance: float, least: float) -> NDArray[np.bool_]:
+    """Which elements are the same, as an array of their shape."""
+    if one.dtype.kind not in "fc":
+        return np.asarray(one == other)
+    if not tolerance:
+        return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
+    finite = np.isfinite(one)
+    largest = float(np.abs(one[finite]).max(initial=least))
+    return np.asarray(~finite | np.isclose(other, one, rtol=tolerance, atol=tolerance * largest))
+
+
+def _located(one: Array, other: Array, differs: NDArray[np.bool_], tolerance: float, labels: tuple[str, str]) -> str:
+    first = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(differs)))[: one.ndim]
+    text = f"{number(one[first])} {labels[0]}, {number(other[first])} {labels[1]}"
+    if one.dtype.kind in "fc":
+        with np.errstate(all="ignore"):
+            text += f", {float(abs(other[first] - one[first])):.3g} apart"
+    text += f", tolerance {tolerance:g}" if tolerance else ""
+    if one.size == 1:
+        return text
+    count, width = int(differs.sum()), max(map(len, labels)) + 1
+    lines = [f"    {label + ':':{width}} {short_text(array)}" for label, array in zip(labels, (one, other), strict=True)]
+    return "\n".join([f"at {list(first)}: {text}; {count} of {one.size} elements differ{'s' * (count == 1)}", *lines])
+
+
+def observed_difference(before: Observed, after: Observed, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after")) -> str:
+    """What differs between two runs, by name; empty if nothing does. What had no value before may have any."""
+    for what, one, other in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
+        for name, value in one.items():
+            text = (
+                difference(value, other[name], tolerance, labels) if name in other else f"{_shown(value)} {labels[0]}, no value {labels[1]}"
+            )
+            if text:
+                return f"{what}{name}: {text}"
+    return ""
+
+
+def assert_equivalent(before: Program, after: Program, case: Case, tolerance: float = 0.0, compiled: bool = False) -> None:
+    """Both programs give the same targets and leave the same in the scope.
+
+    Args:
+        before: what is right.
+        after: what is to be the same.
+        case: the arrays to run them on; its program's targets are compared.
+        tolerance: relative; 0: equal to the last bit.
+        compiled: whether ``after`` runs as functions over numpy, rather than step by step.
+
+    Raises:
+        AssertionError: a value, a shape or a dtype differs, or ``after`` does not run.
+
+    >>> from graphad.testing.cases import Case
+    >>> program = Program.parse("program { block 0 { var y: float32[1] fill_constant() -> (Out=y) {shape=[1], value=2.0} } }")
+    >>> assert_equivalent(program, program.clone(), Case(program))
+    """
+    names = case.targets
+    expected = observe(before, case, names)
+    try:
+        got = observe(after, case, list(expected.values), compiled)
+    except Exception as error:
+        raise AssertionError(f"the program after it does not run: {type(error).__name__}: {error}") from error
+    text = observed_difference(expected, got, tolerance)
+    if text:
+        raise AssertionError(text)
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+# Gradients three ways: those that a graph holds, those of the standard backward, and central differences.
+
+STEP = 1e-5  # of a difference; the error of a central one is about STEP ** 2
+SMOOTH = 1e-4  # by how much the slopes to the left and to the right may differ where a function is taken for smooth
+STEADY = 1e-6  # and those of two steps
+FAR = 1e50  # a gradient multiplies numbers of a program: with larger ones, or smaller than 1 / FAR, it may be 0 where it should not
+
+
+def gradients_in(graph: Graph, sources: Iterable[str]) -> dict[str, Value]:
+    """The values that are the gradients of some names, as far as passes have made them; each is the only value of its name then."""
+    found = {name: value for name in sources if (value := _gradient_in(graph, name)) is not None and value.writers}
+    for value in found.values():
+        for other in graph.versions(value.name):
+            if other is not value:
+                graph.rename(other, graph.values.numbered(value.name, "{}_{}"))
+    return found
+
+
+def _gradient_in(graph: Graph, name: str) -> Value | None:
+    versions = graph.versions(name)
+    if not versions:
+        return None
+    grad_ops: GradOps | None = graph.analyses.get(GradOps)
+    if grad_ops is not None:
+        return grad_ops.gradient.get(source_value(graph, name))
+    named = graph.versions(f"{name}{GRAD}")
+    is_declared = graph.block is not None and graph.block.has_var(f"{name}{GRAD}")
+    alone = len(named) > 0 and len(versions) == 1 and named[-1].grad_of in (None, versions[0])  # not of one that is gone
+    return named[-1] if alone and not is_declared else None
+
+
+def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[str, Array]:
+    """The gradients of the loss by the standard backward, zeros where there is none; the program stays as it is."""
+    twin = program.clone()
+    block, arrays = twin.global_block(), {**case.feeds, **case.params}
+    differentiable = Case(program, case.loss_name, case.feeds, case.params).sources
+    there = [name for name in sources if block.has_var(name) and name in differentiable]
+    with verification(False), claims_checked(False):
+        results = gradients([block.var(case.loss_name)], [block.var(name) for name in there])
+    names = {source: g.name for source, g in zip(there, results, strict=True) if g is not None}
+    values = observe(twin, case, list(names.values())).values
+    return {name: values.get(names.get(name, ""), np.zeros_like(arrays[name])) for name in sources}
+
+
+def is_forward(program: Program) -> bool:
+    """Whether a program has no backward and no updates."""
+    return all(op.role == FORWARD for block in program.blocks for op in block.ops)
+
+
+ROUNDED = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}  # by how much numbers may differ that are rounded in another way
+
+
+def roundings(program: Program) -> float:
+    """By how much results may differ at least where they may be rounded: what the narrowest of a program's dtypes needs."""
+    return max((ROUNDED.get(str(var.dtype), 0.0) for var in program.list_vars() if var.type == TENSOR), default=0.0)
+
+
+def is_double(program: Program) -> bool:
+    """Whether all floating-point tensors of a program are float64."""
+    return not any(var.dtype in ("float16", "bfloat16", "float32") for var in program.list_vars() if var.type == TENSOR)
+
+
+# -- differences ---------------------------------------------------------------------------------
+
+
+def can_difference(program: Program) -> bool:
+    """Whether the loss's gradient is what differences give: all in float64, and no gradient stopped in a block or defined otherwise.
+
+    Values of block 0 may be stopped: see ``frozen``.
+    """
+    if not is_forward(program) or not is_double(program):
+        return False
+    return all(_can_difference(block, op) for block in program.blocks for op in block.ops)
+
+
+def _can_difference(block: Block, op: Operator) -> bool:
+    definition, stopped = lookup(op.type), _stopped(block, op)
+    if stopped and (block.idx or any(block.var(name).type != TENSOR for name in stopped)):
+        return False
+    if isinstance(definition, ControlDef):
+        return True
+    if definition.grads is None:
+        return False
+    without = (name for slot in op.inputs if not has_slope(definition, slot) for name in op.input(slot) if _is_float(block, name))
+    return all(block.var_recursive(name).stop_gradient for name in without) or not any(_is_float(block, n) for n in op.output_names())
+
+
+def has_slope(definition: OpDef, slot: str) -> bool:
+    """Whether an operator has a gradient with respect to an input, or reads nothing but its shape."""
+    return slot in (definition.grads or ()) or slot in definition.shapes
+
+
+def _is_float(block: Block, name: str) -> bool:
+    return block.has_var_recursive(name) and getattr(block.var_recursive(name), "dtype", None) in FLOATS
+
+
+def _stopped(block: Block, op: Operator) -> list[str]:
+    """The floating-point results of an operator that stop gradients."""
+    names = [name for name in op.output_names() if _is_float(block, name)]
+    return [name for name in names if block.var_recursive(name).stop_gradient]
+
+
+def frozen(case: Case) -> Case:
+    """The case with the values of block 0 that stop gradients kept as they are, whatever they are computed from.
+
+    Raises:
+        GraphadError: it does not run.
+    """
+    block = case.program.global_block()
+    if not any(_stopped(block, op) for op in block.ops):
+        return case
+    noted, names = _with_each_stopped(case.program, noting=True)
+    values = observe(noted, case, names).values
+    return replace(case, program=_with_each_stopped(case.program, noting=False)[0], feeds={**case.feeds, **values})
+
+
+def _with_each_stopped(program: Program, noting: bool) -> tuple[Program, list[str]]:
+    """A copy in which each stopped value of block 0 is noted under a name of its own, or taken from that name; and these names."""
+    twin = program.clone()
+    block, names = twin.global_block(), list[str]()
+    for op in list(block.ops):
+        for name in _stopped(block, op):
+            var = block.var(name)
+            names.append(block.create_var(name=f"{name}@STOPPED@{len(names)}", shape=var.shape, dtype=var.dtype).name)
+            x, out = (name, names[-1]) if noting else (names[-1], name)
+            block.ops.insert(block.ops.index(op) + 1, Operator(block, "assign", {"X": [x]}, {"Out": [out]}, {}))
+    return twin, names
+
+
+def slope(case: Case, direction: dict[str, Array], agrees: Callable[[float], bool] = lambda central: False) -> float | None:
+    """The derivative of the loss along a direction by central differences; None where it is not smooth, or not finite.
+
+    The differences to both sides, and those with twice the step, have to agree: at a kink, or where rounding prevails, they don't.
+    A difference that ``agrees`` with what was expected is taken as it is: only a disagreement may be due to a kink.
+    """
+    executor = bounded_executor()
+    behind, ahead = (_loss_at(executor, case, direction, n * STEP) for n in (-1, 1))
+    central = (ahead - behind) / (2 * STEP)
+    if agrees(central):
+        return central
+    back, middle, beyond = (_loss_at(executor, case, direction, n * STEP) for n in (-2, 0, 2))
+    right, left, wide = (ahead - middle) / STEP, (middle - behind) / STEP, (beyond - back) / (4 * STEP)
+    scale = 1 + abs(central)
+    if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
+        return None
+    return float(central)
+
+
+def is_in_range(case: Case) -> bool:
+    """Whether products of a few numbers that a program computes, in its blocks too, are neither infinite nor rounded to 0.
+
+    The gradient of ``1 / (1 / x)`` is 1; at 1e-300 it is computed as 0, and a difference, whose step is larger, does not see that.
+    """
+    seen = [True]
+
+    def see(value: Value, array: object) -> None:
+        if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+            size = np.abs(array[np.isfinite(array) & (array != 0)])
+            seen[0] &= bool(((size <= FAR) & (size >= 1 / FAR)).all())
+
+    watch(lower(case.program), case, see)
+    return seen[0]
+
+
+def _loss_at(executor: Executor, case: Case, direction: dict[str, Array], distance: float) -> float:
+    moved = {name: array + distance * direction[name] for name, array in {**case.feeds, **case.params}.items() if name in direction}
+    there = Case(
+        case.program,
+        case.loss_name,
+        {**case.feeds, **{n: a for n, a in moved.items() if n in case.feeds}},
+        {**case.params, **{n: a for n, a in moved.items() if n in case.params}},
+    )
+    try:
+        value = observe(case.program, there, [case.loss_name], executor=executor).values.get(case.loss_name)
+    except GraphadError:  # what was moved is a label, or another number that has to be one of a few
+        return float("nan")
+    return float("nan") if value is None else float(np.sum(value))
+
+
+# -- subject ---------------------------------------------------------------------------------------
+# What is tried out: a pass or a pipeline, what runs before it, what it is compared with, and how exact it has to be.
+
+LOSS = "$loss"  # in the text of a pipeline: the name of the case's loss
+_PATH = f"find-op-path{{targets=[{LOSS}]}}"
+BACKWARD = (_PATH, "expand-grad-ops", _PATH, "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars")
+_FINISHING: tuple[Pass, ...] = (PruneNoGrad(), AccumulateGrads(), CreateGradVars())
+Expectation = Callable[[Program, Program], Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pass on trial.
+
+    Args:
+        what: a pass, or the text of a pipeline, in which ``$loss`` stands for the name of the loss.
+        prepare: a pipeline, or its text, that runs before it and is not on trial.
+        tolerance: by how much values may differ, relatively; None: as the pass says.
+        gradients: whether gradients of what it makes are compared.
+        reference: a pipeline, or its text, that makes of the same graph what ``what`` should be equivalent to; None: nothing runs.
+        expect: what has to hold of the programs before and after besides; False, or an exception, says that it does not.
+    """
+
+    what: Pass | str
+    prepare: Pass | str = ""
+    tolerance: float | None = None
+    gradients: bool = True
+    reference: Pass | str | None = None
+    expect: Expectation | None = None
+
+    def passes(self, case: Case) -> Pass:
+        """The pass on trial, for a case."""
+        return as_pass(self.what, case.loss_name)
+
+    def prepared(self, case: Case) -> Graph:
+        """The graph of a case that the pass gets; gradients that the preparation makes are among its targets.
+
+        Raises:
+            InvalidGraph: the preparation leaves a graph that breaks a rule.
+        """
+        graph = lower(case.program, case.targets)
+        if self.prepare:
+            with verification(False), claims_checked(False):
+                as_pass(self.prepare, case.loss_name).run(graph)
+            verify(graph)
+            request_gradients(graph, case)
+        return graph
+
+    def resolved(self, case: Case) -> Subject:
+        """The same for one case, with passes in the place of texts, and nothing that runs only here."""
+        prepare = as_pass(self.prepare, case.loss_name) if self.prepare else ""
+        return replace(self, what=self.passes(case), prepare=prepare, expect=None, reference=None)
+
+    def before(self, case: Case, prepared: Graph) -> Program:
+        """The program that the pass gets, or the reference makes; if that cannot be run yet, the case's own."""
+        if self.reference is not None:
+            return program_of(self.referred(case), case)
+        return schedule(prepared) if self.prepare and SINGLE_WRITER in prepared.properties else case.program
+
+    def referred(self, case: Case) -> Graph:
+        """The graph that the reference makes."""
+        assert self.reference is not None
+        graph = self.prepared(case)
+        run_requesting_gradients(as_pass(self.reference, case.loss_name), graph, case)
+        return graph
+
+    def names_variables(self, case: Case) -> bool:
+        """Whether names of a case's variables mean something to the passes: to their options, beside ``$loss``, or always."""
+        if any(each.on_trial.goes_by_names for each in inner_passes(self.passes(case))):
+            return True
+        options = f"{self.what} {self.prepare}"
+        words = set(re.findall(r"[^\s,{}()=\[\]'\"]+", options.replace(LOSS, "")))
+        return any(name in words for block in case.program.blocks for name in block.vars)
+
+    def check_fits(self, case: Case) -> None:
+        """Raise ValueError if the passes need what a case has not: a loss where a text names it, types where gradients get them."""
+        if not case.loss_name and any(isinstance(text, str) and LOSS in text for text in (self.what, self.prepare, self.reference)):
+            raise InvalidValue(f"{self} needs a loss")
+        if self.is_backward and any(var.type == TENSOR and var.declared[1] is None for var in case.program.list_vars()):
+            raise InvalidValue("a tensor of the program has no type, so that its gradient can have none")
+
+    def allowed(self, case: Case, is_prepared: bool = True) -> float:
+        """The tolerance: the largest one that the passes need, if none is given; what may round rounds more in float32.
+
+        Where a program has no gradients yet, there is nothing that expanding them could round.
+
+        Args:
+            case: its passes, and the narrowest of its dtypes.
+            is_prepared: whether results are compared with those of the prepared program; else what prepares it may round as well.
+        """
+        if self.tolerance is not None:
+            return self.tolerance
+        others = [] if self.reference is None else [self.reference]
+        others += [self.prepare] if self.prepare and not is_prepared else []
+        passes = [self.passes(case), *(as_pass(other, case.loss_name) for other in others)]
+        found = [each for one in passes for each in inner_passes(one) if not (isinstance(each, ExpandGradOps) and is_forward(case.program))]
+        claimed = max((each.tolerance for each in found), default=0.0)
+        return max(claimed, roundings(case.program)) if claimed else claimed
+
+    @property
+    def is_analysis(self) -> bool:
+        """Whether no pass on trial is meant to change graphs."""
+        return all(each.is_analysis for each in inner_passes(as_pass(self.what, "loss")))
+
+    @cached_property
+    def is_backward(self) -> bool:
+        """Whether a backward is built, by the passes on trial or before them."""
+        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, "loss"))]
+        return any(isinstance(each, FindOpPath) for each in passes)
+
+    @cached_property
+    def is_after_backward(self) -> bool:
+        """Whether the backward is there before the passes on trial run."""
+        return bool(self.prepare) and any(isinstance(each, CreateGradOps) for each in inner_passes(as_pass(self.prepare, "loss")))
+
+    def differentiates(self, case: Case) -> bool:
+        """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
+        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]
+        paths = {(each.targets, each.inputs, each.no_grad) for each in passes if isinstance(each, FindOpPath)}
+        return paths == {((case.loss_name,), (), ())} and any(isinstance(each, CreateGradOps) for each in passes)
+
+    def __str__(self) -> str:
+        against = "" if self.reference is None else f", compared with {self.reference or 'nothing'}"
+        return str(self.what) + (f" after {self.prepare}" if self.prepare else "") + against
+
+
+def as_pass(what: Pass | str, loss: str) -> Pass:
+    """A pass, or what a text says, with the loss's name put in."""
+    return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss), tuple(PASSES.values()))
+
+
+@lru_cache
+def _parsed(text: str, known: tuple[type[Pass], ...]) -> Pass:
+    """The passes of a text; ``known`` are those there are, since a pass that is defined anew is another one."""
+    pipeline = Pipeline.parse(text)
+    return pipeline.passes[0] if len(pipeline.passes) == 1 else pipeline
+
+
+def inner_passes(each: Any) -> list[Pass]:
+    """The passes that a pass runs: those of a pipeline or a fixpoint, or itself."""
+    inner = getattr(each, "passes", None) or getattr(getattr(each, "inner", None), "passes", None)
+    return [each] if inner is None else [found for one in inner for found in inner_passes(one)]
+
+
+def claimed_tolerance(each: Pass) -> float:
+    """The largest tolerance that a pass, or one that it runs, needs."""
+    return max(found.tolerance for found in inner_passes(each))
+
+
+# -- passes of the backward ----------------------------------------------------------------------
+
+
+def followed(what: Pass | str) -> Pass | str:
+    """A pass with those after it that let what it does show; others, and pipelines, as they are."""
+    following = as_pass(what, "loss").on_trial.followed_by
+    if not following:
+        return what
+    return f"{what}, {following}" if isinstance(what, str) else Pipeline(what, Pipeline.parse(following))
+
+
+def standard_preparation(what: Pass | str) -> str:
+    """The passes of the standard backward that have to run before a pass, as text; empty if it works on a program as it is.
+
+    That is what the pass requires, or all of them if it says that it is tried after the backward.
+
+    >>> standard_preparation("create-grad-ops")
+    'find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}'
+    """
+    passes = as_pass(what, "loss").parts()
+    if passes and passes[0].on_trial.after_backward:
+        return ", ".join(BACKWARD)
+    names = [text.partition("{")[0] for text in BACKWARD]
+    first = passes[0].name
+    shortest = names.index(first) if first in names else 0
+    for count in range(shortest, len(BACKWARD) + 1):
+        before = Pipeline.parse(", ".join(BACKWARD[:count])).parts() if count else ()
+        try:
+            check_order((*before, *passes), Graph())
+        except PassError:
+            continue
+        return ", ".join(BACKWARD[:count])
+    return ""
+
+
+class HiddenChange(AssertionError):
+    """A pass changed a graph and said that it did not."""
+
+
+class RefusedLate(AssertionError):
+    """A pass refused a graph, for the reason that is the cause, when it had changed it already."""
+
+
+def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bool = False) -> bool:
+    """Run passes; gradients that they make are among the graph's targets as soon as they are complete.
+
+    Raises:
+        HiddenChange: a pass said that it changed nothing, and did, where that is ``watched``.
+        RefusedLate: a pass refused the graph, and had changed it, where that is ``watched``.
+    """
+    parts = passes.passes if type(passes) is Pipeline else (passes,)
+    if len(parts) > 1:
+        check_order(parts, graph)
+    changed = False
+    for part in parts:
+        before = str(graph) if watched else ""
+        try:
+            did = part.run(graph)
+        except (Refused, NoGradient) as error:
+            if before and str(graph) != before:
+                raise RefusedLate from error
+            raise
+        if not did and before and str(graph) != before:
+            raise HiddenChange(str(part))
+        changed |= did
+        request_gradients(graph, case)
+    return changed
+
+
+def request_gradients(graph: Graph, case: Case) -> dict[str, str]:
+    """Make the gradients that a graph has of the case's sources targets of it, and return their names by the sources'.
+
+    A target keeps its name: what was found once is found by that, although a pass since then forgot which value it is.
+    """
+    if SINGLE_WRITER not in graph.properties or not case.loss_name:
+        return {}
+    known: dict[str, str] = graph.journal.memory.setdefault(request_gradients, {})
+    gradients = gradients_in(graph, case.sources)
+    graph.targets.update(dict.fromkeys(gradients.values()))
+    known.update({source: value.name for source, value in gradients.items()})
+    return {source: name for source, name in known.items() if graph.versions(name)}
+
+
+def scheduled(graph: Graph, case: Case) -> Program | None:
+    """The program that a graph is, its backward completed where it is incomplete; None if it cannot be one."""
+    if not finished(graph):
+        return None
+    request_gradients(graph, case)
+    return schedule(graph)
+
+
+def program_of(graph: Graph, case: Case) -> Program:
+    """The program that a graph is, or if it cannot be one yet, the case's own."""
+    return schedule(graph) if finished(graph) else case.program
+
+
+def finished(graph: Graph) -> bool:
+    """Whether a graph is one that can be scheduled; where the standard passes can complete its backward, they do it here."""
+    if SINGLE_WRITER not in graph.properties and GradOps in graph.analyses:
+        ran = {type(each) for each in graph.journal.history}
+        for each in _FINISHING:
+            if type(each) not in ran:
+                each.run(graph)
+    return SINGLE_WRITER in graph.properties
+
+
+# -- trial -----------------------------------------------------------------------------------------
+# A pass being tried on one case: what went in, what came out, and what is wrong with it.
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.execution import Scope, prepared
-from graphad.execution.feeding import fed_array
-from graphad.execution.layout import Layout, depth
-from graphad.execution.prepared import Prepared
-from graphad.execution.steps import Frames, Step
-from graphad.graph import Graph, Op, Value
+from graphad.execution import Scope, interpreter
+from graphad.execution.executor import fed_array
+from graphad.execution.interpreter import Prepared
+from graphad.execution.steps import Frames, Layout, Step, depth
+from graphad.ir import Graph, Op, Value
 from graphad.program import EMPTY, Operator
 from graphad.testing.cases import Case
 
@@ -38,14 +37,14 @@ def watch(graph: Graph, case: Case, see: See) -> None:
         given = fed.get(value.name, case.params.get(value.name))
         if given is not None:
             see(value, given)
-    before = prepared.WARM.set(0)
+    before = interpreter.WARM.set(0)
     try:
         run = _Watched(graph, see)
         run.begin(dict(fed), scope)
         with np.errstate(all="ignore"), suppress(GraphadError, ArithmeticError, RecursionError):
             run.operators()
     finally:
-        prepared.WARM.reset(before)
+        interpreter.WARM.reset(before)
 
 
 class _Watched(Prepared):

@@ -1,7 +1,10 @@
-"""Facts about graphs that several passes ask for."""
+"""Facts about graphs that several passes ask for.
 
-from graphad.passes.analyses.cost import Cost, OpCost, estimated
+Here belong facts that passes of several folders ask for. What one pass alone asks for is in its file; the framework that computes
+facts is in ``graphad.rewriting``.
+"""
+
+from graphad.passes.analyses.cost import Cost, OpCost, estimated, trip_count
 from graphad.passes.analyses.liveness import Liveness
-from graphad.passes.analyses.trips import trip_count
 
 __all__ = ["Cost", "Liveness", "OpCost", "estimated", "trip_count"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from graphad.graph import Op, Value
+from graphad.ir import Op, Value
 from graphad.ops import OpDef
 from graphad.program import FORWARD
 from graphad.types import FLOATS

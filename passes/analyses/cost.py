@@ -1,23 +1,364 @@
-"""What a graph costs: floating-point operations, bytes moved, and the most memory that is needed at once.
-
-mul(X: [64, 32], Y: [32, 10])       2 * 64 * 32 * 10 flops, (64 * 32 + 32 * 10 + 64 * 10) elements moved
-"""
+"""What a graph costs: floating-point operations, bytes moved, and the most memory that is needed at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import ceil, floor, prod
+from typing import Any, NamedTuple
 
-from graphad.errors import InvalidValue
-from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import is_loop
-from graphad.passes.analyses.extents import Extents, bytes_of, extents
-from graphad.passes.analyses.formulas import flops_of
+import numpy as np
+
+from graphad.errors import GraphadError, InvalidValue
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import carried_count, is_forward_loop, is_loop, is_loop_gradient, operands, outcomes
+from graphad.ir.residuals import forward_op, residual_inputs
+from graphad.ops import GRAD, GradOpDef, OpDef, Symbol
 from graphad.passes.analyses.liveness import Liveness
-from graphad.passes.analyses.trips import trip_count
 from graphad.rewriting import Analysis
-from graphad.types import STEP_SCOPES, Shape
+from graphad.rewriting.constants import uniform_number
+from graphad.types import STEP_SCOPES, Shape, TensorType
+
+# -- shapes for one size of the batch --------------------------------------------------------------
+# The shapes that values have for one size of the batch.
+#
+#     x: [-1, 8] ─▶ split into 2 ─▶ a: [-1, 8]  ─▶ mul w: [8, 3] ─▶ y: [-1, 3]         as declared
+#     x: [64, 8] ─▶ split into 2 ─▶ a: [32, 8]  ─▶ mul w: [8, 3] ─▶ y: [32, 3]         for a batch of 64
+#
+# The batch is put in at what is given from outside; the inference of each operator says what becomes of it.
+
+Extents = Mapping[Value, Shape]
+
+
+def extents(graph: Graph, batch: int) -> dict[Value, Shape]:
+    """The shapes of the values of a graph, and of those nested in it, without unknown extents; values of unknown rank are left out.
+
+    Where inference does not say what an extent is, it is that of an input of the operator that is unknown at the same axis, else the
+    batch.
+    """
+    return _Extents(batch).of(graph)
+
+
+def bytes_of(value: Value, shapes: Extents) -> int:
+    """The bytes of a tensor of these shapes; 0 if its type is not known."""
+    return 0 if value not in shapes or value.dtype is None else prod(shapes[value]) * np.dtype(value.dtype).itemsize
+
+
+def _cotangents(
+    row: GradOpDef, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any], wanted: Sequence[str]
+) -> dict[str, list[TensorType]]:
+    """The types of the gradients of what a grad operator does not read: by its rules, applied to types."""
+    if row.forward is None or row.forward.grads is None:
+        return {}
+    symbols = {slot: [_Typed(type) for type in types] for slot, types in inputs.items()}
+    found = row.meaning(symbols, attrs, wanted)
+    return {slot: [v.type for v in values] for slot, values in found.items() if all(isinstance(v, _Typed) for v in values)}
+
+
+class _Typed(Symbol):
+    """A tensor of which nothing is known but its type: operators applied to it infer theirs."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: TensorType) -> None:
+        self.type = type
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        slots = {slot: [v.type for v in _listed(x)] for slot, x in zip(op.inputs, inputs, strict=False) if x is not None}
+        types = op.infer_types(slots, attrs)
+        outputs = [(slot, [*map(_Typed, types[slot.name])]) for slot in op.outputs.values() if not slot.optional]
+        results = [each if slot.variadic else each[0] for slot, each in outputs]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _listed(x: Any) -> Sequence[Any]:
+    return x if isinstance(x, list | tuple) else [x]
+
+
+class _Extents:
+    """The shapes so far."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+        self.shapes: dict[Value, Shape] = {}
+
+    def of(self, graph: Graph) -> dict[Value, Shape]:
+        """Go through a whole graph."""
+        self._graph(graph, [])
+        return self.shapes
+
+    def _graph(self, graph: Graph, given: Sequence[Value]) -> None:
+        """Go through a graph whose first inputs are the values ``given`` around it, and the last of which stand for residuals."""
+        around = {**residual_inputs(graph), **dict(zip(graph.inputs, given, strict=False))}
+        for value in graph.inputs:
+            known = self.shapes.get(around.get(value, value))
+            self._put(value, self._filled(value.shape, ()) if known is None else known)
+        for op in graph.ordered_ops():
+            if op.graphs:
+                self._nested(op)
+            else:
+                self._operator(op)
+
+    def _put(self, value: Value, shape: Shape | None) -> None:
+        if shape is not None:
+            self.shapes[value] = shape
+
+    def _operator(self, op: Op) -> None:
+        values = list(op.writes())
+        inferred = self._inferred(op) if any(value.shape is None or -1 in value.shape for value in values) else {}
+        for slot, written in op.outputs.items():
+            types: Sequence[TensorType | None] = inferred.get(slot) or [None] * len(written)
+            for value, type in zip(written, types, strict=False):
+                shape = value.shape if type is None else type.shape
+                self._put(value, self._filled(shape, list(op.reads())))
+
+    def _inferred(self, op: Op) -> dict[str, list[TensorType]]:
+        """What the row says, empty if it says nothing about these inputs."""
+        row, inputs = op.row, {slot: [self._type(v) for v in values] for slot, values in op.inputs.items()}
+        known = {slot: [t for t in types if t is not None] for slot, types in inputs.items()}
+        if row is None or known != inputs:
+            return {}
+        attrs = {name: value for name, value in op.attrs.items() if name in row.attrs}
+        try:
+            types = row.infer_types(known, attrs)
+            if isinstance(row, GradOpDef):
+                types |= _cotangents(row, known, attrs, [slot for slot in op.outputs if slot not in types])
+            return types
+        except GraphadError:
+            return {}
+
+    def _type(self, value: Value) -> TensorType | None:
+        shape = self.shapes.get(value)
+        return None if shape is None or value.dtype is None else TensorType(shape, value.dtype)
+
+    def _nested(self, op: Op) -> None:
+        """An operator with nested graphs: the larger of what they hand out, and of what a loop starts with."""
+        for graph in op.graphs.values():
+            self._graph(graph, operands(op))
+        for i, value in enumerate(outcomes(op)):
+            handed_out = [graph.results[i] for graph in op.graphs.values()]
+            start = operands(op)[i : i + 1] if is_forward_loop(op) else ()
+            shapes = [self.shapes[v] for v in (*handed_out, *start) if v in self.shapes]
+            same_rank = shapes and len({len(shape) for shape in shapes}) == 1
+            self._put(value, tuple(map(max, *shapes)) if same_rank and len(shapes) > 1 else next(iter(shapes), None))
+            if value not in self.shapes:
+                self._put(value, self._filled(value.shape, ()))
+
+    def _filled(self, shape: Shape | None, reads: Sequence[Value]) -> Shape | None:
+        """A shape with something in the place of every unknown extent."""
+        if shape is None or -1 not in shape:
+            return shape
+        return tuple(self._unknown(axis, reads) if extent == -1 else extent for axis, extent in enumerate(shape))
+
+    def _unknown(self, axis: int, reads: Sequence[Value]) -> int:
+        for value in reads:
+            declared = value.shape or ()
+            if axis < len(declared) and declared[axis] == -1 and value in self.shapes:
+                return self.shapes[value][axis]
+        return self.batch
+
+
+# -- operations counted ----------------------------------------------------------------------------
+# Floating-point operations by operator type: what the textbook counts, one for each addition, product, comparison and function value.
+
+Shapes = Callable[[Value], Shape]  # the shape of a value, with the batch size in the place of unknown extents
+Formula = Callable[[Op, Shapes], int]
+
+
+def flops_of(op: Op, shape: Shapes) -> int:
+    """The floating-point operations of an operator without blocks; the elements that it writes where no formula is known.
+
+    A grad operator without a formula of its own counts as its forward operator for each gradient that it writes.
+    """
+    if isinstance(op.row, GradOpDef) and op.row.forward is not None:
+        return _gradient(op, shape)
+    formula = FORMULAS.get(op.type)
+    if formula is not None:
+        return formula(op, shape)
+    if op.row is None or op.row.flops is None:
+        return _written(op, shape)
+    elements = next(filter(None, (*op.inputs.values(), *op.outputs.values())), ())
+    return op.row.flops * _count(elements, shape) if op.row.flops else 0
+
+
+def _count(values: tuple[Value, ...], shape: Shapes) -> int:
+    return sum(prod(shape(value)) for value in values)
+
+
+def _written(op: Op, shape: Shapes) -> int:
+    return sum(_count(values, shape) for values in op.outputs.values())
+
+
+def _sum(op: Op, shape: Shapes) -> int:
+    return max(len(op.inputs.get("X", ())) - 1, 0) * _count(op.outputs["Out"], shape)
+
+
+# -- products ------------------------------------------------------------------------------------
+
+
+def _attr(op: Op, name: str) -> int:
+    row = op.row
+    assert row is not None
+    return int(row.attr(name, op.attrs))
+
+
+def _mul(op: Op, shape: Shapes) -> int:
+    return 2 * _count(op.outputs["Out"], shape) * prod(shape(op.input("X"))[_attr(op, "x_num_col_dims") :])
+
+
+def _matmul(turned: str = "") -> Formula:
+    def formula(op: Op, shape: Shapes) -> int:
+        x = shape(op.input("X"))
+        inner = x[-2] if turned and len(x) > 1 and _attr(op, turned) else x[-1]
+        return 2 * _count(op.outputs["Out"], shape) * inner
+
+    return formula
+
+
+def _convolution(outer: str) -> Formula:
+    """Two for each weight that an element of a tensor, the slot ``outer``, meets."""
+
+    def formula(op: Op, shape: Shapes) -> int:
+        weights = op.inputs.get("Filter") or op.inputs.get("Like") or ()
+        values = op.inputs.get(outer) or op.outputs.get(outer, ())
+        return 2 * _count(values, shape) * prod(shape(weights[0])[1:])
+
+    return formula
+
+
+def _pool(op: Op, shape: Shapes) -> int:
+    row = op.row
+    assert row is not None
+    x, out = shape(op.input("X")), shape(op.output("Out"))
+    if row.attr("global_pooling", op.attrs):
+        return prod(x)
+    window: list[int] = row.attr("ksize", op.attrs)
+    return prod(out) * prod(window)
+
+
+# -- gradients -----------------------------------------------------------------------------------
+
+
+def _gradient(op: Op, shape: Shapes) -> int:
+    """The same products again for each gradient; else twice as much as forward, which has one function for each of its values."""
+    row = op.row
+    assert isinstance(row, GradOpDef)
+    assert row.forward is not None
+    gradients = [value for values in op.outputs.values() for value in values]
+    type = row.forward.type
+    if row.forward.flops == 0:
+        return 0
+    if type not in PRODUCTS:
+        return sum(2 * prod(shape(value)) for value in gradients)
+    return len(gradients) * _product_behind(op, type, shape)
+
+
+def _product_behind(op: Op, type: str, shape: Shapes) -> int:
+    """The operations of a forward product, from the operands and the cotangent that its gradient reads."""
+    outer = next((v for slot, values in op.inputs.items() if slot.endswith(GRAD) for v in values), None)
+    if outer is None:
+        return 0
+    if type.startswith(("conv2d", "depthwise")):
+        met = op.inputs.get("Input", ()) if type == "conv2d_transpose" else (outer,)
+        weights = next((op.input(slot) for slot in ("Filter", "Input") if slot in op.inputs), outer)
+        return 2 * _count(met, shape) * prod(shape(weights)[1:])
+    side = next((slot for slot in ("X", "Y") if slot in op.inputs), None)
+    return _written(op, shape) if side is None else 2 * prod(shape(op.input(side))) * _other_extent(op, type, side, shape, outer)
+
+
+def _other_extent(op: Op, type: str, side: str, shape: Shapes, outer: Value) -> int:
+    """How long the cotangent is along the axes that one operand does not have."""
+    operand, cotangent = shape(op.input(side)), shape(outer)
+    if type == "mul":
+        columns = _attr(op, f"{side.lower()}_num_col_dims")
+        shared = operand[:columns] if side == "X" else operand[columns:]
+        return prod(cotangent) // max(prod(shared), 1)
+    return cotangent[-1] if side == "X" else (cotangent[-2] if len(cotangent) > 1 else 1)
+
+
+PRODUCTS: Mapping[str, Formula] = {
+    "mul": _mul,
+    "matmul": _matmul("transpose_X"),
+    "matmul_v2": _matmul("trans_x"),
+    "bmm": _matmul(),
+    "conv2d": _convolution("Output"),
+    "depthwise_conv2d": _convolution("Output"),
+    "conv2d_transpose": _convolution("Input"),
+}
+FORMULAS: Mapping[str, Formula] = {
+    **PRODUCTS,
+    "addmm": lambda op, shape: _matmul()(op, shape) + 3 * _count(op.outputs["Out"], shape),
+    "conv2d_backprop_input": _convolution("X"),
+    "conv2d_backprop_filter": _convolution("X"),
+    "pool2d": _pool,
+    "sum": _sum,
+}
+
+
+# -- trip counts -----------------------------------------------------------------------------------
+# How often a loop runs, where a counter says so: ``i = start; while (i < limit) { ...; i = i + step }``.
+
+_UP, _DOWN = ("less_than", "less_equal"), ("greater_than", "greater_equal")
+
+
+def trip_count(op: Op) -> int | None:
+    """The iterations of a loop, or of its gradient; None if they are not known before the program runs."""
+    if not is_loop(op):
+        return None
+    loop = forward_op(op) if is_loop_gradient(op) else op
+    (body,) = loop.graphs.values()
+    test = body.results[-1].writer
+    if test is None or test.type not in (*_UP, *_DOWN):
+        return None
+    counter, limit = test.input("X"), _known(loop, test.input("Y"))
+    step = _step(counter)
+    if step is None or limit is None or counter not in body.results:
+        return None
+    place = body.results.index(counter)
+    before = counter.writers[0].input("X")
+    start = uniform_number(operands(loop)[place])
+    if start is None or before not in body.inputs or body.inputs.index(before) != place:
+        return None
+    return _counted(test.type, float(start), float(limit), step)
+
+
+def _step(counter: Value) -> float | None:
+    """By how much an ``increment`` that writes a value raises it."""
+    writer = counter.writer
+    if writer is None or writer.type != "increment":
+        return None
+    return float(writer.attrs.get("step", 1.0))
+
+
+def _known(loop: Op, value: Value) -> float | int | None:
+    """The number that a value in a loop's body is: filled there, or captured from outside."""
+    if not value.given:
+        return uniform_number(value)
+    place = value.graph.inputs.index(value)
+    return uniform_number(operands(loop)[place]) if place >= carried_count(loop) else None
+
+
+def _counted(test: str, start: float, limit: float, step: float) -> int | None:
+    if test in _DOWN:
+        start, limit, step, test = -start, -limit, -step, _UP[_DOWN.index(test)]
+    if step <= 0 or not all(abs(x) < 2.0**50 and x == int(x) for x in (start, limit, step)):
+        return 0 if start > limit else None
+    steps = (limit - start) / step
+    return max(0, floor(steps) + 1 if test == "less_equal" else ceil(steps))
+
+
+# -- cost ------------------------------------------------------------------------------------------
+# What a graph costs: floating-point operations, bytes moved, and the most memory that is needed at once.
+#
+# mul(X: [64, 32], Y: [32, 10])       2 * 64 * 32 * 10 flops, (64 * 32 + 32 * 10 + 64 * 10) elements moved
 
 
 class OpCost(NamedTuple):

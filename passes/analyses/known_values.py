@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import carried_count, first_captured, operands, the_row
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import carried_count, first_captured, operands, the_row
 from graphad.ops import ControlDef
 from graphad.types import TENSOR
 

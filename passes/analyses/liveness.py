@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphad.graph import Graph, Op, Value
+from graphad.ir import Graph, Op, Value
 from graphad.rewriting import Analysis
 
 

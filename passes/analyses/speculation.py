@@ -1,17 +1,43 @@
-"""Which operators may run although their results are not needed: they cannot fail, print, or draw random numbers.
-
-A kernel can fail where values decide (an index out of range, an integer power below zero) or where extents that are not known beforehand
-do not fit together. So an operator must say of itself that only types decide (``speculatable``), and its types must fit, whatever
-the unknown extents are. That a result may be nan or infinite is no failure.
-"""
+"""Which operators may run although their results are not needed, may be copied, or may move to another graph."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from graphad.errors import GraphadError
-from graphad.graph import Op, Value
+from graphad.ir import Graph, Op, Value
 from graphad.ops import GradOpDef, OpDef
 from graphad.passes.analyses.known_values import is_plain
 from graphad.types import DTYPES, FLOATS, TENSOR, TensorType
+
+# -- operators that may not be copied or moved -----------------------------------------------------
+# Operators that a pass may not move to another graph, or may not copy.
+#
+# Random operators draw from streams of their own, wherever they are: they may move, but a copy would draw the same numbers, and in a
+# loop each iteration draws anew. An operator that runs once per scope looks for what it wrote in the block that it is in.
+
+
+def runs_once(graphs: Iterable[Graph]) -> bool:
+    """Whether there is an operator in some graphs, or nested in them, that runs once per scope."""
+    return any("run_once" in op.attrs for graph in graphs for each in graph.tree() for op in each.ops)
+
+
+def holds_bound(graphs: Iterable[Graph]) -> bool:
+    """Whether there is an operator that may not be copied: a random one, or one that runs once per scope."""
+    return any(is_random(op) or "run_once" in op.attrs for graph in graphs for each in graph.tree() for op in each.ops)
+
+
+def is_random(op: Op) -> bool:
+    """Whether an operator draws random numbers."""
+    return op.row is not None and op.row.random
+
+
+# -- speculation -----------------------------------------------------------------------------------
+# Which operators may run although their results are not needed: they cannot fail, print, or draw random numbers.
+#
+# A kernel can fail where values decide (an index out of range, an integer power below zero) or where extents that are not known beforehand
+# do not fit together. So an operator must say of itself that only types decide (``speculatable``), and its types must fit, whatever
+# the unknown extents are. That a result may be nan or infinite is no failure.
 
 _SAFE = {"numbers": frozenset(DTYPES) - {"bool"}, "floats": frozenset(FLOATS), "all": frozenset(DTYPES)}
 _SIZES = (1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049)  # what unknown extents are taken to be: no two go together by chance

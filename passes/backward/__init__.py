@@ -1,5 +1,8 @@
 """The backward of a graph, built by five passes (and a sixth, where gradients are differentiated again).
 
+Here belongs what makes first and higher gradients. Forward mode is in ``graphad.passes.differentiation``, what is done with
+gradients in ``graphad.passes.optimization``.
+
 find-op-path | create-grad-ops | prune-no-grad | accumulate-grads | create-grad-vars
 """
 

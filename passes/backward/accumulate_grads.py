@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad.graph import SINGLE_WRITER, Graph, Op, Value
-from graphad.graph.splitting import split_writers
+from graphad.ir import SINGLE_WRITER, Graph, Op, Value
+from graphad.ir.edits import split_writers
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.program import BACKWARD

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue, Refused
-from graphad.graph import SINGLE_WRITER, TYPED, Graph, Op, Value
-from graphad.graph.regions import first_captured, operands, outcomes, scopes_of, the_row
-from graphad.graph.residuals import take_residuals
+from graphad.ir import SINGLE_WRITER, TYPED, Graph, Op, Value
+from graphad.ir.regions import first_captured, operands, outcomes, scopes_of, the_row
+from graphad.ir.residuals import take_residuals
 from graphad.ops import GRAD, ControlDef, lookup
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.backward.gradient_side import GradientSide

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad.graph import TYPED, Graph, Op, Value
+from graphad.ir import TYPED, Graph, Op, Value
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.rewriting import Pass

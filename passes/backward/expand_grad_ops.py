@@ -10,16 +10,206 @@ to any order. Grad operators elsewhere stay as they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
-from graphad.graph.regions import is_grad_op
-from graphad.ops import GradOpDef
+from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
+from graphad.ir.edits import insert_carried, insert_results
+from graphad.ir.regions import is_grad_op, is_loop, operands, outcomes, the_row
+from graphad.ir.residuals import add_residual, drop_unread_residuals, forward_op, is_read, residual_inputs
+from graphad.ops import GRAD, GradOpDef
 from graphad.passes.backward.find_op_path import OpPath
-from graphad.passes.backward.region_expansion import expand_region
-from graphad.program import EMPTY
+from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import OnTrial, Pass
 from graphad.types import STEP_SCOPES
+
+# -- gradients of loops and branches ---------------------------------------------------------------
+# Gradients of operators with nested graphs as ordinary loops and branches, which have gradients themselves.
+#
+# The residuals of the forward operator become a tape: each run of its graph pushes them, each run of the gradient's graph pops
+# them. Push and pop are each other's gradient, so this can be repeated to any order.
+#
+#     while(h) -> (h', S) { ... }                        while(h, tape) -> (h', T) { ...; tape' = push(tape, values) }
+#     while_grad(S, dh') -> (dh, dw) { ... values }  ⇒   while(T, dh', 0) -> (_, dh, dw) { rest, values = pop(tape); ...; dw' = dw + term }
+
+
+def expand_region(op: Op) -> None:
+    """Put an ordinary loop or branch in the place of the gradient of one; the values it writes stay the same."""
+    forward = forward_op(op)
+    tape = _read_in(op.graph, _tape_of_loop(forward, op) if is_loop(op) else _tape_of_branches(forward, op))
+    if is_loop(op):
+        _loop(op, tape)
+    else:
+        _branches(op, tape)
+    for graph in forward.graphs.values():
+        drop_unread_residuals(graph)
+
+
+def _reads(inner: Graph) -> dict[Value, Value]:
+    """The inputs of a gradient's graph that stand for residuals and are read, and the residuals: not those of expanded gradients in it."""
+    return {value: kept for value, kept in residual_inputs(inner).items() if is_read(value)}
+
+
+# -- the forward operator writes a tape ----------------------------------------------------------
+
+
+def _tape_of_loop(forward: Op, op: Op) -> Value:
+    """Make a loop carry a tape, and push what the gradient reads of an iteration; return the tape at the end."""
+    around, (body,), (inner,) = forward.graph, forward.graphs.values(), op.graphs.values()
+    start = _tape(around, forward)
+    end = _next(start)
+    around.add_op("create_tape", {}, {"Out": [start]}, before=forward, role=BACKWARD)
+    given = _like(body, start, start.name, given=True)
+    pushed = _next(given)
+    _push(body, given, pushed, inner)
+    insert_carried(forward, [start], [given], [pushed], [end])
+    return end
+
+
+def _tape_of_branches(forward: Op, op: Op) -> Value:
+    """Make each branch write a tape with its residuals; return the tape."""
+    ends: list[list[Value]] = []
+    end = _tape(forward.graph, forward)
+    for graph, inner in zip(forward.graphs.values(), op.graphs.values(), strict=True):
+        start = _tape(graph, forward)
+        pushed = _next(start)
+        graph.add_op("create_tape", {}, {"Out": [start]}, role=BACKWARD)
+        _push(graph, start, pushed, inner)
+        ends.append([pushed])
+    insert_results(forward, [end], ends)
+    return end
+
+
+def _push(graph: Graph, tape: Value, pushed: Value, inner: Graph) -> None:
+    values = list(_reads(inner).values()) or [_mark(graph, tape)]
+    graph.add_op("push_tape", {"Scopes": [tape], "X": values}, {"Out": [pushed]}, {"count": len(values)}, role=BACKWARD)
+
+
+def _mark(graph: Graph, tape: Value) -> Value:
+    """Something to push where a gradient reads nothing of a run: it only counts."""
+    mark = graph.add_value(f"{tape.name}@MARK", (), "float32")
+    graph.add_op("stand_in", {}, {"Out": [mark]}, {"shape": [], "dtype": "float32"}, role=BACKWARD)
+    return mark
+
+
+def _tape(graph: Graph, forward: Op) -> Value:
+    names = [value.name for value in outcomes(forward)] or [forward.type]
+    tape = graph.add_value(f"{names[0]}@TAPE", (), "float32")
+    tape.kind = STEP_SCOPES
+    return tape
+
+
+def _read_in(graph: Graph, tape: Value) -> Value:
+    """The tape as the graph of the gradient operator reads it: for a gradient's own graph it is one of the residuals."""
+    return tape if tape.graph is graph else add_residual(tape.graph, tape)[graph]
+
+
+# -- the gradient reads it -----------------------------------------------------------------------
+
+
+def _pop(graph: Graph, tape: Value) -> Value:
+    """Pop the residuals that the graph reads from the tape; return the rest of the tape."""
+    residuals, rest = residual_inputs(graph), _next(tape)
+    popped = list(_reads(graph)) or [graph.add_value(f"{tape.name}@MARK", (), "float32")]
+    graph.inputs = [value for value in graph.inputs if value not in residuals]
+    for value in residuals:
+        value.given = False
+        if value not in popped:
+            graph.drop(value)
+    outputs = {"Out": [rest], "X": popped}
+    graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(popped)}, before=graph.ops.first, role=BACKWARD)
+    return rest
+
+
+def _loop(op: Op, tape: Value) -> None:
+    """A loop that pops the residuals of each iteration, the last one first, and sums the gradients of operands."""
+    graph, (inner,) = op.graph, op.graphs.values()
+    carried, given = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
+    count = len(given)
+    summed = given[: len(outcomes(op)) - carried]
+    outs = _not_empty(graph, outcomes(op), inner.results)
+    condition = _condition(graph, tape, op)
+    totals = [_zeros(graph, value, op) for value in summed]
+    inner.block = None
+    cotangents, constants = inner.inputs[count : count + carried], inner.inputs[:count]
+    top, holds = _like(inner, tape, tape.name, given=True), _like(inner, condition, condition.name, given=True)
+    rest = _pop(inner, top)
+    sums = [_like(inner, value, f"{value.name}@SUM", given=True) for value in summed]
+    terms = [_added(inner, a, b) for a, b in zip(sums, inner.results[carried:], strict=True)]
+    more = _next(holds)
+    inner.add_op("tape_has_more", {"Scopes": [rest]}, {"Out": [more]}, role=op.role)
+    inner.inputs = [top, *cotangents, *sums, holds, *constants]
+    inner.results = [rest, *inner.results[:carried], *terms, more]
+    reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *given]
+    writes = [_like(graph, tape, tape.name) if tape.given else _next(tape), *outs, _next(condition)]
+    _replace(op, the_row(op).ordinary, {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
+
+
+def _branches(op: Op, tape: Value) -> None:
+    """A branch that pops what the one taken pushed."""
+    graph, row = op.graph, the_row(op)
+    outs = _not_empty(graph, outcomes(op), next(iter(op.graphs.values())).results)
+    for inner in op.graphs.values():
+        inner.block = None
+        top = _like(inner, tape, tape.name, given=True)
+        _pop(inner, top)
+        inner.inputs = [*(value for value in inner.inputs if value is not top), top]
+    inputs: dict[str, Sequence[Value]] = {row.condition: op.inputs[row.condition]} if row.condition else {}
+    inputs["X"] = [*operands(op), tape]
+    _replace(op, row.ordinary, inputs, {"Out": outs}, dict(op.graphs))
+
+
+def _replace(
+    op: Op, op_type: str, inputs: dict[str, Sequence[Value]], outputs: dict[str, Sequence[Value]], graphs: dict[str, Graph]
+) -> None:
+    graph, before = op.graph, op.next
+    op.graphs = {}
+    attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
+    made = graph.add_op(op_type, inputs, outputs, attrs, before=before, role=op.role, graphs=graphs)
+    made.forward, made.source = op.forward, op.source
+    for slot in list(op.outputs):
+        graph.set_outputs(op, slot, ())
+    graph.remove_op(op)
+
+
+def _not_empty(graph: Graph, values: Sequence[Value], likes: Sequence[Value]) -> list[Value]:
+    """The values, with a new one in the place of each that is not wanted (``EMPTY``)."""
+    return [_like(graph, like, f"{like.name}@UNUSED") if value.name == EMPTY else value for value, like in zip(values, likes, strict=True)]
+
+
+def _condition(graph: Graph, tape: Value, op: Op) -> Value:
+    more = graph.add_value(f"{tape.name}@MORE", (1,), "bool")
+    graph.add_op("tape_has_more", {"Scopes": [tape]}, {"Out": [more]}, before=op, role=op.role)
+    return more
+
+
+def _zeros(graph: Graph, value: Value, op: Op) -> Value:
+    zero = _like(graph, value, f"{value.name}@SUM")
+    graph.add_op("fill_zeros_like", {"X": [value]}, {"Out": [zero]}, before=op, role=op.role)
+    return zero
+
+
+def _added(graph: Graph, a: Value, b: Value) -> Value:
+    total = _next(a)
+    graph.add_op("sum", {"X": [a, b]}, {"Out": [total]}, role=BACKWARD)
+    return total
+
+
+def _like(graph: Graph, value: Value, name: str, given: bool = False) -> Value:
+    """A new value of the same type, under a name that may get a number."""
+    found = graph.add_value(name, value.shape, value.dtype)
+    found.kind, found.given = value.kind, given
+    return found
+
+
+def _next(value: Value) -> Value:
+    """A new value of the same name and type: what the name stands for from then on."""
+    found = value.graph.add_version(value.name, value.shape, value.dtype)
+    found.kind = value.kind
+    return found
+
+
+# -- the pass --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from graphad.errors import NoGradient
-from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import is_forward_loop, operands, outcomes, the_row
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import is_forward_loop, operands, outcomes, the_row
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.program import located

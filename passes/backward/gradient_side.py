@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphad.graph import Graph, Value
-from graphad.graph.residuals import add_residual
+from graphad.ir import Graph, Value
+from graphad.ir.residuals import add_residual
 from graphad.ops.definition import GRAD
 
 

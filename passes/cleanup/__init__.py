@@ -1,5 +1,8 @@
 """Clean up what other passes, and people, leave over.
 
+Here belong passes that make a graph smaller and keep what it computes to the bit or nearly so. Loops and branches are cleaned up
+in ``graphad.passes.control_flow``; passes that make one operator of several are in ``graphad.passes.fusion``.
+
 fixpoint(canonical-order, simplify, constant-folding, cse, dead-code)
 """
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from graphad.graph import Graph, Op, Value
+from graphad.ir import Graph, Op, Value
 from graphad.ops import REGISTRY
 from graphad.passes.cleanup.constant_arrays import is_source
 from graphad.passes.cleanup.operator_keys import frozen_attrs

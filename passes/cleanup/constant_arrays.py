@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphad.graph import Op, Value
+from graphad.ir import Op, Value
 from graphad.ops import lookup
 from graphad.types import Shape
 

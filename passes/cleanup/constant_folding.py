@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from graphad.graph import Graph, Op, Value
+from graphad.ir import Graph, Op, Value
 from graphad.ops import ControlDef, OpDef, lookup
-from graphad.ops.in_place import filling, takes_required
+from graphad.ops.out_kernels import filling, takes_required
 from graphad.passes.cleanup.constant_arrays import Array, constant_for, element_count, is_source, known_array
 from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
 from graphad.types import TENSOR

@@ -10,13 +10,189 @@ Operators are visited from the last to the first, so that one walk is enough; la
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from graphad.graph import Graph, Op, Value
-from graphad.passes.cleanup.dead_values import without_dead_values
-from graphad.passes.cleanup.owners import Owners, owners_of
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import carried_count, first_captured, has_effects, is_forward_loop, operands, outcomes, the_row
+from graphad.ir.residuals import drop_residuals, gradient_graphs, is_read, residual_inputs
+from graphad.passes.cleanup.operator_keys import Owners, operators_in, owners_of
 from graphad.rewriting import Follower, Pass
-from graphad.rewriting.following import in_graph
+from graphad.rewriting.rewriter import in_graph
+
+# -- liveness in nested graphs ---------------------------------------------------------------------
+# Liveness of values in the graphs nested in an operator, and the removal of those that are dead.
+#
+#     while(h, c, n) -> (h', c', n')  { h = f(h); c = g(c) }      ⇒      while(h, n) -> (h', n')  { h = f(h) }
+#
+# where c' is unused. A carried value is live if its result is, or if the loop's graph needs it for something live: a fixpoint over
+# the loop, which one backward walk from the live values finds.
+
+
+class Needed:
+    """The needed values of the graphs nested in an operator, given which of its outputs are read.
+
+    A gradient, and an operator that keeps something for one, keep all operands and results, since the two are matched by position.
+
+    Attributes:
+        values: the values that are needed, those around that the operator reads or writes among them.
+        ops: the operators that are.
+    """
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.values: set[Value] = set()
+        self.ops: set[Op] = set()
+        self.frozen: set[Op] = set()
+        self.places: dict[Value, tuple[Op, int]] = {}
+        self.pending: list[Value] = []
+        self.controls = [op, *(inner for inner in operators_in(op) if inner.graphs)]
+        self.residuals: dict[Value, Value] = {}
+        for each in self.controls:
+            for graph in each.graphs.values():
+                self.places |= {value: (each, i) for i, value in enumerate(graph.inputs)}
+                self.residuals |= residual_inputs(graph)
+        self._need_roots()
+        while self.pending:
+            self._follow(self.pending.pop())
+
+    def _need_roots(self) -> None:
+        graphs = {graph: None for each in self.controls for graph in each.graphs.values()}
+        for graph in graphs:
+            for each in gradient_graphs(graph) if graph.residuals else ():
+                if each not in graphs:
+                    self._need(kept for value, kept in residual_inputs(each).items() if is_read(value))
+        self._run(self.op)
+        self._need(value for value in self.op.writes() if value.readers or value.graph.is_observed(value))
+        for inner in operators_in(self.op):
+            if has_effects(inner):
+                self._run(inner)
+
+    def _need(self, values: Iterable[Value]) -> None:
+        for value in values:
+            if value not in self.values:
+                self.values.add(value)
+                self.pending.append(value)
+
+    def _follow(self, value: Value) -> None:
+        """What a value needs: its writer, and the positions it is passed through."""
+        for writer in value.writers:
+            self._run(writer)
+            if writer.graphs:
+                self._need_result(writer, value)
+        if value in self.places:
+            self._need_operand(value, *self.places[value])
+
+    def _run(self, op: Op) -> None:
+        """An operator runs: what decides how is needed, and all it reads if it has no nested graphs."""
+        if op in self.ops or (op.graph is self.op.graph and op is not self.op):
+            return
+        self.ops.add(op)
+        if not op.graphs:
+            self._need(op.reads())
+            return
+        row = the_row(op)
+        self._need(value for slot, values in op.inputs.items() if slot != row.operands for value in values)
+        if row.is_grad:
+            self._freeze(op)
+        elif is_forward_loop(op):
+            self._need_place(op, carried_count(op) - 1)
+
+    def _freeze(self, op: Op) -> None:
+        self.frozen.add(op)
+        self._need([*operands(op), *outcomes(op), *(value for graph in op.graphs.values() for value in graph.results)])
+
+    def _need_result(self, op: Op, value: Value) -> None:
+        places = [i for i, result in enumerate(outcomes(op)) if result is value]
+        if not places and op not in self.frozen:
+            self._freeze(op)
+        for place in places:
+            self._need_place(op, place)
+
+    def _need_place(self, op: Op, place: int) -> None:
+        """The result in a place is needed, and so is what the graphs compute for it; in a loop also its initial value."""
+        self._need([outcomes(op)[place], *(graph.results[place] for graph in op.graphs.values())])
+        if is_forward_loop(op):
+            self._need([operands(op)[place]])
+
+    def _need_operand(self, value: Value, op: Op, place: int) -> None:
+        given = operands(op)
+        if place >= len(given):
+            self._need([self.residuals[value]])
+            return
+        self._need([given[place]])
+        if place < first_captured(op):
+            self._need_place(op, place)
+
+    # -- the operator without the rest -----------------------------------------------------------
+
+    def is_all(self) -> bool:
+        """Whether everything is needed."""
+        return not any(self._spare(op) for op in self.controls if op in self.ops)
+
+    def _spare(self, op: Op) -> bool:
+        graphs = op.graphs.values()
+        if any(each not in self.ops for graph in graphs for each in graph.ops) or any(map(self._spare_residuals, graphs)):
+            return True
+        kept = self._kept(op)
+        return (len(kept[0]), len(kept[1])) != (len(operands(op)), len(outcomes(op)))
+
+    def _spare_residuals(self, graph: Graph) -> list[Value]:
+        """What a graph keeps, and no gradient needs."""
+        needed: set[Value] = set()
+        for each in gradient_graphs(graph) if graph.residuals else ():
+            inside = each.owner in self.controls
+            needed.update(kept for value, kept in residual_inputs(each).items() if (value in self.values if inside else is_read(value)))
+        return [value for value in graph.residuals if value not in needed]
+
+    def _kept(self, op: Op) -> tuple[list[int], list[int]]:
+        """The places of the operands and of the results that stay."""
+        given, written = range(len(operands(op))), range(len(outcomes(op)))
+        if op in self.frozen:
+            return [*given], [*written]
+        results = [i for i in written if outcomes(op)[i] in self.values]
+        carried = written if is_forward_loop(op) else ()
+        reads = [i for i in given if (i in results if i in carried else any(g.inputs[i] in self.values for g in op.graphs.values()))]
+        return reads, results
+
+    def trim(self) -> None:
+        """Remove all that is dead."""
+        kept = {op: self._kept(op) for op in self.controls if op in self.ops}
+        for op, (_, results) in kept.items():
+            for graph in op.graphs.values():
+                graph.results = [graph.results[i] for i in results]
+        for op in kept:
+            for graph in op.graphs.values():
+                for each in [each for each in reversed(graph.ops) if each not in self.ops]:
+                    graph.remove_op(each)
+        for op, (reads, results) in kept.items():
+            self._trim_slots(op, reads, results)
+
+    def _trim_slots(self, op: Op, reads: list[int], results: list[int]) -> None:
+        row, given, written = the_row(op), operands(op), outcomes(op)
+        for graph in op.graphs.values():
+            stays = {graph.inputs[i] for i in reads}
+            for value in [v for v in graph.inputs[: len(given)] if v not in stays] if len(reads) < len(given) else ():
+                graph.drop(value)
+            drop_residuals(graph, self._spare_residuals(graph))
+        if len(reads) < len(given):
+            op.graph.set_inputs(op, row.operands, [given[i] for i in reads])
+        if len(results) < len(written):
+            op.graph.set_outputs(op, row.results, [written[i] for i in results])
+
+
+def without_dead_values(op: Op) -> bool:
+    """Drop the dead values of an operator with nested graphs; return whether there were any."""
+    if not in_graph(op):
+        return False
+    needed = Needed(op)
+    if needed.is_all() or not op.graph.allows("dead-values", op):
+        return False
+    needed.trim()
+    return True
+
+
+# -- the pass --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
-"""Keys of operators, equal if two compute the same: type, inputs, attributes."""
+"""Keys of operators, equal if two compute the same; the operators that hold a graph, and those within."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-from graphad.graph import Op, Value
+from graphad.ir import Graph, Op, Value
 from graphad.ops import REGISTRY, ControlDef, OpDef
 from graphad.types import TENSOR
+
+# -- operator keys ---------------------------------------------------------------------------------
+# Keys of operators, equal if two compute the same: type, inputs, attributes.
 
 Key = tuple[Any, ...]
 _UNLIKE = ("undefined",)
@@ -71,3 +74,23 @@ def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
         given = op.inputs.get(slot, ())
         found.append(given if origin is None else tuple([origin(value) for value in given]))
     return tuple(found)
+
+
+# -- owners ----------------------------------------------------------------------------------------
+# Parent operators of nested graphs, and the operators nested in an operator.
+
+Owners = dict[Graph, Op]
+
+
+def owners_of(graph: Graph) -> Owners:
+    """The operator that each nested graph belongs to."""
+    return {inner: op for each in graph.tree() for op in each.controls for inner in op.graphs.values()}
+
+
+def operators_in(op: Op) -> Iterator[Op]:
+    """The operators of the graphs nested in one, to any depth."""
+    for graph in op.graphs.values():
+        for inner in graph.ops:
+            yield inner
+            if inner.graphs:
+                yield from operators_in(inner)

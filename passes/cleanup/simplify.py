@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.passes.cleanup.rules import claims
 from graphad.passes.cleanup.rules.dropout import DropoutInTest, DropoutOfNothing
 from graphad.rewriting import Pass, RuleSet, rewrite_greedily

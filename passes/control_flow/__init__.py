@@ -1,5 +1,8 @@
 """Loops, branches and nets rewritten.
 
+Here belong passes about operators that hold graphs. Edits of regions that any pass may make are in ``graphad.ir.edits``;
+gradients of loops are in ``graphad.passes.backward``.
+
 hoist-invariants, fold-branches, unroll-while, inline-net, outline-repeated
 """
 

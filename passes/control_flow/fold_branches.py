@@ -12,15 +12,154 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from graphad.edit import gradients_of, has_gradient, inline, remove_result, skip
-from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import BranchLike, LoopLike, carried_count, operands, outcomes, the_row, types_of
+from graphad.ir import Graph, Op, Value
+from graphad.ir.edits import gradients_of, has_gradient, inline, remove_result, skip
+from graphad.ir.nodes import Slots
+from graphad.ir.regions import BranchLike, LoopLike, carried_count, operands, outcomes, the_row, types_of
+from graphad.ir.residuals import residual_inputs
 from graphad.passes.analyses.known_values import KnownValues
-from graphad.passes.control_flow.known_choices import RULES
-from graphad.passes.control_flow.missing import is_safe
-from graphad.passes.control_flow.same_graphs import same_graphs
-from graphad.passes.control_flow.streams import holds_bound, runs_once
+from graphad.passes.analyses.speculation import holds_bound, runs_once
+from graphad.passes.analyses.uninitialized import is_safe
 from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, rewrite_greedily, sweep
+from graphad.rewriting.constants import uniform_number
+
+# -- choices by a known mask -----------------------------------------------------------------------
+# Rules for operators that choose between values, where the mask is a constant.
+#
+# select_input(X=[a, b], Mask=1) ⇒ b                     select_output(X=x, Mask=0, Like=[a, b]) ⇒ x, fill_zeros_like(b)
+# merge_lod_tensor(Mask=True, InTrue=a, ...) ⇒ a         where(Condition=True, X=a, Y=b) ⇒ a
+
+
+@dataclass(repr=False)
+class _Choice(Rule):
+    """A choice by a mask that is a constant."""
+
+    known: KnownValues
+
+    def number(self, op: Op, slot: str) -> int | None:
+        """The number that a mask is all over, None if it is not known to be one."""
+        value = op.input(slot)
+        array = self.known.array(value)
+        found = uniform_number(value) if array is None else array.reshape(())[()]
+        return None if found is None else int(found)
+
+    def put(self, op: Op, value: Value) -> bool:
+        """Replace the operator's result by a value, unless gradients would no longer stop there."""
+        out = op.output("Out")
+        if (out.stop_gradient and not value.stop_gradient) or out.dtype != value.dtype or not op.graph.allows(self.name, op):
+            return False
+        op.graph.substitute(out, value)
+        return True
+
+
+class SelectInput(_Choice):
+    """One of several values, chosen by a constant: that one."""
+
+    name = "known-select-input"
+    types = frozenset(("select_input",))
+
+    def rewrite(self, op: Op) -> bool:
+        which = self.number(op, "Mask")
+        return which is not None and 0 <= which < len(op.inputs["X"]) and self.put(op, op.inputs["X"][which])
+
+
+class SelectOutput(_Choice):
+    """A ``select_output`` with a constant choice: its input at that place, zeros elsewhere."""
+
+    name = "known-select-output"
+    types = frozenset(("select_output",))
+
+    def rewrite(self, op: Op) -> bool:
+        which, x, outs = self.number(op, "Mask"), op.input("X"), op.outputs["Out"]
+        if which is None or not 0 <= which < len(outs) or (outs[which].stop_gradient and not x.stop_gradient):
+            return False
+        graph = op.graph
+        if not graph.allows(self.name, op):
+            return False
+        for i, (out, like) in enumerate(zip(outs, op.inputs["Like"], strict=True)):
+            if i != which:
+                zeros = graph.add_version(graph.values.fresh(out.name), out.shape, out.dtype)
+                zeros.kind = out.kind
+                graph.add_op("fill_zeros_like", {"X": [like]}, {"Out": [zeros]}, before=op, role=op.role, forward=op.forward)
+                graph.substitute(out, zeros)
+        graph.substitute(outs[which], x)
+        return True
+
+
+class Merge(_Choice):
+    """Rows that all come from one side: that side."""
+
+    name = "known-merge"
+    types = frozenset(("merge_lod_tensor",))
+
+    def rewrite(self, op: Op) -> bool:
+        number, shape = self.number(op, "Mask"), op.input("Mask").shape
+        side = op.inputs.get("InTrue" if number else "InFalse", ())
+        if number is None or not side or not shape or min(shape) < 1:
+            return False
+        return self.put(op, side[0])
+
+
+class Where(_Choice):
+    """Elements that all come from one side: that side, if it need not be broadcast."""
+
+    name = "known-where"
+    types = frozenset(("where",))
+
+    def rewrite(self, op: Op) -> bool:
+        number = self.number(op, "Condition")
+        if number is None:
+            return False
+        side, shapes = op.input("X" if number else "Y"), [value.shape for value in op.reads()]
+        if side.shape is None or -1 in side.shape or side.shape != op.output("Out").shape or None in shapes:
+            return False
+        return self.put(op, side)
+
+
+RULES = (SelectInput, SelectOutput, Merge, Where)
+
+# -- same graphs -----------------------------------------------------------------------------------
+# Whether two nested graphs do the same: the same operators in the same order on the same values, whatever those are called.
+
+_Pairs = dict[Value, Value]
+
+
+def same_graphs(one: Graph, other: Graph) -> bool:
+    """Whether two graphs make the same results of the same inputs by the same operators, each in the order of its own."""
+    return _same(one, other, {})
+
+
+def _same(one: Graph, other: Graph, pairs: _Pairs) -> bool:
+    if len(one.ops) != len(other.ops) or len(one.inputs) != len(other.inputs) or residual_inputs(one) or residual_inputs(other):
+        return False
+    pairs.update(zip(one.inputs, other.inputs, strict=True))
+    for a, b in zip(one.ordered_ops(), other.ordered_ops(), strict=True):
+        if not _same_op(a, b, pairs):
+            return False
+    return [pairs.get(value) for value in one.results] == other.results
+
+
+def _same_op(a: Op, b: Op, pairs: _Pairs) -> bool:
+    if a.type != b.type or a.row is None or a.attrs != b.attrs or list(a.graphs) != list(b.graphs):
+        return False
+    if not _same_slots(a.inputs, b.inputs, pairs) or list(a.outputs) != list(b.outputs):
+        return False
+    if not all(_same(a.graphs[name], b.graphs[name], pairs) for name in a.graphs):
+        return False
+    for slot, values in a.outputs.items():
+        if len(values) != len(b.outputs[slot]) or any(
+            v.stop_gradient != w.stop_gradient for v, w in zip(values, b.outputs[slot], strict=True)
+        ):
+            return False
+        pairs.update(zip(values, b.outputs[slot], strict=True))
+    return True
+
+
+def _same_slots(a: Slots, b: Slots, pairs: _Pairs) -> bool:
+    return list(a) == list(b) and all(tuple(pairs.get(v) for v in values) == b[slot] for slot, values in a.items())
+
+
+# -- the pass --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphad.edit import ValueMap, add_operands, clone_ops
-from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import LoopLike, is_loop
-from graphad.passes.analyses.certain import Certain
+from graphad.ir import Graph, Op, Value
+from graphad.ir.clone import ValueMap
+from graphad.ir.edits import add_operands, clone_ops
+from graphad.ir.regions import LoopLike, is_loop
 from graphad.passes.analyses.speculation import may_run_early
+from graphad.passes.analyses.uninitialized import Certain
 from graphad.rewriting import OnTrial, Pass, sweep
 
 

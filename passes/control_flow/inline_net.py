@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad.edit import gradients_of, inline
-from graphad.graph import Graph, Op
-from graphad.graph.regions import CallLike
-from graphad.passes.control_flow.streams import runs_once
+from graphad.ir import Graph, Op
+from graphad.ir.edits import gradients_of, inline
+from graphad.ir.regions import CallLike
+from graphad.passes.analyses.speculation import runs_once
 from graphad.rewriting import Pass
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from graphad import edit
 from graphad.errors import InvalidValue
-from graphad.graph import Graph, Op
-from graphad.graph.regions import is_forward_loop, operands, outcomes
+from graphad.ir import Graph, Op
+from graphad.ir.regions import is_forward_loop, operands, outcomes
 from graphad.passes.analyses.known_values import KnownValues
-from graphad.passes.control_flow.missing import is_safe
-from graphad.passes.control_flow.streams import holds_bound
+from graphad.passes.analyses.speculation import holds_bound
+from graphad.passes.analyses.uninitialized import is_safe
 from graphad.rewriting import OnTrial, Pass
 
 _MOST = 1 << 16  # iterations that are counted

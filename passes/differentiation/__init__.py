@@ -1,6 +1,9 @@
-"""Derivatives besides the gradients of ``graphad.passes.backward``: forward mode, ``jvp``."""
+"""Derivatives besides the gradients of ``graphad.passes.backward``: forward mode, ``jvp``.
 
-from graphad.passes.differentiation.jvp import Jvp
-from graphad.passes.differentiation.tangents import Tangents
+Here belong derivatives that are no backward. Gradients are in ``graphad.passes.backward``; the derivative of one operator is its
+rule, in ``graphad.ops``.
+"""
+
+from graphad.passes.differentiation.jvp import Jvp, Tangents
 
 __all__ = ["Jvp", "Tangents"]

@@ -11,18 +11,389 @@ branches return the tangents of what they return (R. E. Wengert, "A simple autom
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from graphad.errors import InvalidValue
-from graphad.graph import Graph, Op, Value
-from graphad.graph.regions import is_grad_op, operands
+from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
+from graphad.ir.edits import insert_carried, insert_results
+from graphad.ir.regions import carried_count, is_forward_loop, is_grad_op, operands, outcomes, the_row
+from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef
 from graphad.passes.backward.expand_grad_ops import ExpandGradOps
 from graphad.passes.backward.find_op_path import FindOpPath, OpPath, source_value
-from graphad.passes.differentiation.nesting import follow
-from graphad.passes.differentiation.tangents import TANGENT, Tangents, check_start
-from graphad.rewriting import Pass
-from graphad.types import TENSOR
+from graphad.rewriting import Pass, sweep
+from graphad.types import TENSOR, joined_shape
+
+# -- tangents --------------------------------------------------------------------------------------
+# The tangent of each value: its directional derivative along the tangents of the inputs.
+
+TANGENT = "@TANGENT"
+Found = dict[Value, Value]  # values an operator writes -> their tangents
+
+
+class Tangents:
+    """The results of ``jvp``: the tangent of each value that has one, in every graph; a value without one does not move.
+
+    ``path`` are the operators that were gone through, ``seeds`` the tangents that were given.
+    """
+
+    def __init__(self, path: OpPath) -> None:
+        self.path = path
+        self.tangent: dict[Value, Value] = {}
+        self.seeds: dict[Value, Value] = {}
+        self._names: dict[tuple[Graph, str], str] = {}
+
+    def start(self, value: Value, seed: Value) -> None:
+        """Say how an input moves by itself."""
+        self.tangent[value] = self.seeds[value] = seed
+
+    def moves(self, values: tuple[Value, ...]) -> bool:
+        """Whether one of the values has a tangent."""
+        return any(value in self.tangent for value in values)
+
+    def new(self, value: Value) -> Value:
+        """A value of the type of another one, to be its tangent; whoever writes it says so with ``keep``."""
+        graph = value.graph
+        made = graph.add_version(self._name(value), value.shape, value.dtype)
+        made.kind = value.kind
+        return made
+
+    def part(self, value: Value) -> Value:
+        """A value to be a part of a tangent that is a sum."""
+        graph = value.graph
+        return graph.add_version(graph.values.numbered(value.name + TANGENT, "{}@RENAME@{}"), value.shape, value.dtype)
+
+    def given(self, value: Value) -> Value:
+        """A tangent of an input of a nested graph; the caller puts it among the graph's inputs."""
+        made = self.tangent[value] = self.new(value)
+        made.given = True
+        return made
+
+    def keep(self, value: Value, tangent: Value) -> None:
+        """Say what the tangent of a value is; one that also moves by itself gets the sum."""
+        seed, writer = self.seeds.get(value), tangent.writer or value.writer
+        assert writer is not None
+        self.tangent[value] = tangent if seed is None else self.total(value, [tangent, seed], writer.next)
+
+    def total(self, value: Value, parts: Sequence[Value], before: Op | None) -> Value:
+        """The tangent of a value as a sum."""
+        if len(parts) == 1:
+            return parts[0]
+        made = self.new(value)
+        value.graph.add_op("sum", {"X": parts}, {"Out": [made]}, before=before, forward=value.writer)
+        return made
+
+    def of(self, value: Value, before: Op | None) -> Value:
+        """The tangent of a value; of one that does not move, zeros that are made before an operator (None: at the end)."""
+        found = self.tangent.get(value)
+        return self._zeros(value, before) if found is None else found
+
+    def _zeros(self, value: Value, before: Op | None) -> Value:
+        graph, made, writer = value.graph, self.new(value), value.writer
+        if writer is not None and writer.type == "undefined":
+            graph.add_op("undefined", {}, {"Out": [made]}, writer.attrs, before=before, forward=writer)
+        else:
+            graph.add_op("fill_zeros_like", {"X": [value]}, {"Out": [made]}, before=before, forward=writer)
+        return made
+
+    def _name(self, value: Value) -> str:
+        key = value.graph, value.name
+        if key not in self._names:
+            self._names[key] = value.graph.values.fresh(value.name + TANGENT)
+        return self._names[key]
+
+
+def grad_row(op: Op) -> GradOpDef:
+    """The definition of an operator's gradient; every operator on a path has one."""
+    row = None if op.row is None else op.row.grad
+    assert row is not None
+    return row
+
+
+def check_start(value: Value, start: Value) -> None:
+    """ValueError unless a tangent is of the type of the input that moves along it."""
+    if start.dtype != value.dtype:
+        raise InvalidValue(f"input {value.name!r} is {value.dtype}, its tangent {start.name!r} is {start.dtype}")
+    if value.shape is not None and start.shape is not None and joined_shape(value.shape, start.shape) is None:
+        raise InvalidValue(f"input {value.name!r} has shape {list(value.shape)}, its tangent {start.name!r} has {list(start.shape)}")
+
+
+# -- transposition ---------------------------------------------------------------------------------
+# The tangents of any operator with a gradient rule: the rule's transpose.
+#
+# x~ = vjp(u), written out          u ─▶ mul ─▶ transpose ─▶ x~
+# gone through backwards            y' ◀─ mul ◀─ transpose ◀─ x'
+
+Cotangents = dict[Value, list[GraphSymbol]]
+
+
+def transposed(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
+    """Add the tangents of an operator's results, right after it; ``moving`` are the inputs' slots that have some."""
+    after = op.next
+    builder = Builder(op.graph, next(op.writes()).name, before=after, role=op.role, forward=op)
+    symbols = {value: _symbolic(builder, value) for _, slot in grad_row(op).cotangents for value in op.outputs.get(slot, ())}
+    backwards: Cotangents = {}
+    for result, tangent in _written_out(made, op, moving, builder, symbols):
+        backwards.setdefault(result, []).append(builder.symbol(tangent))
+    written_out = list(_between(op, after))
+    varied = {symbol.value for symbol in symbols.values()}
+    for each in reversed(_carrying(written_out, varied)):
+        if any(v in backwards for v in each.writes()):
+            _back_through(builder, each, varied, backwards)
+    found = {value: _total(builder, backwards[symbol.value]) for value, symbol in symbols.items() if symbol.value in backwards}
+    for each in reversed(written_out):
+        sweep(each)
+    return {value: symbol.value for value, symbol in found.items()}
+
+
+def _symbolic(builder: Builder, value: Value) -> GraphSymbol:
+    """A symbolic cotangent of the type of a value. No operator computes it, so only its shape may be read."""
+    symbol: GraphSymbol = REGISTRY["stand_in" if value.kind == TENSOR else "fill_zeros_like"](builder.symbol(value))
+    return symbol
+
+
+def _written_out(
+    made: Tangents, op: Op, moving: Sequence[str], builder: Builder, symbols: Mapping[Value, GraphSymbol]
+) -> Iterator[tuple[Value, Value]]:
+    """Write out the gradients of the inputs that move; with each, the tangent that is its cotangent."""
+    row = grad_row(op)
+    inputs: dict[str, list[GraphSymbol]] = {}
+    for slot, at in row.given:
+        inputs[slot] = [builder.symbol(v) for v in getattr(op, at).get(slot, ())]
+    for slot, forward in row.cotangents:
+        inputs[slot] = [symbols[v] for v in op.outputs.get(forward, ())]
+    for slot in moving:
+        results = row.meaning(inputs, op.attrs, [f"{slot}{GRAD}"])[f"{slot}{GRAD}"]
+        for value, result in zip(op.inputs[slot], results, strict=True):
+            if value in made.tangent:
+                yield result.value, made.tangent[value]
+
+
+def _between(op: Op, end: Op | None) -> Iterator[Op]:
+    following = op.next
+    while following is not None and following is not end:
+        yield following
+        following = following.next
+
+
+def _carrying(ops: Sequence[Op], varied: set[Value]) -> list[Op]:
+    """The operators that depend on the symbolic cotangents; what they write is added to ``varied``."""
+    carrying = []
+    for op in ops:
+        if any(varied.intersection(op.inputs.get(slot, ())) for slot in _differentiable(op)):
+            carrying.append(op)
+            varied.update(op.writes())
+    return carrying
+
+
+def _differentiable(op: Op) -> Mapping[str, Any]:
+    return (op.row.grads if op.row is not None else None) or {}
+
+
+def _back_through(builder: Builder, op: Op, varied: set[Value], backwards: Cotangents) -> None:
+    """Take what came to an operator's outputs to those of its inputs that vary."""
+    row = grad_row(op)
+    inputs: dict[str, list[GraphSymbol]] = {}
+    for slot, at in row.given:
+        inputs[slot] = [builder.symbol(v) for v in getattr(op, at).get(slot, ())]
+    for slot, forward in row.cotangents:
+        inputs[slot] = [_total(builder, backwards.get(v) or [_zeros(builder, v)]) for v in op.outputs.get(forward, ())]
+    for slot in _differentiable(op):
+        values = op.inputs.get(slot, ())
+        if not varied.intersection(values):
+            continue
+        results = row.meaning(inputs, op.attrs, [f"{slot}{GRAD}"])[f"{slot}{GRAD}"]
+        for value, result in zip(values, results, strict=True):
+            if value in varied:
+                backwards.setdefault(value, []).append(result)
+
+
+def _total(builder: Builder, parts: list[GraphSymbol]) -> GraphSymbol:
+    """The sum of the cotangents of a value; it is made once."""
+    if len(parts) > 1:
+        parts[:] = [REGISTRY["sum"](list(parts))]
+    return parts[0]
+
+
+def _zeros(builder: Builder, value: Value) -> GraphSymbol:
+    zeros: GraphSymbol = REGISTRY["fill_zeros_like"](builder.symbol(value))
+    return zeros
+
+
+# -- the tangents of one operator ------------------------------------------------------------------
+# The tangents of the results of one operator.
+#
+#     linear            y = reshape(x)       y' = reshape(x')
+#     bilinear          y = a @ b            y' = a' @ b + a @ b'
+#     symmetric         y = tanh(x)          y' = tanh_grad(y, x')         its Jacobian is its own transpose
+#     any other         x~ = vjp(u)          y' = the transpose of vjp, which is linear in u, at x'
+#
+# The last is how every operator with a gradient rule has a tangent: its vjp is written out for a symbolic cotangent u,
+# which is then transposed: from x' back to u (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
+
+Rule = Callable[[Tangents, Op, Sequence[str]], Found]
+
+
+def through_operator(made: Tangents, op: Op, path: OpPath) -> None:
+    """Add the tangents of the results of an operator without nested graphs, right after it."""
+    moving = [slot for _, slot in grad_row(op).written if made.moves(op.inputs.get(slot, ()))]
+    if not moving:
+        return
+    for value, tangent in _rule(op, moving)(made, op, moving).items():
+        if value in path.active:
+            made.keep(value, tangent)
+
+
+def _rule(op: Op, moving: Sequence[str]) -> Rule:
+    row = op.row
+    assert row is not None
+    if row.linear:
+        return _linear
+    if row.bilinear:
+        return _bilinear
+    return _symmetric if moving == [next(iter(row.inputs))] and _is_symmetric(row) else transposed
+
+
+def _is_symmetric(row: OpDef) -> bool:
+    """Whether the Jacobian is its own transpose, and depends on the input: one that does not is that of a step, which is 0."""
+    if row.symmetric:
+        return True
+    required = [slot for slot in row.inputs.values() if not slot.optional]
+    rule = (row.grads or {}).get(required[0].name) if len(required) == 1 and not required[0].variadic else None
+    return row.elementwise and rule is not None and len(rule.reads) > 1
+
+
+# -- linear --------------------------------------------------------------------------------------
+
+
+def _linear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
+    """The operator itself, on tangents; zeros where something does not move, unless that may be left out."""
+    passed = _passed_on(made, op, moving)
+    if passed is not None:
+        return {op.output("Out"): passed}
+    row, after, inputs = op.row, op.next, dict[str, Sequence[Value]](op.inputs)
+    assert row is not None
+    for _, slot in grad_row(op).written:
+        values = op.inputs.get(slot, ())
+        inputs[slot] = [made.of(v, after) for v in values if op.type != "sum" or v in made.tangent]
+    op_type = "assign" if op.type == "increment" else op.type
+    attrs = {name: value for name, value in op.attrs.items() if name != row.offset}
+    if op.type == "read_from_array":
+        inputs["Like"] = [op.output("Out")]
+    if op.type == "write_to_array" and not op.inputs.get("Array"):
+        attrs["fresh"] = True
+    outputs = {slot: op.outputs[slot] for _, slot in grad_row(op).cotangents if slot in op.outputs}
+    found = {value: made.new(value) for values in outputs.values() for value in values}
+    slots = {slot: [found[v] for v in values] for slot, values in outputs.items()}
+    op.graph.add_op(op_type, {s: v for s, v in inputs.items() if v}, slots, attrs, before=after, forward=op)
+    return found
+
+
+def _passed_on(made: Tangents, op: Op, moving: Sequence[str]) -> Value | None:
+    """The tangent that is that of the output as well, if only one input moves and the output has its shape."""
+    if op.row is None or moving[0] not in op.row.passed_on:
+        return None
+    values = list(op.reads())
+    found = [v for v in values if v in made.tangent]
+    still = [v.shape for v in values if v not in made.tangent]
+    out = op.output("Out")
+    known = found[0].kind == out.kind and found[0].type is not None and not any(s is None or -1 in s for s in still)
+    return made.tangent[found[0]] if len(found) == 1 and known and found[0].type == out.type else None
+
+
+# -- bilinear and symmetric ----------------------------------------------------------------------
+
+
+def _bilinear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
+    (out,) = op.writes()
+    after, terms = op.next, []
+    for slot in moving:
+        term = made.part(out) if len(moving) > 1 else made.new(out)
+        inputs = {**op.inputs, slot: [made.tangent[op.input(slot)]]}
+        op.graph.add_op(op.type, inputs, {next(iter(op.outputs)): [term]}, op.attrs, before=after, forward=op)
+        terms.append(term)
+    return {out: made.total(out, terms, after)}
+
+
+def _symmetric(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
+    (moved,), grad, (out,) = moving, grad_row(op), op.writes()
+    inputs = {slot: values for slot, at in grad.given if (values := getattr(op, at).get(slot))}
+    ((cotangent, _),), ((tangent_slot, _), *_) = grad.cotangents, grad.written
+    inputs[cotangent] = (made.tangent[op.input(moved)],)
+    tangent = made.new(out)
+    op.graph.add_op(grad.type, inputs, {tangent_slot: [tangent]}, op.attrs, before=op.next, forward=op)
+    return {out: tangent}
+
+
+# -- nested graphs ---------------------------------------------------------------------------------
+# Tangents through a graph and the graphs nested in it.
+#
+# while(h, i) { h = f(h) }        ⇒    while(h, i, h@TANGENT) { h = f(h); h@TANGENT = f'(h) h@TANGENT }
+# if_else(c, x) -> y              ⇒    if_else(c, x, x@TANGENT) -> y, y@TANGENT
+
+
+def follow(made: Tangents, path: OpPath) -> None:
+    """Add the tangents of the results of the operators on a path."""
+    for op in path.ops:
+        if not op.graphs:
+            through_operator(made, op, path)
+        elif is_forward_loop(op):
+            _through_loop(made, op, path)
+        else:
+            _through_branches(made, op, path)
+
+
+def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
+    """The loop carries tangents before its condition, and captures those of loop-invariant operands."""
+    (body,) = op.graphs.values()
+    moving, first = path.carried[op], carried_count(op)
+    given, outs = operands(op), outcomes(op)
+    starts = [made.of(given[k], op) for k in moving]
+    carried = [made.given(body.inputs[k]) for k in moving]
+    tangents = _pass_in(made, op, path, first)
+    follow(made, path.inner[body])
+    ends = [made.of(body.results[k], None) for k in moving]
+    found = [made.new(outs[k]) for k in moving]
+    slot = the_row(op).operands
+    op.graph.set_inputs(op, slot, [*given, *tangents])
+    insert_carried(op, starts, carried, ends, found)
+    for k, tangent in zip(moving, found, strict=True):
+        made.keep(outs[k], tangent)
+
+
+def _through_branches(made: Tangents, op: Op, path: OpPath) -> None:
+    """Every branch takes the same tangents, and returns those of the same results."""
+    row, around, given, outs = the_row(op), op.graph, operands(op), outcomes(op)
+    moving, tangents = path.carried[op], _pass_in(made, op, path, 0)
+    ends: list[list[Value]] = []
+    for graph in op.graphs.values():
+        follow(made, path.inner[graph])
+        ends.append([made.of(graph.results[k], None) for k in moving])
+    found = [made.new(outs[k]) for k in moving]
+    around.set_inputs(op, row.operands, [*given, *tangents])
+    insert_results(op, found, ends)
+    for k, tangent in zip(moving, found, strict=True):
+        made.keep(outs[k], tangent)
+
+
+def _pass_in(made: Tangents, op: Op, path: OpPath, first: int) -> list[Value]:
+    """Give nested graphs inputs for the tangents of operands, from one on, that they read; return the tangents, each once."""
+    first_with: dict[Value, int] = {}
+    for i, value in list(enumerate(operands(op)))[first:]:
+        tangent = made.tangent.get(value)
+        if tangent is None or not any(graph.inputs[i] in path.inner[graph].active for graph in op.graphs.values()):
+            continue
+        again = first_with.setdefault(tangent, i)
+        for graph in op.graphs.values():
+            if again == i:
+                graph.inputs = [*graph.inputs, made.given(graph.inputs[i])]
+            else:
+                made.tangent[graph.inputs[i]] = made.tangent[graph.inputs[again]]
+    return list(first_with)
+
+
+# -- the pass --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

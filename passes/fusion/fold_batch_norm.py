@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from graphad import ops
-from graphad.graph import Builder, Graph, GraphSymbol, Op, Value
-from graphad.ops.batch_normalization import BatchNorm
+from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
+from graphad.ops.normalization import BatchNorm
 from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, rewrite_greedily
 
 _CONVOLUTIONS = ("conv2d", "depthwise_conv2d")

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
-from graphad.graph import Graph, Op, Value
-from graphad.ops.fused import FUSED_ELEMENTWISE
-from graphad.ops.in_place import takes_required
+from graphad.ir import Graph, Op, Value
+from graphad.ops.control_flow import FUSED_ELEMENTWISE
+from graphad.ops.out_kernels import takes_required
 from graphad.rewriting import Pass
 from graphad.types import TENSOR, Shape, element_count
 

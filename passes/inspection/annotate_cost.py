@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
-from graphad.graph import Graph
-from graphad.graph.regions import is_loop
+from graphad.ir import Graph
+from graphad.ir.regions import is_loop
 from graphad.passes.analyses import Cost, OpCost, estimated
 from graphad.rewriting import Pass
 

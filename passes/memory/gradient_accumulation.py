@@ -12,16 +12,288 @@ or the sum, of those of the parts. The data are cut along axis 0 without copies.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphad.edit import outline
-from graphad.errors import InvalidValue
-from graphad.graph import Graph, Value
-from graphad.passes.memory.accumulable import Training, check_cut
-from graphad.passes.memory.micro_batches import make_loop
-from graphad.program import FORWARD
+from graphad.errors import InvalidValue, Refused
+from graphad.ir import Graph, Op, Value
+from graphad.ir.edits import LOOP, add_region_op, outline
+from graphad.ir.regions import operands, outcomes
+from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, batch_dependence
+from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
-from graphad.types import TENSOR
+from graphad.types import TENSOR, TENSOR_ARRAY, TensorType
+
+# -- what may run in parts -------------------------------------------------------------------------
+# Whether a training graph may run on parts of its batch, and how the results of the parts are combined.
+
+_GRADIENT = re.compile(r"(.+?)@GRAD")
+
+
+class Training:
+    """The part of a training graph that is to run on parts of the batch.
+
+    Args:
+        graph: a whole graph with its backward part.
+        data: the values whose axis 0 is the batch.
+
+    Attributes:
+        inside: the operators that depend on the batch, and the backward part, in order.
+
+    Raises:
+        Refused: the graph cannot be run in parts; the message says why.
+    """
+
+    def __init__(self, graph: Graph, data: Sequence[Value]) -> None:
+        self.graph = graph
+        self.data = list(data)
+        ordered = graph.ordered_ops()
+        self.kinds = batch_dependence(ordered, data)
+        self.inside = [op for op in ordered if self._is_inside(op)]
+        if not data:
+            raise Refused("nothing is given that could be cut into parts: every input is persistable")
+        if not any(op.role == BACKWARD for op in self.inside):
+            raise Refused("the graph has no backward part, so there are no gradients to accumulate")
+        for op in self.inside:
+            _check_repeatable(op)
+            self._check_shape(op)
+        self._check_order(ordered)
+        self.loss = self._kind_of_loss()
+
+    def _is_inside(self, op: Op) -> bool:
+        return op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
+
+    def _check_order(self, ordered: Sequence[Op]) -> None:
+        """Nothing outside may be between two operators inside."""
+        inside, after = set(self.inside), set[Value]()
+        for op in ordered:
+            if op in inside and any(value in after for value in op.reads()):
+                raise Refused(located(f"{op!r} needs what is computed from gradients: the parts cannot run one by one", op.source))
+            if op not in inside and any(value in after or inside.intersection(value.writers) for value in op.reads()):
+                after.update(op.writes())
+
+    def _check_shape(self, op: Op) -> None:
+        """A constant with as many rows as the batch would have too many in a part."""
+        shape, rows = op.attrs.get("shape"), self.data[0].shape and self.data[0].shape[0]
+        if not op.inputs and shape and len(shape) > 1 and shape[0] == rows:
+            why = f"has the {rows} rows of the batch: run this pass before the one that made it"
+            raise Refused(located(f"{op!r}, of shape {list(shape)}, {why}", op.source))
+
+    # -- the loss --------------------------------------------------------------------------------
+
+    def _kind_of_loss(self) -> str:
+        """The kind of the losses over the batch: a mean or a sum."""
+        losses = list(dict.fromkeys(self._losses()))
+        kinds = {self.kinds.get(loss, WHOLE) for loss in losses} - {WHOLE}
+        if not losses:
+            raise Refused("no loss is found: its gradient is a constant that the backward part starts from")
+        for loss in losses:
+            if self.kinds.get(loss) not in (MEAN, TOTAL, WHOLE):
+                raise Refused(f"the loss {loss.name!r} is neither a mean nor a sum over the batch: {self._why(loss)}")
+        if len(kinds) > 1:
+            raise Refused(f"of the losses {', '.join(map(repr, losses))} some are means over the batch and others are sums")
+        return kinds.pop() if kinds else MEAN
+
+    def _losses(self) -> Iterator[Value]:
+        for op in self.inside:
+            if op.role != BACKWARD or op.type not in ("fill_constant", "fill_any_like") or not op.attrs.get("value"):
+                continue
+            found = _GRADIENT.match(op.output("Out").name)
+            if op.type == "fill_any_like":
+                yield op.input("X")
+            elif found and found[1] in self.graph.values.by_name:
+                yield self.graph.versions(found[1])[-1]
+
+    def _why(self, value: Value) -> str:
+        """The first operator on the way to a value that does more than the rows allow."""
+        for op in self.inside:
+            mixed = [v for v in op.writes() if self.kinds.get(v) not in (MEAN, TOTAL, WHOLE, "rows", None)]
+            if mixed:
+                statistics = ", which uses statistics of the batch" if op.type == "batch_norm" else ""
+                return located(f"{op!r}{statistics} is no operation on each row", op.source)
+        return f"it is {value!r}, row by row" if self.kinds.get(value) == "rows" else "nothing sums it over the batch"
+
+    # -- results ---------------------------------------------------------------------------------
+
+    def results(self) -> dict[Value, str]:
+        """The values that are read or requested outside, each a mean or a sum of the results of the parts."""
+        inside = set(self.inside)
+        found = [v for op in self.inside for v in op.writes() if self.graph.is_observed(v) or any(r not in inside for r in v.readers)]
+        return {value: self._kind(value) for value in found}
+
+    def _kind(self, value: Value) -> str:
+        writer = value.writers[0]
+        if writer.role == FORWARD:
+            kind = self.kinds[value]
+            if kind not in (MEAN, TOTAL):
+                raise Refused(f"{value.name!r} is requested, which is neither a mean nor a sum over the batch: {self._why(value)}")
+            return kind
+        name = _GRADIENT.match(value.name)
+        of = value.grad_of or (self.graph.versions(name[1])[0] if name and self.graph.versions(name[1]) else None)
+        if of is None or of.writers or self.kinds.get(of, WHOLE) != WHOLE:
+            raise Refused(f"{value.name!r} is requested, which is not the gradient of a parameter")
+        return self.loss
+
+
+def _check_repeatable(op: Op) -> None:
+    row = op.row
+    if row is None or row.side_effect or op.graphs:
+        why = "is not known" if row is None else "holds blocks" if op.graphs else "has effects"
+        raise Refused(located(f"operator {op.type!r} {why}, so it cannot run once for each part of the batch", op.source))
+    if row.random:
+        raise Refused(located(f"operator {op.type!r} draws random numbers, which for parts of a batch are others", op.source))
+
+
+def check_cut(data: Sequence[Value], count: int) -> None:
+    """Refused unless the data can be cut into so many parts along axis 0."""
+    for value in data:
+        if not value.shape or -1 in value.shape[1:]:
+            raise Refused(f"{value.name!r} cannot be cut along axis 0: its shape is {value.shape}")
+        if value.shape[0] % count and value.shape[0] != -1:
+            raise Refused(f"{value.name!r} has {value.shape[0]} rows, which do not make {count} parts of one size")
+        if value.shape[0] != data[0].shape[0]:  # type: ignore[index]
+            raise Refused(f"{data[0].name!r} has shape {data[0].shape} and {value.name!r} {value.shape}: they are not rows of one batch")
+
+
+# -- the loop over parts ---------------------------------------------------------------------------
+# Turn a net into a loop over parts of its data, which adds up its results.
+#
+# net(x, w) { ... } -> g      ⇒      parts = x, cut into an array;  i = 0
+#                                    while(total, i, i < k, w, parts) { x = parts[i]; ...; total = total + g; i = i + 1 }
+#                                    g = total / k
+
+Slots = Mapping[str, Sequence[Value]]
+_INDEX, _FLAG = TensorType((1,), "int64"), TensorType((1,), "bool")
+
+
+def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count: int) -> Op:
+    """Put a loop in the place of a net.
+
+    Args:
+        net: a ``net`` without gradient.
+        data: the operands that are cut into parts along axis 0.
+        kinds: of each result whether it is the mean or the sum of the results of the parts.
+        count: how many parts.
+    """
+    graph, (body,) = net.graph, net.graphs.values()
+    given, results = operands(net), outcomes(net)
+    for value in results:
+        if value.type is None:
+            graph.set_type(value, *(_gradient_type(graph, value) or (None, None)))
+    limit, number = _constant(graph, "parts@COUNT", count, net), _constant(graph, "parts@INDEX", 0, net)
+    more = _written(graph, "less_than", {"X": [number], "Y": [limit]}, "parts@MORE", _FLAG, net)
+    starts = [_zeros(graph, value, net) for value in results]
+    arrays = [_in_parts(graph, value, count, net) for value in data]
+    carried = [_input(body, value) for value in (*starts, number, more)]
+    inner_arrays, inner_limit = [_input(body, value) for value in arrays], _input(body, limit)
+    first = body.ops.first
+    for value, array in zip(data, inner_arrays, strict=True):
+        _read_part(body, body.inputs[given.index(value)], array, carried[-2], first)
+    fixed = [v for v, outside in zip(body.inputs, given, strict=True) if outside not in data]
+    for value in [v for v in body.inputs if v not in fixed]:
+        body.drop(value)
+    _retype(body)
+    totals = [_next(body, "sum", {"X": [total, value]}, total) for total, value in zip(carried, body.results, strict=False)]
+    index = _next(body, "increment", {"X": [carried[-2]]}, carried[-2])
+    body.results = [*totals, index, _next(body, "less_than", {"X": [index], "Y": [inner_limit]}, carried[-1])]
+    body.inputs = [*carried, *fixed, *inner_arrays, inner_limit]
+    reads = [*starts, number, more, *(v for v in given if v not in data), *arrays, limit]
+    loop = _replaced(net, body, reads)
+    after = loop.next
+    for value, total in zip(results, outcomes(loop), strict=False):
+        attrs = {"scale": 1.0 / count} if kinds[value] == MEAN else {}
+        graph.add_op("scale", {"X": [total]}, {"Out": [value]}, attrs, before=after, role=BACKWARD)
+    graph.remove_op(net)
+    return loop
+
+
+def _replaced(net: Op, body: Graph, reads: Sequence[Value]) -> Op:
+    """The loop before the net, which has no graphs any more."""
+    graph, carried = net.graph, reads[: len(body.results)]
+    net.graphs = {}
+    graph.controls.pop(net, None)
+    outs = [graph.add_version(value.name, value.shape, value.dtype) for value in carried]
+    return add_region_op(graph, LOOP, [body], reads, outs, before=net, role=BACKWARD)
+
+
+# -- around the loop -----------------------------------------------------------------------------
+
+
+def _written(graph: Graph, op_type: str, inputs: Slots, stem: str, type: TensorType, before: Op, **attrs: object) -> Value:
+    made = graph.add_value(stem, *type)
+    graph.add_op(op_type, inputs, {"Out": [made]}, attrs, before=before, role=BACKWARD)
+    return made
+
+
+def _constant(graph: Graph, stem: str, number: int, before: Op) -> Value:
+    return _written(graph, "fill_constant", {}, stem, _INDEX, before, shape=[1], value=float(number), dtype="int64")
+
+
+def _zeros(graph: Graph, value: Value, before: Op) -> Value:
+    """The initial value of a total: zeros of the type of a result, which does not depend on the batch."""
+    type = TensorType(value.shape or (), value.dtype or "float32")
+    return _written(graph, "fill_constant", {}, f"{value.name}@TOTAL", type, before, shape=list(type.shape), dtype=type.dtype)
+
+
+def _in_parts(graph: Graph, value: Value, count: int, before: Op) -> Value:
+    """The parts of data as an array; they are views of the data."""
+    rows, *rest = value.shape or ()
+    size = -1 if rows == -1 else rows // count
+    dtype = value.dtype or "float32"
+    type = TensorType((count, size, *rest), dtype)
+    cut = _written(graph, "reshape", {"X": [value]}, f"{value.name}@CUT", type, before, shape=[count, size, *rest])
+    array = _written(graph, "tensor_to_tensor_array", {"X": [cut]}, f"{value.name}@PARTS", TensorType((size, *rest), dtype), before)
+    array.kind = TENSOR_ARRAY
+    return array
+
+
+# -- inside --------------------------------------------------------------------------------------
+
+
+def _input(body: Graph, value: Value) -> Value:
+    """An argument of the body, with the type and, if it is free, the name of a value around."""
+    made = body.add_value(value.name, value.shape, value.dtype)
+    made.kind, made.given = value.kind, True
+    return made
+
+
+def _read_part(body: Graph, whole: Value, array: Value, index: Value, before: Op | None) -> None:
+    part = body.add_value(f"{whole.name}@PART", array.shape, array.dtype)
+    body.add_op("read_from_array", {"X": [array], "I": [index]}, {"Out": [part]}, before=before, role=FORWARD)
+    body.replace(whole, part)
+
+
+def _next(body: Graph, op_type: str, inputs: Slots, value: Value) -> Value:
+    """The next version of a carried value."""
+    made = body.add_version(value.name, value.shape, value.dtype)
+    body.add_op(op_type, inputs, {"Out": [made]}, role=BACKWARD)
+    return made
+
+
+def _retype(body: Graph) -> None:
+    """Infer the types in the body anew: a part has fewer rows than the batch. A gradient has the type of its value."""
+    for op in body.ordered_ops():
+        row = op.row
+        if row is None or op.type == "read_from_array":
+            continue
+        known = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
+        inferred = row.infer_types(known, op.attrs)
+        for slot, values in op.outputs.items():
+            for i, value in enumerate(values):
+                type = inferred[slot][i] if slot in inferred else _gradient_type(body, value)
+                if value.name != EMPTY and type is not None and type != value.type:
+                    body.set_type(value, *type)
+                    value.var = None
+
+
+def _gradient_type(body: Graph, value: Value) -> TensorType | None:
+    found = _GRADIENT.match(value.name)
+    of = body.versions(found[1]) if found else ()
+    return of[-1].type if of else None
+
+
+# -- the pass --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 """The optimization part of a graph: from gradients to updated parameters, in three passes.
 
+Here belongs what comes after the gradients in a training program. The classes that users make are in ``graphad.optimizer``, the
+updates are operators in ``graphad.ops.optimizer``.
+
 clip-gradients | decay-weights | optimize-parameters
 
 And ``checkpoint-while``, which trades the memory of loops for time.

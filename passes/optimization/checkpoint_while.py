@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
-from graphad.graph import Graph, Op
-from graphad.graph.regions import is_loop_gradient
+from graphad.ir import Graph, Op
+from graphad.ir.regions import is_loop_gradient
 from graphad.rewriting import OnTrial, Pass
 
 

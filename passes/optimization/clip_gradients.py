@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidValue
-from graphad.graph import Builder, Graph
+from graphad.ir import Builder, Graph
 from graphad.ops import lookup
 from graphad.passes.optimization.optimize_parameters import Updates, applied, as_applied, trained, updates_of
 from graphad.program import OPTIMIZE, Program

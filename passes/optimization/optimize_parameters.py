@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidValue, Refused
-from graphad.graph import Builder, Graph, Value
+from graphad.ir import Builder, Graph, Value
 from graphad.ops import GRAD, lookup
 from graphad.program import OPTIMIZE, Parameter, Program
 from graphad.rewriting import OnTrial, Pass

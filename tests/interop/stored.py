@@ -6,7 +6,7 @@ import base64
 from functools import cache
 from typing import Any
 
-from graphad.interop.schema import message
+from graphad.interop.paddle.program_desc import message
 from tests.conformance.loading import Case, load, names
 
 

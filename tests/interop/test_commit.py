@@ -17,9 +17,10 @@ import pytest
 
 import graphad as ga
 from graphad.errors import ParseError
-from graphad.interop import commit, load, read_program, save, write_program
-from graphad.interop.commit import LOG, read_together, write_together
-from graphad.interop.paddle import load_inference_model
+from graphad.interop import files as commit
+from graphad.interop import load, read_program, save, write_program
+from graphad.interop.files import LOG, read_together, write_together
+from graphad.interop.paddle.models import load_inference_model
 
 SUFFIXES = pytest.mark.parametrize("suffix", [".txt", ".json", ".pdmodel"])
 

@@ -16,7 +16,7 @@ import graphad as ga
 from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.interop import FORMATS, from_json, read_program, to_json, write_program
 from graphad.interop.formats import recognized
-from graphad.interop.paddle import load_program
+from graphad.interop.paddle.program_desc import load_program
 from tests.interop.stored import forward
 
 SUFFIX = {"text": ".txt", "json": ".json", "protobuf": ".pdmodel"}

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.graph.verify import verify
-from graphad.interop.paddle import dump_program, load_program, refusals, unknown_operators
+from graphad.interop.paddle.program_desc import dump_program, load_program
+from graphad.interop.report import refusals, unknown_operators
+from graphad.ir.verify import verify
 from tests.conformance.loading import Case, close
 from tests.interop.stored import after, cases, forward
 

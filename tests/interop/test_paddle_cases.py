@@ -6,7 +6,8 @@ import pytest
 
 import graphad as ga
 from graphad.interop import from_json, to_json
-from graphad.interop.paddle import dump_program, load_program, refusals, unknown_operators
+from graphad.interop.paddle.program_desc import dump_program, load_program
+from graphad.interop.report import refusals, unknown_operators
 from tests.conformance.loading import TWICE, Case, assert_gradients, close, differentiated, run
 from tests.conformance.test_stored import variables
 from tests.interop.stored import after, cases, forward

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import graphad as ga
-from graphad.interop.paddle import dump_program, load_program
-from graphad.interop.schema import message
+from graphad.interop.paddle.program_desc import dump_program, load_program, message
 from tests.interop.stored import add_op, add_slot, after, cases, desc, forward
 
 

@@ -13,8 +13,8 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidType, ParseError
-from graphad.interop.paddle import dump_program, load_program, refusals, unknown_operators
-from graphad.interop.schema import message
+from graphad.interop.paddle.program_desc import dump_program, load_program, message
+from graphad.interop.report import refusals, unknown_operators
 from tests.interop.stored import add_op, add_slot, after, cases, desc, forward
 
 FUZZED = 3000

@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 import graphad as ga
-from graphad.graph.verify import verify
 from graphad.interop import refusals
-from graphad.interop.paddle import dump_program, load_program
+from graphad.interop.paddle.program_desc import dump_program, load_program
+from graphad.ir.verify import verify
 from tests.interop.models import MODELS, TEXTS, TOPS, Model, package, shown, texts
 
 Array = NDArray[Any]

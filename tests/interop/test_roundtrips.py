@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import graphad as ga
 from graphad.interop import from_json, to_json
-from graphad.interop.paddle import dump_program, load_program
+from graphad.interop.paddle.program_desc import dump_program, load_program
 from graphad.program import L1Decay, L2Decay
 from graphad.testing import nested_programs, straight_line_programs
 

@@ -18,9 +18,9 @@ from numpy.lib import format as numpy_format
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.interop import load, read_program, save
-from graphad.interop.paddle import dump_program, load_inference_model, load_program
-from graphad.interop.schema import message
-from graphad.interop.tensors import read_tensor, read_tensors, write_tensors
+from graphad.interop.paddle.models import load_inference_model
+from graphad.interop.paddle.program_desc import dump_program, load_program, message
+from graphad.interop.paddle.tensors import read_tensor, read_tensors, write_tensors
 from graphad.types import DTYPES
 from tests.interop.stored import add_op, add_slot, desc
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from graphad.graph import lower, schedule
+from graphad.ir import lower, schedule
 from graphad.passes.cleanup.rules import Library, claims
 from graphad.rewriting import PASSES
 from tests.mutants.corpus import Mutant, UserPass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from graphad.graph import Builder, Graph, Op, Value
+from graphad.ir import Builder, Graph, Op, Value
 from graphad.types import TENSOR
 
 Function = Callable[..., Any]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from graphad.graph import Builder, Graph, Value
+from graphad.ir import Builder, Graph, Value
 from graphad.ops import lookup
 from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, GradOps, OpPath, PruneNoGrad
 from graphad.passes.differentiation import Jvp
 from graphad.passes.optimization import ClipGradients, DecayWeights, OptimizeParameters
 from graphad.program import OPTIMIZE, Program
 from graphad.rewriting import Pass, Pipeline
-from graphad.testing.equivalence import observe, observed_difference
-from graphad.testing.fitted import random_case
+from graphad.testing.cases import random_case
+from graphad.testing.trial import observe, observed_difference
 from tests.scratch import passes
 
 GRADIENT = "@GRAD"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from graphad.backward import gradients
 from graphad.errors import NoValue, PassError
 from graphad.execution import Executor, Scope
-from graphad.graph import Graph, lower, schedule
+from graphad.ir import Graph, lower, schedule
 from graphad.knobs import KNOBS
 from graphad.ops import lookup
 from graphad.program import Block, Program

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphad.errors import InvalidValue, ShapeError
-from graphad.ops import convolution, lookup
+from graphad.ops import conv, lookup
 from graphad.ops.sample import Array, uniform
 from graphad.types import TensorType
 
@@ -48,7 +48,7 @@ def correlated(x: Array, w: Array, *, strides: list[int], paddings: list[int], d
 @pytest.mark.parametrize("way", WAYS)
 def test_convolutions_are_what_their_definition_says(way: str, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     image, filter_, attrs = WAYS[way]
-    monkeypatch.setattr(convolution, "COLUMN_BYTES", memory)
+    monkeypatch.setattr(conv, "COLUMN_BYTES", memory)
     x, w = uniform(*image), uniform(*filter_, seed=1)
     whole: dict[str, Any] = {"strides": [1, 1], "paddings": [0, 0], "dilations": [1, 1], "groups": 1, **attrs}
     expected = correlated(x, w, **whole)

@@ -11,11 +11,11 @@ import graphad as ga
 from graphad.errors import ShapeError
 from graphad.ops import lookup
 from graphad.ops.sample import Sample
-from graphad.testing.samples import algebra, order, places
+from graphad.testing.samples import indexing, linalg, padding, slicing, sort
 from graphad.types import TensorType, joined_shape
 from tests.ops.check import run, typed
 
-MODULES = (algebra, order, places)
+MODULES = (indexing, linalg, padding, slicing, sort)
 CASES = [
     pytest.param(op, sample, id=f"{op}-{i}")
     for module in MODULES

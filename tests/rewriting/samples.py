@@ -10,8 +10,8 @@ import numpy as np
 
 import graphad as ga
 from graphad import ops
-from graphad.graph import Op
-from graphad.graph.verify import verify
+from graphad.ir import Op
+from graphad.ir.verify import verify
 from graphad.ops import REGISTRY
 from graphad.rewriting import Pass, PatternRule, Rule, RuleSet, rewrite_greedily
 from tests.scratch import passes

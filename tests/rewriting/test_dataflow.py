@@ -10,12 +10,12 @@ import pytest
 
 import graphad as ga
 from graphad.errors import PassError
-from graphad.graph.region_edges import BYPASS, Edge
-from graphad.graph.residuals import residual_inputs
+from graphad.ir.regions import BYPASS, Edge
+from graphad.ir.residuals import residual_inputs
 from graphad.passes.backward import FindOpPath, OpPath, find_op_path
 from graphad.rewriting import claims_checked
 from graphad.rewriting.dataflow import Dataflow, Facts
-from graphad.testing.choices import RandomChoices
+from graphad.testing.cases import RandomChoices
 from graphad.testing.nested import nested_program
 from graphad.types import FLOATS
 from tests.scratch import passes
@@ -75,7 +75,7 @@ class Constants(Dataflow[Any]):
     def join(self, a: Any, b: Any) -> Any:
         return "any" if "any" in (a, b) or len(a | b) > self.most else a | b
 
-    def transfer(self, op: ga.graph.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
+    def transfer(self, op: ga.ir.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
         if op.type == "fill_constant":
             return {op.output("Out"): frozenset({op.attrs["value"]})}
         known: Any = {"assign": 0.0, "increment": op.attrs.get("step")}.get(op.type)
@@ -112,10 +112,10 @@ class Needed(Dataflow[bool]):
     def join(self, a: bool, b: bool) -> bool:
         return a or b
 
-    def transfer(self, op: ga.graph.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
+    def transfer(self, op: ga.ir.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
         return dict.fromkeys(op.reads(), any(facts[value] for value in op.writes()))
 
-    def decides(self, op: ga.graph.Op, facts: Facts[bool]) -> bool:
+    def decides(self, op: ga.ir.Op, facts: Facts[bool]) -> bool:
         return any(facts[value] for value in op.writes())
 
 
@@ -246,7 +246,7 @@ def test_what_adds_up_over_iterations_and_what_is_saved() -> None:
 
 def test_an_operator_may_be_left_whole() -> None:
     class Around(Constants):
-        def enters(self, op: ga.graph.Op) -> bool:
+        def enters(self, op: ga.ir.Op) -> bool:
             return False
 
     graph = lowered(LOOP)
@@ -268,7 +268,7 @@ class Both(Dataflow[bool]):
     def join(self, a: bool, b: bool) -> bool:
         return True
 
-    def transfer(self, op: ga.graph.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
+    def transfer(self, op: ga.ir.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
         raise NotImplementedError
 
 
@@ -276,10 +276,10 @@ class Both(Dataflow[bool]):
 class Varied(Both):
     """Which values depend differentiably on floating-point inputs."""
 
-    def boundary(self, value: ga.graph.Value) -> bool:
+    def boundary(self, value: ga.ir.Value) -> bool:
         return value.dtype in FLOATS and not value.stop_gradient
 
-    def transfer(self, op: ga.graph.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
+    def transfer(self, op: ga.ir.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
         varied = set(facts)
         found = {v for values in find_op_path._varied_outputs(op, varied) for v in values} if find_op_path._carries(op, varied) else set()
         return {value: value in found and may_vary(value) for value in op.writes()}
@@ -293,13 +293,13 @@ class Useful(Both):
     """Which of them the targets depend on."""
 
     varied: Facts[bool]
-    targets: tuple[ga.graph.Value, ...]
+    targets: tuple[ga.ir.Value, ...]
     backward: ClassVar[bool] = True
 
-    def boundary(self, value: ga.graph.Value) -> bool:
+    def boundary(self, value: ga.ir.Value) -> bool:
         return value in self.targets and self.varied[value]
 
-    def transfer(self, op: ga.graph.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
+    def transfer(self, op: ga.ir.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
         useful = set(facts)
         slots = find_op_path._reached_slots(op, useful) if find_op_path._writes_any(op, useful) else ()
         return {v: True for slot, values in op.inputs.items() if slots is None or slot in slots for v in values if self.varied[v]}
@@ -308,11 +308,11 @@ class Useful(Both):
         return fact and self.varied[edge.source]
 
 
-def may_vary(value: ga.graph.Value) -> bool:
+def may_vary(value: ga.ir.Value) -> bool:
     return (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient
 
 
-def all_active(path: OpPath) -> set[ga.graph.Value]:
+def all_active(path: OpPath) -> set[ga.ir.Value]:
     return set(path.active).union(*map(all_active, path.inner.values()))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import graphad as ga
-from graphad.graph.verify import verify
+from graphad.ir.verify import verify
 from graphad.rewriting import run_pass
 from tests.rewriting.samples import Apply, filled, looping, lowered, type_names
 from tests.scratch import Swap, passes

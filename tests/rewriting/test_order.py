@@ -9,7 +9,7 @@ import pytest
 
 import graphad as ga
 from graphad.errors import PassError
-from graphad.graph import SINGLE_WRITER
+from graphad.ir import SINGLE_WRITER
 from graphad.passes import AccumulateGrads, CreateGradOps, FindOpPath
 from graphad.rewriting import Analysis
 from tests.graphs import diamond

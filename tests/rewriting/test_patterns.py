@@ -10,17 +10,7 @@ import pytest
 from graphad import ops
 from graphad.errors import InvalidType, InvalidValue
 from graphad.rewriting import constant, is_float, rewrite, several
-from tests.rewriting.samples import (
-    add_zero,
-    applied,
-    filled,
-    greedily,
-    log_exp,
-    lowered,
-    only,
-    scales,
-    type_names,
-)
+from tests.rewriting.samples import add_zero, applied, filled, greedily, log_exp, lowered, only, scales, type_names
 
 # -- operators and attributes --------------------------------------------------------------------
 

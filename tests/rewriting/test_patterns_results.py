@@ -9,16 +9,7 @@ import pytest
 import graphad as ga
 from graphad import ops
 from graphad.rewriting import PatternRule, compute, is_float, rewrite
-from tests.rewriting.samples import (
-    agrees,
-    applied,
-    greedily,
-    log_exp,
-    lowered,
-    only,
-    scales,
-    type_names,
-)
+from tests.rewriting.samples import agrees, applied, greedily, log_exp, lowered, only, scales, type_names
 
 # -- several outputs, several results --------------------------------------------------------------
 

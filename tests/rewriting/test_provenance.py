@@ -12,8 +12,8 @@ import pytest
 import graphad as ga
 from graphad import ops
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph import Op
-from graphad.graph.provenance import Origin
+from graphad.ir import Op
+from graphad.ir.provenance import Origin
 from graphad.rewriting import Rule, RuleSet, is_float, rewrite_greedily
 from tests.rewriting.samples import Apply, greedily, lowered, only, relu_twice
 from tests.scratch import Swap, passes

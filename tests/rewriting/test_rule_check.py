@@ -13,8 +13,7 @@ import pytest
 from graphad import ops
 from graphad.errors import InvalidValue
 from graphad.rewriting import PatternRule, compute, constant, is_float, rewrite, several
-from graphad.rewriting.rule_inputs import DTYPES, SHAPES
-from graphad.rewriting.rule_values import BOOL_CONTENTS, FLOAT_CONTENTS, INT_CONTENTS
+from graphad.rewriting.rule_inputs import BOOL_CONTENTS, DTYPES, FLOAT_CONTENTS, INT_CONTENTS, SHAPES
 from tests.source_tree import ROOT
 
 

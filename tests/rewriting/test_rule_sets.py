@@ -13,7 +13,7 @@ from graphad import ops
 from graphad.drawing import draw_rule
 from graphad.errors import InvalidType, InvalidValue
 from graphad.rewriting import RuleSet, rewrite, rewrite_greedily, timing_rules
-from graphad.rewriting.rules import RuleTime
+from graphad.rewriting.rewriter import RuleTime
 from tests.rewriting.samples import Counting, add_zero, filled, log_exp, lowered, relu_twice, type_names
 
 RULES = RuleSet(log_exp, add_zero, relu_twice)

@@ -11,8 +11,7 @@ import pytest
 from graphad.ops import REGISTRY, lookup
 from graphad.rewriting import smt
 from graphad.rewriting.proving import _python
-from graphad.rewriting.smt_operators import ASSUMED, NoMeaning, meaning_of
-from graphad.rewriting.smt_terms import NONNEGATIVE
+from graphad.rewriting.smt_operators import ASSUMED, NONNEGATIVE, NoMeaning, meaning_of
 from graphad.types import TensorType
 
 z3 = pytest.importorskip("z3", reason="z3-solver is not installed: pip install 'graphad[proof]'")

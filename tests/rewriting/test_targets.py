@@ -9,7 +9,7 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph.verify import verify
+from graphad.ir.verify import verify
 from graphad.rewriting import sweep
 from tests.graphs import sound
 from tests.rewriting.samples import arrays_of, log_exp, lowered, only, type_names, written

@@ -10,21 +10,9 @@ import pytest
 import graphad as ga
 from graphad import ops
 from graphad.errors import PassError
-from graphad.graph.verify import verify
+from graphad.ir.verify import verify
 from graphad.rewriting import Rule, RuleSet, is_float, rewrite_greedily, sweep
-from tests.rewriting.samples import (
-    Counting,
-    add_zero,
-    body,
-    filled,
-    greedily,
-    log_exp,
-    looping,
-    lowered,
-    only,
-    relu_twice,
-    type_names,
-)
+from tests.rewriting.samples import Counting, add_zero, body, filled, greedily, log_exp, looping, lowered, only, relu_twice, type_names
 from tests.scratch import Swap
 
 SIZE = 2000
@@ -102,7 +90,7 @@ def test_an_operator_touched_many_times_is_looked_at_once() -> None:
 
 
 def test_what_is_remembered_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphad.rewriting.following._REMEMBERED", 100)
+    monkeypatch.setattr("graphad.rewriting.rewriter._REMEMBERED", 100)
     graph, rule = row(10), Counting()
     asked(graph, rule)
     for i in range(1000):
@@ -321,7 +309,7 @@ class Reading(Rule):
     def __init__(self, reader: str) -> None:
         self.name = self.reader = reader
 
-    def rewrite(self, op: ga.graph.Op) -> bool:
+    def rewrite(self, op: ga.ir.Op) -> bool:
         graph, out = op.graph, op.output("Out")
         if any(reader.type == self.reader for reader in out.readers) or not graph.allows(self.name, op):
             return False

@@ -11,7 +11,7 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph.region_edges import BACK, BYPASS, EXIT, Edge
+from graphad.ir.regions import BACK, BYPASS, EXIT, Edge
 from graphad.rewriting.constants import uniform_number
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.testing import analysis_check
@@ -50,7 +50,7 @@ class Numbers(Dataflow[Any]):
     def join(self, a: Any, b: Any) -> Any:
         return "any" if "any" in (a, b) else a | b
 
-    def transfer(self, op: ga.graph.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
+    def transfer(self, op: ga.ir.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
         number = uniform_number(op.output("Out")) if op.type == "fill_constant" else None
         if number is not None and number == number:
             return {op.output("Out"): frozenset({number})}
@@ -79,7 +79,7 @@ def test_a_forgotten_way_is_found(way: str, trips: float, monkeypatch: pytest.Mo
 def test_the_smallest_program_is_shown() -> None:
     @dataclass(frozen=True)
     class Positive(Numbers):
-        def transfer(self, op: ga.graph.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
+        def transfer(self, op: ga.ir.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
             return dict.fromkeys(op.writes(), "positive" if op.type == "tanh" else "any")
 
         def holds(self, fact: Any, array: np.ndarray[Any, Any], run: dict[Any, Any]) -> bool:
@@ -97,7 +97,7 @@ def test_the_smallest_program_is_shown() -> None:
 
 def test_what_is_taken_for_granted_of_inputs_is_not_tried() -> None:
     class OfOnes(Numbers):
-        def boundary(self, value: ga.graph.Value) -> Any:
+        def boundary(self, value: ga.ir.Value) -> Any:
             return frozenset({1.0})
 
     text = ga.Program.parse("program { block 0 { var x: float64[1] assign(X=x) -> (Out=y) } }")
@@ -110,7 +110,7 @@ def test_what_is_taken_for_granted_of_inputs_is_not_tried() -> None:
 def test_what_checks_nothing_is_refused() -> None:
     @dataclass(frozen=True)
     class Silent(Numbers):
-        def transfer(self, op: ga.graph.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
+        def transfer(self, op: ga.ir.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
             return {}
 
     class Backwards(Numbers):

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import graphad as ga
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.knobs import KNOBS
 from graphad.rewriting import Fixpoint, Pass, Pipeline
 from graphad.testing import Counterexample, MissingHypothesis, Vacuous, check_pass
 from graphad.testing.trial import HEADLINES, Finding
+from tests.drawing.test_drawing import labels, texts
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
-from tests.test_drawing import labels, texts
 from tests.testing.wrong_passes import WRONG, DropsState, FoldsNan, FollowsHashes, IsNotIdempotent, SwapsSubtraction
 
 EXAMPLES, OPERATORS = 800, 8
@@ -162,7 +162,7 @@ def test_a_failing_pass_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_single_commands_need_is_not_imported_for_all() -> None:
     needed = {"hypothesis", "sklearn", "z3"}
-    text = f"import sys, graphad, graphad.testing.reduction, graphad.cli; sys.exit(bool({needed} & set(sys.modules)))"
+    text = f"import sys, graphad, graphad.testing.shrinking, graphad.cli; sys.exit(bool({needed} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)
 
 

@@ -15,7 +15,7 @@ import graphad as ga
 from graphad import testing
 from graphad.cli import bisect, check, reduce
 from graphad.testing import bisection
-from graphad.testing.fitted import random_case
+from graphad.testing.cases import random_case
 from graphad.testing.report import Checked
 from graphad.testing.trial import Trial
 from tests.scratch import passes

@@ -10,12 +10,9 @@ import pytest
 import graphad as ga
 from graphad.errors import InvalidValue, TooManyIterations
 from graphad.testing import Case, assert_equivalent, check_case
+from graphad.testing.cases import completed, fitted, random_case
 from graphad.testing.checks import against_differences
-from graphad.testing.derivatives import frozen, gradient_values, is_in_range, slope
-from graphad.testing.equivalence import difference, observe
-from graphad.testing.fitted import completed, fitted, random_case
-from graphad.testing.subject import Subject
-from graphad.testing.trial import Trial
+from graphad.testing.trial import Subject, Trial, difference, frozen, gradient_values, is_in_range, observe, slope
 from tests.nested_programs import add, constant, do, nested, while_
 
 NAN, INF = float("nan"), float("inf")

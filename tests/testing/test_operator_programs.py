@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 
 from graphad.execution import Executor, Scope
-from graphad.execution.layout import blocks_of
-from graphad.graph import lower
-from graphad.graph.verify import verify
+from graphad.execution.steps import blocks_of
+from graphad.ir import lower
+from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, operator
 from graphad.ops.inference import same
+from graphad.ops.sample import Array
 from graphad.program import Operator, Program
 from graphad.testing.calls import Interest
-from graphad.testing.cases import Array, Case
-from graphad.testing.choices import RandomChoices
-from graphad.testing.differentiated import differentiated
-from graphad.testing.fitted import completed
+from graphad.testing.cases import Case, RandomChoices, completed
 from graphad.testing.operator_programs import operator_program
+from graphad.testing.programs import differentiated
 
 COUNT = 2000
 RUN = 500  # of these programs are run, and further ones until every operator has been

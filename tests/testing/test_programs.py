@@ -10,16 +10,13 @@ import pytest
 
 from graphad.errors import ExecutionError
 from graphad.execution import Executor, Scope
-from graphad.graph import lower
-from graphad.graph.verify import verify
+from graphad.ir import lower
+from graphad.ir.verify import verify
 from graphad.passes.cleanup import Simplify
 from graphad.program import Program
 from graphad.rewriting import PatternRule, rules_of
 from graphad.testing.calls import Interest
-from graphad.testing.cases import Case
-from graphad.testing.choices import RandomChoices
-from graphad.testing.fitted import completed
-from graphad.testing.names import unread
+from graphad.testing.cases import Case, RandomChoices, completed, unread
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.planted import planted_program
 from graphad.testing.programs import KINDS, any_program

@@ -13,22 +13,19 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
-from graphad.graph import SINGLE_WRITER, Builder, Graph, Op
+from graphad.ir import SINGLE_WRITER, Builder, Graph, Op
 from graphad.ops import lookup
 from graphad.passes import MixedPrecision, OptimizeParameters
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
 from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
-from graphad.testing.choices import RandomChoices
-from graphad.testing.examine import after_pass, examine
-from graphad.testing.fitted import random_case
+from graphad.testing.cases import RandomChoices, random_case
+from graphad.testing.checks import Reach, after_pass, examine, interest_of
 from graphad.testing.programs import any_program
-from graphad.testing.reach import Reach, interest_of
-from graphad.testing.subject import BACKWARD as STANDARD
-from graphad.testing.subject import Subject, standard_preparation
-from graphad.testing.trainable import trainable_program
-from graphad.testing.trial import Unfit
+from graphad.testing.training import trainable_program
+from graphad.testing.trial import BACKWARD as STANDARD
+from graphad.testing.trial import Subject, Unfit, standard_preparation
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
 
@@ -302,8 +299,8 @@ def test_lines_are_traced_only_within() -> None:
 
 
 def test_one_seed_gives_one_set_of_programs_in_every_process() -> None:
-    text = "from graphad.testing.programs import any_program; from graphad.testing.choices import RandomChoices; import hashlib; "
-    text += "from graphad.testing.sweep import sweeps; from graphad.testing.calls import Interest; swept = sweeps(Interest(), False); "
+    text = "from graphad.testing.programs import any_program; from graphad.testing.cases import RandomChoices; import hashlib; "
+    text += "from graphad.testing.sweeps import sweeps; from graphad.testing.calls import Interest; swept = sweeps(Interest(), False); "
     text += "cases = [generator(RandomChoices(str(i))) for i in range(40) for generator in (any_program, swept)]; "
     text += "print(hashlib.sha256(''.join(map(str, cases)).encode()).hexdigest())"
     hashes = set()

@@ -15,11 +15,11 @@ import pytest
 
 import graphad as ga
 from graphad import ops
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.rewriting import PASSES, Fixpoint, Pass, RulePass, RuleSet, nested
 from graphad.testing import Case
 from graphad.testing.snippet import snippet
-from graphad.testing.subject import Subject
+from graphad.testing.trial import Subject
 from tests.forked import Done, Forks
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
@@ -61,7 +61,7 @@ MAKE = """
 from graphad.program import Program
 from graphad.testing import Case
 from graphad.testing.snippet import snippet
-from graphad.testing.subject import Subject
+from graphad.testing.trial import Subject
 from numpy import array
 
 case = Case(Program.parse("{text}"), feeds={{"x": array([0.5, 2.0])}})

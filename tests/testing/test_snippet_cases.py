@@ -11,7 +11,7 @@ import pytest
 import graphad as ga
 from graphad.testing import Case
 from graphad.testing.snippet import snippet
-from graphad.testing.subject import Subject
+from graphad.testing.trial import Subject
 
 TEXT = "program { block 0 { var x: float64[2] var y: float64[2] tanh(X=x) -> (Out=y) } }"
 

@@ -9,20 +9,22 @@ import pytest
 
 from graphad.ops import lookup
 from graphad.testing.calls import Interest
-from graphad.testing.cases import Case
-from graphad.testing.choices import RandomChoices
-from graphad.testing.derivatives import can_difference, frozen, gradient_values, slope
-from graphad.testing.equivalence import observe
-from graphad.testing.nested import nested_program
-from graphad.testing.nested_blocks import accumulate, delay
-from graphad.testing.number_pools import SHORT
-from graphad.testing.sweep import OF_BACKWARDS, SWEEPS, Sweep
+from graphad.testing.cases import SHORT, Case, RandomChoices
+from graphad.testing.nested import accumulate, delay, nested_program
+from graphad.testing.sweeps import (
+    OF_BACKWARDS,
+    SWEEPS,
+    Sweep,
+    chain_sweep,
+    name_sweep,
+    slope_sweep,
+    smooth_variant,
+    steep_sweep,
+    twin_sweep,
+    value_sweep,
+)
 from graphad.testing.swept_blocks import block_sweep
-from graphad.testing.swept_chains import chain_sweep
-from graphad.testing.swept_names import name_sweep
-from graphad.testing.swept_slopes import slope_sweep, smooth_variant
-from graphad.testing.swept_twins import twin_sweep
-from graphad.testing.swept_values import steep_sweep, value_sweep
+from graphad.testing.trial import can_difference, frozen, gradient_values, observe, slope
 from tests.testing.test_programs import check_runs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn

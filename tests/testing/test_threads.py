@@ -12,7 +12,7 @@ import pytest
 import graphad as ga
 from graphad import layers as L
 from graphad.testing import Case, check_pass
-from graphad.testing.fitted import random_case
+from graphad.testing.cases import random_case
 
 THREADS = 2
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from graphad.graph import Graph, Op, Value
+from graphad.ir import Graph, Op, Value
 from graphad.rewriting import Analysis, Pass
 from tests.scratch import passes
 

@@ -1,4 +1,4 @@
-"""Samples of the operators that draw random numbers."""
+"""Samples of the operators in ``graphad.ops.random``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,6 @@ import numpy as np
 from graphad.ops.sample import Sample, uniform
 
 SAMPLES: dict[str, list[Sample]] = {
-    **{
-        op: [
-            Sample(attrs={"shape": [2, 3], "dtype": "float64"}),
-            Sample(attrs={"shape": [2, 3], "seed": 7}),
-            Sample(attrs={"shape": []}),
-            Sample(attrs={"shape": [0, 2], "dtype": "float16"}),
-        ]
-        for op in ("uniform_random", "gaussian_random", "truncated_gaussian_random")
-    },
     "randint": [
         Sample(attrs={"shape": [2, 3], "low": -2, "high": 3}),
         Sample(attrs={"shape": [], "low": 0, "high": 3, "dtype": "int32", "seed": 7}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphad.graph import Op, Value
+from graphad.ir import Op, Value
 from graphad.rewriting import Rule
 
 

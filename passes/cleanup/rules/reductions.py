@@ -7,7 +7,7 @@ from __future__ import annotations
 from graphad import ops
 from graphad.passes.cleanup.rules.library import Library
 from graphad.rewriting import compute, is_float
-from graphad.rewriting.terms import called
+from graphad.rewriting.pattern import called
 
 library = Library()
 exact, fast = library.exact, library.fast

@@ -17,7 +17,7 @@ import networkx as nx
 import graphad as ga
 from graphad import ops
 from graphad.errors import InvalidValue
-from graphad.graph import Op
+from graphad.ir import Op
 from graphad.rewriting import verification
 from tests.benchmarks.peers.protocol import Peer, Stages, main
 from tests.benchmarks.peers.reference import FUNCTIONS

@@ -14,8 +14,8 @@ FIND = f"{PASSES}.find_op_path"
 CREATE = f"{PASSES}.create_grad_ops"
 PRUNE = f"{PASSES}.prune_no_grad"
 ACCUMULATE = f"{PASSES}.accumulate_grads"
-SHAPES = f"{PASSES}.kept_shapes"
-EXPAND = f"{PASSES}.region_expansion"
+SHAPES = f"{PASSES}.prune_no_grad"
+EXPAND = f"{PASSES}.expand_grad_ops"
 TANGENTS = "graphad.passes.differentiation"
 
 _THREE = """
@@ -319,7 +319,7 @@ def _forward(name: str, patch: Patch, text: str, **options: Any) -> Mutant:
 _FORWARD = (
     _forward(
         "moves-constants",
-        Patch(f"{TANGENTS}.rules:_linear", "if name != row.offset}", "if True}"),
+        Patch(f"{TANGENTS}.jvp:_linear", "if name != row.offset}", "if True}"),
         """
         x: float64[2]
         scale(X=x) -> (Out=y) {scale=2.0, bias=1.0}
@@ -328,7 +328,7 @@ _FORWARD = (
     ),
     _forward(
         "moves-one-factor",
-        Patch(f"{TANGENTS}.rules:_bilinear", "for slot in moving:", "for slot in moving[:1]:"),
+        Patch(f"{TANGENTS}.jvp:_bilinear", "for slot in moving:", "for slot in moving[:1]:"),
         """
         x: float64[2]
         y: float64[2]
@@ -350,7 +350,7 @@ _FORWARD = (
     ),
     _forward(
         "takes-an-extremum-for-linear",
-        Patch("graphad.ops.reduce:reduce_max.linear", value='it | {"X"}'),
+        Patch("graphad.ops.reduction:reduce_max.linear", value='it | {"X"}'),
         """
         x: float64[3]
         tanh(X=x) -> (Out=a)
@@ -370,7 +370,7 @@ _FORWARD = (
     _forward(
         "starts-loops-at-zero",
         Patch(
-            f"{TANGENTS}.nesting:_through_loop",
+            f"{TANGENTS}.jvp:_through_loop",
             "starts = [made.of(given[k], op) for k in moving]",
             "starts = [made._zeros(given[k], op) for k in moving]",
         ),

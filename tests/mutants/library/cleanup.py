@@ -8,9 +8,9 @@ from tests.mutants.corpus import Mutant
 from tests.mutants.patching import Patch
 from tests.mutants.witness import Witness
 
-DEAD = "graphad.passes.cleanup.dead_values"
+DEAD = "graphad.passes.cleanup.dead_code"
 FOLDING = "graphad.passes.cleanup.constant_folding"
-GRAPH = "graphad.graph.graph"
+GRAPH = "graphad.ir.graph"
 
 _TRAINED = """
 x: float64[2, 2]

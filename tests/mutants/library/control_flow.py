@@ -11,9 +11,9 @@ from tests.mutants.witness import BACKWARD, Witness
 FOLD = "graphad.passes.control_flow.fold_branches"
 HOIST = "graphad.passes.control_flow.hoist_invariants"
 UNROLL = "graphad.passes.control_flow.unroll_while"
-SAME = "graphad.passes.control_flow.same_graphs"
+SAME = "graphad.passes.control_flow.fold_branches"
 KNOWN = "graphad.passes.analyses.known_values"
-INLINING = "graphad.graph.regions_inlining"
+INLINING = "graphad.ir.edits"
 
 
 def in_pass(name: str, what: str, where: str, old: str, new: str, text: str, **options: Any) -> Mutant:
@@ -167,7 +167,7 @@ _UNROLLING = (
     in_pass(
         "passes-on-the-start-again",
         "unroll-while",
-        "graphad.graph.loops_editing:peel",
+        "graphad.ir.edits:peel",
         "[copies.values[result] for result in body.results]",
         "[copies.values[result] for result in body.results] if len(body.results) > 3 else loop.carried",
         _loop(3, "h", "tanh(X=h) -> (Out=h)"),
@@ -289,7 +289,7 @@ _HOISTING = (
     Mutant(
         "hoist-invariants-runs-early-what-may-fail",
         "control-flow",
-        Patch("graphad.ops.index:gather.speculatable", value='"types"'),
+        Patch("graphad.ops.indexing:gather.speculatable", value='"types"'),
         Witness(
             """
             x: float64[3]

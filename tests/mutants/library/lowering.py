@@ -8,7 +8,7 @@ from tests.mutants.corpus import Check, Mutant
 from tests.mutants.patching import Patch
 from tests.mutants.witness import BACKWARD, FIND, Witness
 
-GRAPH = "graphad.graph"
+GRAPH = "graphad.ir"
 RUN = "graphad.execution"
 
 _LOOP = """
@@ -73,7 +73,7 @@ _LOWERING = (
 _SCHEDULING = (
     _mutant(
         "overwrites-what-is-kept",
-        "naming:_Naming._last_read",
+        "schedule:_Naming._last_read",
         "if value in self.lasting:",
         "if False:",
         """
@@ -98,7 +98,7 @@ _SCHEDULING = (
     ),
     _mutant(
         "overwrites-what-a-loop-captures",
-        "naming:_Naming._last_read",
+        "schedule:_Naming._last_read",
         "0.5 if op.graphs and _captures(op, value) else 0",
         "0",
         """
@@ -139,7 +139,7 @@ _SCHEDULING = (
     ),
     _mutant(
         "reads-the-copy-too-late",
-        "naming:_Naming._copy",
+        "schedule:_Naming._copy",
         "if reader.order > writer.order:",
         "if reader.order > writer.order + 1:",
         """
@@ -195,7 +195,7 @@ _EDITS = (
     ),
     _mutant(
         "transfers-a-name-that-is-taken",
-        "substitution:transfer_name",
+        "graph:transfer_name",
         "if new.given or new.persistable or graph.is_observed(new) or flows",
         "if new.given or new.persistable or flows",
         """
@@ -236,7 +236,7 @@ def _compiled(name: str, where: str, old: str, new: str, body: str, **options: A
 _COMPILED = (
     _compiled(
         "leaves-out-the-axis",
-        "direct:add_calls",
+        "codegen:add_calls",
         "if axis != -1:",
         "if False:",
         "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
@@ -246,14 +246,14 @@ _COMPILED = (
     ),
     _compiled(
         "takes-one-operand-for-all",
-        "direct:_add_formula",
+        "codegen:_add_formula",
         "operands[arg.number] if",
         "operands[0] if",
         'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
     ),
     _compiled(
         "forgets-to-transpose",
-        "direct:_kernel",
+        "codegen:_kernel",
         "row.specialize(*types, **own)",
         "row.specialize(*types)",
         "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
@@ -264,7 +264,7 @@ _COMPILED = (
     ),
     _compiled(
         "takes-constants-for-zero",
-        "compiled:_constant",
+        "codegen:_constant",
         "array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs})",
         'array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs and name != "value"})',
         'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
@@ -272,7 +272,7 @@ _COMPILED = (
     Mutant(
         "executor-adds-to-what-it-was-given",
         "executor",
-        Patch(f"{RUN}.control:_Sums.add", "totals[i] = term\n", "totals[i], own[i] = term, isinstance(term, np.ndarray)\n"),
+        Patch(f"{RUN}.blocks:_Sums.add", "totals[i] = term\n", "totals[i], own[i] = term, isinstance(term, np.ndarray)\n"),
         Witness(
             """
             h: float64[2]
@@ -296,7 +296,7 @@ _COMPILED = (
     Mutant(
         "executor-runs-again-from-the-wrong-state",
         "executor",
-        Patch(f"{RUN}.replay:_Backwards.all", "begin = (len(starts) - 1) * every", "begin = len(starts) * every - every // 2"),
+        Patch(f"{RUN}.blocks:_Backwards.all", "begin = (len(starts) - 1) * every", "begin = len(starts) * every - every // 2"),
         Witness(
             """
             h: float64[2]

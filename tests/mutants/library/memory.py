@@ -10,8 +10,8 @@ from tests.mutants.subjects import can_fetch_all
 from tests.mutants.witness import BACKWARD, Witness
 
 RECOMPUTE = "graphad.passes.memory.recompute"
-KEPT = "graphad.passes.memory.kept_values"
-PARTS = "graphad.passes.memory.micro_batches"
+KEPT = "graphad.passes.memory.recompute"
+PARTS = "graphad.passes.memory.gradient_accumulation"
 BATCH = "graphad.passes.analyses.batch_dependence"
 IN_PLACE = "graphad.passes.memory.in_place"
 FUSE = "graphad.passes.fusion.fuse_elementwise"
@@ -171,7 +171,7 @@ _MARKS = (
     Mutant(
         "in-place-executor-overwrites-what-is-read-later",
         "executor",
-        Patch("graphad.execution.in_place:in_place", "(names[0] not in freed and names[0] != outs[0])", "False"),
+        Patch("graphad.execution.codegen:in_place", "(names[0] not in freed and names[0] != outs[0])", "False"),
         Witness(
             """
             x: float64[2]
@@ -278,7 +278,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-narrows-exp",
         "precision",
-        Patch("graphad.ops.unary:exp.narrow", value='"follows"'),
+        Patch("graphad.ops.elementwise:exp.narrow", value='"follows"'),
         Witness(
             """
             x: float32[2, 2]
@@ -294,7 +294,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-scales-twice",
         "precision",
-        Patch(f"{MIXED}.loss_scaling:scale_loss", "_unscale(graph, value, 1.0 / factor)", "_unscale(graph, value, factor)"),
+        Patch(f"{MIXED}.mixed_precision:scale_loss", "_unscale(graph, value, 1.0 / factor)", "_unscale(graph, value, factor)"),
         Witness(
             """
             x: float32[2, 2]
@@ -310,7 +310,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-leaves-scaled-what-is-requested",
         "precision",
-        Patch(f"{MIXED}.loss_scaling:_leaves", "graph.is_observed(value) or any", "any"),
+        Patch(f"{MIXED}.mixed_precision:_leaves", "graph.is_observed(value) or any", "any"),
         Witness(
             """
             x: float32[2, 2]

@@ -157,7 +157,7 @@ _EQUAL = (
 _PLACES = (
     _cse(
         "takes-carried-for-captured",
-        "graphad.passes.cleanup.captures:Captures._around",
+        "graphad.passes.cleanup.cse:Captures._around",
         "start = first_captured(owner)",
         "start = 0",
         """
@@ -178,7 +178,7 @@ _PLACES = (
     ),
     _cse(
         "captures-where-it-is-carried",
-        "graphad.graph.regions_editing:add_operands",
+        "graphad.ir.edits:add_operands",
         "if i >= first_captured(op)}",
         "if i >= 0}",
         """

@@ -25,7 +25,7 @@ _NETS = (
     in_pass(
         "copies-without-attributes",
         "inline-net",
-        "graphad.graph.regions_copying:copy_op",
+        "graphad.ir.edits:copy_op",
         "twins.slots(op.outputs), op.attrs)",
         "twins.slots(op.outputs), {})",
         """
@@ -39,7 +39,7 @@ _NETS = (
     in_pass(
         "lets-gradients-through-renamed-values",
         "inline-net",
-        "graphad.graph.regions_copying:_var_named",
+        "graphad.ir.edits:_var_named",
         "value.shape, value.dtype, True, value.kind) if value.stop_gradient else None",
         "value.shape, value.dtype, True, value.kind) if value.persistable else None",
         """

@@ -22,13 +22,17 @@ def _loss(operator: str, declared: str = "x: float64[2, 3]", out: str = "y") -> 
 
 _ELEMENTWISE = (
     _rule(
-        "log1p-forgets-the-one", "unary", "lambda X, dOut: dOut / (X + 1.0))", "lambda X, dOut: dOut / X)", _loss("log1p(X=x) -> (Out=y)")
+        "log1p-forgets-the-one",
+        "elementwise",
+        "lambda X, dOut: dOut / (X + 1.0))",
+        "lambda X, dOut: dOut / X)",
+        _loss("log1p(X=x) -> (Out=y)"),
     ),
-    _rule("rsqrt-has-the-wrong-sign", "unary", "* -0.5, flops=2)", "* 0.5, flops=2)", _loss("rsqrt(X=x) -> (Out=y)")),
-    _rule("log2-forgets-the-base", "unary", "dOut / (X * math.log(2.0))", "dOut / X", _loss("log2(X=x) -> (Out=y)")),
+    _rule("rsqrt-has-the-wrong-sign", "elementwise", "* -0.5, flops=2)", "* 0.5, flops=2)", _loss("rsqrt(X=x) -> (Out=y)")),
+    _rule("log2-forgets-the-base", "elementwise", "dOut / (X * math.log(2.0))", "dOut / X", _loss("log2(X=x) -> (Out=y)")),
     _rule(
         "pow-forgets-the-factor",
-        "unary:_pow_grad",
+        "elementwise:_pow_grad",
         "pow_(X, factor=factor - 1.0)) * factor",
         "pow_(X, factor=factor - 1.0))",
         _loss("pow(X=x) -> (Out=y) {factor=3.0}"),
@@ -83,14 +87,14 @@ _ELEMENTWISE = (
 _REDUCTIONS = (
     _rule(
         "sum-ignores-keep-dim",
-        "reduce:_sum_grad",
+        "reduction:_sum_grad",
         "X, dim, keep_dim, reduce_all), X)",
         "X, dim, False, reduce_all), X)",
         _loss("reduce_sum(X=x) -> (Out=y) {dim=[0], keep_dim=true}"),
     ),
     _rule(
         "mean-divides-by-the-wrong-count",
-        "reduce:_share",
+        "reduction:_share",
         "cast(size(cotangent), out_dtype=dtype) / cast",
         "1.0 / cast",
         _loss("reduce_mean(X=x) -> (Out=y) {dim=[0]}"),
@@ -104,14 +108,14 @@ _REDUCTIONS = (
     ),
     _rule(
         "logsumexp-forgets-the-maximum",
-        "reduce:_log_sum_grad",
+        "reduction:_log_sum_grad",
         "exp(X - kept(Out, X, axis, keepdim, reduce_all))",
         "exp(X)",
         _loss("logsumexp(X=x) -> (Out=y) {axis=[1]}"),
     ),
     _rule(
         "product-divides",
-        "reduce:_prod_grad",
+        "reduction:_prod_grad",
         "before * cumprod(factor, dim=axis, exclusive=True, reverse=True)",
         "cumprod(factor, dim=axis, exclusive=True, reverse=True)",
         _loss("reduce_prod(X=x) -> (Out=y) {dim=[1]}"),
@@ -132,7 +136,7 @@ _REDUCTIONS = (
     ),
     _rule(
         "layer-norm-forgets-the-mean",
-        "moments:fast_through_moments",
+        "normalization:fast_through_moments",
         "out -= summed(d, axes, True) / count",
         "out -= 0.0",
         _loss("layer_norm(X=x) -> (Y=y, Mean=m, Variance=v)"),
@@ -142,7 +146,7 @@ _REDUCTIONS = (
 _PLACES = (
     _rule(
         "gather-takes-the-first-axis",
-        "index:_gather_grad",
+        "indexing:_gather_grad",
         "index_add(fill_zeros_like(X), Index, dOut, axis=axis)",
         "index_add(fill_zeros_like(X), Index, dOut)",
         _loss("gather(X=x, Index=i) -> (Out=y) {axis=1}", "x: float64[2, 2]\ni: int64[2]"),
@@ -150,7 +154,7 @@ _PLACES = (
     ),
     _rule(
         "embedding-trains-its-padding",
-        "index:_table_grad",
+        "embedding:_table_grad",
         "embedding_scatter(dOut, Ids, W, padding_idx=padding_idx)",
         "embedding_scatter(dOut, Ids, W)",
         _loss("lookup_table_v2(W=x, Ids=i) -> (Out=y) {padding_idx=1}", "x: float64[3, 2]\ni: int64[2]"),
@@ -193,7 +197,7 @@ _PLACES = (
     ),
     _rule(
         "where-takes-the-other-side",
-        "index:_other_grad",
+        "selection:_other_grad",
         "where(Condition, fill_zeros_like(dOut), dOut)",
         "where(Condition, dOut, fill_zeros_like(dOut))",
         _loss("where(Condition=c, X=x, Y=z) -> (Out=y)", "c: bool[3]\nx: float64[3]\nz: float64[3]"),

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from graphad import ops
-from graphad.graph import Graph, Op, Value
-from graphad.graph.residuals import gradient_ops
+from graphad.ir import Graph, Op, Value
+from graphad.ir.residuals import gradient_ops
 from graphad.rewriting import Pass
 from graphad.types import FLOATS, TENSOR
 from tests.mutants.kit import attribute, is_typed, number, operators, written_as

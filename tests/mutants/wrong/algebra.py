@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 
 from graphad import ops
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.rewriting import Pass
 from tests.mutants.corpus import UserPass
 from tests.mutants.kit import attribute, number, operators, written_as

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad.graph import SINGLE_WRITER, Graph, Op, Value
+from graphad.ir import SINGLE_WRITER, Graph, Op, Value
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass

@@ -9,7 +9,7 @@ import graphad as ga
 from graphad.ops import REGISTRY
 from graphad.ops.sample import Sample
 from graphad.passes.analyses import Liveness
-from graphad.passes.memory.buffers import makes_own
+from graphad.passes.memory.in_place import makes_own
 from graphad.testing.samples import SAMPLES
 from tests.ops.check import on_samples
 

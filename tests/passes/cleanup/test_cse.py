@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import graphad as ga
-from graphad.graph.regions import operands
+from graphad.ir.regions import operands
 from graphad.passes.cleanup import Cse
 from graphad.passes.cleanup.operator_keys import frozen
 from graphad.testing import check_pass

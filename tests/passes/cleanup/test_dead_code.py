@@ -6,7 +6,7 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidValue
-from graphad.graph.regions import operands, outcomes
+from graphad.ir.regions import operands, outcomes
 from graphad.passes.cleanup import DeadCode
 from graphad.rewriting import verification
 from graphad.testing import check_pass

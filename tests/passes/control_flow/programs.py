@@ -8,10 +8,10 @@ import numpy as np
 
 import graphad as ga
 import graphad.passes.control_flow
-from graphad.graph import Op
-from graphad.graph.verify import verify
+from graphad.ir import Op
+from graphad.ir.verify import verify
 from graphad.testing import Case, Choices
-from graphad.testing.fitted import completed
+from graphad.testing.cases import completed
 from graphad.testing.nested import nested_program
 from graphad.testing.optimizable import optimizable_program
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.graph.region_edges import BYPASS, Edge
+from graphad.ir.regions import BYPASS, Edge
 from graphad.ops import REGISTRY
-from graphad.passes.analyses.certain import Certain, _There
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.analyses.speculation import may_run_early
+from graphad.passes.analyses.uninitialized import Certain, _There
 from graphad.testing import Case, analysis_check
 from graphad.testing.analysis_check import WrongFact, check_analysis
 from tests.passes.control_flow.programs import counted, ops_of

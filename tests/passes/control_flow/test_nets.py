@@ -9,10 +9,10 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidValue
-from graphad.graph import Op
+from graphad.ir import Op
 from graphad.passes.control_flow import InlineNet, OutlineRepeated
-from graphad.passes.control_flow.repeats import Repeats, period
-from graphad.passes.control_flow.same_graphs import same_graphs
+from graphad.passes.control_flow.fold_branches import same_graphs
+from graphad.passes.control_flow.outline_repeated import Repeats, period
 from graphad.testing import check_pass
 from tests.graphs import types
 from tests.passes.control_flow.programs import counted, differentiated_program, ops_of, rewritten, same, values, with_gradients

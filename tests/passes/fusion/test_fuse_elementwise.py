@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 import graphad as ga
-from graphad.execution import fused
+from graphad.execution import blocks
 from graphad.ops import REGISTRY, operator
-from graphad.ops.in_place import takes_required
 from graphad.ops.inference import same_float
+from graphad.ops.out_kernels import takes_required
 from graphad.passes.fusion import FuseElementwise
 from graphad.testing import check_pass
 from graphad.testing.samples import SAMPLES
@@ -45,17 +45,17 @@ def run(program: ga.Program, *fetch: str, **feeds: Array) -> list[Array]:
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Pieces of 5 elements; how many calls each fused operator made of them."""
-    monkeypatch.setattr(fused, "PIECE", 1)
-    monkeypatch.setattr(fused, "_LEAST", 5)
+    monkeypatch.setattr(blocks, "PIECE", 1)
+    monkeypatch.setattr(blocks, "_LEAST", 5)
     sizes: list[int] = []
-    work = fused._in_pieces
+    work = blocks._in_pieces
 
     def counted(*args: Any) -> list[Array]:
         results = work(*args)
         sizes.append(results[0].size)
         return results
 
-    monkeypatch.setattr(fused, "_in_pieces", counted)
+    monkeypatch.setattr(blocks, "_in_pieces", counted)
     return sizes
 
 
@@ -197,7 +197,7 @@ def test_every_operator_gives_the_bits_of_its_kernel_in_pieces(type: str) -> Non
         slots = {s: [np.resize(a, 1000) for a in given] for s, given in sample.slots().items()}
         attrs = {name: value for name, value in sample.attrs.items() if name != "axis"}
         ((whole,),) = row.run(slots, attrs, [*row.outputs]).values()
-        write = fused.writer_of(row, attrs, [a.dtype for given in slots.values() for a in given], whole.dtype)
+        write = blocks.writer_of(row, attrs, [a.dtype for given in slots.values() for a in given], whole.dtype)
         out, length = np.empty_like(whole), 1
         start = 0
         while start < 1000:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 import graphad as ga
 from graphad.ops import REGISTRY, Sample
-from graphad.ops.in_place import INPLACE, takes_required, writer, writes_into
+from graphad.ops.out_kernels import INPLACE, takes_required, writer, writes_into
 from graphad.passes.memory.in_place import InPlace
 from graphad.testing import check_case, check_pass
-from graphad.testing.fitted import random_case
+from graphad.testing.cases import random_case
 from graphad.testing.samples import SAMPLES
 
 Array = NDArray[Any]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.passes.memory.recompute import Recompute, Recomputed
 from graphad.program import BACKWARD
 from graphad.testing import check_pass

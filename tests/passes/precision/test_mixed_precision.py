@@ -9,7 +9,7 @@ import pytest
 
 import graphad as ga
 from graphad.errors import PassError
-from graphad.graph import Graph
+from graphad.ir import Graph
 from graphad.passes.precision import MixedPrecision
 from graphad.testing import check_pass
 from tests.graphs import types

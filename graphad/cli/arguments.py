@@ -1,0 +1,159 @@
+"""Shared by commands: programs in and out, pipelines under test, the requested variables, random arrays."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from graphad.errors import GraphadError
+from graphad.interop.formats import FORMATS, read_program
+from graphad.ir import Graph, lower
+from graphad.program import Operator, Program
+from graphad.rewriting import Pipeline
+from graphad.testing.cases import Case, random_case
+
+# -- programs --------------------------------------------------------------------------------------
+# Shared by commands: programs in and out, the requested variables, pipelines.
+
+PROGRAM = "a program as text, JSON or protobuf, told by the end of its name or its first bytes; - reads standard input"
+
+
+def add_program(parser: argparse.ArgumentParser, optional: bool = False) -> None:
+    """The program a command works on; where it is optional, standard input if not given."""
+    more: dict[str, str] = {"nargs": "?", "default": "-"} if optional else {}
+    parser.add_argument("program", metavar="PROGRAM", help=PROGRAM, **more)  # type: ignore[arg-type]
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """The options for the form of the program, and for unknown operators in it."""
+    parser.add_argument(
+        "--from", dest="source_format", choices=sorted(FORMATS), metavar="FORMAT", help=f"read {' | '.join(sorted(FORMATS))}"
+    )
+    add_allow_unknown(parser)
+
+
+def add_allow_unknown(parser: argparse.ArgumentParser) -> None:
+    """Whether a text may have what no registered operator has."""
+    parser.add_argument(
+        "--allow-unknown", action="store_true", help="keep operators, slots and attributes that are not registered, which else are errors"
+    )
+
+
+def add_fetch(parser: argparse.ArgumentParser) -> None:
+    """The requested variables."""
+    parser.add_argument("--fetch", type=names, metavar="NAMES", help="requested variables, with commas; else those that no operator reads")
+
+
+def add_pipeline(parser: argparse.ArgumentParser, required: bool) -> None:
+    """The passes to run."""
+    parser.add_argument(
+        "-p", "--pipeline", type=pipeline, required=required, metavar="PASSES", help="for instance 'fixpoint(cse, dead-code)'"
+    )
+
+
+def names(text: str) -> list[str]:
+    """Names with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def count(text: str) -> int:
+    """A number from 0 on."""
+    if not text.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}")
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError(f"it is 0 or more, not {text}")
+    return int(text)
+
+
+def number(text: str) -> float:
+    """A number; nan, which is in no range, where the text is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def pipeline(text: str) -> Pipeline:
+    """The pipeline of a text, or of a file that ``@file`` names."""
+    try:
+        return Pipeline.parse(Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def read(args: argparse.Namespace) -> Program:
+    """The program that the command line names."""
+    return read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown)
+
+
+def lowered(args: argparse.Namespace) -> Graph:
+    """The graph of the program that the command line names, with the requested variables as targets."""
+    return lower(read(args), args.fetch)
+
+
+# -- trial -----------------------------------------------------------------------------------------
+# Shared by the commands check, bisect and reduce: a pipeline under test, and a program with random arrays to run it on.
+
+FINE, DIFFERENT, WRONG_USE = 0, 1, 2
+
+
+def add_trial_options(parser: argparse.ArgumentParser) -> None:
+    """``--prepare``, ``--tolerance`` and ``--seed``."""
+    parser.add_argument("--prepare", default="", metavar="PIPELINE", help="passes that run before, and are not under test")
+    parser.add_argument(
+        "--tolerance", type=_tolerance, metavar="T", help="the allowed relative difference of results (default: as the passes say)"
+    )
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the random arrays and programs (default: 0)")
+
+
+def add_program_options(parser: argparse.ArgumentParser) -> None:
+    """The program and the pipeline under test."""
+    add_program(parser)
+    add_format(parser)
+    parser.add_argument("-p", "--pipeline", required=True, help="the passes under test, as text; $loss stands for --loss")
+    parser.add_argument("--loss", default="", metavar="NAME", help="a scalar of the program whose gradients are compared as well")
+    add_trial_options(parser)
+
+
+def _tolerance(text: str) -> float:
+    value = number(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"a tolerance is a number from 0 to 1, not {text}")
+    return value
+
+
+def program_case(args: argparse.Namespace) -> Case:
+    """The program with random arrays.
+
+    Raises:
+        ValueError: it is no program, or it has no variable of the name ``--loss``.
+    """
+    program = read(args)
+    if args.loss:
+        program.global_block().var(args.loss)
+    return random_case(program, args.seed, args.loss)
+
+
+def written_lines(program: Program, original: Program) -> str:
+    """Where the operators of a program made from another one were written; those that are new were not."""
+    sources = {key: op.source for op, key in _keyed(original)}
+    lines = [f"  {op!r}, written at {sources[key]}\n" for op, key in _keyed(program) if sources.get(key) is not None]
+    return "".join(lines)
+
+
+def _keyed(program: Program) -> Iterator[tuple[Operator, tuple[str, ...]]]:
+    """The operators, each with its type and its results, which edits keep."""
+    for block in program.blocks:
+        for op in block.ops:
+            yield op, (op.type, *op.output_names())
+
+
+def refused(error: GraphadError | OSError) -> int:
+    """Report an error in the command line, or in a file or pass that it names."""
+    print(f"graphad: {error}", file=sys.stderr)
+    return WRONG_USE

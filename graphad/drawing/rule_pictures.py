@@ -1,0 +1,87 @@
+"""Pictures of rules: the pattern, and its replacement."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphad.drawing.pictures import draw_pair
+from graphad.errors import InvalidType
+from graphad.ir import Graph, Value
+from graphad.ops import OpDef
+from graphad.rewriting import PatternRule
+from graphad.rewriting.evaluation import Evaluation, Slots
+from graphad.rewriting.pattern import Call, Scalar, Several, Term
+
+
+class _Sketch(Evaluation):
+    """Terms as values of a graph that is only looked at: operators show the attributes that the rule names."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.graph = Graph()
+        self.leaves: dict[Term, Value] = {}
+
+    def draw(self, terms: Sequence[Term], names: Sequence[str]) -> Graph:
+        """The graph of some terms, whose values get these names."""
+        for term, name in zip(terms, names, strict=True):
+            value = self.of(term)
+            if value.writers and value.name.startswith("·"):
+                self.graph.rename(value, name)
+        return self.graph
+
+    def leaf(self, term: Term) -> Any:
+        if term not in self.leaves:
+            self.leaves[term] = self.graph.add_input(repr(term))
+        return [self.leaves[term]] if isinstance(term, Several) else self.leaves[term]
+
+    def knows(self, constant: Term) -> bool:
+        return True
+
+    def scalar(self, value: Any) -> Any:
+        return repr(value) if isinstance(value, Scalar) else value
+
+    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        shown = ", ".join(f"{name}={value}" for name, value in attrs.items())
+        outputs = {slot.name: [self._fresh()] for slot in row.outputs.values() if not slot.optional}
+        self.graph.add_op(f"{row.type} {{{shown}}}" if shown else row.type, inputs, outputs)
+        return outputs
+
+    def _fresh(self) -> Value:
+        return self.graph.add_value("·" + "'" * len(self.graph.ops))
+
+    def filled(self, number: Any, like: Any) -> Any:
+        raise AssertionError("a constant is a leaf of its own")
+
+    def _call(self, call: Call) -> Slots:
+        made = super()._call(call)
+        return {slot: _Endless(values) for slot, values in made.items()}
+
+
+class _Endless(list[Value]):
+    """Results of a slot that holds a list, all drawn as one."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(0)
+
+
+def rule_graphs(rule: PatternRule) -> tuple[Graph, Graph]:
+    """The two sides of a rule as graphs to look at: their values have no types, their results one name on both sides."""
+    if not isinstance(rule, PatternRule):
+        raise InvalidType(f"a rule made with @rewrite has two sides, {rule!r} has none")
+    names = ["result"] if len(rule.before) == 1 else [f"result {i}" for i in range(len(rule.before))]
+    return _Sketch().draw(rule.before, names), _Sketch().draw(rule.after, names)
+
+
+def draw_rule(rule: PatternRule, path: str | os.PathLike[str], **options: Any) -> Path:
+    """Draw a rule, before ⇒ after, as one SVG; its conditions are printed above.
+
+    Raises:
+        TypeError: the rule was not made with ``@rewrite``.
+        ValueError: another ending than ``.svg``.
+    """
+    before, after = rule_graphs(rule)
+    where = f"where {' and '.join(map(repr, rule.conditions))}" if rule.conditions else ""
+    return draw_pair(before, after, path, titles=(rule.name, where), legend=False, **{"values": "shared"} | options)

@@ -1,0 +1,603 @@
+"""Operators with blocks as steps: loops, branches, nets, fused blocks and their gradients; iterations run again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import comb, log2
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import ExecutionError, InvalidValue
+from graphad.execution.steps import (
+    Frame,
+    Frames,
+    Layout,
+    Place,
+    Reader,
+    Step,
+    argument_names,
+    depth,
+    home,
+    names_around,
+    nth,
+    settled,
+    written,
+)
+from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
+from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
+from graphad.ops.control_flow import FUSED_ELEMENTWISE
+from graphad.ops.out_kernels import Write, takes_required, writer
+from graphad.program import EMPTY, Block, Operator, located
+from graphad.types import TENSOR, Shape, element_count
+
+# -- iterations run again --------------------------------------------------------------------------
+# Iterations of a loop run again for its gradient, from the few starts that were kept.
+
+Body = Callable[[Frames], None]
+
+
+class Runner(Reader, Protocol):
+    """The run that the step of an operator with blocks belongs to."""
+
+    saved: dict[int, frozenset[str]]
+    checkpointed: dict[int, int]
+    iterations: list[int]
+    trips: set[int]
+    max_iterations: int | None
+    iterations_left: int | None
+
+    def count_iteration(self, op: Operator) -> None:
+        """Count one iteration of a loop; an error if there may be no more."""
+
+    def body(self, block: Block, layout: Layout) -> Body:
+        """How a block is run."""
+
+
+class Replay:
+    """Runs a loop's block again on two frames: its own, and what it carries and reads.
+
+    From checkpoints at equal distances each stretch is run again once. From the start alone, checkpoints are set anew while going
+    backwards, as few and as well placed as the binomial schedule says (A. Griewank and A. Walther, "Algorithm 799: revolve",
+    2000): for n iterations about 2 log2(n) of them, each iteration being run three or four times.
+    """
+
+    def __init__(self, run: Runner, block: Block | None) -> None:
+        assert block is not None
+        self.run = run
+        self.block = block
+        self.saved = run.saved.get(block.idx, frozenset())
+        self.names = frozenset(names_around(block, run.saved))
+
+    def backwards(self, scopes: Checkpoints) -> Iterator[Frame]:
+        """The residuals of each iteration, the last one first."""
+        body, outer = self.run.body(self.block, (self.block.vars, self.names)), self.run.iterations
+        try:
+            yield from _Backwards(self, scopes, body).all()
+        finally:
+            self.run.iterations = outer
+
+
+class _Backwards:
+    """One going back."""
+
+    def __init__(self, replay: Replay, scopes: Checkpoints, body: Body) -> None:
+        self.replay = replay
+        self.scopes = scopes
+        self.body = body
+
+    def all(self) -> Iterator[Frame]:
+        every, count, starts = self.scopes.every, self.scopes.count, list(self.scopes.steps)
+        while every and starts:
+            begin = (len(starts) - 1) * every
+            yield from self._stretch(starts.pop(), begin, min(begin + every, count))
+        if starts:
+            yield from self._between(starts[0], 0, count, max(1, 2 * int(log2(count + 1))))
+
+    def _stretch(self, start: Frame, begin: int, end: int) -> Iterator[Frame]:
+        """The iterations of a stretch, all run again and kept before the first is returned."""
+        frame, kept = {**self.scopes.context, **start}, []
+        for at in range(begin, end):
+            kept.append(self._iteration(frame, at))
+        while kept:
+            yield kept.pop()
+
+    def _between(self, start: Frame, begin: int, end: int, free: int) -> Iterator[Frame]:
+        """The same with at most ``free`` further checkpoints."""
+        while end - begin > 1:
+            middle = begin + _advance(end - begin, free) if free else end - 1
+            frame = {**self.scopes.context, **start}
+            for at in range(begin, middle):
+                self._iteration(frame, at)
+            yield from self._between({name: frame[name] for name in start}, middle, end, max(free - 1, 0))
+            end = middle
+        if end > begin:
+            yield from self._stretch(start, begin, end)
+
+    def _iteration(self, frame: Frame, at: int) -> Frame:
+        """Run one iteration; ``frame`` then holds what it carries on."""
+        local: Frame = {}
+        run = self.replay.run
+        run.iterations, left = [*self.scopes.path, at], run.iterations_left
+        run.iterations_left = None  # the loops in it were counted when they ran first
+        self.body((local, frame))
+        run.iterations_left = left
+        return {name: found[name] for name in self.replay.saved if name in (found := local if name in local else frame)}
+
+
+def _advance(count: int, free: int) -> int:
+    """How far to go before setting the next of ``free`` checkpoints, with ``count`` iterations to go back over."""
+    times = 1
+    while comb(free + times, times) < count:
+        times += 1
+    rest = min(comb(free + times - 1, times), count - 1)
+    return max(count - rest, 1)
+
+
+# -- fused elementwise operators -------------------------------------------------------------------
+# ``fused_elementwise``: the operators of its block on pieces of the arrays, one piece after the other, each small enough for a cache.
+#
+#     for every piece:  t = x[piece] * y[piece];  t = t + z[piece];  out[piece] = tanh(t)
+#
+# Buffers between operators are as long as a piece, and reused. Where arrays turn out not to be of one shape, where something is
+# kept for a gradient, or where an operator has no such form, the block is run as that of a ``net``.
+
+Array = NDArray[Any]
+PIECE = 1 << 20  # bytes that all the arrays of a piece take together, about
+_LEAST = 2048  # elements of a piece, at least
+
+
+class _Call(NamedTuple):
+    """One operator of the block: its function, and the places of its operands and results."""
+
+    write: Write
+    reads: tuple[int, ...]
+    target: int
+
+
+class _Work(NamedTuple):
+    """The block as calls over places: inputs first, then results, then arrays in between.
+
+    ``dtypes`` has one for each place, ``whole`` says which inputs have one element, ``names`` those of inputs and results.
+    """
+
+    calls: list[_Call]
+    dtypes: list[np.dtype[Any]]
+    whole: list[bool]
+    inputs: list[str]
+    results: list[str]
+
+
+def fused_step(run: Runner, op: Operator, layout: Layout, plain: Step) -> Step:
+    """The step of a ``fused_elementwise``; ``plain`` runs it as a ``net``."""
+    if op.type != FUSED_ELEMENTWISE or run.check_finite or op.output("Scope"):
+        return plain
+    block: Block = op.attrs["sub_block"]
+    work = None if run.saved.get(block.idx) else _planned(op, block)
+    if work is None:
+        return plain
+    reads = [(depth(layout, name), name) for name in work.inputs]
+    writes = [(home(layout, name), name) for name in work.results]
+
+    def step(frames: Frames) -> None:
+        try:
+            arrays = [frames[at][name] for at, name in reads]
+        except KeyError:
+            arrays = [run.fetch(frames, place, op) for place in reads]
+        shape = _common_shape(work, arrays)
+        if shape is None:
+            return plain(frames)
+        for (at, name), result in zip(writes, _in_pieces(work, arrays, shape), strict=True):
+            frames[at][name] = result
+
+    return step
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+def _common_shape(work: _Work, arrays: Sequence[Any]) -> tuple[int, ...] | None:
+    """The shape that all arrays have, but for those of one element; None if there is none, or something is not as declared."""
+    shape = None
+    for array, dtype, whole in zip(arrays, work.dtypes, work.whole, strict=False):
+        if type(array) is not np.ndarray or array.dtype != dtype or (whole and array.size != 1):
+            return None
+        if not whole:
+            shape = array.shape if shape is None else shape
+            if array.shape != shape or not array.flags.c_contiguous:
+                return None
+    return shape
+
+
+def _in_pieces(work: _Work, arrays: Sequence[Array], shape: tuple[int, ...]) -> list[Array]:
+    """Run the calls on one piece after the other; return the results."""
+    count, many = len(arrays), len(arrays) + len(work.results)
+    results = [np.empty(shape, dtype) for dtype in work.dtypes[count:many]]
+    flat = [a.reshape(()) if whole else a.reshape(-1) for a, whole in zip(arrays, work.whole, strict=True)]
+    flat += [each.reshape(-1) for each in results]
+    total = flat[-1].size
+    length = max(_LEAST, PIECE // max(sum(dtype.itemsize for dtype in work.dtypes), 1))
+    between = [np.empty(min(length, total), dtype) for dtype in work.dtypes[many:]]
+    whole = [*work.whole, *([False] * len(results))]
+    for start in range(0, total, length):
+        end = min(start + length, total)
+        pieces = [each if one else each[start:end] for each, one in zip(flat, whole, strict=True)]
+        pieces += between if end - start == length else [each[: end - start] for each in between]
+        for call in work.calls:
+            call.write([pieces[i] for i in call.reads], pieces[call.target])
+    return results
+
+
+# -- planning ------------------------------------------------------------------------------------
+
+
+def _planned(op: Operator, block: Block) -> _Work | None:
+    """The block as calls, None if an operator or a type does not allow it."""
+    plan = _Plan(op, block)
+    ok = all(plan.add(each) for each in block.ops)
+    return plan.work() if ok else None
+
+
+class _Plan:
+    """Names become places: ``place`` is where the current value of a name is."""
+
+    def __init__(self, op: Operator, block: Block) -> None:
+        self.block = block
+        self.results = list(op.output("Out"))
+        read = {name for each in block.ops for name in each.input_names()}
+        self.inputs = [name for name in dict.fromkeys(op.input("X")) if name in read]
+        self.place = {name: i for i, name in enumerate(self.inputs)}
+        self.last = {name: i for i, each in enumerate(block.ops) for name in each.input_names()}
+        self.final = {name: i for i, each in enumerate(block.ops) for name in each.output_names()}
+        self.shape = self.declared(self.results[0])[0] if self.results else None
+        self.dtypes = [self.dtype(name) for name in (*self.inputs, *self.results)]
+        self.free: list[int] = []
+        self.gone: set[str] = set()
+        self.calls: list[_Call] = []
+
+    def declared(self, name: str) -> tuple[Shape | None, str | None]:
+        """The shape and dtype that a tensor is declared with."""
+        var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
+        return (None, None) if var is None or var.type != TENSOR else var.declared
+
+    def dtype(self, name: str) -> np.dtype[Any] | None:
+        """The dtype of a tensor of the common shape or of one element; None for any other."""
+        shape, dtype = self.declared(name)
+        if shape is None or dtype is None or not (shape == self.shape or (self.is_one(name) and name in self.inputs)):
+            return None
+        return np.dtype(dtype)
+
+    def add(self, op: Operator) -> bool:
+        """One operator more; whether that is possible."""
+        row = REGISTRY.get(op.type)
+        given = [slot for slot, names in op.inputs.items() if names]
+        if row is None or not row.elementwise or len(op.output_names()) != 1 or not takes_required(row, given):
+            return False
+        if any(name not in self.place for name in op.input_names()):
+            return False
+        (name,), at = op.output_names(), len(self.calls)
+        reads = tuple(self.place[each] for each in op.input_names())
+        if len(reads) < 3:
+            self.let_go(op.input_names(), at)
+        target = self.target(name, at)
+        dtypes = [self.dtypes[place] for place in reads]
+        if target is None or any(dtype is None for dtype in dtypes):  # numpy takes None for float64
+            return False
+        attrs = {key: value for key, value in op.attrs.items() if key in row.attrs}
+        aliased = [i for i, place in enumerate(reads) if place == target]
+        self.calls.append(_Call(writer_of(row, attrs, dtypes, self.dtypes[target], aliased), reads, target))
+        self.place[name] = target
+        self.let_go((*op.input_names(), name), at)
+        return True
+
+    def target(self, name: str, at: int) -> int | None:
+        """Where the value that an operator writes goes: to a result if it is the last of that name, else to a free array."""
+        if name in self.results and self.final[name] == at:
+            return len(self.inputs) + self.results.index(name)
+        dtype = self.dtype(name)
+        if dtype is None:
+            return None
+        found = next((i for i in self.free if self.dtypes[i] == dtype), None)
+        if found is not None:
+            self.free.remove(found)
+            return found
+        self.dtypes.append(dtype)
+        return len(self.dtypes) - 1
+
+    def let_go(self, names: Sequence[str], at: int) -> None:
+        """Intermediate arrays that are dead after an operator can be reused, by the operator itself too if it reads one or two."""
+        first = len(self.inputs) + len(self.results)
+        for name in names:
+            place = self.place[name]
+            if place >= first and self.last.get(name, -1) <= at and place not in self.free and name not in self.gone:
+                self.free.append(place)
+                self.gone.add(name)
+
+    def work(self) -> _Work | None:
+        """The instructions."""
+        if not self.calls or not all(name in self.final for name in self.results) or any(dtype is None for dtype in self.dtypes):
+            return None
+        whole = [self.is_one(name) for name in self.inputs]
+        dtypes = [dtype for dtype in self.dtypes if dtype is not None]
+        return None if all(whole) else _Work(self.calls, dtypes, whole, self.inputs, self.results)
+
+    def is_one(self, name: str) -> bool:
+        """Whether a tensor is declared to have one element, and no more axes than the common shape."""
+        shape = self.declared(name)[0]
+        return shape is not None and self.shape is not None and len(shape) <= len(self.shape) and element_count(shape) == 1
+
+
+def writer_of(row: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write:
+    """The function that computes an operator into an array: by its arithmetic, or by its kernel and a copy."""
+    flat = {**attrs, "axis": -1} if "axis" in row.attrs else attrs
+    found = writer(row, flat, dtypes, out, aliased)
+    return _copied(row.kernel, flat) if found is None else found
+
+
+def _copied(kernel: Callable[..., Any], attrs: Mapping[str, Any]) -> Write:
+    def write(arrays: Sequence[Array], out: Array) -> None:
+        np.copyto(out, kernel(*arrays, **attrs))
+
+    return write
+
+
+# -- loops, branches, nets -------------------------------------------------------------------------
+# Operators with blocks as steps: loops, branches, nets, and their gradients.
+
+_BOOL = np.dtype(bool)
+
+
+def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
+    """The step of an operator with blocks; ``freed`` are the names that are dead after it."""
+    if isinstance(row, LoopDef):
+        return _loop_gradient(run, op, row, layout, freed) if row.is_grad else _loop(run, op, row, layout)
+    if row.is_grad:
+        return _branch_gradient(run, op, row, layout)
+    return fused_step(run, op, layout, _branch(run, op, row, layout))
+
+
+class _Block:
+    """A block of an operator: how it runs, and its residuals."""
+
+    def __init__(self, run: Runner, block: Block, layout: Layout) -> None:
+        inner = (block.vars, *layout)
+        self.run = run.body(block, inner)
+        self.saved = [(depth(inner, name), name) for name in sorted(run.saved.get(block.idx, ()))]
+
+    def keep(self, frames: Frames) -> Frame:
+        """The residuals of a run that the gradient of the block reads."""
+        try:
+            return {name: frames[at][name] for at, name in self.saved}
+        except KeyError:
+            return {name: frames[at][name] for at, name in self.saved if name in frames[at]}
+
+
+def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
+    found = frames[place[0]].get(place[1])
+    if type(found) is np.ndarray and found.dtype is _BOOL and found.size == 1:
+        return bool(found.item())
+    value = np.asarray(run.fetch(frames, place, op) if found is None else found)
+    if value.size != 1 or value.dtype != bool:
+        message = f"operator {op.type!r}: condition {place[1]!r} is one boolean, but it is {value.dtype}{list(value.shape)}"
+        raise ExecutionError(located(message, op.source))
+    return bool(value.reshape(())[()])
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+def _loop(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
+    block: Block = op.attrs[row.blocks[0]]
+    body, condition = _Block(run, block, layout), op.input(row.condition)[0]
+    endless = not any(condition in written(inner) for inner in block.ops)
+    test, bounded = (depth(layout, condition), condition), run.max_iterations is not None
+    scopes = [(depth(layout, name), name) for name in op.output(row.scopes)]
+    every = run.checkpointed.get(block.idx)
+    around = [(depth(layout, name), name) for name in names_around(block, run.saved)]
+    carried = [(depth(layout, name), name) for name in op.output(row.results)]
+
+    def step(frames: Frames) -> None:
+        kept: list[Frame] = []
+        context = {} if every is None else _values(run, op, frames, around)
+        run.iterations.append(0)
+        while _truth(run, op, frames, test):
+            if endless:
+                message = f"operator {op.type!r}: its block never writes the condition {condition!r}, so it would not end"
+                raise ExecutionError(located(message, op.source))
+            if bounded:
+                run.count_iteration(op)
+            inner: Frames = ({}, *frames)
+            if every is not None and run.iterations[-1] % (every or sys.maxsize) == 0:
+                kept.append({name: frames[at][name] for at, name in carried if name in frames[at]})
+            body.run(inner)
+            if body.saved and every is None:
+                kept.append(body.keep(inner))
+            run.iterations[-1] += 1
+        count = run.iterations.pop()
+        run.trips.add(count)
+        for at, name in scopes:
+            plain = every is None
+            frames[at][name] = StepScopes(kept, count) if plain else Checkpoints(kept, count, every or 0, context, tuple(run.iterations))
+
+    return step
+
+
+def _values(run: Reader, op: Operator, frames: Frames, places: Sequence[Place]) -> Frame:
+    """The values of names, as far as they have any."""
+    found = {}
+    for at, name in places:
+        with suppress(InvalidValue):
+            found[name] = run.fetch(frames, (at, name), op)
+    return found
+
+
+def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
+    inside = _Inside(run, op, row, layout, 0)
+    ((at, name),) = inside.scopes
+    last = name in freed
+    block: Block = op.attrs[row.blocks[0]]
+    replay = Replay(run, block.parent) if block.parent_idx in run.checkpointed else None
+
+    def step(frames: Frames) -> None:
+        outer, cotangents = inside.read(frames)
+        scopes = inside.kept(frames)
+        if last:
+            frames[at].pop(name, None)
+        sums, operands = _Sums(inside.count), inside.operands(outer)
+        steps = replay.backwards(scopes) if isinstance(scopes, Checkpoints) and replay else _backwards(scopes, last)
+        for kept in steps:
+            results = inside.results(kept, operands, cotangents)
+            cotangents = results[: len(cotangents)]
+            sums.add(results[len(cotangents) :])
+        inside.write(frames, [*cotangents, *sums.total(outer)])
+
+    return step
+
+
+def _backwards(scopes: StepScopes, consume: bool) -> Iterator[Frame]:
+    """The residuals of each run, the last one first; they are freed as they are used if ``consume``."""
+    if not scopes.steps:
+        yield from ({} for _ in range(scopes.count))
+    elif not consume:
+        yield from reversed(scopes.steps)
+    while consume and scopes.steps:
+        yield scopes.steps.pop()
+
+
+class _Sums:
+    """Totals over the iterations; the arrays in them are this object's own from the second one on."""
+
+    def __init__(self, count: int) -> None:
+        self.totals: list[Any] = [None] * count
+        self.own = [False] * count
+
+    def add(self, terms: Sequence[Any]) -> None:
+        """Add what one iteration gives."""
+        totals, own = self.totals, self.own
+        for i, term in enumerate(terms):
+            if term is None:
+                continue
+            if own[i]:
+                total = totals[i]
+                np.add(total, term, total)
+            elif totals[i] is None:
+                totals[i] = term
+            else:
+                totals[i] = settled(totals[i] + term)
+                own[i] = isinstance(totals[i], np.ndarray)
+
+    def total(self, like: Sequence[Any]) -> list[Any]:
+        """The totals; zeros where no iteration gave anything."""
+        return [zeros_like(x) if t is None and x is not None else t for t, x in zip(self.totals, like, strict=False)]
+
+
+# -- branches ------------------------------------------------------------------------------------
+
+
+def _taken(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Callable[[Frames], int]:
+    """Which block an operator runs: the first one where its condition holds, else the second."""
+    tests = [(depth(layout, name), name) for name in op.input(row.condition)]
+    if not tests:
+        return lambda frames: 0
+    if op.attrs.get("is_scalar_condition", True):
+        return lambda frames: 0 if _truth(run, op, frames, tests[0]) else 1
+    return lambda frames: 0 if all(np.size(run.fetch(frames, test, op)) for test in tests) else 1
+
+
+def _branch(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
+    blocks = [_Block(run, op.attrs[name], layout) for name in row.blocks]
+    taken = _taken(run, op, row, layout)
+    scopes = [(depth(layout, name), name) for name in op.output(row.scopes)]
+
+    def step(frames: Frames) -> None:
+        which, kept = taken(frames), {}
+        if which < len(blocks):
+            inner: Frames = ({}, *frames)
+            blocks[which].run(inner)
+            kept = blocks[which].keep(inner)
+        for at, name in scopes:
+            frames[at][name] = StepScopes([kept], 1)
+
+    return step
+
+
+def _branch_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
+    branches = [_Inside(run, op, row, layout, i) for i in range(len(row.blocks))]
+    taken = _taken(run, op, row, layout)
+
+    def step(frames: Frames) -> None:
+        inside = branches[taken(frames)]
+        outer, cotangents = inside.read(frames)
+        inside.write(frames, inside.results(inside.kept(frames).steps[0], inside.operands(outer), cotangents))
+
+    return step
+
+
+# -- gradients of blocks -------------------------------------------------------------------------
+
+
+class _Inside:
+    """One block of a gradient operator: its arguments and results, and their names inside."""
+
+    def __init__(self, run: Runner, op: Operator, row: ControlDef, layout: Layout, which: int) -> None:
+        block: Block = op.attrs[row.blocks[which]]
+        saved = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *argument_names(op, which)}
+        self.body = run.body(block, (block.vars, saved))
+        self.fetch, self.op = run.fetch, op
+        self.x = _places(layout, op.input("X"))
+        self.out_grad = _places(layout, op.input("Out@GRAD"))
+        self.scopes = _places(layout, op.input(row.scopes))
+        self.targets = _places(layout, op.output("X@GRAD"))
+        self.count = len(self.targets) - len(self.out_grad)
+        self.inputs = argument_names(op, which)
+        self.cotangents = self.inputs[len(self.x) :]
+        self.outputs = nth(op, "original_input_grad", which, len(self.targets))
+
+    def read(self, frames: Frames) -> tuple[list[Any], list[Any]]:
+        """The values of X and of Out@GRAD, None where there is none."""
+        return [self._value(frames, place) for place in self.x], [self._value(frames, place) for place in self.out_grad]
+
+    def _value(self, frames: Frames, place: Place) -> Any:
+        try:
+            return self.fetch(frames, place, self.op)
+        except (InvalidValue, ExecutionError):
+            return None
+
+    def kept(self, frames: Frames) -> StepScopes:
+        """The residuals of the forward operator."""
+        found = self.fetch(frames, self.scopes[0], self.op)
+        if not isinstance(found, StepScopes):
+            name = self.scopes[0][1]
+            raise InvalidValue(
+                located(f"operator {self.op.type!r} reads {name!r}, which is not what a forward operator keeps", self.op.source)
+            )
+        return found
+
+    def operands(self, outer: Sequence[Any]) -> Frame:
+        """The operands X that are passed in, by their names inside."""
+        return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
+
+    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[Any]) -> list[Any]:
+        """Run the block once."""
+        local = operands.copy()
+        for name, value in zip(self.cotangents, cotangents, strict=True):
+            if value is not None:
+                local[name] = value
+        self.body((local, kept))
+        try:
+            return [local[name] for name in self.outputs]
+        except KeyError:
+            return [local.get(name, kept.get(name)) for name in self.outputs]
+
+    def write(self, frames: Frames, results: Sequence[Any]) -> None:
+        """Hand the results out."""
+        for (at, name), result in zip(self.targets, results, strict=True):
+            if name != EMPTY and result is not None:
+                frames[at][name] = result
+
+
+def _places(layout: Layout, names: Sequence[str]) -> list[Place]:
+    return [(depth(layout, name), name) for name in names]

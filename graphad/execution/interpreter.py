@@ -1,0 +1,312 @@
+"""The interpreter's view of a program: its blocks as steps, prepared once, and the values of the run that is on."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue, TooManyIterations
+from graphad.execution.blocks import Body, control_step
+from graphad.execution.codegen import compiled, in_place
+from graphad.execution.scope import Scope
+from graphad.execution.steps import (
+    Frames,
+    Layout,
+    Place,
+    Step,
+    blocks_of,
+    checkpointed,
+    control,
+    facts,
+    last_uses,
+    saved_names,
+    step_of,
+    unchanged,
+)
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
+from graphad.ops.aggregates import Aggregate
+from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
+from graphad.program import Block, Operator, Program, check_distinct, in_own_form, located, random_streams
+from graphad.program.block import check_runnable
+from graphad.program.operator import COMMON_ATTRS
+from graphad.types import FLOATS
+
+Array = NDArray[Any]
+Env = dict[str, Any]
+WARM: ContextVar[int] = ContextVar("warm", default=8)  # runs of a block before it becomes a function; 0: it never does
+_PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
+SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have none; 0: every run draws anew
+COMPILED = 2000  # operators up to which it does
+
+
+class Prepared:
+    """A program prepared to run: how each of its blocks is run. And, while it runs, the values there are.
+
+    Steps refer to it for the state of the run: the scope, the iterations that loops are in. One that ``lasts`` remembers what the program
+    was like, so that it can be run again as long as that stays so.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        fetched: Collection[str],
+        check_finite: bool,
+        reinitialize: bool,
+        max_iterations: int | None = None,
+        lasts: bool = True,
+    ) -> None:
+        self.written = program
+        self.facts = facts(program) if lasts else []
+        program = in_own_form(program)
+        self.block = program.global_block()
+        self.check_finite = check_finite
+        self.reinitialize = reinitialize
+        self.max_iterations = max_iterations
+        self.persistable = {name: None for name, var in self.block.vars.items() if var.persistable}
+        self.keep = {*fetched, *self.persistable}
+        self.saved = saved_names(program)
+        self.checkpointed = checkpointed(program)
+        self.streams: dict[Operator, str] | None = None
+        self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
+        used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
+        self.read_from_scope = sorted(used.intersection(self.persistable))
+        self.release()
+
+    def is_up_to_date(self) -> bool:
+        """Whether the program is still as it was prepared."""
+        return unchanged(self.written, self.facts)
+
+    def begin(self, env: Env, scope: Scope) -> None:
+        """Start a run on fed values."""
+        self._hold(env, scope)
+
+    def release(self) -> None:
+        """Let go of every value of a run."""
+        self._hold({}, Scope())
+
+    def _hold(self, env: Env, scope: Scope) -> None:
+        self.env = env
+        self.scope = scope
+        self.stored = scope.arrays.copy()  # one step: another thread may be changing the scope
+        self.number = scope.runs
+        self.iterations_left = self.max_iterations
+        self.given = dict(env)
+        self.given_ids: dict[str, tuple[int, int]] = {}
+        self.not_ours: set[int] = set()
+        self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
+        self.iterations: list[int] = []
+        self.trips: set[int] = set()
+        self.entropy: int | None = None
+
+    def operators(self) -> None:
+        """Run the operators of block 0."""
+        for name in self.read_from_scope:
+            with suppress(InvalidValue):
+                self.fetch((self.env,), (0, name), None)
+        self.body(self.block, (self.block.vars,))((self.env,))
+
+    def body(self, block: Block, layout: Layout) -> Body:
+        """How a block is run: its operators in order, each value freed after its last use."""
+        key = (block.idx, *map(id, layout))
+        found = self.bodies.get(key)
+        if found is None:
+            free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _block_results(block))
+            own = set(block.vars)
+            if len(layout) == 1:
+                own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
+            free = [[n for n in names if n in own] for names in free]
+            steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
+            quick = len(block.ops) <= COMPILED and not self.check_finite
+            found = self.bodies[key] = _warming(block, layout, steps) if quick else _body(steps), layout
+        return found[0]
+
+    def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
+        row = REGISTRY.get(op.type)
+        if row is None:
+            hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
+            message = located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
+            return _raising(message)
+        if isinstance(row, ControlDef):
+            check_runnable(op, row)
+            return control_step(self, op, row, layout, freed)
+        if misfit := _misfit(op, row):
+            return _raising(located(f"operator {op.type!r} {misfit}, so it cannot run: {op!r}", op.source))
+        if unfit := _unfit(op, row):
+            return _raising(located(f"operator {op.type!r} cannot run: {unfit}", op.source))
+        try:
+            check_distinct(op)
+        except InvalidValue as error:
+            return _raising(located(str(error), op.source))
+        step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
+        return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
+
+    def _once(self, op: Operator, step: Step) -> Step:
+        """An initialization operator: it runs unless what it writes has values already."""
+
+        def once(frames: Frames) -> None:
+            if not all(name in frames[0] or name in self.stored for name in op.output_names()):
+                step(frames)
+
+        return once
+
+    def count_iteration(self, op: Operator) -> None:
+        """Count one iteration of a loop; TooManyIterations if there have been as many as there may be."""
+        if self.iterations_left is None:
+            return
+        if not self.iterations_left:
+            message = f"operator {op.type!r}: the loops of this run take more than max_iterations={self.max_iterations} iterations"
+            raise TooManyIterations(located(f"{message}, of which this one has run {self.iterations[-1]}", op.source))
+        self.iterations_left -= 1
+
+    def is_given(self, array: Array) -> bool:
+        """Whether an array, or the one it is a view of, was fed or is the scope's, so that it must not be written to."""
+        if len(self.given_ids) != len(self.given):
+            self.given_ids = {name: (id(each), id(getattr(each, "base", None))) for name, each in self.given.items()}
+            self.not_ours = {number for ids in self.given_ids.values() for number in ids} - {id(None)}
+        return id(array) in self.not_ours or id(array.base) in self.not_ours
+
+    def generator(self, op: Operator) -> np.random.Generator:
+        """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
+        if self.streams is None:
+            self.streams = random_streams(self.block.program)
+        stream = [zlib.crc32(self.streams[op].encode(errors="surrogatepass")), *self.iterations]
+        seed = self.written.random_seed or SEED.get()
+        if seed:
+            return np.random.default_rng([seed, self.number, *stream])
+        if self.entropy is None:
+            self.entropy = int(np.random.default_rng().integers(1 << 62))
+        return np.random.default_rng([self.entropy, *stream])
+
+    def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Any:
+        """The value of a name: of this run, else of the scope."""
+        at, name = place
+        if name in frames[at]:
+            return frames[at][name]
+        if frames[at] is self.env and name in self.stored:
+            return self._from_scope(name, op)
+        self._refuse_missing(name, op)
+
+    def _from_scope(self, name: str, op: Operator | None) -> Array:
+        """The scope's value, in the declared dtype; ValueError if it is not what the program declares."""
+        array = self.stored[name]
+        if isinstance(array, Aggregate):
+            self.env[name] = self.given[name] = array
+            return array
+        var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
+        shape, dtype = (None, None) if var is None else var.declared
+        fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
+        kind = dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)
+        if not fits or not kind:
+            found = f"{array.dtype}{list(array.shape)}"
+            raise InvalidValue(located(f"the scope has {name!r} as {found}, but it is declared {var!r}", op.source if op else None))
+        cast = array if dtype is None else array.astype(dtype, copy=False)
+        self.env[name] = self.given[name] = cast
+        return cast
+
+    def _refuse_missing(self, name: str, op: Operator | None) -> NoReturn:
+        reader = f"operator {op.type!r} reads" if op else "the fetch list has"
+        source = op.source if op else None
+        if name in self.persistable:
+            raise InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
+        writers = [other for block in self.block.program.blocks for other in block.ops if name in other.output_names()]
+        if any(control(other) or other.block.idx or _may_write_nothing(other) for other in writers):
+            raise NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
+        if writers:
+            raise InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
+        raise InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
+
+    def commit(self) -> None:
+        """Keep the persistable values in the scope; nothing there shares memory with fed arrays."""
+        new = {}
+        for name in self.persistable:
+            array = self.env.get(name)
+            if array is not None and array is not self.given.get(name):
+                shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, fed) for fed in self.fed)
+                new[name] = array.copy() if shared else array
+        self.scope.arrays.update(new)  # one step, as above
+        self.scope.runs += 1
+
+
+def _warming(block: Block, layout: Layout, steps: list[tuple[Step, list[str]]]) -> Body:
+    """A block run step by step the first few times, and from then on as one function: that takes some time to make."""
+    current, left = _body(steps), WARM.get()
+
+    def run(frames: Frames) -> None:
+        nonlocal current, left
+        left -= 1
+        if left == 0:
+            current = compiled(block, layout, steps)
+        current(frames)
+
+    return run
+
+
+def _body(steps: list[tuple[Step, list[str]]]) -> Body:
+    def run(frames: Frames) -> None:
+        local = frames[0]
+        for step, names in steps:
+            step(frames)
+            for name in names:
+                local.pop(name, None)
+
+    return run
+
+
+def _may_write_nothing(op: Operator) -> bool:
+    row = REGISTRY.get(op.type)
+    return op.type == "write_to_array" or (row is not None and row.partial)
+
+
+def _raising(message: str) -> Step:
+    def step(frames: Frames) -> None:
+        raise ExecutionError(message)
+
+    return step
+
+
+def _block_results(block: Block) -> frozenset[str]:
+    """The results of the block of a gradient, which the operator that runs it returns."""
+    if block.idx == 0:
+        return frozenset()
+    ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
+    return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
+
+
+def _unfit(op: Operator, row: OpDef) -> str:
+    """What is wrong with an attribute that a file gave and the operator does not take; empty if nothing is."""
+    try:
+        for name, value in op.attrs.items():
+            if name in row.attrs:
+                checked_attr(row.attrs[name], value)
+    except GraphadError as error:
+        return str(error)
+    return ""
+
+
+def _misfit(op: Operator, row: OpDef) -> str:
+    """How an operator that was read from a file does not fit its definition: a slot, the number of names in one, or an attribute.
+
+    Paddle's grad operators have more inputs than graphad's; the additional ones are ignored.
+    """
+    is_grad = isinstance(row, GradOpDef)
+    for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
+        for slot, names in given.items():
+            known = slots.get(slot)
+            if known is None:
+                if names and not (is_grad and side == "input"):
+                    return f"has an {side} slot {slot}, which its definition does not have"
+            elif len(names) > 1 and not known.variadic:
+                return f"has {len(names)} names in its {side} slot {slot}, which takes one"
+    for slot in row.single:
+        if not op.inputs.get(slot):
+            return f"has nothing in its input slot {slot}"
+    for name in () if is_grad else op.attrs:
+        if name not in row.attrs and name not in COMMON_ATTRS:
+            return f"has an attribute {name}, which its definition does not have"
+    return ""

@@ -1,0 +1,15 @@
+"""Paddle's programs and models, read and written without Paddle; the protobuf runtime comes with ``pip install 'graphad[paddle]'``."""
+
+from graphad.interop.paddle.models import InferenceModel, load_inference_model
+from graphad.interop.paddle.program_desc import MissingProtobuf, dump_program, load_program
+from graphad.interop.report import refusals, unknown_operators
+
+__all__ = [
+    "InferenceModel",
+    "MissingProtobuf",
+    "dump_program",
+    "load_inference_model",
+    "load_program",
+    "refusals",
+    "unknown_operators",
+]

@@ -1,0 +1,111 @@
+"""Models as Paddle stores them for inference: a folder with a program, and its parameters in one file or one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from graphad.errors import InvalidType, InvalidValue, ParseError
+from graphad.interop.files import PathLike, read_bytes
+from graphad.interop.formats import read_program
+from graphad.interop.paddle.tensors import read_tensor, read_tensors
+from graphad.interop.report import unknown_operators
+from graphad.interop.saving import check_values, kept_variables
+from graphad.program import Program, Variable
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class InferenceModel:
+    """A program that is fed and fetched by name, and the values of its parameters."""
+
+    program: Program
+    feed_names: list[str]
+    fetch_names: list[str]
+    parameters: dict[str, Array]
+
+    @property
+    def unknown_operators(self) -> dict[str, int]:
+        """The operators that graphad cannot run, with how often each occurs."""
+        return unknown_operators(self.program)
+
+
+def load_inference_model(folder: PathLike, program_file: str | None = None, parameters_file: str | None = None) -> InferenceModel:
+    """Read a model that Paddle saved for inference.
+
+    Args:
+        folder: where the model is, or the path that its files have in common (``folder/inference``).
+        program_file: ``__model__`` or the one ``.pdmodel`` there is, if None.
+        parameters_file: the ``.pdiparams`` of the program's name, ``__params__`` or ``params``, if None; where there is none,
+            each parameter is a file of its name.
+
+    Returns:
+        The model. Its program is without the ``feed`` and ``fetch`` operators, whose names it has instead.
+
+    Raises:
+        ParseError: a file is not what it should be; the message names it.
+        ValueError: there is no program, or more than one.
+        OSError: a file cannot be read.
+    """
+    path = _program_path(Path(folder), program_file)
+    program = read_program(path, "protobuf")
+    parameters = _parameters(path, parameters_file, kept_variables(program))
+    feeds, fetches = _columns(program, "feed"), _columns(program, "fetch")
+    _drop(program, {"feed", "fetch"})
+    return InferenceModel(program, feeds, fetches, parameters)
+
+
+def _program_path(folder: Path, name: str | None) -> Path:
+    if name is not None:
+        return folder / name
+    if not folder.is_dir():
+        return folder.with_name(f"{folder.name}.pdmodel")
+    found = [folder / "__model__"] if (folder / "__model__").is_file() else sorted(folder.glob("*.pdmodel"))
+    if len(found) != 1:
+        raise InvalidValue(
+            f"{str(folder)!r} has {len(found)} programs ({', '.join(p.name for p in found) or '__model__, *.pdmodel'}); name one"
+        )
+    return found[0]
+
+
+def _parameters(program: Path, name: str | None, known: Mapping[str, Variable]) -> dict[str, Array]:
+    folder = program.parent
+    usual = [program.with_suffix(".pdiparams"), folder / "__params__", folder / "params"]
+    one = folder / name if name is not None else next((path for path in usual if path.is_file()), None)
+    try:
+        found = {name: _own_file(folder, name) for name in known} if one is None else read_tensors(read_bytes(one), sorted(known))
+        check_values(known, found)
+    except (InvalidValue, InvalidType) as error:
+        raise ParseError(f"{one or folder}: {error}") from None
+    return found
+
+
+def _own_file(folder: Path, name: str) -> Array:
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ParseError(f"parameter {name!r} would be outside of the folder")
+    try:
+        return read_tensor(path.read_bytes())
+    except ParseError as error:
+        raise ParseError(f"{name}: {error}") from None
+
+
+def _columns(program: Program, op_type: str) -> list[str]:
+    """The variables of operators that feed or fetch, in the order of their columns."""
+    ops = [op for op in program.global_block().ops if op.type == op_type]
+    names = [(op.attrs.get("col", 0), op.output("Out") if op_type == "feed" else op.input("X")) for op in ops]
+    return [name for _, found in sorted(names, key=lambda pair: pair[0]) for name in found]
+
+
+def _drop(program: Program, types: set[str]) -> None:
+    """Take operators away, and the variables that only they touch."""
+    block = program.global_block()
+    dropped = {n for op in block.ops if op.type in types for n in (*op.input_names(), *op.output_names())}
+    block.ops = [op for op in block.ops if op.type not in types]
+    used = {n for each in program.blocks for op in each.ops for n in (*op.input_names(), *op.output_names())}
+    block.vars = {name: var for name, var in block.vars.items() if name in used or name not in dropped}

@@ -1,0 +1,602 @@
+"""The graph: a networkx MultiDiGraph of operators and single-assignment values, changed in a few ways.
+
+    x ─▶ mul ─▶ y        an edge is keyed by the slot it fills: ``mul(x, x)`` is two edges
+
+Operators keep an order (that of the program they came from, or where a pass put them); the order is a
+preference, what an operator reads is the law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, NoReturn
+
+import networkx as nx
+
+from graphad.errors import InvalidGraph, InvalidType, InvalidValue
+from graphad.ir.clone import cloned, keep_marks
+from graphad.ir.gc_pause import paused_collector
+from graphad.ir.nodes import Node, Op, Value, fill_slot, frozen_slots
+from graphad.ir.old_names import OldNames
+from graphad.ir.printer import print_graph
+from graphad.ir.provenance import Origin, chain, origin_of
+from graphad.ir.regions import has_effects
+from graphad.ir.residuals import replace_residual
+from graphad.ir.tables import OpList, ValueTable, WideSlots
+from graphad.ir.views import Adjacency, NodeTable, PlainResults, predecessors, successors
+from graphad.ops.definition import did_you_mean
+from graphad.ops.out_kernels import INPLACE
+from graphad.program import Block, Variable
+from graphad.types import FLOATS, Shape
+
+# -- journal ---------------------------------------------------------------------------------------
+# The state that a graph shares with the graphs nested in it: the current pass, the changes, the claimed properties.
+
+# Properties a graph can have; passes require, clear and establish them, the verifier checks those claimed.
+SINGLE_WRITER, TYPED = "single_writer", "typed"
+
+
+@dataclass
+class Journal:
+    """The current pass, the changes to the graphs, and the properties that they claim.
+
+    ``asked`` are the names requested when the program was lowered, None for all that are unused, ``history`` the passes that ran.
+    ``rewrites`` counts single rewrites, of which there may be ``limit``; ``origin`` describes the last one.
+    ``touched`` holds, once there is a listener, the operators that changed or may have become dead, in order. ``kept`` are
+    tables of passes about the graph, by class: they are dropped when the list is started anew, and entries for changed operators are
+    checked again. ``memory`` lasts as long as the graph.
+    """
+
+    properties: set[str] = field(default_factory=lambda: {SINGLE_WRITER, TYPED})
+    author: str | None = None
+    origin: Origin | None = None
+    edits: int = 0
+    typings: int = 0
+    rewrites: int = 0
+    limit: int | None = None
+    asked: tuple[str, ...] | None = None
+    history: list[Any] = field(default_factory=list)
+    touched: list[Op] | None = None
+    followers: dict[Any, int] = field(default_factory=dict)
+    kept: dict[Any, Any] = field(default_factory=dict)
+    memory: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether as many rewrites were made as there may be."""
+        return self.limit is not None and self.rewrites >= self.limit
+
+    def allows(self, rule: str, ops: Sequence[Op]) -> bool:
+        """Count one rewrite of these operators and remember where it comes from; False where the limit is reached."""
+        if self.is_exhausted:
+            return False
+        self.rewrites += 1
+        self.origin = origin_of(self.author, rule, ops)
+        return True
+
+    def touch(self, *ops: Op) -> None:
+        """Remember operators that changed, or that may have become dead, if there is a listener."""
+        if self.touched is not None:
+            self.touched += ops
+
+
+# -- marks of what is computed in place ------------------------------------------------------------
+# Marks that an operator may compute into the memory of an input: true of a graph as it is, so any change to the graph drops them.
+
+
+def drop_outdated_marks(graph: Graph) -> bool:
+    """Take the marks from a graph that was changed since they were made; return whether there were any."""
+    found = False
+    if graph.marked != graph.journal.edits:
+        for op in graph.ops:
+            if INPLACE in op.attrs:
+                found = True
+                op.attrs = {name: value for name, value in op.attrs.items() if name != INPLACE}
+    graph.marked = graph.journal.edits
+    return found
+
+
+def mark(op: Op, value: Any) -> None:
+    """Mark an operator, or take its mark away (an empty list); no change of the graph itself."""
+    drop_outdated_marks(op.graph)
+    attrs = {name: old for name, old in op.attrs.items() if name != INPLACE}
+    op.attrs = {**attrs, INPLACE: value} if value else attrs
+    op.graph.journal.touch(op)
+
+
+__all__ = ["INPLACE", "drop_outdated_marks", "mark"]
+
+
+# -- order -----------------------------------------------------------------------------------------
+# The order of a graph's operators: theirs where it works, else the closest topological one.
+
+
+def ordered(graph: nx.MultiDiGraph) -> list[Op]:  # type: ignore[type-arg]
+    """The operators of a graph in topological order; see ``Graph.ordered_ops``."""
+    ops = list(graph.ops)  # type: ignore[attr-defined]
+    for i, op in enumerate(ops):
+        op.order = i
+    if _in_order(ops):
+        return ops
+    ops, count = _sorted(ops), len(ops)
+    if len(ops) < count:
+        cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(graph))
+        raise InvalidGraph(f"operators wait for one another in a cycle: {cycle}")
+    for i, op in enumerate(ops):
+        op.order = i
+    return ops
+
+
+def _in_order(ops: list[Op]) -> bool:
+    """Whether every operator comes after the writers of what it reads."""
+    for op in ops:
+        order = op.order
+        for values in op.inputs.values():
+            for value in values:
+                for writer in value.writers:
+                    if writer.order >= order:
+                        return False
+    return True
+
+
+def _sorted(ops: list[Op]) -> list[Op]:
+    """The lexicographically first topological order (Kahn's algorithm with a heap), without the operators that wait for a cycle.
+
+    A value is complete once all its writers have run, an operator is ready once all it reads is complete.
+    """
+    writers = {value: len(value.writers) for op in ops for value in op.writes()}
+    missing = {op: sum(value in writers for value in dict.fromkeys(op.reads())) for op in ops}
+    ready = [op.order for op in ops if not missing[op]]
+    heapify(ready)
+    result = []
+    while ready:
+        op = ops[heappop(ready)]
+        result.append(op)
+        for value in op.writes():
+            writers[value] -= 1
+            for reader in value.readers if not writers[value] else ():
+                missing[reader] -= 1
+                if not missing[reader]:
+                    heappush(ready, reader.order)
+    return result
+
+
+# -- substitution ----------------------------------------------------------------------------------
+# Replace one value by another: its uses, the name it is requested by, and whether gradients stop there.
+
+
+def stopped(graph: Graph, old: Value, new: Value) -> Value:
+    """The value that can replace ``old``: gradients stop there if they stop at ``old``.
+
+    That is ``new``, unless something reads it already through which gradients flow: then a copy of it.
+    """
+    if not old.stop_gradient or new.stop_gradient or not _may_have_gradient(old):
+        return new
+    assert old.var is not None
+    if new.given or new.persistable or new.readers or graph.is_observed(new):
+        copy = graph.add_version(graph.values.numbered(old.name, "{}@STOP@{}"), old.shape, old.dtype)
+        copy.kind = old.kind
+        writer = old.writer or new.writer
+        role = None if writer is None else writer.role
+        graph.add_op("assign", {"X": [new]}, {"Out": [copy]}, before=_after(graph, writer), role=role)
+        new = copy
+    new.var = Variable.trusted(old.var.block, new.name, new.shape, new.dtype, True, new.kind)
+    return new
+
+
+def _after(graph: Graph, writer: Op | None) -> Op | None:
+    """The operator after a writer; the first one if there is no writer."""
+    return graph.ops.first if writer is None else writer.next
+
+
+def _may_have_gradient(value: Value) -> bool:
+    return value.dtype is None or value.dtype in FLOATS
+
+
+def transfer_name(graph: Graph, old: Value, new: Value) -> None:
+    """Give ``new`` the name of ``old``; ``old`` becomes a copy of it where that is not possible.
+
+    A value that is given from outside or requested itself keeps its own name, one at which gradients stop would no longer do
+    so under the name of one where they flow, and no operator writes a name twice.
+    """
+    flows = new.stop_gradient and not old.stop_gradient and _may_have_gradient(new)
+    if new.given or new.persistable or graph.is_observed(new) or flows or _writes_name(new, old):
+        _copy(graph, old, new)
+    else:
+        _rename(graph, old, new)
+
+
+def _writes_name(new: Value, old: Value) -> bool:
+    """Whether the operator that writes ``new`` writes another value under the name of ``old``."""
+    return any(value.name == old.name and value not in (old, new) for writer in new.writers for value in writer.writes())
+
+
+def _copy(graph: Graph, old: Value, new: Value) -> None:
+    writer = old.writers[0]
+    spare = graph.add_version(graph.values.numbered(old.name, "{}@OLD@{}"), old.shape, old.dtype)
+    spare.kind = old.kind
+    graph.add_op("assign", {"X": [new]}, {"Out": [old]}, before=writer.next, role=writer.role)  # a value without a writer would be removed
+    for slot, values in list(writer.outputs.items()):
+        if old in values:
+            graph.set_outputs(writer, slot, [spare if v is old else v for v in values])
+
+
+def _rename(graph: Graph, old: Value, new: Value) -> None:
+    graph.values.discard(new)
+    graph.values.exchange(old, new)
+    new.name, old.name = old.name, graph.values.numbered(old.name, "{}@OLD@{}")
+    graph.values.add(old)
+    new.var, old.var = old.var, None
+    graph.targets = {new if v is old else v: None for v in graph.targets}
+
+
+# -- the graph -------------------------------------------------------------------------------------
+
+_FEW = 2  # readers of a value given from outside that may care how many they are
+
+
+class Graph(OldNames, PlainResults):
+    """Operators and values; every networkx algorithm that reads a graph works on it.
+
+    Args:
+        block: the program block it is lowered from, whose declarations it keeps.
+
+    Attributes:
+        ops, values: the operators in order, and the values; ``value(name)`` finds one.
+        inputs: the values given from outside: data, parameters; in a nested graph the block arguments, in a gradient's also the residuals.
+        analyses: results of analyses by their class, dropped when a pass changes the graph.
+        journal: what it shares with the graphs nested in it.
+        lost_operators: whether an operator of the program it was lowered from was removed.
+        controls: its operators that have nested graphs.
+        parent, owner: for a nested graph the graph that it is nested in, and the operator there that holds it; None for a whole program's.
+        results: of a nested graph, the values that it returns.
+        residuals: of a nested graph, the values of each run that its operator keeps (``graphad.ir.residuals``).
+        targets: of a whole program's graph, the requested final values, by name. Persistable variables are kept besides.
+    """
+
+    def __init__(self, block: Block | None = None, **_: Any) -> None:
+        super().__init__()
+        self.block = block
+        self.ops = OpList()
+        self.values = ValueTable({} if block is None else block.vars)
+        self.inputs: list[Value] = []
+        self.analyses: dict[type, Any] = {}
+        self.journal = Journal()
+        self.lost_operators = False
+        self.controls: dict[Op, None] = {}
+        self.parent: Graph | None = None
+        self.owner: Op | None = None
+        self.results, self.residuals = list[Value](), list[Value]()
+        self.targets: dict[Value, None] = {}
+        self.marked = 0  # the journal's edits when the marks of operators that compute in place were true
+        self._node, self.wide = NodeTable(self), WideSlots()
+        self._adj, self._pred = Adjacency(self._node, successors), Adjacency(self._node, predecessors)
+
+    def nested(self, block: Block | None = None) -> Graph:
+        """An empty graph for an operator of this one."""
+        graph = Graph(block)
+        graph.journal, graph.parent = self.journal, self
+        return graph
+
+    @property
+    def properties(self) -> set[str]:
+        """The claimed properties, of ``single_writer`` and ``typed``; the verifier checks them."""
+        return self.journal.properties
+
+    @properties.setter
+    def properties(self, claims: set[str]) -> None:
+        self.journal.properties = claims
+
+    def tree(self) -> Iterator[Graph]:
+        """This graph and all that are nested in it."""
+        yield self
+        for op in self.controls:
+            for graph in op.graphs.values():
+                yield from graph.tree()
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def versions(self, name: str) -> tuple[Value, ...]:
+        """All values of a name, oldest first; empty if there is none."""
+        return self.values.versions(name)
+
+    def value(self, name: str) -> Value:
+        """The final value of a name; ``x#0`` is its first. ValueError if there is none."""
+        if not isinstance(name, str):
+            raise InvalidType(f"a value is looked up by its name, not by {name!r}")
+        final = self.values.last(name)
+        if final is not None:
+            return final
+        stem, _, number = name.rpartition("#")
+        if stem and number.isdigit() and int(number) < len(self.versions(stem)):
+            return self.versions(stem)[int(number)]
+        raise InvalidValue(f"the graph has no value {name!r}{did_you_mean(name, self.values.by_name)}")
+
+    def given(self, name: str) -> Value:
+        """The value of a name, made an input of the graph if its block declares it and no operator touches it yet."""
+        if name in self.values.by_name or self.block is None or not self.block.has_var_recursive(name):
+            return self.value(name)
+        var = self.block.var_recursive(name)
+        return self.add_input(name, *var.declared, var)
+
+    def is_observed(self, value: Value) -> bool:
+        """Whether something other than an operator of this graph reads the value: the user, the operator around it, or a gradient."""
+        if self.parent is None:
+            return value in self.targets or (value.persistable and bool(value.writers) and self.values.last(value.name) is value)
+        return value in self.results or value in self.residuals
+
+    def is_dead(self, op: Op) -> bool:
+        """Whether the operator can be removed: it has no effect but its outputs, and those are unused."""
+        return not any(v.readers or self.is_observed(v) for values in op.outputs.values() for v in values) and not has_effects(op)
+
+    def why(self, node: Node | str) -> str:
+        """Where an operator or a value (or its name) comes from: passes, rules and operators, down to the user's line."""
+        return chain(self.value(node) if isinstance(node, str) else node)
+
+    def ordered_ops(self) -> list[Op]:
+        """The operators in topological order: each comes after the writers of what it reads. Otherwise their order is kept.
+
+        Raises:
+            InvalidGraph: operators wait for one another in a cycle.
+        """
+        return ordered(self)
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def add_value(self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None) -> Value:
+        """A new value; its name gets a number if it is taken."""
+        return self.add_version(self.values.fresh(name), shape, dtype, var)
+
+    def add_version(self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None) -> Value:
+        """A new value of exactly this name: its last version."""
+        value = Value(self, name, shape, dtype, var)
+        self.values.add(value)
+        self.journal.edits += 1
+        return value
+
+    def add_input(
+        self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None, first: bool = False
+    ) -> Value:
+        """A new value that is given to the graph from outside; the ``first`` one of its name, or the last."""
+        value = Value(self, name, shape, dtype, var)
+        self.values.add_first(value) if first else self.values.add(value)
+        self.journal.edits += 1
+        value.given = True
+        self.inputs.append(value)
+        return value
+
+    def set_type(self, value: Value, shape: Shape | None, dtype: str | None) -> None:
+        """Say what a value is."""
+        if value.graph is not self:
+            raise InvalidGraph(f"{value.name} is not in this graph")
+        value.shape, value.dtype = shape, dtype
+        self.journal.typings += 1
+        self.journal.touch(*value.writers, *value.readers)
+
+    def add_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Sequence[Value]],
+        outputs: Mapping[str, Sequence[Value]],
+        attrs: Mapping[str, Any] | None = None,
+        before: Op | None = None,
+        role: str | None = None,
+        forward: Op | None = None,
+        graphs: Mapping[str, Graph] | None = None,
+    ) -> Op:
+        """A new operator over values of this graph, before another one or last.
+
+        ``forward`` is the operator it is made for: its source line, and its role unless one is given, are taken over.
+
+        Raises:
+            InvalidGraph: a value or ``before`` is of another graph.
+        """
+        op = Op(self, type, frozen_slots(inputs), frozen_slots(outputs), attrs or {})
+        if before is not None and before.graph is not self:
+            raise InvalidGraph(f"{type} cannot be inserted before {before!r}, which is not in this graph")
+        if forward is not None:
+            op.forward, op.source, op.role = forward, forward.source, forward.role
+        if role is not None:
+            op.role = role
+        op.made_by, op.origin = self.journal.author, self.journal.origin
+        op.graphs = graphs or op.graphs
+        self.link(op, before)
+        return op
+
+    def link(self, op: Op, before: Op | None = None) -> None:
+        """Insert an operator that was constructed directly; ``add_op`` makes one and does this.
+
+        Raises:
+            InvalidGraph: it touches a value of another graph.
+        """
+        self.journal.edits += 1
+        for values in op.inputs.values():
+            for value in values:
+                if value.graph is not self:
+                    self._refuse(op, value)
+                value.readers[op] = None
+        for values in op.outputs.values():
+            for value in values:
+                if value.graph is not self:
+                    self._refuse(op, value)
+                value.writers.append(op)
+        self.ops.insert(op, before)
+        self.journal.touch(op)
+        if op.graphs:
+            self.controls[op] = None
+            for graph in op.graphs.values():
+                graph.parent, graph.owner = self, op
+
+    def _refuse(self, op: Op, stranger: Value) -> NoReturn:
+        """Undo what was linked, and complain."""
+        for value in op.reads():
+            value.readers.pop(op, None)
+        for value in op.writes():
+            if op in value.writers:
+                value.writers.remove(op)
+        raise InvalidGraph(f"{op.type} touches {stranger.name}, which is not in this graph")
+
+    def remove_op(self, op: Op) -> None:
+        """Remove an operator, and the values that no operator reads or writes any more, unless they are inputs of the graph.
+
+        Raises:
+            InvalidGraph: the operator is not in this graph.
+        """
+        self._require(op)
+        if not isinstance(op, Op):
+            raise InvalidType(f"remove_op takes an operator, not the value {op!r}; it goes with its last writer and reader")
+        self.ops.unlink(op)
+        touched = self.journal.touched
+        for values in op.inputs.values():
+            for value in values:
+                value.readers.pop(op, None)
+                if touched is not None:
+                    touched += value.writers or (value.readers if len(value.readers) <= _FEW else ())
+                if not value.readers and not value.writers:
+                    self._drop_if_unused(value)
+        for values in op.outputs.values():
+            for value in values:
+                value.writers.remove(op)
+                if not value.readers and not value.writers:
+                    self._drop_if_unused(value)
+        if op.graphs:
+            self.controls.pop(op, None)
+        op.graph, op.forward = _NOWHERE, None
+        self.lost_operators |= op.operator is not None
+        self._node.attributes.pop(op, None)
+
+    def set_inputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
+        """Set the operands of an operator in a slot; no values removes the slot."""
+        self._require(op, *values)
+        before = op.inputs.get(slot, ())
+        fill_slot(op.inputs, slot, values)
+        self.journal.touch(op)
+        still = set(op.reads())
+        for value in before:
+            if value not in still:
+                value.readers.pop(op, None)
+                if value.writers:
+                    self.journal.touch(value.writers[0])
+                self._drop_if_unused(value)
+        for value in values:
+            value.readers[op] = None
+
+    def set_outputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
+        """Set the results of an operator in a slot; no values removes the slot."""
+        self._require(op, *values)
+        before = op.outputs.get(slot, ())
+        fill_slot(op.outputs, slot, values)
+        self.journal.touch(op)
+        for value in values:
+            value.writers.append(op)
+        for value in before:
+            value.writers.remove(op)
+            self._drop_if_unused(value)
+
+    def set_residuals(self, values: Sequence[Value]) -> None:
+        """Set what each run of a nested graph keeps; ``graphad.ir.residuals`` does so in step with the graphs of gradients."""
+        self._require(*values)
+        before, self.residuals = self.residuals, list(values)
+        for value in (value for value in before if value not in self.residuals):
+            self.journal.touch(*value.writers)
+            self._drop_if_unused(value)
+
+    def set_attr(self, op: Op, name: str, value: Any) -> None:
+        """Give an operator an attribute."""
+        if name == INPLACE:
+            return mark(op, value)
+        self._require(op)
+        self.journal.touch(op)
+        op.attrs = {**op.attrs, name: value}
+
+    def replace(self, old: Value, new: Value) -> None:
+        """Make every reader of ``old`` read ``new`` instead."""
+        self._require(old, new)
+        if new is old:
+            return
+        for op in old.readers:
+            self.wide.replace(op, old, new)
+        new.readers |= old.readers
+        self.journal.touch(*old.readers, *old.writers)
+        old.readers = {}
+        self.results = [new if v is old else v for v in self.results]
+        replace_residual(self, old, new)
+        self._drop_if_unused(old)
+
+    def substitute(self, old: Value, new: Value) -> None:
+        """Replace all uses of ``old`` by ``new``, also where it is requested, so that the writer of ``old`` may become dead.
+
+        A requested value transfers its name to ``new``. If ``new`` cannot have it, since it is an input or requested itself, an
+        ``assign`` writes ``old``. Gradients that stop at ``old`` stop at its replacement.
+        """
+        self._require(old, new)
+        if new is not old:
+            by_name = self.parent is None and self.is_observed(old) and old.writer is not None
+            new = stopped(self, old, new)
+            self.replace(old, new)
+            if by_name:
+                transfer_name(self, old, new)
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give a value another name; ValueError if a value has it already."""
+        if not isinstance(name, str):
+            raise InvalidType(f"a value's name is a string, not {name!r}")
+        if name in self.values.by_name:
+            raise InvalidValue(f"cannot rename {value!r} to {name!r}: the graph has a value of that name")
+        self._require(value)
+        self.values.discard(value)
+        value.name = name
+        self.values.add(value)
+
+    def _require(self, *nodes: Node) -> None:
+        self.journal.edits += 1
+        for node in nodes:
+            if not isinstance(node, Op | Value):
+                raise InvalidType(f"an operator or a value of the graph is expected, not {node!r}")
+            if node.graph is not self:
+                raise InvalidGraph(f"{node.type if isinstance(node, Op) else node.name} is not in this graph")
+
+    def allows(self, rule: str, *ops: Op) -> bool:
+        """Begin one rewrite: count it, and say that operators made from here on come from these, by this rule of the pass at work.
+
+        False, and nothing should be done, where as many rewrites were made as ``journal.limit`` allows.
+        """
+        return self.journal.allows(rule, ops)
+
+    def drop(self, value: Value) -> None:
+        """Take out a value that was given from outside and that no operator reads."""
+        self._require(value)
+        value.given = False
+        self.inputs = [each for each in self.inputs if each is not value]
+        self._drop_if_unused(value)
+
+    def _drop_if_unused(self, value: Value) -> None:
+        if value.readers or value.writers or value.given or value.graph is not self:
+            return
+        if value in self.results or value in self.residuals:
+            return
+        self.values.discard(value)
+        self.targets.pop(value, None)
+        value.graph = _NOWHERE
+        self._node.attributes.pop(value, None)
+
+    # -- networkx --------------------------------------------------------------------------------
+
+    def clone(self) -> Graph:
+        """A graph of its own with the same operators and values (``copy`` is networkx's: a plain MultiDiGraph to edit)."""
+        with paused_collector(len(self.ops)):
+            return keep_marks(self, cloned(self, Graph(self.block)))
+
+    def __deepcopy__(self, memo: object) -> Graph:
+        return self.clone()
+
+    def __str__(self) -> str:
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        return f"<Graph of {len(self.ops)} operators and {len(self.values)} values>"
+
+
+_NOWHERE: Any = Graph()

@@ -1,0 +1,383 @@
+"""From a program to a graph: each write to a name becomes a value of its own, each block of an operator a nested graph.
+
+x = increment(x)            x#0 ─▶ increment ─▶ x#1
+y = tanh(x)          ⇒                           └─▶ tanh ─▶ y
+
+A block works on the names around it; its graph takes arguments and returns results:
+
+while(h, w) { h = h * w }   ⇒   while(X=[h#0, w]) -> (Out=h#1) { graph (h#0, w) { h#1 = h#0 * w } -> h#1 }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.ir.gc_pause import collect_if_due, paused_collector
+from graphad.ir.graph import Graph
+from graphad.ir.nodes import Op, Slots, Value
+from graphad.ir.regions import OTHERWISE
+from graphad.ir.residuals import forward_graph, take_residuals
+from graphad.ops import REGISTRY, BranchDef, ControlDef, LoopDef
+from graphad.program import (
+    EMPTY,
+    RANDOM_STREAM,
+    Block,
+    Operator,
+    Program,
+    Variable,
+    check_slots_and_attributes,
+    in_own_form,
+    located,
+    name_in,
+    random_streams,
+)
+from graphad.program.block import check_runnable
+from graphad.types import STEP_SCOPES, Shape
+
+Current = dict[str, Value]
+
+
+def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> Graph:
+    """The graph of a program, with the same operators in the same order.
+
+    Operators of types that are not registered, which a program that was read may have, are kept: passes take them to have effects.
+
+    Args:
+        program: what to lower.
+        targets: the requested variables, whose final values are kept, by name or themselves: ``graph.targets``. None takes those that no
+            operator reads. Passes keep them, and persistable variables, under their names; the rest they may remove.
+
+    Raises:
+        ValueError: an operator has a slot or an attribute that its definition does not have, and the program was not read with
+            ``allow_unknown=True``, nor from Paddle's format; the program has no variable of a target's name, a target is a variable
+            of another program, or two operators draw from one random stream.
+
+    >>> import graphad as ga
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program):
+    ...     x = ga.layers.data("x", shape=[3], append_batch_size=False)
+    ...     y = ga.layers.tanh(x)
+    >>> print(lower(program))
+    graph (x: float32[3]) {
+      tanh(X=x) -> (Out=tanh_0.tmp_0: float32[3])
+    }
+    <BLANKLINE>
+    """
+    if not isinstance(program, Program):
+        raise InvalidType(f"lower takes a Program, not {program!r}")
+    collect_if_due()
+    with paused_collector(sum(len(block.ops) for block in program.blocks)):
+        _check_known(program)
+        program = in_own_form(program)
+        block = program.global_block()
+        lowering = _Lowering()
+        graph = lowering.fill(Graph(block), block)
+        lowering.pass_residuals()
+        _give_streams(graph, random_streams(program))
+        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, block, targets))
+        graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
+        for each in graph.tree():
+            each.marked = graph.journal.edits
+        return graph
+
+
+def _check_known(program: Program) -> None:
+    for block in program.blocks if not program.allows_unknown else ():
+        for op in block.ops:
+            check_slots_and_attributes(op)
+
+
+def _give_streams(graph: Graph, streams: Mapping[Operator, str]) -> None:
+    """Let the random operators of a graph, and of those nested in it, draw from the streams of the program's."""
+    for op in (op for each in graph.tree() for op in each.ops) if streams else ():
+        op.stream = streams.get(op.operator) if op.operator is not None else None
+        if op.stream is not None and RANDOM_STREAM in op.attrs:
+            op.attrs = {name: value for name, value in op.attrs.items() if name != RANDOM_STREAM}
+
+
+def _unread(graph: Graph) -> Iterator[Value]:
+    """The final values that operators write and none reads."""
+    for value in graph.values:
+        if value.writers and not value.readers and value.kind != STEP_SCOPES and value.name != EMPTY and _is_final(value):
+            yield value
+
+
+def _is_final(value: Value) -> bool:
+    return value.graph.values.last(value.name) is value
+
+
+def _asked_for(graph: Graph, block: Block, targets: Sequence[str | Variable]) -> Iterator[Value]:
+    if isinstance(targets, str | Variable):
+        raise InvalidType(f"targets are a list of variables or their names, not {targets!r}")
+    for target in targets:
+        yield graph.given(name_in("targets", block, target) if isinstance(target, Variable) else target)
+
+
+class _Lowering:
+    """One program on its way.
+
+    ``graphs`` and ``final`` are the graph of each block so far, and the last value of each name in it, ``reads`` the values that the
+    graphs of gradients read of their forward graphs, and the inputs made for them.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: dict[int, Graph] = {}
+        self.final: dict[int, Current] = {}
+        self.reads: dict[Graph, tuple[Operator, Current]] = {}
+
+    def fill(self, graph: Graph, block: Block) -> Graph:
+        """Lower a block into an empty graph; names it reads before writing them become the graph's inputs."""
+        self.graphs[block.idx] = graph
+        current = self.final[block.idx] = {}
+        for operator in block.ops:
+            row = REGISTRY.get(operator.type)
+            if not isinstance(row, ControlDef):
+                _lower_operator(graph, operator, current)
+                continue
+            check_runnable(operator, row)
+            if row.is_grad:
+                self._gradient(graph, operator, row, current)
+            else:
+                self._forward(graph, operator, row, current)
+        return graph
+
+    # -- forward ---------------------------------------------------------------------------------
+
+    def _forward(self, graph: Graph, operator: Operator, row: ControlDef, current: Current) -> None:
+        blocks: dict[str, Block] = {name: operator.attrs[name] for name in row.blocks}
+        graphs = {name: self.fill(graph.nested(block), block) for name, block in blocks.items()}
+        finals = [self.final[block.idx] for block in blocks.values()]
+        if isinstance(row, BranchDef) and len(row.blocks) == 1:
+            graphs[OTHERWISE] = graph.nested()
+            finals.append({})
+        results = _written_outside(operator, row, blocks.values(), finals)
+        reads = _read_outside(operator, row, graphs.values())
+        if isinstance(row, LoopDef):
+            names = [*results, *(name for name in reads if name not in results)]
+        else:
+            around = [{n for n in final if not _shadows(g, n)} for g, final in zip(graphs.values(), finals, strict=True)]
+            names = [*reads, *(n for n in results if n not in reads and _needs_old(operator, n, current, around))]
+        for nested, final in zip(graphs.values(), finals, strict=True):
+            given = _give(nested, operator.block, names, final)
+            _check_own(operator, nested, len(names))
+            seen = {**given, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
+            nested.results = [seen.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
+        inputs = {slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != row.operands}
+        if names:
+            inputs[row.operands] = tuple(current.get(n) or _given_or_undefined(graph, operator.block, n, current) for n in names)
+        outputs = {slot: given for slot, given in operator.outputs.items() if slot != row.results}
+        _link(graph, operator, inputs, ({row.results: results} if results else {}) | outputs, current, graphs)
+
+    # -- gradients -------------------------------------------------------------------------------
+
+    def _gradient(self, graph: Graph, operator: Operator, row: ControlDef, current: Current) -> None:
+        inputs = {slot: _reading(graph, operator.block, names, current) for slot, names in operator.inputs.items()}
+        count = len(operator.input("X")), len(operator.input("Out@GRAD")), len(operator.output("X@GRAD"))
+        graphs = {}
+        for which, name in enumerate(row.blocks):
+            block: Block = operator.attrs[name]
+            given, cotangents, results = (
+                operator.attrs[attr][which * n : (which + 1) * n]
+                for attr, n in zip(("original_input", "original_output_grad", "original_input_grad"), count, strict=True)
+            )
+            nested = graphs[name] = self.fill(graph.nested(block), block)
+            final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
+            _set_arguments(nested, block, [*given, *cotangents], final)
+            nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
+            _check_residuals(operator, block, nested.inputs[count[0] + count[1] :], forward)
+            self.reads[nested] = operator, {v.name: v for v in nested.inputs[count[0] + count[1] :]}
+            nested.inputs = nested.inputs[: count[0] + count[1]]
+        _link(graph, operator, inputs, operator.outputs, current, graphs)
+
+    def pass_residuals(self) -> None:
+        """Make what gradients read by name of a forward block its residuals, and match them by position: the outer gradients first."""
+        pending = sorted(self.reads, key=_depth)
+        for _, level in groupby(pending, _depth):
+            found = [(nested, self._forward_graph(nested)) for nested in level]
+            kept = [(nested, forward, self._kept(nested, forward)) for nested, forward in found if forward is not None]
+            for _, forward, reads in kept:
+                forward.residuals = list(dict.fromkeys([*forward.residuals, *reads]))
+            for nested, forward, reads in kept:
+                take_residuals(nested, forward, reads)
+
+    def _forward_graph(self, nested: Graph) -> Graph | None:
+        """The forward graph of a gradient's graph, which is that of its forward block: of the operator that keeps what it reads."""
+        operator, reads = self.reads[nested]
+        forward, block = forward_graph(nested), nested.block
+        assert block is not None
+        if reads and (forward is None or forward.block is None or forward.block.idx != block.parent_idx):
+            name, row = next(iter(reads)), REGISTRY[operator.type]
+            scopes = [name for slot in (row.scopes if isinstance(row, ControlDef) else "",) for name in operator.input(slot)]
+            message = f"its block {block.idx} reads {name!r} of block {block.parent_idx}, whose runs are not kept in {', '.join(scopes)}"
+            raise InvalidValue(located(f"operator {operator.type!r}: {message}", operator.source))
+        return forward
+
+    def _kept(self, nested: Graph, forward: Graph) -> dict[Value, Value]:
+        """The values of the forward graph that a gradient's graph reads, and the inputs made for them."""
+        _, reads = self.reads[nested]
+        return {self.final[forward.block.idx][name]: value for name, value in reads.items()} if forward.block is not None else {}
+
+
+def _depth(graph: Graph) -> int:
+    return 0 if graph.parent is None else 1 + _depth(graph.parent)
+
+
+def _check_own(operator: Operator, nested: Graph, given: int) -> None:
+    """A block writes its own variables before it reads them."""
+    for value in nested.inputs[given:]:
+        message = f"operator {operator.type!r}: its block reads its own variable {value.name!r} before any operator there writes it"
+        raise InvalidValue(located(message, next((op.source for op in value.readers), operator.source)))
+
+
+def _check_residuals(operator: Operator, block: Block, reads: Sequence[Value], forward: Current) -> None:
+    """Whatever a gradient's block reads is passed in, or left by a run of the forward block."""
+    for value in reads:
+        if value.name not in forward:
+            message = f"operator {operator.type!r}: its block {block.idx} reads {value.name!r}, which is not passed in"
+            raise InvalidValue(located(f"{message}, and which block {block.parent_idx} neither reads nor writes", operator.source))
+
+
+def _written_outside(operator: Operator, row: ControlDef, blocks: Iterable[Block], finals: list[Current]) -> list[str]:
+    """The names around that the blocks write, in the operator's order; a loop's condition comes last."""
+    found = dict.fromkeys(operator.output(row.results))
+    for block, final in zip(blocks, finals, strict=False):
+        written = (name for name, value in final.items() if value.writers and name not in block.vars)
+        found.update(dict.fromkeys(filter(operator.block.has_var_recursive, written)))
+    if not isinstance(row, LoopDef):
+        return list(found)
+    (condition,) = operator.input(row.condition)
+    found.pop(condition, None)
+    return [*found, condition]
+
+
+def _read_outside(operator: Operator, row: ControlDef, graphs: Iterable[Graph]) -> list[str]:
+    """The names around that the blocks read, in the operator's order."""
+    found = dict.fromkeys(name for name in operator.input(row.operands) if name != EMPTY)
+    for nested in graphs:
+        found.update(dict.fromkeys(v.name for v in nested.inputs if not _shadows(nested, v.name)))
+    return list(found)
+
+
+def _shadows(nested: Graph, name: str) -> bool:
+    """Whether a name means a variable of the nested block's own."""
+    return nested.block is not None and name in nested.block.vars
+
+
+def _needs_old(operator: Operator, name: str, current: Current, seen: list[set[str]]) -> bool:
+    """Whether a branch that does not write a name leaves what was there before."""
+    if all(name in names for names in seen):
+        return False
+    block = operator.block
+    return name in current or (name not in block.vars and block.idx > 0) or _is_given(block, name)
+
+
+def _is_given(block: Block, name: str) -> bool:
+    """Whether a name of block 0 has a value before the program runs: it is persistable, or an operator that needs one reads it."""
+    if block.var_recursive(name).persistable:
+        return True
+    return any(name in names and not _is_lazy(op, slot) for op in block.ops for slot, names in op.inputs.items())
+
+
+def _is_lazy(op: Operator, slot: str) -> bool:
+    """Whether operands in a slot may be without a value."""
+    row = REGISTRY.get(op.type)
+    return row is not None and slot in row.lazy
+
+
+def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Current:
+    """Make the values of the names around a nested graph its first inputs, in this order; others follow. Return them by name."""
+    own = [value for value in nested.inputs if _shadows(nested, value.name)]
+    found = {value.name: value for value in nested.inputs if value not in own}
+    for name in names:
+        if name not in found:
+            found[name] = nested.add_input(name, *_declared(around, name), first=True)
+            if not _shadows(nested, name):
+                final.setdefault(name, found[name])
+    given = {name: found.pop(name) for name in names}
+    nested.inputs = [*given.values(), *found.values(), *own]
+    return given
+
+
+def _set_arguments(nested: Graph, block: Block, names: list[str], final: Current) -> None:
+    """Make the values passed in under the names the first inputs of a gradient's graph; the residuals of the forward block follow."""
+    found = {value.name: value for value in nested.inputs}
+    for name in names:
+        if name not in found:
+            final[name] = found[name] = nested.add_input(name, *_declared(block, name), first=True)
+    nested.inputs = [*(found.pop(name) for name in names), *found.values()]
+
+
+def _undefined(nested: Graph, around: Block, name: str, aside: bool = False) -> Value:
+    """The value of a name that is left without one; ``aside`` if the name means something else in the block."""
+    shape, dtype, var = _declared(around, name)
+    value = nested.add_version(nested.values.numbered(name, "{}@UNDEFINED@{}") if aside else name, shape, dtype, var)
+    nested.add_op("undefined", {}, {"Out": [value]}, {"shape": list(shape or ()), "dtype": dtype or "float32"})
+    return value
+
+
+# -- operators -----------------------------------------------------------------------------------
+
+
+def _lower_operator(graph: Graph, operator: Operator, current: Current) -> None:
+    block = operator.block
+    inputs: Slots = {}
+    for slot, names in operator.inputs.items():
+        inputs[slot] = tuple([current.get(name) or _given(graph, block, name, current) for name in names])
+    if operator.type == "write_to_array" and "Array" not in inputs and not operator.attrs.get("fresh"):
+        _read_old_array(graph, operator, inputs, current)
+    _link(graph, operator, inputs, operator.outputs, current, None)
+
+
+def _read_old_array(graph: Graph, operator: Operator, inputs: Slots, current: Current) -> None:
+    """In a program an array is written in place: what was there before is read, unless nothing can be there yet."""
+    names, block = operator.output("Out"), operator.block
+    if len(names) != 1:
+        raise InvalidValue(located(f"operator {operator.type!r} writes one array, got {len(names)} names: {operator!r}", operator.source))
+    name = names[0]
+    if name in current or (block.idx > 0 and name not in block.vars):
+        inputs["Array"] = _reading(graph, block, [name], current)
+
+
+def _link(
+    graph: Graph, operator: Operator, inputs: Slots, writes: dict[str, list[str]], current: Current, graphs: dict[str, Graph] | None
+) -> None:
+    block = operator.block
+    outputs: Slots = {}
+    for slot, names in writes.items():
+        values = []
+        for name in names:
+            current[name] = value = graph.add_version(name, *_declared(block, name))
+            values.append(value)
+        outputs[slot] = tuple(values)
+    op = Op(graph, operator.type, inputs, outputs, operator.attrs)
+    op.role, op.source, op.made_by, op.operator = operator.role, operator.source, operator.made_by, operator
+    if graphs is not None:
+        op.graphs = graphs
+        op.attrs = {name: value for name, value in operator.attrs.items() if name not in graphs and not name.startswith("original_")}
+    graph.link(op)
+
+
+def _reading(graph: Graph, block: Block, names: list[str], current: Current) -> tuple[Value, ...]:
+    return tuple([current.get(name) or _given(graph, block, name, current) for name in names])
+
+
+def _given(graph: Graph, block: Block, name: str, current: Current) -> Value:
+    value = current[name] = graph.add_input(name, *_declared(block, name))
+    return value
+
+
+def _given_or_undefined(graph: Graph, block: Block, name: str, current: Current) -> Value:
+    """The value of a name that no operator has written. A variable that a nested block declares has none."""
+    if block.idx == 0 or name not in block.vars:
+        return _given(graph, block, name, current)
+    current[name] = _undefined(graph, block, name)
+    return current[name]
+
+
+def _declared(block: Block, name: str) -> tuple[Shape | None, str | None, Variable | None]:
+    var = block.vars.get(name)
+    if var is None and block.has_var_recursive(name):
+        var = block.var_recursive(name)
+    return (None, None, None) if var is None else (var._shape, var._dtype, var)

@@ -1,0 +1,275 @@
+"""Operators with nested graphs: their operands, block arguments and results, and how values get in, around and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple, Self
+
+from graphad.ir.nodes import Op, Value
+from graphad.ir.residuals import residual_inputs
+from graphad.ops import GRAD, REGISTRY, BranchDef, CallDef, ControlDef, GradOpDef, LoopDef
+
+# -- regions ---------------------------------------------------------------------------------------
+# Operators with nested graphs: their operands, block arguments and results, as values.
+#
+#     forward     while(X = [carried..., captured...]) -> (Out = [carried...]),  the condition is the last carried value
+#                 body: inputs = X, results = Out            the results are the inputs of the next iteration
+#     branches    if_else(Cond, X) -> (Out)                  each graph: inputs = X, results = Out
+#     gradient    while_grad(X, Out@GRAD) -> (X@GRAD)        its graph: inputs = X, Out@GRAD, then residuals; results = X@GRAD
+#
+# The inputs of a nested graph are in the order of its operator's operands, its results in that of the operator's results.
+#
+# Which of these an operator is, its definition says (``graphad.ops.control_flow``). Passes ask for the interface and not for the type:
+#
+#     loop = LoopLike.of(op)                                  None if it is no loop
+#     loop.carried, loop.captured, loop.body, loop.yielded
+#
+# ``LoopLike``, ``BranchLike`` and ``CallLike`` have in common the operands, the block arguments, the results, the yielded values, the
+# condition and the residuals.
+
+OTHERWISE = "otherwise"  # the second graph of a conditional_block: nothing happens
+
+
+def control_row(op: Op) -> ControlDef | None:
+    """The definition of an operator that has nested graphs, None for any other."""
+    row = REGISTRY.get(op.type)
+    return row if isinstance(row, ControlDef) else None
+
+
+def the_row(op: Op) -> ControlDef:
+    """The definition of an operator known to have nested graphs."""
+    row = REGISTRY[op.type]
+    assert isinstance(row, ControlDef)
+    return row
+
+
+def is_loop(op: Op) -> bool:
+    """Whether the operator runs its graph again and again; the gradient of a loop does too."""
+    return isinstance(REGISTRY.get(op.type), LoopDef)
+
+
+def is_forward_loop(op: Op) -> bool:
+    """Whether the operator is a loop, and not the gradient of one."""
+    row = REGISTRY.get(op.type)
+    return isinstance(row, LoopDef) and not row.is_grad
+
+
+def is_loop_gradient(op: Op) -> bool:
+    """Whether the operator is the gradient of a loop."""
+    row = REGISTRY.get(op.type)
+    return isinstance(row, LoopDef) and row.is_grad
+
+
+def operands(op: Op) -> tuple[Value, ...]:
+    """The values that an operator passes to its nested graphs."""
+    row = the_row(op)
+    given = op.inputs.get(row.operands, ())
+    return given + op.inputs.get(f"Out{GRAD}", ()) if row.is_grad else given
+
+
+def outcomes(op: Op) -> tuple[Value, ...]:
+    """The values that an operator has from its nested graphs."""
+    return op.outputs.get(the_row(op).results, ())
+
+
+def scopes_of(op: Op) -> Value | None:
+    """The value that holds the residuals of a forward operator, None if its program has no name for it."""
+    found = op.outputs.get(the_row(op).scopes, ())
+    return found[0] if found else None
+
+
+def carried_count(op: Op) -> int:
+    """How many of a loop's operands are carried from one iteration to the next: the first ones, of a gradient the last ones."""
+    row = the_row(op)
+    return len(op.inputs.get(f"Out{GRAD}", ()) if row.is_grad else op.outputs.get(row.results, ()))
+
+
+def first_captured(op: Op) -> int:
+    """From which operand on a value is the same in every run of a forward operator's graphs: those before it a loop carries."""
+    row = REGISTRY[op.type]
+    return len(op.outputs.get(row.results, ())) if isinstance(row, LoopDef) and not row.is_grad else 0
+
+
+def added_count(op: Op) -> int:
+    """How many of the results, the last ones, are added up over the iterations of a loop's gradient."""
+    return len(outcomes(op)) - carried_count(op) if is_loop_gradient(op) else 0
+
+
+def is_grad_op(op: Op) -> bool:
+    """Whether the operator is the gradient of another one, to be expanded before it can be differentiated."""
+    row = REGISTRY.get(op.type)
+    return row.is_grad if isinstance(row, ControlDef) else isinstance(row, GradOpDef)
+
+
+def has_effects(op: Op) -> bool:
+    """Whether an operator does something besides computing its outputs, itself or in a nested graph; one of an unknown type might."""
+    row = op.row
+    if row is None or row.side_effect:
+        return True
+    return any(inner.row is None or inner.row.side_effect for graph in op.graphs.values() for each in graph.tree() for inner in each.ops)
+
+
+# -- interfaces ----------------------------------------------------------------------------------
+
+
+class RegionOp:
+    """An operator with nested graphs, as its interface shows it. ``of(op)`` is None where the operator does not have the interface."""
+
+    __slots__ = ("definition", "op")
+    declared: ClassVar[type[ControlDef]] = ControlDef
+
+    def __init__(self, op: Op, definition: ControlDef) -> None:
+        self.op = op
+        self.definition = definition
+
+    @classmethod
+    def of(cls, op: Op) -> Self | None:
+        """The interface of an operator, None if its definition does not declare it."""
+        row = REGISTRY.get(op.type)
+        return cls(op, row) if isinstance(row, cls.declared) else None
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether it is the gradient of another operator."""
+        return self.definition.is_grad
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The values passed to the nested graphs."""
+        return operands(self.op)
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The values that come from the nested graphs."""
+        return outcomes(self.op)
+
+    @property
+    def condition(self) -> tuple[Value, ...]:
+        """The values that decide which nested graph runs first, or whether one does; none if nothing is decided."""
+        return self.op.inputs.get(self.definition.condition, ())
+
+    @property
+    def residuals(self) -> Value | None:
+        """The value that holds what the gradient reads of the runs; of a gradient, that of its forward operator."""
+        if not self.definition.is_grad:
+            return scopes_of(self.op)
+        return self.op.input(self.definition.scopes)
+
+    def arguments(self, name: str) -> list[Value]:
+        """The block arguments of a nested graph, one for each operand."""
+        return self.op.graphs[name].inputs[: len(self.operands)]
+
+    def yielded(self, name: str) -> list[Value]:
+        """The values that a nested graph returns, one for each result."""
+        return self.op.graphs[name].results
+
+
+class LoopLike(RegionOp):
+    """It runs its graph again and again; what the graph yields is what it is given in the next iteration.
+
+    How often it runs is an analysis' to say: ``graphad.passes.analyses.cost``.
+    """
+
+    __slots__ = ()
+    declared = LoopDef
+
+    @property
+    def name(self) -> str:
+        """The attribute that holds the body."""
+        return self.definition.blocks[0]
+
+    @property
+    def carried_at(self) -> range:
+        """The places of the carried values among the operands; among the results they come first."""
+        if not self.definition.is_grad:
+            return range(len(self.op.outputs.get(self.definition.results, ())))
+        count = len(self.operands)
+        return range(count - carried_count(self.op), count)
+
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        """The operands that the carried values start from."""
+        at = self.carried_at
+        return self.operands[at.start : at.stop]
+
+    @property
+    def captured(self) -> tuple[Value, ...]:
+        """The operands that are the same in every iteration."""
+        at = self.carried_at
+        return self.operands[: at.start] + self.operands[at.stop :]
+
+    @property
+    def goes_on(self) -> Value:
+        """The value of the body that decides whether there is another iteration."""
+        (body,) = self.op.graphs.values()
+        return body.results[-1]
+
+
+class BranchLike(RegionOp):
+    """It runs one of its graphs: the first one where the condition holds, else the second."""
+
+    __slots__ = ()
+    declared = BranchDef
+
+
+class CallLike(RegionOp):
+    """It runs its graph once."""
+
+    __slots__ = ()
+    declared = CallDef
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether the graph is to stay in one piece: the executor runs it as one operator."""
+        return isinstance(self.definition, CallDef) and self.definition.fused
+
+
+def types_of(interface: type[RegionOp]) -> frozenset[str]:
+    """The types of the forward operators, those of plugins included, that have an interface."""
+    return frozenset(name for name, row in REGISTRY.items() if isinstance(row, interface.declared) and not row.is_grad)
+
+
+# -- region edges ----------------------------------------------------------------------------------
+# How values get into nested graphs, round loops and out again: what an analysis has to know of an operator with blocks.
+#
+#     while(X = [h#0, w]) -> (Out = h#1) { graph (h, w) { h2 = h * w } -> h2 }
+#
+#     ENTRY   h#0 -> h, w#0 -> w      operands become block arguments
+#     BACK    h2  -> h                results are the arguments of the next iteration
+#     EXIT    h2  -> h#1              results leave; of branches, those of each
+#     BYPASS  h#0 -> h#1              a loop that runs no iteration leaves what it was given
+#
+# Gradients have two more: SAVED, from a value of the forward graph to the argument that stands for it, and SUM, from a result to what
+# adds up over the iterations of a loop (zeros if there is none). MLIR's ``RegionBranchOpInterface`` says the same of its operations.
+
+ENTRY, BACK, EXIT, BYPASS, SAVED, SUM = "entry", "back", "exit", "bypass", "saved", "sum"
+
+
+class Edge(NamedTuple):
+    """One way that a value may go: what ``target`` is may be what ``source`` is. ``op`` is the operator with the nested graphs."""
+
+    source: Value
+    target: Value
+    kind: str
+    op: Op
+
+
+def region_edges(op: Op) -> Iterator[Edge]:
+    """All ways of values into the nested graphs of an operator, out of them, and around."""
+    given, outs, loop = operands(op), outcomes(op), LoopLike.of(op)
+    at = range(len(outs)) if loop is None else loop.carried_at
+    for graph in op.graphs.values():
+        yield from (Edge(value, inner, ENTRY, op) for value, inner in zip(given, graph.inputs, strict=False))
+        yield from (Edge(kept, inner, SAVED, op) for inner, kept in residual_inputs(graph).items())
+        for k, (result, out) in enumerate(zip(graph.results, outs, strict=True)):
+            yield Edge(result, out, EXIT if k < len(at) else SUM, op)
+            if loop is not None and k < len(at):
+                yield Edge(result, graph.inputs[at[k]], BACK, op)
+                yield Edge(given[at[k]], out, BYPASS, op)
+
+
+def conditions(op: Op) -> tuple[Value, ...]:
+    """The values that decide which nested graph of an operator runs, and how often."""
+    found = op.inputs.get(the_row(op).condition, ())
+    loop = LoopLike.of(op)
+    return (*found, loop.goes_on) if loop is not None and not loop.is_gradient else found

@@ -1,0 +1,244 @@
+"""The tables of a graph: its operators in order, its values by name, and indexes of operators that read very many values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from graphad.ir.nodes import Op, Value
+
+# -- wide ------------------------------------------------------------------------------------------
+# Operators that read very many values, such as a ``sum`` of thousands: lookups by value there use an index.
+
+WIDE = 32  # values in a slot
+_INDEXED = 8  # slots that stay indexed
+
+
+@dataclass
+class _Slot:
+    """A slot's values, those values as a list to change, and the places of each."""
+
+    values: tuple[Value, ...]
+    items: list[Value]
+    places: dict[Value, list[int]]
+
+
+class WideSlots:
+    """The last few wide slots in which values were replaced.
+
+    Replacing one value after the other would look through the whole slot for each of them. An index holds as long as the slot has
+    the very tuple that the last replacement made.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[tuple[Op, str], _Slot] = {}
+
+    def replace(self, op: Op, old: Value, new: Value) -> None:
+        """Make an operator read ``new`` in every place of ``old``."""
+        for slot, values in op.inputs.items():
+            if len(values) > WIDE:
+                op.inputs[slot] = self._replaced(op, slot, old, new)
+            elif old in values:
+                op.inputs[slot] = tuple([new if v is old else v for v in values])
+
+    def _replaced(self, op: Op, slot: str, old: Value, new: Value) -> tuple[Value, ...]:
+        indexed = self._slots.pop((op, slot), None)
+        if indexed is None or indexed.values is not op.inputs[slot]:
+            indexed = _indexed(op.inputs[slot])
+        self._slots[op, slot] = indexed
+        if len(self._slots) > _INDEXED:
+            del self._slots[next(iter(self._slots))]
+        places = indexed.places.pop(old, None)
+        if places:
+            for place in places:
+                indexed.items[place] = new
+            known = indexed.places.setdefault(new, places)
+            if known is not places:
+                known += places
+            indexed.values = tuple(indexed.items)
+        return indexed.values
+
+
+def _indexed(values: tuple[Value, ...]) -> _Slot:
+    places: dict[Value, list[int]] = {}
+    for i, value in enumerate(values):
+        places.setdefault(value, []).append(i)
+    return _Slot(values, list(values), places)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+# The tables of a graph: its operators in order, and its values by name.
+
+
+class OpList:
+    """The operators of a graph in order; the one being looked at may be removed, others inserted, meanwhile."""
+
+    def __init__(self) -> None:
+        self.first: Op | None = None
+        self.last: Op | None = None
+        self.count = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Op]:
+        op = self.first
+        while op is not None:
+            following = op.next
+            yield op
+            op = following
+
+    def __reversed__(self) -> Iterator[Op]:
+        op = self.last
+        while op is not None:
+            following = op.previous
+            yield op
+            op = following
+
+    def insert(self, op: Op, before: Op | None) -> None:
+        """Link an operator in before another one, or last."""
+        previous = self.last if before is None else before.previous
+        op.previous, op.next = previous, before
+        if previous is None:
+            self.first = op
+        else:
+            previous.next = op
+        if before is None:
+            self.last = op
+        else:
+            before.previous = op
+        self.count += 1
+
+    def unlink(self, op: Op) -> None:
+        """Take an operator out."""
+        if op.previous is None:
+            self.first = op.next
+        else:
+            op.previous.next = op.next
+        if op.next is None:
+            self.last = op.previous
+        else:
+            op.next.previous = op.previous
+        self.count -= 1
+
+
+Versions = dict[Value, None]
+
+
+class ValueTable:
+    """The values of a graph, by name; a name may have several, its versions, the last of which is its final value.
+
+    ``contested`` holds the names that have, or had, several. ``reserved`` holds names that are taken although no value has them:
+    those that the graph's block declares. Adding, removing and looking up the first or last version take constant time, so that a
+    name may be written any number of times.
+    """
+
+    def __init__(self, reserved: Mapping[str, object]) -> None:
+        self.reserved = reserved
+        self.by_name: dict[str, Value | Versions] = {}
+        self.count = 0
+        self.contested: dict[str, None] = {}
+        self.suffixes: dict[str, int] = {}
+        self._numbers: dict[str, dict[Value, int]] = {}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Value]:
+        for found in self.by_name.values():
+            if isinstance(found, Value):
+                yield found
+            else:
+                yield from found
+
+    def versions(self, name: str) -> tuple[Value, ...]:
+        """All values of a name, oldest first."""
+        found = self.by_name.get(name, ())
+        return (found,) if isinstance(found, Value) else tuple(found)
+
+    def first(self, name: str) -> Value | None:
+        """The oldest value of a name, None if it has none."""
+        found = self.by_name.get(name)
+        return next(iter(found)) if isinstance(found, dict) else found
+
+    def last(self, name: str) -> Value | None:
+        """The final value of a name, None if it has none."""
+        found = self.by_name.get(name)
+        return next(reversed(found)) if isinstance(found, dict) else found
+
+    def number(self, value: Value) -> int | None:
+        """Which of the values of its name a value is, counted from 0; None if it is the only one, or none of them."""
+        found = self.by_name.get(value.name)
+        if not isinstance(found, dict):
+            return None
+        if value.name not in self._numbers:
+            self._numbers[value.name] = {version: i for i, version in enumerate(found)}
+        return self._numbers[value.name].get(value)
+
+    def add(self, value: Value) -> None:
+        """Make the value the last version of its name."""
+        name = value.name
+        if name in self.by_name:
+            self._several(name)[value] = None
+        else:
+            self.by_name[name] = value
+        self.count += 1
+
+    def add_first(self, value: Value) -> None:
+        """Make the value the first version of its name."""
+        if value.name not in self.by_name:
+            return self.add(value)
+        self.by_name[value.name] = {value: None, **self._several(value.name)}
+        self.count += 1
+
+    def _several(self, name: str) -> Versions:
+        """The versions of a name that is to have several, to be changed."""
+        found = self.by_name[name]
+        if isinstance(found, Value):
+            found = self.by_name[name] = {found: None}
+        self.contested[name] = None
+        self._numbers.pop(name, None)
+        return found
+
+    def exchange(self, old: Value, new: Value) -> None:
+        """Put a value that has no name in the place of another one."""
+        found = self.by_name[old.name]
+        if isinstance(found, Value):
+            self.by_name[old.name] = new
+        elif self.last(old.name) is old:
+            versions = self._several(old.name)
+            del versions[old]
+            versions[new] = None
+        else:
+            self.by_name[old.name] = {new if v is old else v: None for v in self._several(old.name)}
+
+    def discard(self, value: Value) -> None:
+        """Forget a value."""
+        self.count -= 1
+        found = self.by_name[value.name]
+        if isinstance(found, Value):
+            if found is value:
+                del self.by_name[value.name]
+            return
+        found.pop(value, None)
+        self._numbers.pop(value.name, None)
+        if len(found) == 1:
+            self.by_name[value.name] = next(iter(found))
+
+    def taken(self, name: str) -> bool:
+        """Whether a value has the name, or the block declares it."""
+        return name in self.by_name or name in self.reserved
+
+    def fresh(self, stem: str, pattern: str = "{}_{}") -> str:
+        """A name no value has: the stem, or the stem with the next number."""
+        if not self.taken(stem):
+            return stem
+        return self.numbered(stem, pattern)
+
+    def numbered(self, stem: str, pattern: str) -> str:
+        """A name no value has, made of the stem and the next number."""
+        n = self.suffixes.get(pattern.format(stem, ""), 0)
+        while self.taken(name := pattern.format(stem, n)):
+            n += 1
+        self.suffixes[pattern.format(stem, "")] = n + 1
+        return name

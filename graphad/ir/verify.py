@@ -1,0 +1,228 @@
+"""The invariants of graphs between passes: small named rules, each a generator of complaints.
+
+``verify(graph)`` raises on the first complaint. A rule about a property (``single_writer``, ``typed``)
+holds only for a graph that claims it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import networkx as nx
+
+from graphad.errors import InvalidGraph
+from graphad.ir.graph import SINGLE_WRITER, TYPED, Graph
+from graphad.ir.nodes import Node, Op, Value
+from graphad.ir.printer import print_op
+from graphad.ir.regions import operands, outcomes, the_row
+from graphad.ir.residuals import residual_inputs
+from graphad.ops import REGISTRY, LoopDef
+from graphad.program import EMPTY, located
+from graphad.types import STEP_SCOPES, TENSOR
+
+Complaint = tuple[Node, str]
+Rule = Callable[[Graph], Iterator[Complaint]]
+
+
+def in_graph(graph: Graph) -> Iterator[Complaint]:
+    """Every value an operator touches is in the same graph as the operator."""
+    for op in graph.ops:
+        for values in (*op.inputs.values(), *op.outputs.values()):
+            for value in values:
+                if value.graph is not graph:
+                    yield op, f"it touches {value.name}, which is not in the graph"
+
+
+def linked(graph: Graph) -> Iterator[Complaint]:
+    """Operators and values agree on who reads and writes what."""
+    edges = 0
+    shared = {value: set(value.writers) for value in graph.values if len(value.writers) > 1}
+    for op in graph.ops:
+        for values in op.inputs.values():
+            for value in values:
+                if op not in value.readers:
+                    yield op, f"it reads {value!r}, which does not know it as a reader"
+        edges += len(set(op.reads()))
+        for values in op.outputs.values():
+            edges += len(values)
+            for value in values:
+                if op not in shared.get(value, value.writers):
+                    yield op, f"it writes {value!r}, which does not know it as a writer"
+    if edges != sum(len(v.readers) + len(v.writers) for v in graph.values):
+        for value in graph.values:
+            yield from _stale(value)
+
+
+def _stale(value: Value) -> Iterator[Complaint]:
+    for op in value.readers:
+        if value not in op.reads():
+            yield value, f"it is linked to {op!r}, which does not read it"
+    for op in value.writers:
+        if list(op.writes()).count(value) != value.writers.count(op):
+            yield value, f"it is linked to {op!r}, which does not write it so often"
+
+
+def written(graph: Graph) -> Iterator[Complaint]:
+    """A value that is read has a writer, or is given to the graph from outside."""
+    for value in graph.inputs:
+        if value.writers:
+            yield value, "it is given from outside and written inside"
+    if SINGLE_WRITER not in graph.properties:
+        return
+    for value in graph.values:
+        if not value.writers and value.readers and not value.given:
+            yield value, f"{next(iter(value.readers))!r} reads it, but nothing writes it"
+
+
+def one_writer(graph: Graph) -> Iterator[Complaint]:
+    """A value has at most one writer (a graph that claims ``single_writer``)."""
+    if SINGLE_WRITER not in graph.properties:
+        return
+    for value in graph.values:
+        if len(value.writers) > 1:
+            yield value, f"it is written {len(value.writers)} times: by " + " and by ".join(map(repr, value.writers))
+
+
+def distinct_names(graph: Graph) -> Iterator[Complaint]:
+    """An operator writes a name once: of two values neither would be the final one."""
+    for op in graph.ops:
+        if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
+            continue
+        first: dict[str, Value] = {}
+        for value in op.writes():
+            if value.name != EMPTY and first.setdefault(value.name, value) is not value:
+                yield op, f"it writes {value.name} twice, as {first[value.name]!r} and as {value!r}"
+
+
+def distinct_streams(graph: Graph) -> Iterator[Complaint]:
+    """Every random operator of a whole graph draws from a stream of its own: a copy of one would draw the same numbers."""
+    if graph.parent is not None:
+        return
+    owners: dict[str, Op] = {}
+    for op in (op for each in graph.tree() for op in each.ops):
+        if op.stream is not None and owners.setdefault(op.stream, op) is not op:
+            yield op, f"it draws from the random stream {op.stream!r}, as {owners[op.stream]!r} does"
+
+
+def acyclic(graph: Graph) -> Iterator[Complaint]:
+    """No operator waits for itself."""
+    try:
+        graph.ordered_ops()
+    except InvalidGraph as error:
+        yield next(node for edge in nx.find_cycle(graph) for node in edge[:2] if isinstance(node, Op)), str(error)
+
+
+def slots_filled(graph: Graph) -> Iterator[Complaint]:
+    """A registered operator has the slots of its row, and one value in each that takes one."""
+    for op in graph.ops:
+        row = REGISTRY.get(op.type)
+        if row is not None:
+            for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
+                filled = 0
+                for name, values in given.items():
+                    slot = slots.get(name)
+                    if slot is None:
+                        yield op, f"it has an {side} slot {name}; its definition has {', '.join(slots) or 'none'}"
+                    elif len(values) != 1 and not (slot.variadic and values):
+                        yield op, f"{side} slot {name} holds {len(values)} values"
+                    elif not slot.optional:
+                        filled += 1
+                if filled < row.required[side]:
+                    missing = [s.name for s in slots.values() if not s.optional and s.name not in given]
+                    yield op, f"{side} slot {', '.join(missing)} is empty"
+
+
+def typed(graph: Graph) -> Iterator[Complaint]:
+    """A value a pass made of tensors of known types has a shape and a dtype (a graph that claims ``typed``)."""
+    if TYPED not in graph.properties:
+        return
+    for value in graph.values:
+        if value.shape is None and value.var is None and value.name != EMPTY and value.kind != STEP_SCOPES and _has_known_operands(value):
+            yield value, "it has no type"
+
+
+def _has_known_operands(value: Value) -> bool:
+    """Whether a pass made a value, and of tensors whose types are known: what comes from a tape, say, need not have a type."""
+    if not value.writers:
+        return True
+    writer = value.writers[0]
+    return writer.operator is None and all(v.kind == TENSOR and v.shape is not None for v in writer.reads() if v.name != EMPTY)
+
+
+def gradients_fit(graph: Graph) -> Iterator[Complaint]:
+    """A gradient has the shape and dtype of its value."""
+    for value in graph.values:
+        of = value.grad_of
+        if of is None or of.shape is None or value.shape is None or value.shape is of.shape:
+            continue
+        if len(of.shape) != len(value.shape) or any(a != b and -1 not in (a, b) for a, b in zip(of.shape, value.shape, strict=True)):
+            yield value, f"it is {value.type}, but what it is the gradient of, {of!r}, is {of.type}"
+
+
+def nested(graph: Graph) -> Iterator[Complaint]:
+    """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
+    for op in graph.controls:
+        given, taken = len(operands(op)), len(outcomes(op))
+        row = the_row(op)
+        tests = op.inputs[row.condition] if isinstance(row, LoopDef) and not row.is_grad else ()
+        if tests and tests != operands(op)[taken - 1 : taken]:
+            yield op, f"its condition {tests[0]!r} is not the last value it carries"
+        for name, inner in op.graphs.items():
+            kept = residual_inputs(inner)
+            if len(inner.inputs) != given + len(kept):
+                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are passed in and {len(kept)} are residuals"
+            if len(inner.results) != taken:
+                yield op, f"{name} returns {len(inner.results)} values, but the operator writes {taken}"
+            for value in (*inner.inputs, *inner.results, *inner.residuals):
+                if value.graph is not inner:
+                    yield op, f"{name} takes or returns {value.name}, which is not in it"
+            if inner.owner is not op or inner.parent is not graph:
+                yield op, f"{name} says that it is nested in {inner.owner!r}"
+            yield from ((op, f"{name} {complaint}") for complaint in _wrong_residuals(inner, kept))
+
+
+def _wrong_residuals(inner: Graph, kept: Mapping[Value, Value]) -> Iterator[str]:
+    """A graph keeps each value once; what stands for a residual in the graph of a gradient has its type."""
+    for i, value in enumerate(inner.residuals):
+        if value in inner.residuals[:i]:
+            yield f"keeps {value!r} twice"
+    for value, residual in kept.items():
+        if value.type != residual.type or value.kind != residual.kind:
+            yield f"takes {value!r}, which is {value.type}, as the residual {residual!r}, which is {residual.type}"
+
+
+RULES: tuple[Rule, ...] = (
+    in_graph,
+    linked,
+    written,
+    one_writer,
+    distinct_names,
+    distinct_streams,
+    acyclic,
+    slots_filled,
+    nested,
+    typed,
+    gradients_fit,
+)
+CLAIM_RULES: tuple[Rule, ...] = (written, one_writer, typed)  # what depends on the properties a graph claims
+TYPE_RULES: tuple[Rule, ...] = (typed, gradients_fit)  # what depends on the types of its values
+
+
+def verify(graph: Graph, rules: tuple[Rule, ...] = RULES) -> None:
+    """Hold a graph, and those nested in it, against rules, all of them if none are given.
+
+    Raises:
+        InvalidGraph: the message names the rule, the node, the operators around it and the user's line.
+    """
+    for each in graph.tree():
+        for rule in rules:
+            for node, complaint in rule(each):
+                raise InvalidGraph(_message(rule, node, complaint))
+
+
+def _message(rule: Rule, node: Node, complaint: str) -> str:
+    what = f"operator {node.type}" if isinstance(node, Op) else f"value {node!r}"
+    near = [node] if isinstance(node, Op) else [*node.writers, *node.readers]
+    shown = "\n".join(f"  {print_op(op)}" + (f"    made by {op.made_by}" if op.made_by else "") for op in near[:6])
+    source = next((op.source for op in near if op.source is not None), None)
+    return located(f"{rule.__name__}: {what}: {complaint}\n{shown}", source)

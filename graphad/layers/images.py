@@ -1,0 +1,464 @@
+"""Layers of images: convolutions, poolings and normalizations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.initializer import Constant, Normal
+from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, listed, padding_attrs
+from graphad.layers.helper import LayerHelper, checked_input, layer
+from graphad.program import Variable
+from graphad.program.source import at_users_line
+from graphad.types import element_count
+
+# -- convolution -----------------------------------------------------------------------------------
+# Convolutions, with Fluid's signatures.
+
+Window = int | Sequence[int]
+Padding = int | str | Sequence[int] | Sequence[Sequence[int]]
+_FORMATS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+
+
+def _checked(
+    kind: str, input: Variable, groups: int | None, num_filters: int, axes: int, data_format: str
+) -> tuple[Variable, int, int, bool]:
+    """The input, its channels, the groups, and whether the channels are last."""
+    x = checked_input(kind, input)
+    last = checked_format("data_format", data_format, _FORMATS[axes])
+    checked_int("num_filters", num_filters, 1)
+    count = 1 if groups is None else checked_int("groups", groups, 1)
+    channels = x.shape[-1 if last else 1] if len(x.shape) == axes + 2 else -1
+    if channels < 1:
+        order = {"N": "batch", "C": "channels", "D": "depth", "H": "height", "W": "width"}
+        raise InvalidValue(f"it takes [{', '.join(order[each] for each in data_format)}] with known channels, not {x!r}")
+    return x, channels, count, last
+
+
+def _finished(helper: LayerHelper, out: Variable, filters: int, bias_attr: Any, act: str | None, last: bool) -> Variable:
+    bias = helper.bias(bias_attr, [filters], out.dtype)
+    if bias is not None:
+        out = helper.append("elementwise_add", {"X": out, "Y": bias}, {"axis": len(out.shape) - 1 if last else 1})
+    return helper.activate(out, act)
+
+
+def _convolution(
+    axes: int, input: Variable, num_filters: int, filter_size: Window, groups: int | None, windows: tuple[Any, ...], made: tuple[Any, ...]
+) -> Variable:
+    kind = f"conv{axes}d"
+    stride, padding, dilation, data_format = windows
+    param_attr, bias_attr, act, name = made
+    with at_users_line(f"layers.{kind}"):
+        x, channels, count, last = _checked(kind, input, groups, num_filters, axes, data_format)
+        if channels % count or num_filters % count:
+            raise InvalidValue(f"{channels} channels and {num_filters} filters do not split into {count} groups")
+        window = listed("filter_size", filter_size, axes)
+        attrs = {"strides": listed("stride", stride, axes), "dilations": listed("dilation", dilation, axes), "groups": count}
+        attrs |= padding_attrs("padding", padding, axes, last) | {"data_format": data_format}
+    helper = LayerHelper(kind, name)
+    start = Normal(0.0, (2.0 / (channels // count * element_count(tuple(window)))) ** 0.5)
+    w = helper.parameter(param_attr, "w", [num_filters, channels // count, *window], x.dtype, start)
+    given = {key: value for key, value in attrs.items() if (key, value) not in (("data_format", "NCHW"), ("data_format", "NCDHW"))}
+    out = helper.append(kind, {"Input": x, "Filter": w}, given, out="Output")
+    return _finished(helper, out, num_filters, bias_attr, act, last)
+
+
+@layer
+def conv2d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Window,
+    stride: Window = 1,
+    padding: Padding = 0,
+    dilation: Window = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """A two-dimensional convolution.
+
+    Args:
+        input: ``[batch, channels, height, width]``, or ``[batch, height, width, channels]`` with ``data_format="NHWC"``.
+        padding: a number, one for each axis, ``[top, bottom, left, right]``, pairs for all four axes, "SAME" or "VALID".
+        groups: 1 if None.
+        param_attr: how the filter is made, of shape ``[num_filters, channels // groups, height, width]`` in both formats.
+        use_cudnn: a hint without effect.
+    """
+    return _convolution(
+        2, input, num_filters, filter_size, groups, (stride, padding, dilation, data_format), (param_attr, bias_attr, act, name)
+    )
+
+
+@layer
+def conv3d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Window,
+    stride: Window = 1,
+    padding: Padding = 0,
+    dilation: Window = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """A three-dimensional convolution; arguments as ``conv2d``, with an axis for the depth before the height."""
+    return _convolution(
+        3, input, num_filters, filter_size, groups, (stride, padding, dilation, data_format), (param_attr, bias_attr, act, name)
+    )
+
+
+def _transposed(
+    axes: int, input: Variable, filters: int, sizes: tuple[Any, Any], groups: int | None, windows: tuple[Any, ...], made: tuple[Any, ...]
+) -> Variable:
+    kind = f"conv{axes}d_transpose"
+    padding, stride, dilation, data_format = windows
+    param_attr, bias_attr, act, name = made
+    with at_users_line(f"layers.{kind}"):
+        x, channels, count, last = _checked(kind, input, groups, filters, axes, data_format)
+        if channels % count or filters % count:
+            raise InvalidValue(f"{channels} channels and {filters} filters do not split into {count} groups")
+        attrs: dict[str, Any] = {
+            "strides": listed("stride", stride, axes),
+            "dilations": listed("dilation", dilation, axes),
+            "groups": count,
+        }
+        attrs |= padding_attrs("padding", padding, axes, last) | {"data_format": data_format}
+        output = None if sizes[0] is None else listed("output_size", sizes[0], axes)
+        window = _window(x, sizes[1], output, attrs, axes, last)
+        attrs |= {} if output is None else {"output_size": output}
+    helper = LayerHelper(kind, name)
+    w = helper.parameter(param_attr, "w", [channels, filters // count, *window], x.dtype)
+    out = helper.append(kind, {"Input": x, "Filter": w}, attrs, out="Output")
+    return _finished(helper, out, filters, bias_attr, act, last)
+
+
+def _window(x: Variable, filter_size: Any, output: list[int] | None, attrs: dict[str, Any], axes: int, last: bool) -> list[int]:
+    """The extents of the filter: as given, or those with which the output has the size that is given."""
+    if filter_size is not None:
+        return listed("filter_size", filter_size, axes)
+    if output is None:
+        raise InvalidType("filter_size or output_size is needed, by keyword or in Fluid's order (output_size, filter_size)")
+    extents = x.shape[1:-1] if last else x.shape[2:]
+    if -1 in extents:
+        raise InvalidValue(f"filter_size does not follow from output_size: {x!r} has unknown extents")
+    pads = attrs["paddings"] if len(attrs["paddings"]) == 2 * axes else [each for each in attrs["paddings"] for _ in (0, 1)]
+    return [
+        (output[i] - (extents[i] - 1) * attrs["strides"][i] + pads[2 * i] + pads[2 * i + 1] - 1) // attrs["dilations"][i] + 1
+        for i in range(axes)
+    ]
+
+
+@layer
+def conv2d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Window | None = None,
+    filter_size: Window | None = None,
+    padding: Padding = 0,
+    stride: Window = 1,
+    dilation: Window = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """The transpose of a two-dimensional convolution, which makes images larger.
+
+    Args:
+        input: ``[batch, channels, height, width]``, or ``[batch, height, width, channels]`` with ``data_format="NHWC"``.
+        output_size: the height and width of the result; from ``filter_size`` if None.
+        filter_size: the height and width of the filter; from ``output_size`` if None.
+        param_attr: how the filter is made, of shape ``[channels, num_filters // groups, height, width]``.
+    """
+    windows = (padding, stride, dilation, data_format)
+    return _transposed(2, input, num_filters, (output_size, filter_size), groups, windows, (param_attr, bias_attr, act, name))
+
+
+@layer
+def conv3d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Window | None = None,
+    filter_size: Window | None = None,
+    padding: Padding = 0,
+    stride: Window = 1,
+    dilation: Window = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """The transpose of a three-dimensional convolution; arguments as ``conv2d_transpose``."""
+    windows = (padding, stride, dilation, data_format)
+    return _transposed(3, input, num_filters, (output_size, filter_size), groups, windows, (param_attr, bias_attr, act, name))
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+# Pooling, with Fluid's signatures.
+
+
+def _checked_type(pool_type: str) -> None:
+    if pool_type not in ("max", "avg"):
+        raise InvalidValue(f"pool_type is 'max' or 'avg', not {pool_type!r}")
+
+
+def _pooled(
+    axes: int, input: Variable, size: Any, windows: tuple[Any, Any], flags: dict[str, Any], data_format: str, name: str | None
+) -> Variable:
+    kind = f"pool{axes}d"
+    stride, padding = windows
+    with at_users_line(f"layers.{kind}"):
+        x = checked_input(kind, input)
+        last = checked_format("data_format", data_format, _FORMATS[axes])
+        _checked_type(flags["pooling_type"])
+        for what in ("global_pooling", "ceil_mode", "exclusive"):
+            checked_flag(what, flags[what])
+        if not flags["global_pooling"] and size in (-1, [-1] * axes):
+            raise InvalidValue("pool_size is the extents of the window, or global_pooling=True pools over whole images")
+        window = [1] * axes if flags["global_pooling"] and size == -1 else listed("pool_size", size, axes)
+        attrs = {**flags, "ksize": window, "strides": window if stride is None else listed("pool_stride", stride, axes)}
+        attrs |= padding_attrs("pool_padding", padding, axes, last)
+        attrs |= {"data_format": data_format} if last else {}
+    return LayerHelper(kind, name).append(kind, {"X": x}, attrs)
+
+
+@layer
+def pool2d(
+    input: Variable,
+    pool_size: Window = -1,
+    pool_type: str = "max",
+    pool_stride: Window | None = 1,
+    pool_padding: Any = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Two-dimensional pooling.
+
+    Args:
+        input: ``[batch, channels, height, width]``, or ``[batch, height, width, channels]`` with ``data_format="NHWC"``.
+        pool_size: the extents of the window; left out only with ``global_pooling=True``.
+        pool_type: "max" or "avg".
+        pool_stride: how far the window moves; None moves it by its size.
+        pool_padding: a number, one for each axis, ``[top, bottom, left, right]``, pairs for all four axes, "SAME" or "VALID".
+        use_cudnn: a hint without effect.
+        exclusive: whether averages leave the padding out.
+    """
+    checked_flag("layers.pool2d: use_cudnn", use_cudnn)
+    flags = {"pooling_type": pool_type, "global_pooling": global_pooling, "ceil_mode": ceil_mode, "exclusive": exclusive}
+    return _pooled(2, input, pool_size, (pool_stride, pool_padding), flags, data_format, name)
+
+
+@layer
+def pool3d(
+    input: Variable,
+    pool_size: Window = -1,
+    pool_type: str = "max",
+    pool_stride: Window | None = 1,
+    pool_padding: Any = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Three-dimensional pooling; arguments as ``pool2d``, with an axis for the depth before the height."""
+    checked_flag("layers.pool3d: use_cudnn", use_cudnn)
+    flags = {"pooling_type": pool_type, "global_pooling": global_pooling, "ceil_mode": ceil_mode, "exclusive": exclusive}
+    return _pooled(3, input, pool_size, (pool_stride, pool_padding), flags, data_format, name)
+
+
+def _adaptive(axes: int, input: Variable, size: Any, pool_type: str, with_index: bool, name: str | None) -> Any:
+    kind = f"pool{axes}d"
+    with at_users_line(f"layers.adaptive_{kind}"):
+        x = checked_input(f"adaptive_{kind}", input)
+        _checked_type(pool_type)
+        if checked_flag("require_index", with_index) and pool_type != "max":
+            raise InvalidValue(f"require_index is for pool_type='max', not {pool_type!r}")
+        window = listed("pool_size", size, axes)
+    helper = LayerHelper(f"adaptive_{kind}", name)
+    if with_index:
+        slots = ("Out", "Mask")
+        return tuple(helper.append_all(f"max_{kind}_with_index", {"X": x}, slots, {"ksize": window, "adaptive": True}, stopped=("Mask",)))
+    return helper.append(kind, {"X": x}, {"pooling_type": pool_type, "ksize": window, "adaptive": True})
+
+
+@layer
+def adaptive_pool2d(
+    input: Variable, pool_size: Window, pool_type: str = "max", require_index: bool = False, name: str | None = None
+) -> Any:
+    """Pooling to ``pool_size``, whatever the image's extents; with ``require_index`` the places of the largest elements as well."""
+    return _adaptive(2, input, pool_size, pool_type, require_index, name)
+
+
+@layer
+def adaptive_pool3d(
+    input: Variable, pool_size: Window, pool_type: str = "max", require_index: bool = False, name: str | None = None
+) -> Any:
+    """``adaptive_pool2d`` with an axis for the depth before the height."""
+    return _adaptive(3, input, pool_size, pool_type, require_index, name)
+
+
+# -- normalization ---------------------------------------------------------------------------------
+# Normalizations, with Fluid's signatures.
+
+_LAYOUTS = ("NCHW", "NHWC")
+
+
+@layer
+def batch_norm(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    data_layout: str = "NCHW",
+    in_place: bool = False,
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+) -> Variable:
+    """Normalize each channel over the batch, and keep running statistics for inference (S. Ioffe and C. Szegedy, 2015).
+
+    Args:
+        input: ``[batch, channels, ...]``, or ``[batch, ..., channels]`` with ``data_layout="NHWC"``.
+        is_test: whether this is inference, which takes the running statistics.
+        moving_mean_name, moving_variance_name: what the running statistics are called.
+        in_place, do_model_average_for_mean_and_var: hints without effect.
+        use_global_stats: whether training takes the running statistics, too.
+    """
+    with at_users_line("layers.batch_norm"):
+        x = checked_input("batch_norm", input)
+        last = checked_format("data_layout", data_layout, _LAYOUTS)
+        checked_flag("is_test", is_test)
+        attrs: dict[str, Any] = {
+            "momentum": checked_float("momentum", momentum),
+            "epsilon": checked_float("epsilon", epsilon),
+            "is_test": is_test,
+        }
+        if len(x.shape) < 2 or x.shape[-1 if last else 1] < 1:
+            order = "[batch, ..., channels]" if last else "[batch, channels, ...]"
+            raise InvalidValue(f"it takes {order} with known channels, not {x!r}")
+        attrs |= {"data_layout": data_layout} if last else {}
+        attrs |= {"use_global_stats": True} if checked_flag("use_global_stats", use_global_stats) else {}
+    helper = LayerHelper("batch_norm", name)
+    channels = [x.shape[-1 if last else 1]]
+    scale = helper.parameter(param_attr, "w", channels, x.dtype, Constant(1.0))
+    bias = helper.parameter(bias_attr, "b", channels, x.dtype, Constant(0.0))
+    mean = helper.persistable("mean", channels, x.dtype, 0.0, moving_mean_name)
+    variance = helper.persistable("variance", channels, x.dtype, 1.0, moving_variance_name)
+    out, *_ = helper.append_all(
+        "batch_norm",
+        {"X": x, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance},
+        ("Y", "SavedMean", "SavedVariance"),
+        attrs,
+        written={"MeanOut": mean, "VarianceOut": variance},
+        stopped=("SavedMean", "SavedVariance"),
+    )
+    return helper.activate(out, act)
+
+
+def _scaled(helper: LayerHelper, x: Variable, width: int, param_attr: Any, bias_attr: Any) -> dict[str, Variable]:
+    """The inputs of a normalization: what is normalized, the scale and the shift, which False leaves out."""
+    inputs = {"X": x}
+    if param_attr is not False:
+        inputs["Scale"] = helper.parameter(param_attr, "w", [width], x.dtype, Constant(1.0))
+    if bias_attr is not False:
+        inputs["Bias"] = helper.parameter(bias_attr, "b", [width], x.dtype, Constant(0.0))
+    return inputs
+
+
+@layer
+def layer_norm(
+    input: Variable,
+    scale: bool = True,
+    shift: bool = True,
+    begin_norm_axis: int = 1,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Normalize over the axes from ``begin_norm_axis`` on (J. L. Ba et al., 2016).
+
+    Args:
+        scale, shift: whether the result is scaled and shifted by trained parameters; also off with ``param_attr=False``,
+            ``bias_attr=False``.
+    """
+    with at_users_line("layers.layer_norm"):
+        x = checked_input("layer_norm", input)
+        scaled, shifted = checked_flag("scale", scale), checked_flag("shift", shift)
+        begin = checked_int("begin_norm_axis", begin_norm_axis)
+        width = element_count(x.shape[begin:])
+        if not 0 < begin < len(x.shape) or width < 1:
+            raise InvalidValue(f"{x!r} has no known width from axis begin_norm_axis={begin} on")
+    helper = LayerHelper("layer_norm", name)
+    inputs = _scaled(helper, x, width, param_attr if scaled else False, bias_attr if shifted else False)
+    attrs = {"begin_norm_axis": begin, "epsilon": float(epsilon)}
+    out, *_ = helper.append_all("layer_norm", inputs, ("Y", "Mean", "Variance"), attrs, stopped=("Mean", "Variance"))
+    return helper.activate(out, act)
+
+
+@layer
+def instance_norm(
+    input: Variable, epsilon: float = 1e-5, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
+) -> Variable:
+    """Normalize each channel of each sample over ``[batch, channels, ...]`` (D. Ulyanov et al., 2016)."""
+    with at_users_line("layers.instance_norm"):
+        x = checked_input("instance_norm", input)
+        if len(x.shape) < 3 or x.shape[1] < 1:
+            raise InvalidValue(f"it takes [batch, channels, ...] with known channels, not {x!r}")
+    helper = LayerHelper("instance_norm", name)
+    inputs = _scaled(helper, x, x.shape[1], param_attr, bias_attr)
+    slots = ("Y", "SavedMean", "SavedVariance")
+    out, *_ = helper.append_all("instance_norm", inputs, slots, {"epsilon": checked_float("epsilon", epsilon)}, stopped=slots[1:])
+    return out
+
+
+@layer
+def group_norm(
+    input: Variable,
+    groups: int,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Normalize groups of the channels of each sample (Y. Wu and K. He, 2018)."""
+    with at_users_line("layers.group_norm"):
+        x = checked_input("group_norm", input)
+        last = checked_format("data_layout", data_layout, _LAYOUTS)
+        channels = x.shape[-1 if last else 1] if len(x.shape) > 1 else -1
+        if channels < 1 or channels % checked_int("groups", groups, 1):
+            raise InvalidValue(f"the channels of {x!r} do not split into {groups} groups")
+        attrs = {"groups": groups, "epsilon": checked_float("epsilon", epsilon)} | ({"data_layout": data_layout} if last else {})
+    helper = LayerHelper("group_norm", name)
+    inputs = _scaled(helper, x, channels, param_attr, bias_attr)
+    out, *_ = helper.append_all("group_norm", inputs, ("Y", "Mean", "Variance"), attrs, stopped=("Mean", "Variance"))
+    return helper.activate(out, act)

@@ -1,0 +1,58 @@
+"""The same values in another dtype or under another name, and conditions as numbers."""
+
+from __future__ import annotations
+
+from graphad.ops.definition import OUT_AS_X, Array, DType, Tensor, operator
+from graphad.ops.inference import same
+from graphad.ops.traits import FUNCTION, PART_OF_X
+from graphad.types import TensorType, dtype_name
+
+# -- copies and affine maps ----------------------------------------------------------------------
+
+
+@operator(
+    "X -> Out",
+    infer=same,
+    grad={"X": lambda dOut: assign(dOut)},
+    partial=True,
+    kinds=OUT_AS_X,
+    **FUNCTION,
+    passed_on="X",
+    uniform=True,
+    **PART_OF_X,
+)
+def assign(X: Array) -> Array:
+    """The same value under another name (arrays are never changed in place, so nothing is copied)."""
+    return X
+
+
+def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> TensorType:
+    return TensorType(X.shape, out_dtype)
+
+
+@operator(
+    "X -> Out",
+    infer=_cast_type,
+    grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))},
+    shapes="X",
+    safe_dtypes="all",
+    **FUNCTION,
+    linear="X",
+    cheap=True,
+    uniform=True,
+    flops=0,
+)
+def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Tensor:
+    """X in another dtype."""
+    return X.astype(out_dtype)
+
+
+def in_dtype_of(t: Tensor, like: Tensor) -> Tensor:
+    """A tensor in the dtype of another one: a cast where it has not that dtype already."""
+    dtype = dtype_name(like.dtype)
+    return t if dtype_name(t.dtype) == dtype else cast(t, out_dtype=dtype)
+
+
+def as_mask(condition: Tensor, like: Tensor) -> Tensor:
+    """A boolean tensor as zeros and ones of ``like``'s dtype."""
+    return cast(condition, out_dtype=dtype_name(like.dtype))

@@ -1,0 +1,345 @@
+"""Updates of a parameter by its gradient, with weight decay or without, and clipping of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Unpack
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.casting import as_mask
+from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.elementwise import elementwise_max
+from graphad.ops.inference import matched, same_float
+from graphad.ops.like import fill_any_like
+from graphad.ops.reduction import frobenius_norm, reduce_sum
+from graphad.ops.summation import power_norm
+from graphad.ops.traits import Declared
+from graphad.types import TensorType, element_count
+
+# -- optimize --------------------------------------------------------------------------------------
+# Updates of a parameter by its gradient, and clipping of gradients. A program writes the outputs back to the inputs' names.
+#
+# In the formulas p is Param, g Grad and lr LearningRate. Differentiating through an update is an error.
+
+SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow")
+
+
+def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[Callable[..., Any]], OpDef]:
+    """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``, or are like Param."""
+    names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
+    signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
+
+    def infer(*types: TensorType | None, **_: Any) -> Any:
+        given = {name: type_ for name, type_ in zip(names, types, strict=True) if type_ is not None}
+        _check_state(given)
+        new = tuple(given.get(name, given["Param"]) for name in updated)
+        return new if len(new) > 1 else new[0]
+
+    def add(formula: Callable[..., Any]) -> OpDef:
+        @wraps(formula)
+        def kernel(*arrays: Array | None, **attrs: Any) -> Any:
+            new = formula(*arrays, **attrs)
+            return tuple(map(np.asarray, new)) if isinstance(new, tuple) else np.asarray(new)
+
+        return operator(signature, infer=infer, grad=None, **traits)(kernel)
+
+    return add
+
+
+def _check_state(given: dict[str, TensorType]) -> None:
+    """ShapeError unless everything fits Param: one number, or one for each of its elements."""
+    param = same_float(given["Param"])
+    for name, type_ in given.items():
+        if name in SCALARS:
+            if not matched(element_count(type_.shape), 1):
+                raise ShapeError(f"{name} is {type_}; one number is expected")
+        elif type_.dtype != param.dtype or len(type_.shape) != len(param.shape) or not all(map(matched, type_.shape, param.shape)):
+            raise ShapeError(f"Param is {param} but {name} is {type_}: they are of one type")
+
+
+def number(tensor: Array, like: Array) -> Any:
+    """The one element of a tensor, in the parameter's dtype."""
+    return like.dtype.type(tensor.reshape(-1)[0])
+
+
+@update("Param Grad LearningRate", "Param", own=True, flops=2)
+def sgd(Param: Array, Grad: Array, LearningRate: Array) -> Any:
+    """``p - lr g``."""
+    return Param - number(LearningRate, Param) * Grad
+
+
+@update("Param Grad Velocity LearningRate", "Param Velocity", flops=5)
+def momentum(
+    Param: Array,
+    Grad: Array,
+    Velocity: Array,
+    LearningRate: Array,
+    *,
+    mu: float,
+    use_nesterov: bool = False,
+    regularization_method: str = "",
+    regularization_coeff: float = 0.0,
+    rescale_grad: float = 1.0,
+    multi_precision: bool = False,
+) -> Any:
+    """``v = mu v + g``, ``p - lr v``; with Nesterov's step ``p - lr (g + mu v)``. "l2_decay" adds ``coeff p`` to g."""
+    lr, g = number(LearningRate, Param), Grad if rescale_grad == 1.0 else Grad * rescale_grad
+    if regularization_method == "l2_decay":
+        g = g + regularization_coeff * Param
+    velocity = mu * Velocity + g
+    return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
+
+
+@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", flops=12)
+def adam(
+    Param: Array,
+    Grad: Array,
+    LearningRate: Array,
+    Moment1: Array,
+    Moment2: Array,
+    Beta1Pow: Array,
+    Beta2Pow: Array,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    lazy_mode: bool = False,
+    min_row_size_to_use_multithread: int = 1000,
+    multi_precision: bool = False,
+    use_global_beta_pow: bool = False,
+) -> Any:
+    """Adam (Kingma and Ba, 2015): the powers are ``beta^t``, and epsilon is scaled by ``sqrt(1 - beta2^t)``.
+
+    ``use_global_beta_pow`` leaves the powers for another operator to advance.
+    """
+    power1, power2 = number(Beta1Pow, Param), number(Beta2Pow, Param)
+    correction = np.sqrt(1 - power2)
+    m1 = beta1 * Moment1 + (1 - beta1) * Grad
+    m2 = beta2 * Moment2 + (1 - beta2) * np.square(Grad)
+    step = number(LearningRate, Param) * correction / (1 - power1) * m1 / (np.sqrt(m2) + epsilon * correction)
+    if use_global_beta_pow:
+        return Param - step, m1, m2, Beta1Pow, Beta2Pow
+    return Param - step, m1, m2, beta1 * Beta1Pow, beta2 * Beta2Pow
+
+
+@update("Param Grad LearningRate Moment InfNorm Beta1Pow", "Param Moment InfNorm", flops=10)
+def adamax(
+    Param: Array,
+    Grad: Array,
+    LearningRate: Array,
+    Moment: Array,
+    InfNorm: Array,
+    Beta1Pow: Array,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> Any:
+    """Adam by the largest gradient (Kingma and Ba, 2015): ``p - lr / (1 - beta1^t) m / u``, ``u = max(|g|, beta2 u + epsilon)``."""
+    m = beta1 * Moment + (1 - beta1) * Grad
+    largest = np.maximum(np.abs(Grad), beta2 * InfNorm + epsilon)
+    return Param - number(LearningRate, Param) / (1 - number(Beta1Pow, Param)) * m / largest, m, largest
+
+
+@update("Param Grad Moment LearningRate", "Param Moment", flops=6)
+def adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, epsilon: float = 1e-6) -> Any:
+    """``m = m + g^2``, ``p - lr g / (sqrt(m) + epsilon)`` (Duchi, Hazan and Singer, 2011)."""
+    m = Moment + np.square(Grad)
+    return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
+
+
+@update("Param Grad Moment LearningRate", "Param Moment")
+def decayed_adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, decay: float = 0.95, epsilon: float = 1e-6) -> Any:
+    """Adagrad that forgets: ``m = decay m + (1 - decay) g^2``, ``p - lr g / (sqrt(m) + epsilon)``."""
+    m = decay * Moment + (1 - decay) * np.square(Grad)
+    return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
+
+
+@update("Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?", "Param AvgSquaredGrad AvgSquaredUpdate", flops=11)
+def adadelta(
+    Param: Array,
+    Grad: Array,
+    AvgSquaredGrad: Array,
+    AvgSquaredUpdate: Array,
+    LearningRate: Array | None = None,
+    *,
+    rho: float = 0.95,
+    epsilon: float = 1e-6,
+) -> Any:
+    """Steps as large as the last ones were (Zeiler, 2012), times lr if it is there."""
+    squared_grad = rho * AvgSquaredGrad + (1 - rho) * np.square(Grad)
+    step = -np.sqrt((AvgSquaredUpdate + epsilon) / (squared_grad + epsilon)) * Grad
+    squared_update = rho * AvgSquaredUpdate + (1 - rho) * np.square(step)
+    return Param + (step if LearningRate is None else number(LearningRate, Param) * step), squared_grad, squared_update
+
+
+@update("Param MeanSquare MeanGrad? Grad Moment LearningRate", "Param Moment MeanSquare MeanGrad?", flops=9)
+def rmsprop(
+    Param: Array,
+    MeanSquare: Array,
+    MeanGrad: Array | None,
+    Grad: Array,
+    Moment: Array,
+    LearningRate: Array,
+    *,
+    epsilon: float = 1e-10,
+    decay: float = 0.9,
+    momentum: float = 0.0,
+    centered: bool = False,
+) -> Any:
+    """``s = decay s + (1 - decay) g^2``, ``m = momentum m + lr g / sqrt(s + epsilon)``, ``p - m``.
+
+    ``centered`` takes the square of g's mean from s under the root. (Tieleman and Hinton, 2012; centered: Graves, 2013.)
+    """
+    square = decay * MeanSquare + (1 - decay) * np.square(Grad)
+    mean = np.zeros_like(Param) if MeanGrad is None else MeanGrad
+    if centered:
+        mean = decay * mean + (1 - decay) * Grad
+    spread = square - np.square(mean) if centered else square
+    moment = momentum * Moment + number(LearningRate, Param) * Grad / np.sqrt(spread + epsilon)
+    return Param - moment, moment, square, mean
+
+
+# -- clipping ------------------------------------------------------------------------------------
+
+
+def _clipped_grad(X: Tensor, dOut: Tensor, *, max_norm: float) -> Tensor:
+    norm = frobenius_norm(X, reduce_all=True)
+    limit = fill_any_like(norm, value=max_norm)
+    larger = elementwise_max(norm, limit)
+    unit = X / larger
+    radial = unit * (as_mask(norm > limit, X) * reduce_sum(unit * dOut, reduce_all=True))
+    return (dOut - radial) * (limit / larger)
+
+
+@operator("X -> Out", infer=same_float, grad={"X": _clipped_grad})
+def clip_by_norm(X: Array, *, max_norm: float) -> Array:
+    """X, made shorter if its norm (over all elements) is above ``max_norm``."""
+    norm = power_norm(X, tuple(range(X.ndim)))
+    return X if norm <= max_norm else np.asarray(X * X.dtype.type(max_norm / norm))
+
+
+# -- decay updates ---------------------------------------------------------------------------------
+# Updates of a parameter that shrink it as well: by a weight decay beside the gradient, or by a penalty on its size.
+#
+# In the formulas p is Param, g Grad and lr LearningRate. Differentiating through an update is an error.
+
+_TINY = 1e-10
+
+
+@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
+def adamw(
+    Param: Array,
+    Grad: Array,
+    LearningRate: Array,
+    Moment1: Array,
+    Moment2: Array,
+    Beta1Pow: Array,
+    Beta2Pow: Array,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    lr_ratio: float = 1.0,
+    coeff: float = 0.01,
+    with_decay: bool = False,
+    lazy_mode: bool = False,
+    min_row_size_to_use_multithread: int = 1000,
+    multi_precision: bool = False,
+    use_global_beta_pow: bool = False,
+) -> Any:
+    """Adam on ``p (1 - lr_ratio lr coeff)`` (Loshchilov and Hutter, 2019); Adam alone unless ``with_decay``.
+
+    As in Paddle's kernel for the CPU, ``lr_ratio`` scales the decay, not Adam's step.
+    """
+    rate = number(LearningRate, Param)
+    decayed = Param * (1 - rate * lr_ratio * coeff) if with_decay else Param
+    options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "use_global_beta_pow": use_global_beta_pow}
+    return adam.kernel(decayed, Grad, np.asarray(rate), Moment1, Moment2, Beta1Pow, Beta2Pow, **options)
+
+
+@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
+def lamb(
+    Param: Array,
+    Grad: Array,
+    LearningRate: Array,
+    Moment1: Array,
+    Moment2: Array,
+    Beta1Pow: Array,
+    Beta2Pow: Array,
+    *,
+    weight_decay: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-6,
+    always_adapt: bool = False,
+    multi_precision: bool = False,
+) -> Any:
+    """``p - lr |p| / |r| r``, r being Adam's step without lr plus ``weight_decay p`` (You et al., 2020).
+
+    ``|p| / |r|`` is 1 where one of the norms is 0, and without a weight decay, unless ``always_adapt``.
+    """
+    m1 = beta1 * Moment1 + (1 - beta1) * Grad
+    m2 = beta2 * Moment2 + (1 - beta2) * np.square(Grad)
+    unbiased1, unbiased2 = m1 / (1 - number(Beta1Pow, Param)), m2 / (1 - number(Beta2Pow, Param))
+    step = unbiased1 / (np.sqrt(unbiased2) + epsilon) + weight_decay * Param
+    rate = number(LearningRate, Param)
+    if weight_decay > 0 or always_adapt:
+        rate = rate * _trust(Param, step)
+    return Param - rate * step, m1, m2, beta1 * Beta1Pow, beta2 * Beta2Pow
+
+
+def _trust(param: Array, step: Array) -> Any:
+    lengths = [power_norm(each, tuple(range(each.ndim))) for each in (param, step)]
+    return lengths[0] / lengths[1] if all(lengths) else param.dtype.type(1)
+
+
+@update("Param SquaredAccumulator LinearAccumulator Grad LearningRate", "Param SquaredAccum LinearAccum")
+def ftrl(
+    Param: Array,
+    SquaredAccumulator: Array,
+    LinearAccumulator: Array,
+    Grad: Array,
+    LearningRate: Array,
+    *,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    lr_power: float = -0.5,
+) -> Any:
+    """Follow the regularized leader (McMahan et al., 2013), as ``n = s + g^2``, ``z = l + g - (n^-lr_power - s^-lr_power) / lr p``.
+
+    The parameter is ``(l1 sign(z) - z) / (n^-lr_power / lr + 2 l2)`` where ``|z| > l1``, else 0. To l1 and l2 1e-10 is added.
+    """
+    rate, l1, l2 = number(LearningRate, Param), l1 + _TINY, l2 + _TINY
+    squared = SquaredAccumulator + np.square(Grad)
+    new, old = _power(squared, -lr_power), _power(SquaredAccumulator, -lr_power)
+    linear = LinearAccumulator + Grad - (new - old) / rate * Param
+    solution = (l1 * np.sign(linear) - linear) / (new / rate + 2 * l2)
+    return np.where(np.abs(linear) > l1, solution, Param.dtype.type(0)), squared, linear
+
+
+def _power(x: Array, exponent: float) -> Any:
+    return np.sqrt(x) if exponent == 0.5 else np.power(x, exponent)
+
+
+@update("Param Grad LearningRate", "Param")
+def proximal_gd(Param: Array, Grad: Array, LearningRate: Array, *, l1: float = 0.0, l2: float = 0.0) -> Any:
+    """Gradient descent under a penalty (Duchi and Singer, 2009): ``q = p - lr g``, ``sign(q) max(|q| - lr l1, 0) / (1 + lr l2)``."""
+    rate = number(LearningRate, Param)
+    return _shrunk(Param - rate * Grad, rate, l1, l2)
+
+
+@update("Param Moment Grad LearningRate", "Param Moment")
+def proximal_adagrad(Param: Array, Moment: Array, Grad: Array, LearningRate: Array, *, l1: float = 0.0, l2: float = 0.0) -> Any:
+    """``m = m + g^2``, then ``proximal_gd`` with the step ``lr g / sqrt(m)``, which is 0 where m is."""
+    rate = number(LearningRate, Param)
+    m = Moment + np.square(Grad)
+    step = np.divide(Grad, np.sqrt(m), out=np.zeros_like(Param), where=m > 0)
+    return _shrunk(Param - rate * step, rate, l1, l2), m
+
+
+def _shrunk(q: Array, rate: Any, l1: float, l2: float) -> Any:
+    return np.sign(q) * np.maximum(np.abs(q) - rate * l1, 0) / (1 + rate * l2)

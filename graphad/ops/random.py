@@ -1,0 +1,143 @@
+"""Operators that draw random numbers.
+
+Kernels draw from the generator they are given, unless ``seed`` is set: then the numbers are the same at every run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.casting import as_mask
+from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.inference import matched, same_float
+from graphad.types import FLOATS, INTS, TensorType, checked_shape, element_count
+
+DType = str
+
+
+def generator(seed: int, rng: np.random.Generator) -> np.random.Generator:
+    """The generator to draw from: the given one where no seed is set. A negative seed is one as well, as 64 bits without a sign."""
+    return np.random.default_rng(seed % (1 << 64)) if seed else rng
+
+
+def _floats(*, shape: list[int], dtype: DType = "float32", **_: Any) -> TensorType:
+    if dtype not in FLOATS:
+        raise ShapeError(f"dtype={dtype!r}: random floating-point numbers are {', '.join(FLOATS)}")
+    return TensorType(checked_shape(shape), dtype)
+
+
+def _ints(*, shape: list[int], low: int, high: int, dtype: DType = "int64", **_: Any) -> TensorType:
+    if dtype not in INTS:
+        raise ShapeError(f"dtype={dtype!r}: random integers are {', '.join(INTS)}")
+    if low >= high:
+        raise ShapeError(f"low={low}, high={high}: there is no integer in [low, high)")
+    return TensorType(checked_shape(shape), dtype)
+
+
+def _drawn(dtype: DType) -> Any:
+    """The dtype to draw in: numpy draws single and double precision."""
+    return np.float64 if dtype == "float64" else np.float32
+
+
+@operator("-> Out", infer=_floats, grad={}, random=True)
+def uniform_random(
+    *,
+    shape: list[int],
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+    dtype: DType = "float32",
+    diag_num: int = 0,
+    diag_step: int = 0,
+    diag_val: float = 1.0,
+    rng: np.random.Generator,
+) -> Array:
+    """Numbers spread evenly over [min, max); ``diag_num`` elements, ``diag_step`` apart from a row's diagonal, are ``diag_val``."""
+    low, width = _drawn(dtype)(min), _drawn(dtype)(max - min)
+    out = (generator(seed, rng).random(tuple(shape), _drawn(dtype)) * width + low).astype(dtype, copy=False)
+    if diag_num:
+        out.reshape(-1)[np.arange(diag_num) * (diag_step + 1)] = diag_val
+    return np.asarray(out)
+
+
+@operator("-> Out", infer=_floats, grad={}, random=True)
+def gaussian_random(
+    *, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: DType = "float32", rng: np.random.Generator
+) -> Array:
+    """Normally distributed numbers."""
+    drawn = generator(seed, rng).standard_normal(tuple(shape), _drawn(dtype))
+    return np.asarray(drawn * _drawn(dtype)(std) + _drawn(dtype)(mean)).astype(dtype, copy=False)
+
+
+@operator("-> Out", infer=_floats, grad={}, random=True)
+def truncated_gaussian_random(
+    *, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: DType = "float32", rng: np.random.Generator
+) -> Array:
+    """Normally distributed numbers; those more than two standard deviations from the mean are drawn again."""
+    source = generator(seed, rng)
+    drawn = np.asarray(source.standard_normal(tuple(shape), _drawn(dtype)))
+    while (far := np.abs(drawn) > 2.0).any():
+        drawn[far] = source.standard_normal(int(far.sum()), _drawn(dtype))
+    return np.asarray(drawn * _drawn(dtype)(std) + _drawn(dtype)(mean)).astype(dtype, copy=False)
+
+
+@operator("-> Out", infer=_ints, grad={}, random=True)
+def randint(*, shape: list[int], low: int, high: int, seed: int = 0, dtype: DType = "int64", rng: np.random.Generator) -> Array:
+    """Integers of [low, high), each as likely as the others."""
+    return np.asarray(generator(seed, rng).integers(low, high, tuple(shape))).astype(dtype, copy=False)
+
+
+@operator("X -> Out", infer=same_float, grad={}, random=True)
+def bernoulli(X: Array, *, seed: int = 0, rng: np.random.Generator) -> Array:
+    """One with the probability X, else zero, in X's dtype."""
+    return np.asarray(generator(seed, rng).random(X.shape) < X).astype(X.dtype)
+
+
+# -- dropout -------------------------------------------------------------------------------------
+
+
+def _dropout_type(X: TensorType, Seed: TensorType | None = None, *, dropout_prob: float = 0.5, **_: Any) -> tuple[TensorType, TensorType]:
+    if Seed is not None and not matched(element_count(Seed.shape), 1):
+        raise ShapeError(f"Seed is {Seed}; one element is expected")
+    if not 0 <= dropout_prob <= 1:
+        raise ShapeError(f"dropout_prob={dropout_prob} is no probability")
+    return same_float(X), TensorType(X.shape, "uint8")
+
+
+def _kept_scale(dropout_prob: float, is_test: bool, dropout_implementation: str) -> float:
+    """What is kept is multiplied by this, so that its mean stays (or, in a test, becomes) that of training."""
+    if dropout_implementation == "upscale_in_train":
+        return 1.0 if is_test or dropout_prob == 1.0 else 1.0 / (1.0 - dropout_prob)
+    return 1.0 - dropout_prob if is_test else 1.0
+
+
+def _dropout_grad(Mask: Tensor, dOut: Tensor, *, dropout_prob: float, is_test: bool, dropout_implementation: str) -> Tensor:
+    scale = _kept_scale(dropout_prob, is_test, dropout_implementation)
+    return dOut * scale if is_test else dOut * as_mask(Mask, dOut) * scale
+
+
+@operator("X Seed? -> Out Mask", infer=_dropout_type, grad={"X": _dropout_grad}, random=True, flops=2)
+def dropout(
+    X: Array,
+    Seed: Array | None = None,
+    *,
+    dropout_prob: float = 0.5,
+    is_test: bool = False,
+    fix_seed: bool = False,
+    seed: int = 0,
+    dropout_implementation: str = "downgrade_in_infer",
+    rng: np.random.Generator,
+) -> tuple[Array, Array]:
+    """X with each element set to zero with a probability; Mask has ones where it is kept. In a test nothing is dropped.
+
+    "upscale_in_train" divides by the probability to be kept when training, "downgrade_in_infer" multiplies by it in a test.
+    """
+    scale = X.dtype.type(_kept_scale(dropout_prob, is_test, dropout_implementation))
+    if is_test:
+        return np.asarray(X * scale), np.ones(X.shape, np.uint8)
+    fixed = int(Seed.reshape(-1)[0]) if Seed is not None else seed if fix_seed else 0
+    mask = np.asarray(generator(fixed, rng).random(X.shape, np.float32) >= dropout_prob)
+    return np.asarray(X * (mask * scale)), mask.astype(np.uint8)

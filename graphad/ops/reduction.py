@@ -1,0 +1,258 @@
+"""Reductions: sums, means, extrema, products and norms over axes, and the places of extrema."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.casting import as_mask, cast, in_dtype_of
+from graphad.ops.definition import GRAD, Array, Inputs, OpDef, Outputs, Tensor, grad_kernel, lookup, operator
+from graphad.ops.elementwise import abs_, exp, pow_, sign
+from graphad.ops.inference import reduced, reduced_axes, same_float
+from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like
+from graphad.ops.scan import cumprod
+from graphad.ops.selection import where
+from graphad.ops.shapes import size, unsqueeze
+from graphad.ops.summation import power_norm, summed
+from graphad.ops.traits import Declared
+from graphad.types import TensorType, dtype_name
+
+DType = str
+
+ALL: list[int] = []
+Axes = tuple[int, ...]
+
+
+def kept(reduced_: Tensor, X: Tensor, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    """A reduction's result in a shape that broadcasts against X."""
+    axes = reduced_axes(X.ndim, dim, reduce_all)
+    return reduced_ if keep_dim or len(axes) == X.ndim else unsqueeze(reduced_, axes=list(axes))
+
+
+def _reduced_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, **attrs: Any) -> TensorType:
+    return TensorType(reduced(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all).shape, attrs.get("out_dtype") or X.dtype)
+
+
+def _extreme_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, **attrs: Any) -> TensorType:
+    if any(X.shape[a] == 0 for a in reduced_axes(len(X.shape), dim, reduce_all)):
+        raise ShapeError(f"X is {X}: there is no extremum over an axis without elements (dim={dim})")
+    return _reduced_type(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all, **attrs)
+
+
+def _truth_type(X: TensorType, **attrs: Any) -> TensorType:
+    return _reduced_type(X, **{**attrs, "out_dtype": "bool"})
+
+
+def _row(
+    name: str,
+    function: Callable[..., Any],
+    grad: Callable[..., Any] | None,
+    infer: Callable[..., Any] = _reduced_type,
+    result: str = "",
+    shapes: str = "",
+    **traits: Unpack[Declared],
+) -> OpDef:
+    def kernel(
+        X: Array, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, in_dtype: DType = "", out_dtype: DType = ""
+    ) -> Array:
+        value = function(X, axis=reduced_axes(X.ndim, dim, reduce_all), keepdims=keep_dim)
+        return np.asarray(value, result or out_dtype or X.dtype)
+
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, shapes=shapes, **traits)(kernel)
+
+
+# -- sum and mean --------------------------------------------------------------------------------
+
+
+def _sum_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    return expand_like(kept(in_dtype_of(dOut, X), X, dim, keep_dim, reduce_all), X)
+
+
+def _share(cotangent: Tensor, X: Tensor) -> Tensor:
+    """The cotangent of a mean divided by the number of elements of X it is the mean of."""
+    dtype = dtype_name(cotangent.dtype)
+    return cotangent * (cast(size(cotangent), out_dtype=dtype) / cast(size(X), out_dtype=dtype))
+
+
+def _mean_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    return expand_like(kept(_share(in_dtype_of(dOut, X), X), X, dim, keep_dim, reduce_all), X)
+
+
+def _sum(X: Array, axis: Axes, keepdims: bool) -> Array:
+    return summed(X, axis, keepdims)
+
+
+def _mean(X: Array, axis: Axes, keepdims: bool) -> Any:
+    total, count = summed(X, axis, keepdims), math.prod(X.shape[a] for a in axis)
+    return total / count if count else np.full_like(total, np.nan, X.dtype)
+
+
+reduce_sum = _row("reduce_sum", _sum, _sum_grad, shapes="X", speculatable="types", linear="X", own=True, flops=1)
+reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents", linear="X", own=True, flops=1)
+
+
+@operator(
+    "X -> Out",
+    infer=lambda X: TensorType((), X.dtype),
+    grad={"X": lambda X, dOut: expand_like(_share(dOut, X), X)},
+    shapes="X",
+    speculatable="extents",
+    linear="X",
+    own=True,
+    flops=1,
+)
+def mean(X: Array) -> Array:
+    """The mean of all elements, of shape []."""
+    return np.asarray(summed(X, tuple(range(X.ndim))) / X.size if X.size else np.nan, X.dtype)
+
+
+@grad_kernel("mean")
+def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    """The share of each element, all at once."""
+    (x,), (cotangent,) = inputs["X"], inputs[f"Out{GRAD}"]
+    return {f"X{GRAD}": [np.full(x.shape, cotangent / cotangent.dtype.type(x.size) if x.size else 0.0, x.dtype)]}
+
+
+# -- extrema -------------------------------------------------------------------------------------
+
+
+def _ties(op: OpDef, X: Tensor, Out: Tensor, like: Tensor, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    """1 where X is the extremum, 0 elsewhere; that is found anew where the result was rounded to another dtype."""
+    is_rounded = dtype_name(Out.dtype) != dtype_name(X.dtype)
+    extremum = op(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all) if is_rounded else Out
+    return as_mask(X == kept(extremum, X, dim, keep_dim, reduce_all), like)
+
+
+def _tie_rule(op_type: str, split: bool) -> Callable[..., Tensor]:
+    """The rule that gives the cotangent to every element that is the extremum, or splits it among them."""
+
+    def rule(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+        cotangent = in_dtype_of(dOut, X)
+        mask = _ties(lookup(op_type), X, Out, cotangent, dim, keep_dim, reduce_all)
+        share = cotangent / reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all) if split else cotangent
+        return mask * kept(share, X, dim, keep_dim, reduce_all)
+
+    return rule
+
+
+reduce_max = _row("reduce_max", np.max, _tie_rule("reduce_max", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
+reduce_min = _row("reduce_min", np.min, _tie_rule("reduce_min", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
+reduce_amax = _row("reduce_amax", np.max, _tie_rule("reduce_amax", split=True), _extreme_type, speculatable="extents", flops=1)
+reduce_amin = _row("reduce_amin", np.min, _tie_rule("reduce_amin", split=True), _extreme_type, speculatable="extents", flops=1)
+reduce_all = _row("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
+reduce_any = _row("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
+
+
+def _arg_type(X: TensorType, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> TensorType:
+    return _extreme_type(X, dim=[axis], keep_dim=keepdims, reduce_all=flatten)._replace(dtype=dtype or "int64")
+
+
+def _arg_row(name: str, function: Callable[..., Any], **traits: Unpack[Declared]) -> OpDef:
+    def kernel(X: Array, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> Array:
+        return np.asarray(function(X, axis=None if flatten or not X.ndim else axis, keepdims=keepdims), dtype or "int64")
+
+    return operator("X -> Out", name=name, infer=_arg_type, grad={}, **traits)(kernel)
+
+
+arg_max = _arg_row("arg_max", np.argmax, own=True, flops=1)
+arg_min = _arg_row("arg_min", np.argmin, own=True, flops=1)
+
+# -- products ------------------------------------------------------------------------------------
+
+
+def _prod_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    """Axis by axis, the product of all the others: exact where elements are zero."""
+    axes = reduced_axes(X.ndim, dim, reduce_all)
+    factors = [X]
+    for axis in axes[:-1]:
+        factors.append(reduce_prod(factors[-1], dim=[axis], keep_dim=True))
+    cotangent = kept(in_dtype_of(dOut, X), X, dim, keep_dim, reduce_all)
+    for factor, axis in zip(reversed(factors), reversed(axes), strict=False):
+        before = cumprod(factor, dim=axis, exclusive=True)
+        cotangent = cotangent * (before * cumprod(factor, dim=axis, exclusive=True, reverse=True))
+    return cotangent
+
+
+reduce_prod = _row("reduce_prod", np.multiply.reduce, _prod_grad, speculatable="extents", own=True, flops=1)
+
+# -- norms ---------------------------------------------------------------------------------------
+
+
+def _log_sum_type(X: TensorType, *, axis: list[int] = ALL, keepdim: bool = False, reduce_all: bool = False) -> TensorType:
+    return _extreme_type(same_float(X), dim=axis, keep_dim=keepdim, reduce_all=reduce_all)
+
+
+def _log_sum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: list[int], keepdim: bool, reduce_all: bool) -> Tensor:
+    return kept(dOut, X, axis, keepdim, reduce_all) * exp(X - kept(Out, X, axis, keepdim, reduce_all))
+
+
+@operator("X -> Out", infer=_log_sum_type, grad={"X": _log_sum_grad}, speculatable="extents", own=True, flops=3)
+def logsumexp(X: Array, *, axis: list[int] = ALL, keepdim: bool = False, reduce_all: bool = False) -> Array:
+    """The logarithm of the sum of exponentials over ``axis`` (all axes if none is named), without overflow."""
+    axes = reduced_axes(X.ndim, axis, reduce_all)
+    top = np.max(X, axis=axes, keepdims=True)
+    top = np.where(np.isfinite(top), top, X.dtype.type(0))
+    value = np.log(summed(np.exp(X - top), axes, True)) + top
+    return np.asarray(value if keepdim else np.squeeze(value, axes), X.dtype)
+
+
+def _or_one(norm: Tensor) -> Tensor:
+    """A norm to divide by: one where it is zero, since the cotangent there is zero."""
+    return where(norm == 0.0, fill_any_like(norm, value=1.0), norm)
+
+
+def _norm_type(X: TensorType, *, axis: int = -1, keepdim: bool = False, asvector: bool = False, **_: Any) -> TensorType:
+    return _extreme_type(X, dim=[axis], keep_dim=keepdim, reduce_all=asvector)
+
+
+def _p_norm_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, porder: float, axis: int, keepdim: bool, asvector: bool) -> Tensor:
+    out, d = (kept(t, X, [axis], keepdim, asvector) for t in (Out, dOut))
+    if porder == 0.0:
+        return fill_zeros_like(X)
+    if math.isinf(porder):
+        return d * sign(X) * as_mask(abs_(X) == out, dOut)
+    if porder == 2.0:
+        return X * (d / _or_one(out))
+    return d * sign(X) * pow_(abs_(X) / _or_one(out), factor=porder - 1.0)
+
+
+@operator("X -> Out", infer=_norm_type, grad={"X": _p_norm_grad}, flops=3)
+def p_norm(
+    X: Array, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False, asvector: bool = False
+) -> Array:
+    """The p-norm along ``axis``, or of all elements (``asvector``); ``porder`` may be 0 or infinite."""
+    axes = reduced_axes(X.ndim, [axis], asvector)
+    if math.isinf(porder):
+        return np.asarray((np.max if porder > 0 else np.min)(np.abs(X), axis=axes, keepdims=keepdim))
+    if porder == 0:
+        return np.asarray(np.count_nonzero(X, axis=axes, keepdims=keepdim), X.dtype)
+    return power_norm(X, axes, keepdim, porder)
+
+
+def _frobenius_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+    return X * kept(in_dtype_of(dOut, X) / _or_one(in_dtype_of(Out, X)), X, dim, keep_dim, reduce_all)
+
+
+def _frobenius(X: Array, axis: Axes, keepdims: bool) -> Array:
+    return power_norm(X, axis, keepdims)
+
+
+frobenius_norm = _row("frobenius_norm", _frobenius, _frobenius_grad, flops=2)
+
+
+def _squared_norm_grad(X: Tensor, dOut: Tensor) -> Tensor:
+    return X * (reshape_like(dOut, X) if X.ndim == 0 else dOut) * 2.0
+
+
+@operator("X -> Out", infer=lambda X: TensorType((1,), X.dtype), grad={"X": _squared_norm_grad}, speculatable="types", own=True, flops=2)
+def squared_l2_norm(X: Array) -> Array:
+    """The sum of the squares of all elements, of shape [1]."""
+    flat = X.reshape(-1)
+    if X.dtype.kind != "f" or X.dtype.itemsize >= 8:
+        return np.asarray(flat @ flat, X.dtype).reshape(1)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.einsum("i,i", flat, flat, dtype="float64"), X.dtype).reshape(1)

@@ -1,0 +1,117 @@
+"""Operators about the order of elements: sorting, the largest, distinct values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.errors import ShapeError
+from graphad.ops.definition import NO_INTS, Array, DType, Tensor, operator
+from graphad.ops.indexing import at, put_along_axis
+from graphad.ops.inference import normal_axis
+from graphad.ops.like import fill_zeros_like
+from graphad.types import TensorType, element_count
+
+
+def _top_type(X: TensorType, *, k: int = 1, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[TensorType, TensorType]:
+    place = normal_axis(axis, len(X.shape))
+    if not X.shape or not (1 <= k and (X.shape[place] == -1 or k <= X.shape[place])):
+        raise ShapeError(f"X is {X}: it has no k={k} elements along axis={axis}")
+    shape = (*X.shape[:place], k, *X.shape[place + 1 :])
+    return TensorType(shape, X.dtype), TensorType(shape, "int64")
+
+
+def _order(X: Array, axis: int, largest: bool) -> Array:
+    """The indices along the axis in order, ties from the first to the last."""
+    if not largest:
+        return np.asarray(np.argsort(X, axis=axis, kind="stable"))
+    return np.asarray(X.shape[axis] - 1 - np.flip(np.argsort(np.flip(X, axis), axis=axis, kind="stable"), axis))
+
+
+def _top(X: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
+    if k == 1:
+        indices = np.argmax(X, axis, keepdims=True) if largest else np.argmin(X, axis, keepdims=True)
+    else:
+        indices = np.take(_order(X, axis, largest), range(k), axis)
+    return X[at(indices, axis)], indices.astype(np.int64, copy=False)
+
+
+def _top_grad(X: Tensor, Indices: Tensor, dOut: Tensor, *, axis: int = -1) -> Tensor:
+    return put_along_axis(fill_zeros_like(X), Indices, dOut, Axis=axis)
+
+
+@operator("X -> Out Indices", infer=_top_type, grad={"X": lambda X, Indices, dOut: _top_grad(X, Indices, dOut)}, shapes="X", rows="X")
+def top_k(X: Array, *, k: int = 1) -> tuple[Array, Array]:
+    """The k largest elements along the last axis, in falling order; of equal ones the first."""
+    return _top(X, k, X.ndim - 1, largest=True)
+
+
+@operator("X -> Out Indices", infer=_top_type, grad={"X": _top_grad}, shapes="X", rows="X", along="axis", own=True)
+def top_k_v2(X: Array, *, k: int = 1, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
+    """The k largest (or smallest) elements along ``axis``, in order; of equal ones the first."""
+    return _top(X, k, normal_axis(axis, X.ndim), largest)
+
+
+# -- sorting ---------------------------------------------------------------------------------------
+# Operators about the order of elements: sorting, distinct values, the greatest of a group, and which of equal indices is the last.
+
+# -- sorting -------------------------------------------------------------------------------------
+
+
+def _sorted_type(X: TensorType, *, axis: int = -1, descending: bool = False) -> tuple[TensorType, TensorType]:
+    normal_axis(axis, max(len(X.shape), 1))
+    return X, TensorType(X.shape, "int64")
+
+
+def _sort_grad(X: Tensor, Indices: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
+    return put_along_axis(fill_zeros_like(X), Indices, dOut, Axis=axis, Reduce="add") if X.ndim else dOut
+
+
+@operator("X -> Out Indices", infer=_sorted_type, grad={"X": _sort_grad}, shapes="X", rows="X", along="axis")
+def argsort(X: Array, *, axis: int = -1, descending: bool = False) -> tuple[Array, Array]:
+    """X sorted along ``axis``, and where the elements were; equal ones keep their order. NaN counts as greater than all numbers."""
+    if not X.ndim:
+        return X.copy(), np.zeros((), "int64")
+    if descending:
+        indices = np.flip(X.shape[axis] - 1 - np.argsort(np.flip(X, axis), axis, kind="stable"), axis)
+    else:
+        indices = np.argsort(X, axis, kind="stable")
+    return np.take_along_axis(X, indices, axis), np.ascontiguousarray(indices, "int64")
+
+
+# -- distinct values -----------------------------------------------------------------------------
+
+
+def _distinct_types(
+    X: TensorType, *, axis: list[int] = NO_INTS, dtype: DType = "int64", **_: object
+) -> tuple[TensorType, TensorType, TensorType, TensorType]:
+    if len(axis) > 1:
+        raise ShapeError(f"X is {X}: axis={axis} must name one axis, or none")
+    at = normal_axis(axis[0], len(X.shape)) if axis else 0
+    shape = (*X.shape[:at], -1, *X.shape[at + 1 :]) if axis else (-1,)
+    inverse = X.shape[at] if axis else element_count(X.shape)
+    index = TensorType((-1,), dtype or "int64")
+    return TensorType(shape, X.dtype), index, TensorType((inverse,), index.dtype), index
+
+
+@operator("X -> Out Indices? Index? Counts?", infer=_distinct_types, grad=None)
+def unique(
+    X: Array,
+    *,
+    dtype: DType = "int64",
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: list[int] = NO_INTS,
+    is_sorted: bool = False,
+) -> tuple[Array, Array, Array, Array]:
+    """The distinct values of X, or its distinct slices along ``axis``: sorted, or in the order in which they come first.
+
+    Indices says where each comes first, Index which of them each element is, Counts how often it is there.
+    """
+    along = axis[0] if axis else None
+    out, first, inverse, counts = np.unique(X, return_index=True, return_inverse=True, return_counts=True, axis=along)
+    if not is_sorted and not axis:
+        order = np.argsort(first, kind="stable")
+        out, first, inverse, counts = out[order], first[order], np.argsort(order)[inverse], counts[order]
+    kind = dtype or "int64"
+    return out, first.astype(kind), inverse.reshape(-1).astype(kind), counts.astype(kind)

@@ -1,0 +1,550 @@
+"""Images: resizing, sampling at the points of a grid, elements moved between channels and space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphad.errors import InvalidValue, ShapeError
+from graphad.ops.attributes import applied, attributes
+from graphad.ops.casting import as_mask, cast
+from graphad.ops.conv import channel_axis
+from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.elementwise import abs_, clip, elementwise_mul, floor, round_
+from graphad.ops.indexing import put_along_axis, take_along_axis
+from graphad.ops.inference import matched, same_dtypes, same_float
+from graphad.ops.like import expand_like, fill_zeros_like, reshape_like, sum_like
+from graphad.ops.normalization import affine, check_vectors
+from graphad.ops.pooling import along_axes
+from graphad.ops.reduction import reduce_sum
+from graphad.ops.registry import REGISTRY
+from graphad.ops.shapes import reshape
+from graphad.ops.slicing import slice_
+from graphad.ops.windows import channels_first, check_images, divided_extent, from_front, laid_out, times_extent, to_front
+from graphad.types import FLOATS, Shape, TensorType, element_count
+
+# -- channels, space and columns -------------------------------------------------------------------
+# Operators that move elements between channels, space and columns of windows, and affine maps of channels.
+
+
+def _shuffled(X: TensorType, *, upscale_factor: int = 1, data_format: str = "NCHW") -> TensorType:
+    check_images(data_format, X=X)
+    n, c, h, w = channels_first(X.shape, data_format)
+    channels = divided_extent(X, c, upscale_factor**2, "number of channels")
+    return TensorType(laid_out((n, channels, times_extent(h, upscale_factor), times_extent(w, upscale_factor)), data_format), X.dtype)
+
+
+def _shuffle_grad(dOut: Tensor, *, upscale_factor: int, data_format: str) -> Tensor:
+    return pixel_unshuffle(dOut, downscale_factor=upscale_factor, data_format=data_format)
+
+
+@operator("X -> Out", infer=_shuffled, grad={"X": _shuffle_grad}, linear="X", rows="X", narrow="follows")
+def pixel_shuffle(X: Array, *, upscale_factor: int = 1, data_format: str = "NCHW") -> Array:
+    """``[N, C r^2, H, W]`` as ``[N, C, H r, W r]``: each group of r^2 channels becomes a square of r by r elements (Shi et al. 2016)."""
+    x, r = to_front(X, data_format), upscale_factor
+    n, c, h, w = x.shape
+    squares = x.reshape(n, c // r**2, r, r, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return from_front(squares.reshape(n, c // r**2, h * r, w * r), data_format)
+
+
+def _unshuffled(X: TensorType, *, downscale_factor: int = 1, data_format: str = "NCHW") -> TensorType:
+    check_images(data_format, X=X)
+    n, c, h, w = channels_first(X.shape, data_format)
+    h, w = (divided_extent(X, e, downscale_factor, "extent") for e in (h, w))
+    return TensorType(laid_out((n, times_extent(c, downscale_factor**2), h, w), data_format), X.dtype)
+
+
+def _unshuffle_grad(dOut: Tensor, *, downscale_factor: int, data_format: str) -> Tensor:
+    return pixel_shuffle(dOut, upscale_factor=downscale_factor, data_format=data_format)
+
+
+@operator("X -> Out", infer=_unshuffled, grad={"X": _unshuffle_grad}, linear="X")
+def pixel_unshuffle(X: Array, *, downscale_factor: int = 1, data_format: str = "NCHW") -> Array:
+    """``[N, C, H r, W r]`` as ``[N, C r^2, H, W]``: what ``pixel_shuffle`` undoes."""
+    x, r = to_front(X, data_format), downscale_factor
+    n, c, h, w = x.shape
+    channels = x.reshape(n, c, h // r, r, w // r, r).transpose(0, 1, 3, 5, 2, 4)
+    return from_front(channels.reshape(n, c * r**2, h // r, w // r), data_format)
+
+
+def _channels_shuffled(X: TensorType, *, group: int = 1) -> TensorType:
+    check_images("NCHW", X=X)
+    if X.shape[1] == -1:
+        raise ShapeError(f"X is {X}: the number of channels must be known")
+    divided_extent(X, X.shape[1], group, "number of channels")
+    return X
+
+
+def _channel_grad(dOut: Tensor, *, group: int) -> Tensor:
+    return shuffle_channel(dOut, group=max(dOut.shape[1] // group, 1))
+
+
+@operator("X -> Out", infer=_channels_shuffled, grad={"X": _channel_grad}, linear="X", rows="X")
+def shuffle_channel(X: Array, *, group: int = 1) -> Array:
+    """The channels in ``group`` groups, taken from each group in turn (Zhang et al. 2017)."""
+    n, c, h, w = X.shape
+    return X.reshape(n, group, c // group, h, w).swapaxes(1, 2).reshape(X.shape)
+
+
+# -- affine maps ---------------------------------------------------------------------------------
+
+
+def _channels_mapped(X: TensorType, Scale: TensorType, Bias: TensorType, *, data_layout: str = "AnyLayout") -> TensorType:
+    if len(X.shape) < 2:
+        raise ShapeError(f"X is {X}; axes of samples and channels are expected")
+    check_vectors(X, X.shape[channel_axis(data_layout)], Scale=Scale, Bias=Bias)
+    return X
+
+
+def _place(X: Tensor, data_layout: str) -> int:
+    return channel_axis(data_layout) % len(X.shape)
+
+
+@operator(
+    "X Scale Bias -> Out",
+    infer=_channels_mapped,
+    grad={
+        "X": lambda X, Scale, dOut, *, data_layout: elementwise_mul(dOut, Scale, axis=_place(X, data_layout)),
+        "Scale": lambda X, Scale, dOut, *, data_layout: sum_like(dOut * X, Scale, axis=_place(X, data_layout)),
+        "Bias": lambda X, Bias, dOut, *, data_layout: sum_like(dOut, Bias, axis=_place(X, data_layout)),
+    },
+    shapes="Bias X:X X:Bias Scale:Scale",
+    rows="X",
+)
+def affine_channel(X: Array, Scale: Array, Bias: Array, *, data_layout: str = "AnyLayout") -> Array:
+    """Every channel times its Scale, plus its Bias."""
+    return np.asarray(affine(X, Scale, Bias, _place(X, data_layout)))
+
+
+# -- resize ----------------------------------------------------------------------------------------
+# Resizing by interpolation. Every method is a product with one matrix ``[new, old]`` for each spatial axis.
+#
+# ``resample`` resizes to the extents of another tensor, ``resample_spread`` is its transpose: the gradients of any order of all
+# the operators named ``..._interp`` and ``..._interp_v2`` are made of these two.
+
+METHODS = {"linear": 3, "bilinear": 4, "nearest": 4, "bicubic": 4, "trilinear": 5}
+CUBIC = -0.75
+NO_FLOATS: list[float] = []
+
+
+@dataclass(eq=False, repr=False)
+class Resampling:
+    """How positions in the new tensor are found in the old one. A ``scale`` (new to old) replaces the quotient of the extents."""
+
+    interp_method: str = "bilinear"
+    align_corners: bool = True
+    align_mode: int = 1
+    scale: list[float] = field(default_factory=lambda: NO_FLOATS)
+    data_layout: str = "NCHW"
+
+    def positions(self, old: int, new: int, scale: float, shift: float) -> Array:
+        """Where ``k + shift`` of the new axis is in the old one; nothing is rounded before it is divided."""
+        k = np.arange(new) + shift
+        if new <= 1:
+            return k * 0.0
+        if self.align_corners:
+            return k * (old - 1) / (new - 1)
+        return k / scale if scale > 0 else k * old / new
+
+    def matrix(self, old: int, new: int, scale: float, dtype: np.dtype[Any]) -> Array:
+        """``[new, old]``."""
+        index, weights = self.picked(old, new, scale)
+        matrix = np.zeros((new, old), dtype)
+        for at, weight in zip(index, weights, strict=True):
+            np.add.at(matrix, (np.arange(new), np.clip(at, 0, old - 1)), weight.astype(dtype))
+        return matrix
+
+    def picked(self, old: int, new: int, scale: float) -> tuple[list[Array], list[Array]]:
+        """The elements of the old axis that each of the new one is made of, and their weights."""
+        if self.interp_method == "nearest":
+            at = np.floor(self.positions(old, new, scale, 0.0) + (0.5 if self.align_corners else 0.0)).astype(np.intp)
+            return [at], [np.ones(new)]
+        if self.interp_method == "bicubic":
+            return _cubic(self.positions(old, new, scale, 0.0) if self.align_corners else self._centred(old, new, scale))
+        centred = self.align_mode == 0 and not self.align_corners
+        at = np.maximum(self._centred(old, new, scale), 0.0) if centred else self.positions(old, new, scale, 0.0)
+        low = np.minimum(np.floor(at), old - 1)
+        return [low.astype(np.intp), low.astype(np.intp) + 1], [1.0 - (at - low), at - low]
+
+    def _centred(self, old: int, new: int, scale: float) -> Array:
+        return np.asarray(self.positions(old, new, scale, 0.5) - 0.5)
+
+
+def _cubic(at: Array) -> tuple[list[Array], list[Array]]:
+    """Keys' cubic convolution (1981) over four neighbors."""
+    base = np.floor(at)
+    t = at - base
+
+    def near(x: Array) -> Array:
+        return np.asarray(((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1)
+
+    def far(x: Array) -> Array:
+        return np.asarray(((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC)
+
+    first = base.astype(np.intp)
+    return [first - 1, first, first + 1, first + 2], [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _scales(values: Sequence[float], rank: int) -> list[float]:
+    """A scale for each spatial axis, 0 where there is none."""
+    if len(values) not in (0, 1, rank):
+        raise InvalidValue(f"there are {len(values)} scales for {rank} spatial axes")
+    return [0.0] * rank if not len(values) else [float(v) for v in values] * (rank if len(values) == 1 else 1)
+
+
+def _matrices(how: Resampling, old: Shape, new: Shape, Scale: Array | None, dtype: np.dtype[Any]) -> list[Array]:
+    scales = _scales(how.scale if Scale is None else Scale.reshape(-1).tolist(), len(old))
+    return [how.matrix(*each, dtype) for each in zip(old, new, scales, strict=True)]
+
+
+# -- the two that all gradients are made of ------------------------------------------------------
+
+
+def _resampled_type(X: TensorType, Like: TensorType, Scale: TensorType | None = None, **attrs: Any) -> TensorType:
+    how = Resampling(**attrs)
+    x, like = channels_first(X.shape, how.data_layout), channels_first(Like.shape, how.data_layout)
+    if len(x) != len(like) or not all(map(matched, x[:2], like[:2])):
+        raise ShapeError(f"X is {X} but Like is {Like}: they may differ in their spatial extents only")
+    return TensorType(laid_out((*x[:2], *like[2:]), how.data_layout), X.dtype)
+
+
+@operator(
+    "X Like Scale? -> Out",
+    infer=_resampled_type,
+    grad={"X": applied("resample_spread", "dOut X Scale", Resampling)},
+    shapes="X",
+    linear="X",
+)
+@attributes(Resampling)
+def resample(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) -> Array:
+    """X resized to the spatial extents of Like. Only Like's shape is read."""
+    how = Resampling(**attrs)
+    x, new = to_front(X, how.data_layout), channels_first(Like.shape, how.data_layout)[2:]
+    return from_front(along_axes(_matrices(how, x.shape[2:], new, Scale, X.dtype), x), how.data_layout)
+
+
+@operator(
+    "X Like Scale? -> Out", infer=_resampled_type, grad={"X": applied("resample", "dOut X Scale", Resampling)}, shapes="X", linear="X"
+)
+@attributes(Resampling)
+def resample_spread(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) -> Array:
+    """The transpose of ``resample``: what X, resized from the shape of Like, gives back to it. Only Like's shape is read."""
+    how = Resampling(**attrs)
+    x, old = to_front(X, how.data_layout), channels_first(Like.shape, how.data_layout)[2:]
+    matrices = _matrices(how, old, x.shape[2:], Scale, X.dtype)
+    return from_front(along_axes([m.T for m in matrices], x), how.data_layout)
+
+
+# -- the operators -------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class Interpolation:
+    """The attributes of the second version; the first has one number for ``scale`` and uses it for the new extents only.
+
+    ``interp_method`` is the method that the operator is named after, unless it is said otherwise.
+    """
+
+    out_d: int = 0
+    out_h: int = 0
+    out_w: int = 0
+    scale: list[float] = field(default_factory=lambda: NO_FLOATS)
+    interp_method: str = "bilinear"
+    align_corners: bool = True
+    align_mode: int = 1
+    data_layout: str = "NCHW"
+
+    @property
+    def scales(self) -> list[float]:
+        """The scales of the new extents."""
+        return [s for s in self.scale if s > 0]
+
+    def resampling(self, scale: Sequence[float]) -> dict[str, Any]:
+        """The attributes of ``resample``."""
+        kept = ("interp_method", "align_corners", "align_mode", "data_layout")
+        return {**{name: getattr(self, name) for name in kept}, "scale": list(scale)}
+
+    def extents(self, old: Shape, scales: Sequence[float]) -> Shape:
+        """The new spatial extents, by scales or as they are named; -1 where not known."""
+        if len(scales):
+            found = tuple(-1 if e == -1 else int(e * s) for e, s in zip(old, _scales(scales, len(old)), strict=True))
+        else:
+            found = (self.out_d, self.out_h, self.out_w)[-len(old) :]
+        if any(e == 0 or e < -1 for e in found):
+            raise ShapeError(f"the extents {list(old)} cannot be resized to {list(found)}: give out_h and out_w, or a scale above 0")
+        return found
+
+
+@dataclass(eq=False, repr=False)
+class FirstInterpolation(Interpolation):
+    """The attributes of the first version."""
+
+    scale: float = 0.0  # type: ignore[assignment]
+
+    @property
+    def scales(self) -> list[float]:
+        return [self.scale] if self.scale > 0 else []
+
+
+Spec = type[Interpolation]
+
+
+def _type(method: str, spec: Spec) -> Callable[..., TensorType]:
+    rank = METHODS[method]
+
+    def infer(
+        X: TensorType,
+        OutSize: TensorType | None = None,
+        SizeTensor: list[TensorType] | None = None,
+        Scale: TensorType | None = None,
+        **attrs: Any,
+    ) -> TensorType:
+        how = spec(**{"interp_method": method, **attrs})
+        check_images(how.data_layout, rank, X=X)
+        if how.interp_method != method or how.align_mode not in (0, 1):
+            raise ShapeError(f"interp_method={how.interp_method!r}, align_mode={how.align_mode}: {method!r} and 0 or 1 are expected")
+        image = channels_first(X.shape, how.data_layout)
+        if X.dtype not in FLOATS or 0 in image[2:]:
+            raise ShapeError(f"X is {X}: floating-point numbers and spatial extents above 0 are expected")
+        if SizeTensor is not None and len(SizeTensor) != rank - 2:
+            raise ShapeError(f"SizeTensor has {len(SizeTensor)} tensors; one for each of the {rank - 2} spatial axes is expected")
+        for i, size in enumerate(SizeTensor or ()):
+            if not matched(element_count(size.shape), 1):
+                raise ShapeError(f"SizeTensor[{i}] is {size}; a tensor of one integer is expected")
+        at_run_time = SizeTensor is not None or OutSize is not None or Scale is not None
+        new = (-1,) * (rank - 2) if at_run_time else how.extents(image[2:], how.scales)
+        return TensorType(laid_out((*image[:2], *new), how.data_layout), X.dtype)
+
+    return infer
+
+
+def _kernel(method: str, spec: Spec) -> Callable[..., Array]:
+    @attributes(spec, interp_method=method)
+    def kernel(
+        X: Array, OutSize: Array | None = None, SizeTensor: list[Array] | None = None, Scale: Array | None = None, **attrs: Any
+    ) -> Array:
+        how = spec(**{"interp_method": method, **attrs})
+        x = to_front(X, how.data_layout)
+        scales = [] if SizeTensor is not None else how.scales if Scale is None else [float(s) for s in Scale.reshape(-1)]
+        if SizeTensor is not None:
+            new = tuple(int(t.reshape(-1)[0]) for t in SizeTensor)
+        else:
+            new = how.extents(x.shape[2:], scales) if OutSize is None else tuple(int(e) for e in OutSize.reshape(-1))
+        if len(new) != x.ndim - 2 or min(new) < 1:
+            raise InvalidValue(f"X of the shape {list(X.shape)} cannot be resized to the extents {list(new)}")
+        given = Resampling(**how.resampling(scales if spec is Interpolation else ()))
+        return from_front(along_axes(_matrices(given, x.shape[2:], new, None, X.dtype), x), how.data_layout)
+
+    return kernel
+
+
+def _rule(method: str, spec: Spec) -> Callable[..., Tensor]:
+    @attributes(spec, interp_method=method)
+    def rule(X: Tensor, SizeTensor: list[Tensor] | None, Scale: Tensor, dOut: Tensor, **attrs: Any) -> Tensor:
+        how = spec(**{"interp_method": method, **attrs})
+        scaled = spec is Interpolation and SizeTensor is None
+        given = how.resampling(how.scales if scaled and Scale is None else ())
+        return resample_spread(dOut, X, *([Scale] if scaled and Scale is not None else []), **given)
+
+    return rule
+
+
+def _row(method: str, second: bool) -> OpDef:
+    spec = Interpolation if second else FirstInterpolation
+    kernel = _kernel(method, spec)
+    kernel.__doc__ = f"""X resized by {method} interpolation: to SizeTensor, OutSize, by Scale, by ``scale``, or to ``out_h`` and ``out_w``.
+
+    With ``align_corners`` the corners stay where they are; else ``align_mode`` 0 compares the centres of elements, 1 their edges.
+    """
+    name = f"{method}_interp{'_v2' if second else ''}"
+    signature = "X OutSize? SizeTensor*? Scale? -> Out"
+    return operator(
+        signature, name=name, infer=_type(method, spec), grad={"X": _rule(method, spec)}, shapes="X SizeTensor", linear="X", rows="X"
+    )(kernel)
+
+
+ROWS = [_row(method, second) for method in METHODS for second in (False, True)]
+
+
+# -- sampling --------------------------------------------------------------------------------------
+# Sampling an image at the points of a grid (Jaderberg et al. 2015), and the grid of an affine map.
+#
+# What grid_sampler computes is written in terms of operators, and so are its gradients.
+
+
+class Corner(NamedTuple):
+    """One of the four neighbors of every point: its number in the image, and its weight along each axis with the weight's slope."""
+
+    index: Any
+    across: Any
+    down: Any
+    slope_across: Any
+    slope_down: Any
+
+
+def _sampled_type(
+    X: TensorType, Grid: TensorType, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True
+) -> TensorType:
+    dtype = same_dtypes(X=same_float(X), Grid=Grid)
+    if len(X.shape) != 4 or -1 in X.shape[1:] or 0 in X.shape[2:]:
+        raise ShapeError(f"X is {X}: four axes are expected, with known channels and spatial extents above 0")
+    if len(Grid.shape) != 4 or not matched(Grid.shape[0], X.shape[0]) or not matched(Grid.shape[3], 2):
+        raise ShapeError(f"X is {X} but Grid is {Grid}: points (x, y), [N, H, W, 2], are expected")
+    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
+        raise ShapeError(
+            f"mode={mode!r}, padding_mode={padding_mode!r}: bilinear or nearest, and zeros, border or reflection, are expected"
+        )
+    return TensorType((max(X.shape[0], Grid.shape[0]), X.shape[1], *Grid.shape[1:3]), dtype)
+
+
+def _coordinate(Grid: Tensor, which: int, extent: int, align_corners: bool, padding_mode: str) -> tuple[Tensor, Tensor]:
+    """One coordinate of every point ``[N, 1, points]``, in elements, and its slope, which may be a number."""
+    half = (extent - 1) / 2 if align_corners else extent / 2
+    part = slice_(Grid, axes=[3], starts=[which], ends=[which + 1])
+    at = reshape(part, shape=[0, 1, -1]) * half + (extent - 1) / 2
+    if padding_mode == "zeros":
+        return at, half
+    if padding_mode == "border":
+        inside = as_mask(at > 0.0, at) * as_mask(at < float(extent - 1), at) * half
+        return clip(at, min=0.0, max=float(extent - 1)), inside
+    reflected, direction = _reflected(at, extent, align_corners)
+    return clip(reflected, min=0.0, max=float(extent - 1)), direction * _within(reflected, extent) * half
+
+
+def _reflected(at: Tensor, extent: int, align_corners: bool) -> tuple[Tensor, Tensor]:
+    """A coordinate reflected at the edge, or at the centers of its elements (``align_corners``); and 1, or -1 where it runs back."""
+    shift, period = (0.0, 2.0 * max(extent - 1, 1)) if align_corners else (0.5, 2.0 * extent)
+    distance = abs_(at + shift)
+    extra = distance - floor(distance * (1.0 / period)) * period
+    back = as_mask(extra > period - extra, at)
+    direction = (1.0 - as_mask(at + shift < 0.0, at) * 2.0) * (1.0 - back * 2.0)
+    return extra + back * (period - extra * 2.0) - shift, direction
+
+
+def _corners(X: Tensor, Grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Iterator[Corner]:
+    """The neighbors of every point: four, or the nearest one, whose weight does not depend on where the point is."""
+    height, width = X.shape[2:]
+    (x, along_x), (y, along_y) = (_coordinate(Grid, i, extent, align_corners, padding_mode) for i, extent in enumerate((width, height)))
+    if mode == "nearest":
+        column, row = round_(x), round_(y)
+        yield Corner(_number(column, row, width, height), _within(column, width), _within(row, height), 0.0, 0.0)
+        return
+    west, north = floor(x), floor(y)
+    for column, across, slope_x in ((west, 1.0 - (x - west), -1.0), (west + 1.0, x - west, 1.0)):
+        for row, down, slope_y in ((north, 1.0 - (y - north), -1.0), (north + 1.0, y - north, 1.0)):
+            inside = _within(column, width) * _within(row, height)
+            yield Corner(
+                _number(column, row, width, height),
+                across * inside,
+                down * inside,
+                inside * slope_x * along_x,
+                inside * slope_y * along_y,
+            )
+
+
+def _number(column: Tensor, row: Tensor, width: int, height: int) -> Tensor:
+    """The number of an element in the image; outside, that of an element at the edge."""
+    number = clip(row, min=0.0, max=height - 1.0) * float(width) + clip(column, min=0.0, max=width - 1.0)
+    return cast(number, out_dtype="int64")
+
+
+def _within(at: Tensor, extent: int) -> Tensor:
+    return as_mask(at >= 0.0, at) * as_mask(at <= extent - 1.0, at)
+
+
+def _picked(X: Tensor, index: Tensor, like: Tensor) -> Tensor:
+    """The elements of every channel at their numbers: ``[N, C, points]``."""
+    return take_along_axis(reshape(X, shape=[0, 0, -1]), expand_like(index, like), Axis=2)
+
+
+def _points(dOutput: Tensor) -> Tensor:
+    return reshape(dOutput, shape=[0, 0, -1])
+
+
+def _x_grad(X: Tensor, Grid: Tensor, dOutput: Tensor, *, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    d, total = _points(dOutput), reshape(fill_zeros_like(X), shape=[0, 0, -1])
+    for corner in _corners(X, Grid, mode, padding_mode, align_corners):
+        total = put_along_axis(total, expand_like(corner.index, d), d * (corner.across * corner.down), Axis=2, Reduce="add")
+    return reshape_like(total, X)
+
+
+def _grid_grad(X: Tensor, Grid: Tensor, dOutput: Tensor, *, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    if mode == "nearest":
+        return fill_zeros_like(Grid)
+    d = _points(dOutput)
+    x, y = None, None
+    for corner in _corners(X, Grid, mode, padding_mode, align_corners):
+        value = reduce_sum(_picked(X, corner.index, d) * d, dim=[1], keep_dim=True)
+        along_x, along_y = value * (corner.slope_across * corner.down), value * (corner.slope_down * corner.across)
+        x, y = along_x if x is None else x + along_x, along_y if y is None else y + along_y
+    pair = REGISTRY["stack"]([reshape(x, shape=[0, -1]), reshape(y, shape=[0, -1])], axis=2)
+    return reshape_like(pair, Grid)
+
+
+@operator("X Grid -> Output", infer=_sampled_type, grad={"X": _x_grad, "Grid": _grid_grad}, shapes="X:X", rows="X Grid")
+def grid_sampler(X: Array, Grid: Array, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True) -> Array:
+    """``[N, C, H, W]`` at the points ``[N, H', W', 2]``, whose x and y go from -1 to 1 across the image.
+
+    A value is interpolated between four elements or, with ``mode`` "nearest", that of one (halves round away from zero). Outside of the
+    image there are zeros, or, with ``padding_mode`` "border", the nearest elements of its edge, or, with "reflection", its mirror image.
+    """
+    shape = (len(X), X.shape[1], *Grid.shape[1:3])
+    like = np.broadcast_to(np.zeros((), X.dtype), (*shape[:2], shape[2] * shape[3]))
+    corners = _corners(X, Grid, mode, padding_mode, align_corners)
+    total = sum(_picked(X, corner.index, like) * (corner.across * corner.down) for corner in corners)
+    return np.asarray(total).reshape(shape)
+
+
+# -- grids of affine maps ------------------------------------------------------------------------
+
+
+def _affine_type(Theta: TensorType, *, output_shape: list[int], align_corners: bool = True) -> TensorType:
+    if len(Theta.shape) != 3 or not all(map(matched, Theta.shape[1:], (2, 3))):
+        raise ShapeError(f"Theta is {Theta}; [N, 2, 3] is expected")
+    if len(output_shape) != 4 or min(output_shape[2:]) < 1:
+        raise ShapeError(f"output_shape={output_shape}: [N, C, H, W], with H and W known, is expected")
+    return TensorType((Theta.shape[0], *output_shape[2:], 2), same_float(Theta).dtype)
+
+
+def _homogeneous(output_shape: list[int], align_corners: bool, dtype: np.dtype[Any]) -> Array:
+    """The points of the output as rows (x, y, 1)."""
+    steps = [_steps(extent, align_corners) for extent in output_shape[2:]]
+    y, x = np.meshgrid(*steps, indexing="ij")
+    return np.stack([x, y, np.ones_like(x)], axis=-1).reshape(-1, 3).astype(dtype)
+
+
+def _steps(extent: int, align_corners: bool) -> Array:
+    edge = 1.0 if align_corners else 1.0 - 1.0 / extent
+    return np.linspace(-edge, edge, extent) if extent > 1 else np.array([-1.0 if align_corners else 0.0])
+
+
+def _affine_grad(dOutput: Tensor, *, output_shape: list[int], align_corners: bool) -> Tensor:
+    return affine_grid_spread(dOutput, output_shape=output_shape, align_corners=align_corners)
+
+
+@operator("Theta -> Output", infer=_affine_type, grad={"Theta": _affine_grad}, linear="Theta")
+def affine_grid(Theta: Array, *, output_shape: list[int], align_corners: bool = True) -> Array:
+    """Where the affine maps ``[N, 2, 3]`` take the points of an image ``[N, C, H, W]``: ``[N, H, W, 2]``, for ``grid_sampler``."""
+    points = _homogeneous(output_shape, align_corners, Theta.dtype) @ Theta.swapaxes(1, 2)
+    return np.asarray(points).reshape(len(Theta), *output_shape[2:], 2)
+
+
+def _affine_spread_type(X: TensorType, *, output_shape: list[int], align_corners: bool = True) -> TensorType:
+    expected = (X.shape[0], *output_shape[2:], 2) if X.shape else ()
+    if len(X.shape) != 4 or not all(map(matched, X.shape, expected)):
+        raise ShapeError(f"X is {X}; a grid with output_shape={output_shape} is expected")
+    return TensorType((X.shape[0], 2, 3), X.dtype)
+
+
+def _affine_spread_grad(dOut: Tensor, *, output_shape: list[int], align_corners: bool) -> Tensor:
+    return affine_grid(dOut, output_shape=output_shape, align_corners=align_corners)
+
+
+@operator("X -> Out", infer=_affine_spread_type, grad={"X": _affine_spread_grad}, linear="X")
+def affine_grid_spread(X: Array, *, output_shape: list[int], align_corners: bool = True) -> Array:
+    """The transpose of ``affine_grid``."""
+    points = _homogeneous(output_shape, align_corners, X.dtype)
+    return np.asarray(X.reshape(len(X), len(points), 2).swapaxes(1, 2) @ points)

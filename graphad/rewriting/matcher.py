@@ -1,0 +1,276 @@
+"""Matching a pattern at an operator: a walk along the edges, from the root, which is the pattern's first result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from graphad.errors import InvalidValue
+from graphad.ir import Op, Value
+from graphad.rewriting.constants import as_stored, same_number, uniform_number
+from graphad.rewriting.pattern import Attribute, Call, Constant, Result, Scalar, Several, Term, Unknown
+from graphad.types import FLOATS, TensorType
+
+
+@dataclass
+class Trace:
+    """The failure that lay farthest in a pattern, for ``explain``."""
+
+    reached: int = -1
+    reason: str = ""
+
+    def failed(self, reached: int, reason: str) -> None:
+        """Remember a failure, if none so far lay farther."""
+        if reached > self.reached:
+            self.reached, self.reason = reached, reason
+
+
+class Choices:
+    """How long the lists of a pattern are taken to be, where that can be chosen: one way after the other."""
+
+    def __init__(self, planned: Sequence[int] = ()) -> None:
+        self.planned = planned
+        self.made: list[tuple[int, int]] = []
+
+    def choose(self, count: int) -> int:
+        """One of so many possibilities: the planned one, else the first."""
+        place = len(self.made)
+        which = min(self.planned[place], count - 1) if place < len(self.planned) else 0
+        self.made.append((which, count))
+        return which
+
+    def following(self) -> Choices | None:
+        """The next way, None after the last."""
+        made = list(self.made)
+        while made:
+            which, count = made.pop()
+            if which + 1 < count:
+                return Choices([*(each for each, _ in made), which + 1])
+        return None
+
+
+class Check(NamedTuple):
+    """An attribute given by an expression: the expression, the attribute in the graph, and its description."""
+
+    wanted: Scalar
+    actual: Any
+    what: str
+
+
+@dataclass(slots=True)
+class Match:
+    """The bindings of the tensors, lists, attributes and operators of a pattern in a graph.
+
+    ``later`` are attributes said by expressions, which are compared once everything is known.
+    """
+
+    values: dict[Term, Value] = field(default_factory=dict)
+    lists: dict[Several, tuple[Value, ...]] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+    ops: dict[Call, Op] = field(default_factory=dict)
+    later: tuple[Check, ...] = ()
+    trace: Trace | None = None
+    choices: Choices = field(default_factory=Choices)
+
+    def copy(self) -> Match:
+        """The same so far; choices and the trace are shared."""
+        return Match(dict(self.values), dict(self.lists), dict(self.attrs), dict(self.ops), self.later, self.trace, self.choices)
+
+    def type_of(self, term: Term) -> TensorType:
+        """Shape and dtype of the value bound to a term; UnknownType if they are unknown in the graph."""
+        return self.value_of(term).type or _untyped(term)
+
+    def uses_of(self, term: Term) -> int:
+        """How many operators read it, and one more if something else does."""
+        value = self.value_of(term)
+        return len(value.readers) + value.graph.is_observed(value)
+
+    def value_of(self, term: Term) -> Value:
+        """The value bound to a term."""
+        if isinstance(term, Result):
+            return self.ops[term.call.key].outputs[term.slot][term.index]
+        if term not in self.values:
+            raise InvalidValue(f"{term!r} is no tensor of the pattern")
+        return self.values[term]
+
+    def fail(self, reason: Any) -> bool:
+        """False; record the reason if an explanation was requested."""
+        if self.trace is not None:
+            self.trace.failed(len(self.ops) + len(self.values), reason())
+        return False
+
+
+class UnknownType(InvalidValue):
+    """A rule reads a shape or a dtype that is unknown in the graph."""
+
+
+def _untyped(term: Term) -> TensorType:
+    raise UnknownType(f"the type of {term!r} is not known")
+
+
+def match_op(call: Call, op: Op, found: Match) -> bool:
+    """Whether an operator is a call; if so, the match knows what is in it."""
+    known = found.ops.get(call.key)
+    if known is not None:
+        return known is op or found.fail(lambda: f"{op!r} would have to be {known!r}")
+    if op.type != call.row.type:
+        return found.fail(lambda: f"expected {call.row.type}, found {op!r}")
+    if len(op.inputs) != len(call.inputs):
+        return found.fail(lambda: f"expected inputs {', '.join(call.inputs)}, found {op!r}")
+    found.ops[call.key] = op
+    if not _match_attrs(call, op, found):
+        return False
+    for slot, terms in call.inputs.items():
+        values = op.inputs.get(slot, ())
+        if len(terms) == len(values) == 1 and type(terms[0]) is not Several:
+            if not match_value(terms[0], values[0], found):
+                return False
+        elif not _match_list(terms, values, found):
+            return found.fail(lambda slot=slot, op=op: f"the list in slot {slot} of {op!r} is not {list(call.inputs[slot])}")
+    return True
+
+
+def match_value(term: Term, value: Value, found: Match) -> bool:
+    """Whether a value is what a term describes."""
+    if type(term) is Unknown:
+        known = found.values.setdefault(term, value)
+        return known is value or found.fail(lambda: f"{term!r} is {known!r}, so it cannot be {value!r}")
+    if type(term) is Result:
+        if not value.writers:
+            return found.fail(lambda: f"expected {term.call.row.type} to write {value!r}, which is given from outside")
+        op = value.writers[0]
+        if op.type != term.call.row.type:
+            return found.fail(lambda: f"expected {term.call.row.type} to write {value!r}, found {op!r}")
+        written = op.outputs.get(term.slot, ())
+        if len(written) <= term.index or written[term.index] is not value:
+            return found.fail(lambda: f"expected {value!r} in output slot {term.slot}, found {op!r}")
+        return match_op(term.call, op, found)
+    assert isinstance(term, Constant)
+    return _match_number(term, value, found)
+
+
+def _match_number(term: Constant, value: Value, found: Match) -> bool:
+    number = uniform_number(value)
+    if number is None:
+        return found.fail(lambda: f"expected {value!r} to be filled with one number")
+    found.values.setdefault(term, value)
+    wanted = term.number
+    if not isinstance(wanted, Scalar) and value.dtype in FLOATS:
+        wanted = as_stored(wanted, value.dtype)
+    return _bind(wanted, number, found, f"the number in {value!r}")
+
+
+def _bind(wanted: Any, actual: Any, found: Match, what: str) -> bool:
+    if isinstance(wanted, Attribute):
+        known = found.attrs.setdefault(wanted.name, actual)
+        return same_number(known, actual) or found.fail(lambda: f"{wanted.name} is {known!r}, but {what} is {actual!r}")
+    if isinstance(wanted, Scalar):
+        found.later = (*found.later, Check(wanted, actual, what))
+        return True
+    if isinstance(wanted, list | tuple):
+        return _bind_items(wanted, actual, found, what)
+    return same_number(wanted, actual) or found.fail(lambda: f"expected {what} to be {wanted!r}, found {actual!r}")
+
+
+def _bind_items(wanted: Sequence[Any], actual: Any, found: Match, what: str) -> bool:
+    if not isinstance(actual, list | tuple) or len(actual) != len(wanted):
+        return found.fail(lambda: f"expected {what} to be {list(wanted)!r}, found {actual!r}")
+    return all(_bind(item, each, found, f"{what}[{i}]") for i, (item, each) in enumerate(zip(wanted, actual, strict=True)))
+
+
+def compare_later(found: Match) -> bool:
+    """Whether the attributes that expressions say are what these are."""
+    for check in found.later:
+        wanted = check.wanted.value(found)
+        wanted = list(wanted) if isinstance(wanted, tuple) else wanted
+        if not same_number(wanted, check.actual):
+            return found.fail(lambda c=check, w=wanted: f"expected {c.what} to be {c.wanted!r} = {w!r}, found {c.actual!r}")
+    return True
+
+
+def _match_attrs(call: Call, op: Op, found: Match) -> bool:
+    for name, attr in call.row.attrs.items():
+        if name in call.attrs:
+            if not _bind(call.attrs[name], op.attrs.get(name, attr.default), found, f"attribute {name} of {op.type}"):
+                return False
+        elif name in op.attrs and op.attrs[name] != attr.default:
+            return found.fail(lambda n=name, a=attr: f"expected attribute {n} of {op.type} to be {a.default!r}, found {op.attrs[n]!r}")
+    return True
+
+
+def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
+    """Lists with at most a few parts of any length."""
+    if not terms:
+        return not values
+    first, rest = terms[0], terms[1:]
+    if isinstance(first, Several):
+        return _match_several(first, rest, values, found)
+    if not values:
+        return False
+    return match_value(first, values[0], found) and _match_list(rest, values[1:], found)
+
+
+def _may_be(term: Term, value: Value) -> bool:
+    """Whether a value can be what a term describes, as far as its writer says."""
+    if type(term) is Constant:
+        return uniform_number(value) is not None
+    if type(term) is not Result:
+        return True
+    return bool(value.writers) and value.writers[0].type == term.call.row.type
+
+
+def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
+    known = found.lists.get(first)
+    spare = len(values) - sum(not isinstance(term, Several) for term in rest)
+    if spare < 0:
+        return False
+    is_last = not any(isinstance(term, Several) for term in rest)
+    size = len(known) if known is not None else spare if is_last else found.choices.choose(spare + 1)
+    if found.trace is None and rest and size < len(values) and not _may_be(rest[0], values[size]):
+        return False  # before a list is made: there may be as many sizes to try as there are values
+    head = found.lists.setdefault(first, tuple(values[:size]))
+    return head == tuple(values[:size]) and _match_list(rest, values[size:], found)
+
+
+# -- several roots -------------------------------------------------------------------------------
+
+
+def match_roots(calls: Sequence[Call], op: Op, found: Match) -> Iterator[Match]:
+    """The ways in which the first call is an operator, and the others operators that read what that one reads or writes."""
+    if match_op(calls[0], op, found):
+        yield from _others(calls[1:], found)
+
+
+def _others(calls: Sequence[Call], found: Match) -> Iterator[Match]:
+    if not calls:
+        yield found
+        return
+    candidates = _candidates(calls[0], found)
+    if not candidates:
+        found.fail(lambda: f"no operator is {calls[0]!r}, beside what was found so far")
+    for op in candidates:
+        twin = found.copy()
+        if (calls[0].key in twin.ops or op not in twin.ops.values()) and match_op(calls[0], op, twin):
+            yield from _others(calls[1:], twin)
+
+
+def _candidates(call: Call, found: Match) -> list[Op]:
+    """Operators of the call's type that read a tensor which is known already, or what is computed of one."""
+    if call.key in found.ops:
+        return [found.ops[call.key]]
+    for term in (term for terms in call.inputs.values() for term in terms):
+        values = _possible(term, found)
+        if values:
+            return list(dict.fromkeys(op for value in values for op in value.readers if op.type == call.row.type))
+    return []
+
+
+def _possible(term: Term, found: Match) -> list[Value]:
+    """The candidate values of a term, none if it is not connected to what is matched already."""
+    if term in found.values:
+        return [found.values[term]]
+    if not isinstance(term, Result):
+        return []
+    written = (op.outputs.get(term.slot, ()) for op in _candidates(term.call, found))
+    return [values[term.index] for values in written if len(values) > term.index]

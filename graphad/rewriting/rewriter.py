@@ -1,0 +1,436 @@
+"""Rules and the worklist that applies them until none applies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from graphad.errors import InvalidType, InvalidValue, PassError
+from graphad.ir import Graph, Op
+from graphad.ops.definition import did_you_mean
+
+# -- what changed ----------------------------------------------------------------------------------
+# Listeners to the changes of a graph: from its second run on, a pass visits only what changed since the first.
+
+_REMEMBERED = 100_000  # changed operators that are kept for later passes, at least
+
+
+def in_graph(op: Op) -> bool:
+    """Whether an operator has not been removed."""
+    return op.graph.ops.count > 0
+
+
+def operator_count(graph: Graph) -> int:
+    """How many operators a graph and those nested in it have."""
+    return sum(len(each.ops) for each in graph.tree()) if graph.controls else len(graph.ops)
+
+
+class Follower:
+    """A cursor in the list of changed operators. If the list gets too long, its start is dropped: then all operators are
+    visited anew, and the tables that passes keep about the graph are dropped.
+
+    Args:
+        who: the pass, for instance; its next follower goes on where this one was.
+        graph: where it works.
+    """
+
+    def __init__(self, who: Hashable, graph: Graph) -> None:
+        self.journal = graph.journal
+        self.key = (who, graph)
+        if self.journal.touched is None or len(self.journal.touched) > _REMEMBERED + 8 * operator_count(graph):
+            self.journal.touched, self.journal.followers, self.journal.kept = [], {}, {}
+        self.touched = self.journal.touched
+
+    def fresh(self) -> list[Op] | None:
+        """The operators touched since the last call that are still there, in order, each once; None the first time, for all."""
+        start = self.journal.followers.get(self.key)
+        self.catch_up()
+        return None if start is None else [op for op in dict.fromkeys(self.touched[start:]) if in_graph(op)]
+
+    def catch_up(self) -> None:
+        """Mark all changes so far as seen."""
+        self.journal.followers[self.key] = len(self.touched)
+
+    def forget(self) -> None:
+        """Look at all the next time."""
+        self.journal.followers.pop(self.key, None)
+
+
+# -- rules and sets of rules -----------------------------------------------------------------------
+# Rules, which rewrite the operators around one operator, and sets of them.
+#
+# A set knows, for an operator and the types of those that it reads from, which rules can apply at all: most operators see none.
+
+Place = tuple[str, int]  # an input slot, and which of the values in it
+
+
+class Start(NamedTuple):
+    """A way in which a rule can start at an operator: the types that the writers of some of its inputs have to be of.
+
+    ``form`` is passed to the rule when it is tried; it says for instance in which order the inputs are matched.
+    """
+
+    writers: tuple[tuple[Place, frozenset[str]], ...] = ()
+    form: Any = None
+
+
+class Rule(ABC):
+    """One way to rewrite the operators around an operator.
+
+    Attributes:
+        name: what the rule is called in listings, timings and provenance.
+        types: the types of the operators that it starts at; None for all.
+        depth: the length of the longest chain of operators that it looks at.
+        aside: whether it looks at operators beside the one it starts at, which read what is read or written there.
+    """
+
+    name: str = ""
+    types: frozenset[str] | None = None
+    depth: int = 1
+    aside: bool = False
+
+    @abstractmethod
+    def rewrite(self, op: Op) -> bool:
+        """Rewrite the neighborhood of an operator, if the rule applies; ``op.graph.allows(self.name, ...)`` has to agree first."""
+
+    def rewrite_as(self, op: Op, form: Any) -> bool:
+        """Rewrite in one of the forms that ``starts`` names."""
+        return self.rewrite(op)
+
+    def starts(self) -> Iterable[Start]:
+        """Where the rule can start, as far as the operators that write its inputs say."""
+        return (Start(),)
+
+    def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
+        """The dependencies of a rule besides its root: the number of operators below, operators of these types (None: any)."""
+        return ((distance, None) for distance in range(1, self.depth))
+
+    def __repr__(self) -> str:
+        return f"<rule {self.name}>"
+
+
+@dataclass
+class RuleTime:
+    """How often a rule was tried and applied, and the seconds it took."""
+
+    tried: int = 0
+    applied: int = 0
+    seconds: float = 0.0
+
+
+class RuleTimings(dict[str, RuleTime]):
+    """Times by rule; its text is a table, the slowest rule first."""
+
+    def __str__(self) -> str:
+        rows = sorted(self.items(), key=lambda item: (-item[1].seconds, item[0]))
+        head = f"{'time':>10}  {'tried':>8}  {'applied':>8}  rule"
+        return "\n".join([head, *(f"{t.seconds * 1e3:7.2f} ms  {t.tried:8}  {t.applied:8}  {name}" for name, t in rows)])
+
+
+clocks: ContextVar[tuple[RuleTimings, ...]] = ContextVar("clocks", default=())
+
+
+@contextmanager
+def timing_rules() -> Iterator[RuleTimings]:
+    """Within it, the time of every rule is taken: ``with timing_rules() as times: ...; print(times)``."""
+    times = RuleTimings()
+    before = clocks.set((*clocks.get(), times))
+    try:
+        yield times
+    finally:
+        clocks.reset(before)
+
+
+class RuleSet(Sequence[Rule]):
+    """Rules in the order in which they are tried. ``a + b`` joins two sets, ``rules["name"]`` finds a rule, ``str(rules)`` lists them.
+
+    Raises:
+        ValueError: two rules have one name.
+    """
+
+    def __init__(self, *rules: Rule | Iterable[Rule]) -> None:
+        parts = (each if isinstance(each, Iterable) else [each] for each in rules)
+        self.rules: tuple[Rule, ...] = tuple(rule for part in parts for rule in part)
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise InvalidType(f"a set of rules is made of rules, not of {rule!r}")
+        names = [rule.name for rule in self.rules]
+        for rule in self.rules:
+            if names.count(rule.name) > 1:
+                raise InvalidValue(f"two rules are named {rule.name!r}")
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __getitem__(self, index: int | slice | str) -> Rule:  # type: ignore[override]
+        if isinstance(index, str):
+            found = next((rule for rule in self.rules if rule.name == index), None)
+            if found is None:
+                raise InvalidValue(f"no rule is named {index!r}{did_you_mean(index, [r.name for r in self.rules])}")
+            return found
+        return self.rules[index]  # type: ignore[return-value]
+
+    def __add__(self, other: Iterable[Rule]) -> RuleSet:
+        return RuleSet(self, other)
+
+    def without(self, *names: str) -> RuleSet:
+        """The others."""
+        return RuleSet(rule for rule in self.rules if rule.name not in names)
+
+    def for_type(self, type: str) -> tuple[Rule, ...]:
+        """The rules that start at operators of a type."""
+        found = self._by_type.get(type)
+        if found is None:
+            found = self._by_type[type] = tuple(r for r in self.rules if r.types is None or type in r.types)
+        return found
+
+    @cached_property
+    def _by_type(self) -> dict[str, tuple[Rule, ...]]:
+        return {}
+
+    def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
+        """The rules that can apply at an operator, as far as its type and those of the writers of its inputs say, with their forms."""
+        table = self._tables.get(op.type)
+        if table is None:
+            table = self._tables[op.type] = _Table(self.for_type(op.type))
+        return table.candidates(op)
+
+    @cached_property
+    def _tables(self) -> dict[str, _Table]:
+        return {}
+
+    @cached_property
+    def depth(self) -> int:
+        """The depth of the deepest rule."""
+        return max((rule.depth for rule in self.rules), default=1)
+
+    @cached_property
+    def aside(self) -> bool:
+        """Whether a rule looks at operators beside the one it starts at."""
+        return any(rule.aside for rule in self.rules)
+
+    def __str__(self) -> str:
+        width = max((len(rule.name) for rule in self.rules), default=0)
+        return "\n".join(f"{rule.name:{width}}  {_description(rule)}".rstrip() for rule in self.rules)
+
+
+def _description(rule: Rule) -> str:
+    shown = getattr(rule, "text", None)
+    return shown or (rule.__doc__ or "").strip().split("\n", 1)[0]
+
+
+class _Table:
+    """The rules for operators of one type, by the types of the operators that write their inputs."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.starts = [(rule, start) for rule in rules for start in rule.starts()]
+        self.places = tuple(dict.fromkeys(place for _, start in self.starts for place, _ in start.writers))
+        self.known: dict[tuple[str, ...], tuple[tuple[Rule, Any], ...]] = {}
+
+    def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
+        """The rules that can apply; the same for all operators that read from operators of the same types."""
+        types = tuple([_writer_type(op, slot, index) for slot, index in self.places])
+        found = self.known.get(types)
+        if found is None:
+            of = dict(zip(self.places, types, strict=True))
+            fitting = ((rule, start) for rule, start in self.starts if all(of[place] in wanted for place, wanted in start.writers))
+            found = self.known[types] = tuple((rule, start.form) for rule, start in fitting)
+        return found
+
+
+def _writer_type(op: Op, slot: str, index: int) -> str:
+    values = op.inputs.get(slot, ())
+    return values[index].writers[0].type if len(values) > index and values[index].writers else ""
+
+
+def timed(rule: Rule, op: Op, form: Any, running: tuple[RuleTimings, ...]) -> bool:
+    """Try a rule, and add its time to those that are being taken."""
+    if not running:
+        return rule.rewrite_as(op, form)
+    start = perf_counter()
+    applied = rule.rewrite_as(op, form)
+    seconds = perf_counter() - start
+    for times in running:
+        time = times.setdefault(rule.name, RuleTime())
+        time.tried, time.applied, time.seconds = time.tried + 1, time.applied + applied, time.seconds + seconds
+    return applied
+
+
+# -- triggers --------------------------------------------------------------------------------------
+# At which operators rules have to be tried again when another operator changed.
+
+ANY = ""  # matches operators of every type
+Types = frozenset[str]
+Levels = tuple[Types, ...]
+
+
+class Triggers:
+    """By the type of an operator that changed: the types of operators that rules start at, one level of readers up, two, ..."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self.depth = rules.depth
+        self.up: dict[tuple[str, int], set[str]] = {}
+        self.levels: dict[str, Levels] = {}
+        self.aside = any(rule.aside for rule in rules)
+        for rule in rules:
+            self._add(rule)
+
+    @staticmethod
+    def of(rules: RuleSet) -> Triggers:
+        """The triggers of a set of rules, made once."""
+        found: Triggers | None = vars(rules).get("_triggers")
+        if found is None:
+            found = vars(rules)["_triggers"] = Triggers(rules)
+        return found
+
+    def _add(self, rule: Rule) -> None:
+        for distance, types in rule.looks_at():
+            for changed in (ANY,) if types is None else types:
+                self.up.setdefault((changed, distance), set()).update((ANY,) if rule.types is None else rule.types)
+
+    def starts(self, op: Op) -> Iterator[Op]:
+        """The operators at which rules can start that look at this one."""
+        if self.aside:
+            yield from self._beside(op, self.depth - 1)
+        level = [op]
+        for wanted in self.levels.get(op.type) or self._levels(op.type):
+            level = list(dict.fromkeys(r for each in level for values in each.outputs.values() for v in values for r in v.readers))
+            yield from level if ANY in wanted else (reader for reader in level if reader.type in wanted)
+
+    def _levels(self, changed: str) -> Levels:
+        wanted = [frozenset(self.up.get((changed, d), set()) | self.up.get((ANY, d), set())) for d in range(1, self.depth + 1)]
+        while wanted and not wanted[-1]:
+            wanted.pop()
+        self.levels[changed] = tuple(wanted)
+        return self.levels[changed]
+
+    def _beside(self, op: Op, levels: int) -> Iterator[Op]:
+        """Operators that read or write what this one and those around it read: where rules with several results can start."""
+        for value in op.reads():
+            for other in (*value.writers, *value.readers):
+                yield other
+                yield from _readers(other, self.depth - 1)
+            for writer in value.writers if levels > 0 else ():
+                yield from self._beside(writer, levels - 1)
+        for reader in _readers(op, self.depth - 1):
+            yield reader
+            for value in reader.reads():
+                yield from value.readers
+
+
+def _readers(op: Op, levels: int) -> Iterator[Op]:
+    for values in op.outputs.values() if levels > 0 else ():
+        for value in values:
+            for reader in value.readers:
+                yield reader
+                yield from _readers(reader, levels - 1)
+
+
+# -- worklist --------------------------------------------------------------------------------------
+# The worklist that applies rules until none applies.
+#
+# Every operator is looked at once, and from then on only those that changed, and those that a rule can start at which looks at what
+# changed: what it costs to run a set of rules again is about the size of the change since.
+
+_FEW, _MANY, _SHOWN = 1000, 50, 100  # rewrites that are never too many, those for each operator, and how many of them are named
+
+
+def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
+    """Apply rules in a graph, and those nested in it, until none applies; return whether one did.
+
+    Args:
+        graph: the graph; operators that a rewrite leaves without readers are removed.
+        rules: in the order in which they are tried at an operator.
+        follower: who asks, the pass for instance: its next run starts from what was touched since this one.
+
+    Raises:
+        PassError: the rules still apply after many times as many rewrites as there are operators; the message names those that do.
+    """
+    work = _Worklist(graph, rules, follower)
+    last: deque[str] = deque(maxlen=_SHOWN)
+    count, size, running = 0, operator_count(graph), clocks.get()
+    for op in work:
+        applied = _first_that_applies(rules, op, running)
+        if applied is not None:
+            count += 1
+            last.append(applied.name)
+            if count > _FEW + _MANY * size:
+                again = ", ".join(sorted(set(last)))
+                raise PassError(f"rules still apply after {count} rewrites of {size} operators, again and again: {again}")
+            sweep(op)
+            work.again(op)
+    return count > 0
+
+
+def _first_that_applies(rules: RuleSet, op: Op, running: tuple[RuleTimings, ...]) -> Rule | None:
+    for rule, form in rules.candidates(op):
+        if timed(rule, op, form, running):
+            return rule
+    return None
+
+
+def sweep(op: Op) -> None:
+    """Remove an operator if it is dead, and the operators that die with it."""
+    pending = [op]
+    while pending:
+        op = pending.pop()
+        graph = op.graph
+        if in_graph(op) and graph.is_dead(op):
+            writers = [value.writers[0] for value in op.reads() if value.writers]
+            graph.remove_op(op)
+            pending += dict.fromkeys(writers)
+
+
+class _Worklist:
+    """The operators to look at: all, or those touched since the follower's last run; then those touched meanwhile."""
+
+    def __init__(self, graph: Graph, rules: RuleSet, who: Hashable) -> None:
+        self.follower = Follower(who, graph)
+        self.triggers = Triggers.of(rules)
+        self.journal = graph.journal
+        fresh = self.follower.fresh()
+        self.queue: deque[Op] = deque(op for each in graph.tree() for op in each.ops) if fresh is None else deque()
+        self.queued = set(self.queue)
+        self.take(fresh or [])
+
+    def __iter__(self) -> Iterator[Op]:
+        touched, place = self.follower.touched, len(self.follower.touched)
+        while True:
+            if place < len(touched):
+                self.take(list(dict.fromkeys(touched[place:])))
+                place = len(touched)
+            if not self.queue:
+                break
+            op = self.queue.popleft()
+            self.queued.discard(op)
+            if in_graph(op):
+                yield op
+        if self.journal.is_exhausted:
+            self.follower.forget()  # the rest is still to be looked at
+        else:
+            self.follower.catch_up()
+
+    def again(self, op: Op) -> None:
+        """Look at an operator once more, if it is still there."""
+        if in_graph(op):
+            self.add(op)
+
+    def take(self, touched: list[Op]) -> None:
+        """Look at operators that were touched, and at those where rules can start that depend on them."""
+        for op in touched:
+            self.add(op)
+            for start in self.triggers.starts(op):
+                self.add(start)
+
+    def add(self, op: Op) -> None:
+        """Look at an operator, once."""
+        if op not in self.queued:
+            self.queued.add(op)
+            self.queue.append(op)

@@ -1,0 +1,12 @@
+"""Samples of the operators in ``graphad.ops.casting``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.ops.sample import Sample, uniform
+
+SAMPLES: dict[str, list[Sample]] = {
+    "assign": [Sample({"X": uniform(2, 3)})],
+    "cast": [Sample({"X": uniform(2, 3)}, {"out_dtype": "float64"}), Sample({"X": np.array([0, 2])}, {"out_dtype": "bool"})],
+}

@@ -1,0 +1,33 @@
+"""Samples of the operators in ``graphad.ops.sort``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.ops.sample import Sample, uniform
+from graphad.testing.samples.shared import apart, distinct, of_x
+
+NUMBERS = np.array([3.0, 1.0, 3.0, 2.0, 1.0])
+
+SAMPLES: dict[str, list[Sample]] = {
+    "top_k": [Sample({"X": distinct(3, 5)}, {"k": 2}), Sample({"X": distinct(5)}, {"k": 5}), Sample({"X": distinct(2, 2, 3)})],
+    "top_k_v2": [
+        Sample({"X": distinct(3, 5)}, {"k": 2}),
+        Sample({"X": distinct(4, 2, 3)}, {"k": 3, "axis": 0, "largest": False}),
+        Sample({"X": distinct(4, 2)}, {"k": 1, "axis": -2, "largest": False}),
+        Sample({"X": np.array([[3, 1, 3], [2, 2, 0]])}, {"k": 2}),
+    ],
+    "argsort": [
+        of_x(apart(2, 3)),
+        of_x(apart(2, 3), axis=0, descending=True),
+        of_x(apart(3, 2, 2), axis=-2),
+        of_x(uniform()),
+        of_x(uniform(0, 2), axis=0),
+    ],
+    "unique": [
+        of_x(NUMBERS),
+        of_x(NUMBERS, is_sorted=True, return_index=True, return_inverse=True, return_counts=True, dtype="int32"),
+        of_x(np.array([[1, 2], [1, 2], [0, 2]]), axis=[0], is_sorted=True),
+        of_x(np.array([], "int64")),
+    ],
+}

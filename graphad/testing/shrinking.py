@@ -1,0 +1,552 @@
+"""A program, or a case on which a pass is wrong, made as small as possible."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.execution.steps import blocks_of
+from graphad.ir import lower
+from graphad.ir.verify import verify
+from graphad.ops import REGISTRY, ControlDef, LoopDef
+from graphad.ops.parameters import REQUIRED
+from graphad.ops.sample import Array
+from graphad.program import EMPTY, Block, Operator, Program
+from graphad.testing.cases import Case, always_written, completed, fitted, outside_reads, outside_writes, reads
+from graphad.testing.checks import examine
+from graphad.testing.programs import case_with_gradients
+from graphad.testing.trial import Finding, Subject, observe
+from graphad.types import TENSOR
+
+# -- edits -----------------------------------------------------------------------------------------
+# Smaller programs made from a program: operators left out, blocks inlined, numbers made simpler, extents made smaller.
+#
+# Each edit gives a new program, or None where that would be none; the one it is made from stays as it is.
+
+Place = tuple[int, int]  # a block's index, and an operator's in it
+Edit = Callable[[Program], None]
+
+
+def places(program: Program) -> list[Place]:
+    """Where the operators are, those of inner blocks after those of outer ones."""
+    return [(block.idx, i) for block in program.blocks for i in range(len(block.ops))]
+
+
+def edited(program: Program, edit: Edit) -> Program | None:
+    """What an edit makes of a copy, mended where operators or variables are gone; None if that is no valid program.
+
+    What operators write is declared anew, as it is inferred from what is given from outside: after an edit it may have another shape.
+    """
+    twin = program.clone()
+    try:
+        edit(twin)
+        _mend(twin)
+        _undeclare_written(twin)
+        twin = completed(twin)
+        verify(lower(twin))
+    except (GraphadError, KeyError, IndexError):
+        return None
+    return twin
+
+
+def _undeclare_written(program: Program) -> None:
+    """Forget the shapes and dtypes of tensors that are not given from outside, nor kept."""
+    outside = {value.name for value in lower(program).inputs}
+    for block in program.blocks:
+        for var in block.vars.values():
+            if var.type == TENSOR and not var.persistable and not (block.idx == 0 and var.name in outside):
+                var.declare(None, None)
+
+
+# -- mending -------------------------------------------------------------------------------------
+
+
+def _mend(program: Program) -> None:
+    while unused := _unheld(program):
+        program.drop_blocks(unused)
+    for block in program.blocks[:0:-1]:
+        _hand_in(block)
+    for block in program.blocks[::-1]:
+        for op in block.ops:
+            _mend_slots(op)
+    _drop_unused(program)
+
+
+def _unheld(program: Program) -> set[int]:
+    """The blocks that no operator holds, and those inside them."""
+    held = {inner.idx for block in program.blocks for op in block.ops for inner in blocks_of(op)}
+    free = {block.idx for block in program.blocks if block.idx and block.idx not in held}
+    return {block.idx for block in program.blocks if any(around.idx in free for around in block.chain())}
+
+
+def _hand_in(block: Block) -> None:
+    """Declare outside, as data, what a block declares itself and reads before anything writes it."""
+    written: set[str] = set()
+    for op in block.ops:
+        for name in reads(op):
+            if name in block.vars and name not in written and name != EMPTY:
+                _declare_outside(block, name)
+        written |= always_written(op)
+
+
+def _declare_outside(block: Block, name: str) -> None:
+    root, var = block.program.global_block(), block.vars[name]
+    if not root.has_var(name):
+        root.vars[name] = var.copy_to(root)
+        del block.vars[name]
+
+
+def _mend_slots(op: Operator) -> None:
+    """What an operator with blocks reads and writes outside, as its blocks are now."""
+    row = REGISTRY.get(op.type)
+    if not isinstance(row, ControlDef) or row.is_grad:
+        return
+    blocks, decides = blocks_of(op), op.input(row.condition)
+    looped = decides if isinstance(row, LoopDef) else []
+    _fill(op.inputs, row.operands, [name for name in outside_reads(*blocks) if name not in decides])
+    _fill(op.outputs, row.results, list(dict.fromkeys([*(n for n in outside_writes(*blocks) if n not in looped), *looped])))
+
+
+def _fill(slots: dict[str, list[str]], slot: str, names: list[str]) -> None:
+    slots.pop(slot, None)
+    if names:
+        slots[slot] = names
+
+
+def _drop_unused(program: Program) -> None:
+    """Forget variables that no operator touches, but for what persists: a pass may go by its name."""
+    used = _used(program)
+    for block in program.blocks:
+        block.vars = {name: var for name, var in block.vars.items() if name in used or var.persistable}
+
+
+def _used(program: Program) -> set[str]:
+    return {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
+
+
+# -- edits ---------------------------------------------------------------------------------------
+
+
+def without(chosen: Collection[Place]) -> Edit:
+    """Leave operators out, and the blocks they hold."""
+
+    def edit(program: Program) -> None:
+        for block in program.blocks:
+            block.ops = [op for i, op in enumerate(block.ops) if (block.idx, i) not in chosen]
+
+    return edit
+
+
+def inlined(place: Place, which: int) -> Edit:
+    """Put the operators of a block in the place of the operator that holds it."""
+
+    def edit(program: Program) -> None:
+        block, index = program.blocks[place[0]], place[1]
+        inner = blocks_of(block.ops[index])[which]
+        renamed = {name: _free_name(block, name) for name in inner.vars}
+        for name, var in inner.vars.items():
+            var.name = renamed[name]
+            block.vars[var.name] = var.copy_to(block)
+        for other in program.blocks:
+            if inner in other.chain():
+                for op in other.ops:
+                    op.inputs, op.outputs = _renamed(op.inputs, renamed), _renamed(op.outputs, renamed)
+        for op in inner.ops:
+            op.block = block
+            for sub in blocks_of(op):
+                sub.parent_idx = block.idx
+        block.ops[index : index + 1] = inner.ops
+        inner.ops = []
+
+    return edit
+
+
+def _free_name(block: Block, name: str) -> str:
+    if not any(name in each.vars for each in block.program.blocks if each is not block and block in each.chain()):
+        name = name if not block.has_var_recursive(name) else f"{name}_"
+    while block.has_var_recursive(name):
+        name += "_"
+    return name
+
+
+def _renamed(slots: dict[str, list[str]], names: dict[str, str]) -> dict[str, list[str]]:
+    return {slot: [names.get(name, name) for name in each] for slot, each in slots.items()}
+
+
+def simpler_attrs(program: Program) -> Iterator[Edit]:
+    """Attributes left to their defaults, and constants 0 or 1, or half as large."""
+    for place in places(program):
+        op = program.blocks[place[0]].ops[place[1]]
+        row = REGISTRY.get(op.type)
+        for name, value in op.attrs.items():
+            if row is not None and name in row.attrs and row.attrs[name].kind != "Block" and row.attrs[name].default is not REQUIRED:
+                yield _with_attr(place, name)
+            if isinstance(value, float):
+                yield from (_with_attr(place, name, simple) for simple in _edits_simpler(value))
+
+
+def _edits_simpler(value: float) -> list[float]:
+    known = [0.0, 1.0]
+    if value in known:
+        return known[: known.index(value)]
+    return [*known, value // 2] if math.isfinite(value) and abs(value) > 3 and value == int(value) else known
+
+
+def _with_attr(place: Place, name: str, value: Any = None) -> Edit:
+    """Give an attribute another value, or take it away."""
+
+    def edit(program: Program) -> None:
+        attrs = program.blocks[place[0]].ops[place[1]].attrs
+        if value is None:
+            del attrs[name]
+        else:
+            attrs[name] = value
+
+    return edit
+
+
+def fewer_operands(program: Program) -> Iterator[Edit]:
+    """One name less in a slot that takes several, or an optional slot left out."""
+    for place in places(program):
+        op = program.blocks[place[0]].ops[place[1]]
+        if isinstance(REGISTRY.get(op.type), ControlDef):
+            continue
+        for slots in ("inputs", "outputs"):
+            for slot, names in getattr(op, slots).items():
+                for i in range(len(names)):
+                    yield _without_name(place, slots, slot, i)
+
+
+def _without_name(place: Place, slots: str, slot: str, index: int) -> Edit:
+    def edit(program: Program) -> None:
+        held: dict[str, list[str]] = getattr(program.blocks[place[0]].ops[place[1]], slots)
+        del held[slot][index]
+        if not held[slot]:
+            del held[slot]
+
+    return edit
+
+
+def fewer_variables(program: Program) -> Iterator[Edit]:
+    """Without the persistable variables that no operator touches: all of them, or one."""
+    used = _used(program)
+    unused = [name for name, var in program.global_block().vars.items() if var.persistable and name not in used]
+    if unused:
+        yield from map(_without_variables, (unused, *([name] for name in unused)))
+
+
+def _without_variables(names: Collection[str]) -> Edit:
+    def edit(program: Program) -> None:
+        for name in names:
+            del program.global_block().vars[name]
+
+    return edit
+
+
+def bypasses(program: Program) -> Iterator[Edit]:
+    """An operator left out whose readers get one of its inputs, of the same type, in the place of its only output."""
+    for place in places(program):
+        block = program.blocks[place[0]]
+        op = block.ops[place[1]]
+        if isinstance(REGISTRY.get(op.type), ControlDef) or len(op.output_names()) != 1:
+            continue
+        for name in dict.fromkeys(op.input_names()):
+            known = [each for each in (name, *op.output_names()) if block.has_var_recursive(each)]
+            if len({*known}) == 2 and block.var_recursive(known[0]).declared == block.var_recursive(known[1]).declared:
+                yield _bypassed(place, name)
+
+
+def _bypassed(place: Place, name: str) -> Edit:
+    def edit(program: Program) -> None:
+        (written,) = program.blocks[place[0]].ops.pop(place[1]).output_names()
+        for op in (op for block in program.blocks for op in block.ops):
+            op.inputs = _renamed(op.inputs, {written: name})
+
+    return edit
+
+
+def smaller_extents(program: Program) -> Iterator[Edit]:
+    """An extent, everywhere it occurs, made 1 or 2."""
+    extents = {extent for var in program.list_vars() for extent in var.declared[0] or ()}
+    for extent in sorted(extents, reverse=True):
+        yield from (_with_extent(extent, new) for new in (1, 2) if new < extent)
+
+
+def _with_extent(old: int, new: int) -> Edit:
+    def edit(program: Program) -> None:
+        for var in program.list_vars():
+            shape, dtype = var.declared
+            var.declare(None if shape is None else tuple(new if e == old else e for e in shape), dtype)
+        for op in (op for block in program.blocks for op in block.ops):
+            for name, value in op.attrs.items():
+                if "shape" in name and isinstance(value, list):
+                    op.attrs[name] = [new if e == old else e for e in value]
+
+    return edit
+
+
+# -- reduction -------------------------------------------------------------------------------------
+# Make a program smaller while it stays bad.
+#
+# Delta debugging: A. Zeller and R. Hildebrandt, Simplifying and isolating failure-inducing input, IEEE Transactions on Software
+# Engineering 28(2), 2002. The parts left out are operators of all blocks; then blocks are inlined, operators bypassed, numbers made
+# simpler, operands and extents fewer, until none of it goes on.
+
+IsBad = Callable[[Program], bool]
+TRIES = 3000
+
+
+class _Search:
+    """The smallest bad program so far, and how many more may be tried."""
+
+    def __init__(self, program: Program, is_bad: IsBad, tries: int) -> None:
+        self.program = program
+        self.is_bad = is_bad
+        self.left = tries
+        self.seen = {str(program)}
+
+    def take(self, edit: Edit) -> bool:
+        """Whether an edit leaves the program bad; it is then the one to go on from."""
+        found = edited(self.program, edit) if self.left > 0 else None
+        if found is None or (text := str(found)) in self.seen:
+            return False
+        self.seen.add(text)
+        self.left -= 1
+        if self.is_bad(found):
+            self.program = found
+            return True
+        return False
+
+
+def reduce_program(program: Program, is_bad: IsBad, tries: int = TRIES) -> Program:
+    """A smaller program that is still bad, to which no single step of those tried can be done any more.
+
+    Args:
+        program: one that is bad; it stays as it is.
+        is_bad: told of each smaller program whether it is still bad. What reads a name that nothing writes any more takes it from
+            outside; a program need not run, and ``is_bad`` is to say False if it does not.
+        tries: how many programs may be tried.
+
+    Returns:
+        A program of its own, the same for the same arguments.
+
+    >>> rows = "tanh(X=x) -> (Out=y) sin(X=y) -> (Out=z) tanh(X=z) -> (Out=o)"
+    >>> program = Program.parse("program { block 0 { var x: float64[3] " + rows + " } }")
+    >>> print(reduce_program(program, lambda smaller: "sin(" in str(smaller)))
+    program {
+      block 0 {
+        var y: float64[1]
+        var z: float64[1]
+        sin(X=y) -> (Out=z)
+      }
+    }
+    <BLANKLINE>
+    """
+    search = _Search(completed(program), is_bad, tries)
+    while search.left > 0:
+        before = str(search.program)
+        _fewer_ops(search)
+        _fewer_blocks(search)
+        for edits in (fewer_variables, bypasses, simpler_attrs, fewer_operands, smaller_extents):
+            _reduction_simpler(search, edits)
+        if str(search.program) == before:
+            break
+    return search.program
+
+
+def _fewer_ops(search: _Search) -> None:
+    """Leave out parts of the operators, of half their number first; smaller parts when none of a size goes."""
+    size = max(len(places(search.program)) // 2, 1)
+    while True:
+        gone = _one_round(search, size)
+        if not gone and size == 1:
+            return
+        size = max(min(size, len(places(search.program))) // 2, 1) if not gone or size > 1 else 1
+
+
+def _one_round(search: _Search, size: int) -> bool:
+    """Try each part of a size once, the last first: readers go before what they read."""
+    end, gone = len(places(search.program)), False
+    while end > 0:
+        all_places = places(search.program)
+        end = min(end, len(all_places))
+        part = set(all_places[max(end - size, 0) : end])
+        gone |= search.take(without(part))
+        end -= size
+    return gone
+
+
+def _fewer_blocks(search: _Search) -> None:
+    while any(search.take(edit) for edit in list(_inlinings(search.program))):
+        pass
+
+
+def _inlinings(program: Program) -> Iterator[Edit]:
+    for place in places(program):
+        yield from (inlined(place, which) for which in range(len(_held(program, place))))
+
+
+def _held(program: Program, place: Place) -> list[object]:
+    return [*blocks_of(program.blocks[place[0]].ops[place[1]])]
+
+
+def _reduction_simpler(search: _Search, edits: Callable[[Program], Iterator[Edit]]) -> None:
+    """Take each edit that goes; those that are left are found anew, since an edit moves what follows it."""
+    while any(search.take(edit) for edit in list(edits(search.program))):
+        pass
+
+
+# -- smallest --------------------------------------------------------------------------------------
+# A case on which a pass is wrong, made as small as possible: the program first, then the arrays.
+
+SECONDS = 20.0  # of processor time that making it small may take
+SINGLY = 12  # elements that an array may have for each to be made simpler by itself
+
+
+def smallest(subject: Subject, case: Case, finding: Finding) -> tuple[Case, Finding]:
+    """The case made as small as possible while the same thing is wrong, and what then is.
+
+    It ends early where it takes too long, or is interrupted; what was found is never lost.
+    """
+    shrinking = _Shrinking(subject, case, finding)
+    with suppress(KeyboardInterrupt, _OutOfTime):
+        shrinking.run()
+    return shrinking.case, shrinking.finding
+
+
+class _OutOfTime(Exception):
+    """It took too long."""
+
+
+class _Shrinking:
+    """The smallest case so far, and what is wrong with it."""
+
+    def __init__(self, subject: Subject, case: Case, finding: Finding) -> None:
+        self.subject, self.case, self.finding = subject, case, finding
+        self.deadline = time.process_time() + SECONDS
+        self.values = _intermediate_values(case)
+
+    def run(self) -> None:
+        """Make the program smaller, then the arrays simpler, and both again while that goes on."""
+        if self.case.forward is not None:
+            self.shrink_forward(self.case.forward, self.case.order)
+        self.take(replace(self.case, forward=None))
+        for _ in range(2):
+            size = _size(self.case)
+            with suppress(GraphadError):  # inference does not accept the program, so that it stays whole
+                reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program, self.values)))
+            simplify_arrays(self.case, self.take)
+            if self.case.requested:
+                self.take(replace(self.case, requested=()))
+            if _size(self.case) == size:
+                break
+
+    def shrink_forward(self, forward: Case, order: int) -> None:
+        """Make the program smaller that was differentiated, and differentiate it anew each time; gradients alone are hard to shrink."""
+        fewest = next((fewer for fewer in range(1, order + 1) if self.take_gradients(forward, fewer)), None)
+        if fewest is not None:
+            values = _intermediate_values(forward)
+            reduce_program(forward.program, lambda program: self.take_gradients(fitted(forward, program, values), fewest))
+
+    def take_gradients(self, forward: Case, order: int) -> bool:
+        """``take`` for a case with the gradients of another one."""
+        self.check_time()
+        case = case_with_gradients(replace(forward, requested=()), order)
+        return case is not None and self.take(case)
+
+    def take(self, smaller: Case) -> bool:
+        """Whether the same is wrong with another case; it is then the one to go on from."""
+        self.check_time()
+        try:
+            finding = examine(self.subject, smaller, {self.finding.kind})
+        except (GraphadError, ArithmeticError, LookupError, ValueError, TypeError):
+            return False
+        if finding is None or (finding.kind, finding.mark) != (self.finding.kind, self.finding.mark) or not _runs(smaller):
+            return False
+        self.case, self.finding = smaller, finding
+        return True
+
+    def check_time(self) -> None:
+        """Raise where it takes too long."""
+        if time.process_time() > self.deadline:
+            raise _OutOfTime
+
+
+def _runs(case: Case) -> bool:
+    try:
+        observe(case.program, case, [])
+    except Exception:  # a kernel may raise anything
+        return False
+    return True
+
+
+def _intermediate_values(case: Case) -> dict[str, Array]:
+    """The final values of the tensors of a case's program, which smaller programs are fed where nothing writes them any more."""
+    variables = case.program.global_block().vars.values()
+    written = {name for op in case.program.global_block().ops for name in op.output_names()}
+    names = [var.name for var in variables if var.type == TENSOR and var.name in written]
+    try:
+        return {name: value for name, value in observe(case.program, case, names).values.items() if isinstance(value, np.ndarray)}
+    except (GraphadError, ArithmeticError):
+        return {}
+
+
+def _size(case: Case) -> str:
+    return str(case.program)
+
+
+def simplify_arrays(case: Case, is_bad: Callable[[Case], bool]) -> Case:
+    """The case with simpler arrays, as far as that leaves it bad: 0, 1 or -1 everywhere, 1, 2, 3...; then element by element."""
+    for name in (*case.feeds, *case.params):
+        for array in _simpler_arrays(_arrays(case)[name]):
+            changed = _with_array(case, name, array)
+            if is_bad(changed):
+                case = changed
+                break
+        else:
+            case = _simplify_elements(case, name, is_bad)
+    return case
+
+
+def _simplify_elements(case: Case, name: str, is_bad: Callable[[Case], bool]) -> Case:
+    array = _arrays(case)[name]
+    for place in range(array.size if array.size <= SINGLY else 0):
+        for number in _simpler_numbers(array.flat[place]):
+            simpler = _arrays(case)[name].copy()
+            simpler.flat[place] = number
+            changed = _with_array(case, name, simpler)
+            if is_bad(changed):
+                case = changed
+                break
+    return case
+
+
+def _arrays(case: Case) -> dict[str, Array]:
+    return {**case.feeds, **case.params}
+
+
+def _with_array(case: Case, name: str, array: Array) -> Case:
+    if name in case.feeds:
+        return replace(case, feeds={**case.feeds, name: array})
+    return replace(case, params={**case.params, name: array})
+
+
+def _simpler_arrays(array: Array) -> Iterator[Array]:
+    counted = np.arange(1, array.size + 1).reshape(array.shape).astype(array.dtype)
+    candidates = [np.zeros_like(array), np.ones_like(array), counted]
+    if array.dtype.kind in "fi":
+        candidates.insert(2, -np.ones_like(array))
+    return (each for each in candidates if not np.array_equal(each, array))
+
+
+def _simpler_numbers(number: object) -> Iterator[float]:
+    value = float(number)  # type: ignore[arg-type]
+    simple = [0.0, 1.0, -1.0, 2.0, *([float(round(value))] if np.isfinite(value) else [])]
+    return iter(simple[: simple.index(value)] if value in simple else simple)

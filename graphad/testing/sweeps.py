@@ -1,0 +1,774 @@
+"""Sweeps: programs that go through all operators in turn, so that nothing of them is left to chance."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphad.ops import GRAD, ControlDef, OpDef, lookup
+from graphad.ops.sample import Array, Value
+from graphad.testing.calls import Call, Interest, Slots, candidates_of
+from graphad.testing.cases import NON_FINITE, SHORT, STEEP, Case, Choices, RandomChoices, array_of
+from graphad.testing.nested import accumulate, delay, nested_program
+from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, unknown_extent
+from graphad.testing.programs import any_program
+from graphad.testing.samples.valid import computed
+from graphad.testing.swept_blocks import block_sweep
+from graphad.testing.swept_calls import (
+    DTYPES,
+    EXTENT,
+    SHAPES,
+    append_over,
+    converted,
+    exchanged,
+    in_order,
+    known_calls,
+    loss_of,
+    renumbered,
+    reshaped,
+    types_of,
+    varied,
+)
+from graphad.testing.trial import has_slope
+from graphad.testing.values import arrays, random_like
+
+# -- swept chains ----------------------------------------------------------------------------------
+# Programs in which operators read each other's results, every operator after every other one.
+
+CHAINS = 3  # so many pairs of operators a program
+NARROWED = ("float32", "float64")  # what a pass makes narrower
+LINKS = (  # what stands between operators of interest: copies, views, arithmetic
+    "assign",
+    "scale",
+    "cast",
+    "reshape",
+    "reshape2",
+    "transpose2",
+    "slice",
+    "squeeze2",
+    "unsqueeze2",
+    "elementwise_add",
+    "elementwise_mul",
+    "tanh",
+    "concat",
+    "dropout",
+)
+
+
+def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Pairs of operators, the second over a result of the first; what lies before and between them is perhaps read once more.
+
+    Operators of interest come with each other in every second turn, and else with what often stands between them.
+    """
+    w = CallProgram(choices, interest)
+    w.non_finite = choices.chance(4)
+    w.stopped = choices.one_of((2, 6, 16))
+    w.kinds = (*interest.kinds, *(NON_FINITE,) * (3 * w.non_finite))
+    types = in_order(types_of(interest))
+    around = tuple(dict.fromkeys((*types, *LINKS))) if interest.types else types
+    dtype = choices.one_of(NARROWED if interest.kinds == SHORT else DTYPES)
+    results: list[str] = []
+    for number in range(start * CHAINS, (start + 1) * CHAINS):
+        turn, place = divmod(number, len(types))
+        partners, step = (around, turn) if not interest.types else ((types, around)[turn % 2], turn // 2)
+        pair = [types[place], partners[(place + step) % len(partners)]]
+        results += _chain(w, pair[::-1] if choices.boolean() else pair, dtype)
+    return Case(w.program, loss_of(w, results), w.feeds, w.params)
+
+
+def _chain(w: CallProgram, types: list[str], dtype: str) -> list[str]:
+    """One operator after another; the names of the results, the last first."""
+    written: list[str] = []
+    names = _first(w, types[0], dtype)
+    sources = [name for name in w.block.ops[-1].input_names() if isinstance(w.values[name], np.ndarray)] if names else []
+    for op_type in types[1:]:
+        written = names + written
+        tensors = [name for name in names if isinstance(w.values[name], np.ndarray)]
+        names = append_over(w, op_type, w.choices.one_of(tensors), 8) if tensors else []
+    written = names + written
+    for known in (sources, written[len(names) :]):
+        if names and known and w.choices.chance(3):
+            written += append_over(w, w.choices.one_of(("tanh", "scale", types[0])), w.choices.one_of(known), 8)
+    return written
+
+
+def _first(w: CallProgram, op_type: str, dtype: str) -> list[str]:
+    call = varied(w.choices, op_type, w.interest)
+    if call is None:
+        return []
+    call = converted(call, dtype)
+    if w.non_finite or w.choices.chance(3):
+        call = renumbered(w.choices, call, w.choices.one_of(w.kinds))
+    known = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
+    pairs = {slot: list(zip(values, known[slot], strict=True)) for slot, values in call.inputs.items()}
+    other = call.with_inputs({slot: [value if name is None else w.values[name] for value, name in each] for slot, each in pairs.items()})
+    return w.append(call, w.named(call, {}), overwrite=8) if other is None else w.append(other, w.named(other, known), overwrite=8)
+
+
+def _known(w: CallProgram, value: object) -> str | None:
+    """A constant, or a name of the type, or neither."""
+    if not isinstance(value, np.ndarray) or not value.size:
+        return None
+    kind = w.choices.below(6)
+    if kind == 5:
+        return w.number_like(value)
+    names = w.like(value) if kind > 2 else []
+    return w.choices.one_of(names) if names else None
+
+
+# -- swept names -----------------------------------------------------------------------------------
+# Programs over a few names that are written again and again, so that it matters which value of a name is read, kept or overwritten.
+#
+# Some names are state, some are views of others, and now and then an operator has an effect; often little of it all is requested.
+
+NAME_SHAPES = ((3,), (1,), (2, 2), (1, 3))
+NAME_DTYPES = ("float64", "float64", "float32", "int64")
+EFFECT = 9  # of so many statements one is an effect
+PAIRS = ("elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max")
+
+
+def name_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Five to nine operators over three names of one type; what is requested is all that is unused, one name, or the loss alone."""
+    w = CallProgram(choices, interest)
+    shape, dtype = choices.one_of(NAME_SHAPES), choices.one_of(NAME_DTYPES)
+    names = [_start(w, array_of(choices, shape, dtype)) for _ in range(3)]
+    for _ in range(choices.integer(5, 9)):
+        _statement(w, names)
+    if choices.chance(4):
+        return Case(w.program, "", w.feeds, w.params, (choices.one_of(names),))
+    loss = loss_of(w, names[::-1])
+    return Case(w.program, loss, w.feeds, w.params, (loss,) if loss and choices.chance(3) else ())
+
+
+def _start(w: CallProgram, array: Array) -> str:
+    kind = w.choices.below(6)
+    if kind < 3:
+        return w.state(array)
+    if kind == 3:
+        return w.parameter(array, trainable=True)
+    return w.data(array) if kind == 4 else w.constant(array)
+
+
+def _statement(w: CallProgram, names: list[str]) -> None:
+    """An operator that reads names and writes one of them, or a new one that joins them."""
+    name = w.choices.one_of(names)
+    value = w.values[name]
+    assert isinstance(value, np.ndarray)
+    if w.choices.chance(EFFECT):
+        w.apply("fetch", {"X": [name]}, {"col": 0})
+        return
+    target = w.choices.one_of((*names, *names, ""))
+    kind = w.choices.below(8)
+    if kind < 2 and w.interest.types and (written := _of_interest(w, name)):
+        names.append(written)
+        return
+    if kind == 2:
+        target = w.constant(np.full_like(value, w.choices.one_of((0, 1, 2))), target or None)
+    elif kind == 3:
+        view = w.apply("reshape", {"X": [name]}, {"shape": list(value.shape)})
+        target = view or ""
+    elif kind == 4:
+        target = w.apply(w.choices.one_of(PAIRS), {"X": [name], "Y": [w.choices.one_of(names)]}, {}, target or None) or ""
+    elif kind == 5:
+        target = w.apply("increment", {"X": [name]}, {"step": float(w.choices.integer(1, 2))}, name) or ""
+    elif kind == 6 and value.dtype.kind == "f":
+        target = w.apply(w.choices.one_of(("tanh", "square", "exp")), {"X": [name]}, {}, target or None) or ""
+    else:
+        op_type, attrs = w.choices.one_of((("assign", {}), ("scale", {"scale": 2.0, "bias": 1.0})))
+        target = w.apply(op_type, {"X": [name]}, attrs, target or None) or ""
+    if target and target not in names:
+        names.append(target)
+
+
+def _of_interest(w: CallProgram, name: str) -> str:
+    """An operator of interest over a name; the name of its result, if that has the type of the other names."""
+    written = append_over(w, w.choices.one_of(types_of(w.interest)), name, 2)
+    return next((each for each in written if each in w.like(w.values[name])), "")
+
+
+# -- swept operators -------------------------------------------------------------------------------
+# Programs that go through operators over constants, which folding computes, and under a loss, whose gradient is taken.
+
+FOLDED, DIFFERENTIATED = 4, 3  # so many operators a program tries
+WIDE = "float64"
+
+
+def constant_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators over constants; every second one with an attribute changed."""
+    w = CallProgram(choices, interest)
+    for call in _in_turn(choices, interest, start, FOLDED):
+        if choices.chance(3):
+            call = converted(call, choices.one_of(("int64", "float32", "int32")))
+        names: Names = {s: [w.constant(v) if isinstance(v, np.ndarray) else w.new(v) for v in values] for s, values in call.inputs.items()}
+        w.append(call, names, overwrite=NEVER)
+    return Case(w.program, "", w.feeds, w.params)
+
+
+def gradient_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators over data that can be differentiated, now and then at ties and once more with operands exchanged, and a loss over all."""
+    w = CallProgram(choices, interest)
+    results: list[str] = []
+    for call in _in_turn(choices, interest, start, DIFFERENTIATED):
+        kind = choices.one_of(("sample", "sample", "ties", "kinks"))
+        call = converted(call, WIDE)
+        call = call if kind == "sample" else renumbered(choices, call, kind)
+        names = {s: [w.data(v) if isinstance(v, np.ndarray) else w.new(v) for v in values] for s, values in call.inputs.items()}
+        results += w.append(call, names, overwrite=NEVER)
+        if choices.chance(3):
+            results += _again(w, call, names)
+    return Case(w.program, loss_of(w, results), w.feeds, w.params)
+
+
+def _again(w: CallProgram, call: Call, names: Names) -> list[str]:
+    """The call once more, its operands exchanged if it takes that."""
+    known = {id(value): name for slot, values in call.inputs.items() for value, name in zip(values, names[slot], strict=True)}
+    for inputs in exchanged(call.inputs):
+        other = call.with_inputs(inputs)
+        if other is not None:
+            return w.append(other, {s: [known[id(v)] for v in values] for s, values in inputs.items()}, overwrite=NEVER)
+    return []
+
+
+def _in_turn(choices: Choices, interest: Interest, start: int, count: int) -> Iterator[Call]:
+    """Calls of the operators from a place in their order on; another sample each time, and other attributes."""
+    types = in_order(types_of(interest))
+    for number in range(start * count, (start + 1) * count):
+        call = varied(choices, types[number % len(types)], interest)
+        if call is not None:
+            yield call
+
+
+# -- swept slopes ----------------------------------------------------------------------------------
+# Programs of many operators at once where all of them are smooth, so that one central difference judges all of their gradients.
+
+OPERATORS = 8  # of a program
+STEP, BENT = 1e-4, 3e-4  # how far numbers move, and how much slopes may differ where an operator is smooth
+STEEPEST = 1e2  # the slope of what goes into a sum with many others, which would not be seen beside larger ones
+SLOPE_SEEDS = 1 << 14
+TRIES = 80  # calls tried to find some that differ
+WORDS = ("str", "DType")  # kinds of attributes that seldom matter to a gradient
+SLOPE_NUMBERS = ("sample", "ordinary", "positive")  # on which an operator may be smooth, the first ones preferred
+
+
+def slope_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Many operators where they are smooth, in float64: one difference says whether the gradients of all of them are right.
+
+    Every operator comes with all samples and attributes in turn; of half of them only the first result is read.
+    """
+    w = CallProgram(choices, interest)
+    types, results = in_order(types_of(interest)), list[str]()
+    for number in range(start * OPERATORS, (start + 1) * OPERATORS):
+        turn, place = divmod(number, len(types))
+        call = smooth_variant(lookup(types[place]), turn)
+        if call is not None:
+            inputs = {slot: [_input(w, call.op, slot, value) for value in values] for slot, values in call.inputs.items()}
+            names = w.append(call, inputs, overwrite=NEVER)
+            results += names[:1] if choices.boolean() else names
+    return Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params)
+
+
+def _input(w: CallProgram, op: OpDef, slot: str, value: Value) -> str:
+    """A name for an input, which stops gradients if the operator has none with respect to it: what depends on it has no slope."""
+    return w.data(value, stop_gradient=not has_slope(op, slot)) if isinstance(value, np.ndarray) else w.new(value)
+
+
+def smooth_variant(op: OpDef, turn: int) -> Call | None:
+    """One of an operator's calls that are smooth, another one each turn; None if there is none, or the operator has no gradient."""
+    return None if isinstance(op, ControlDef) or not op.grads else _variants(op).at(turn)
+
+
+class _Variants:
+    """The calls of an operator that are smooth and give other results than those before, found one by one when needed.
+
+    An attribute that changes no result changes no gradient either. Calls whose results stay the same where inputs move come only where
+    there are no others.
+    """
+
+    def __init__(self, op: OpDef) -> None:
+        self.moving: dict[bytes, Call] = {}
+        self.still: dict[bytes, Call] = {}
+        self.left = itertools.islice(_in_float64(op), TRIES)
+
+    def at(self, turn: int) -> Call | None:
+        while len(self.moving) <= turn and (call := next(self.left, None)) is not None:
+            self._note(call)
+        known = list((self.moving or self.still).values())
+        return known[turn % len(known)] if known else None
+
+    def _note(self, call: Call) -> None:
+        key = _numbers(call)
+        if key in self.moving or key in self.still:
+            return
+        for kind in SLOPE_NUMBERS:
+            choices = RandomChoices(f"{call.op.type} {kind}")
+            smooth = call if kind == "sample" else renumbered(choices, call, kind)
+            slopes = _slopes(choices, smooth)
+            if slopes is not None:
+                known = self.moving if any(np.any(slope) for slope in slopes) else self.still
+                known[key] = smooth
+                return
+
+
+def _numbers(call: Call) -> bytes:
+    """What an operator reads and gives, to see whether another call does the same."""
+    tensors = [v for slots in (call.inputs, call.outputs) for values in slots.values() for v in values if isinstance(v, np.ndarray)]
+    return b"".join(str(tensor.shape).encode() + tensor.tobytes() for tensor in tensors)
+
+
+@cache
+def _variants(op: OpDef) -> _Variants:
+    return _Variants(op)
+
+
+def _in_float64(op: OpDef) -> Iterator[Call]:
+    """The samples, and each with another value for an attribute; what differs in attributes first, names of modes and layouts last."""
+    calls = [call for call in dict.fromkeys(converted(call, WIDE) for call in known_calls(op)) if _is_of_floats(call)]
+    changes = [(call, {name: value}) for call in calls for name in op.attrs for value in candidates_of(op, call.number, name)]
+    random.Random(op.type).shuffle(changes)
+    changes.sort(key=lambda change: any(op.attrs[name].kind in WORDS for name in change[1]))
+    drafts = [(call, {**call.attrs, **changed}) for call, changed in (*((call, {}) for call in calls), *changes)]
+    for call, attrs in _in_rounds(drafts):
+        other = call if attrs == call.attrs else call.with_attrs(attrs)
+        if other is not None and other.finite and _is_of_floats(other):
+            yield other
+
+
+def _in_rounds(drafts: list[tuple[Call, dict[str, Any]]]) -> list[tuple[Call, dict[str, Any]]]:
+    """All that differ in attributes, then those that have the same attributes as one before."""
+    counts = Counter[str]()
+    rounds = list[int]()
+    for call, attrs in drafts:
+        key = repr(sorted((name, value) for name, value in attrs.items() if value != call.op.attrs[name].default))
+        rounds.append(counts[key])
+        counts[key] += 1
+    return [draft for _, draft in sorted(zip(rounds, drafts, strict=True), key=itemgetter(0))]
+
+
+def _is_of_floats(call: Call) -> bool:
+    """Whether all are tensors, and those of floating point are float64, with elements in one that has a slope."""
+    values = [value for slots in (call.inputs, call.outputs) for listed in slots.values() for value in listed]
+    if not all(isinstance(value, np.ndarray) and (value.dtype.kind != "f" or _is_wide(value)) for value in values):
+        return False
+    return any(_is_wide(v) and np.size(v) and has_slope(call.op, slot) for slot, values in call.inputs.items() for v in values)
+
+
+def _slopes(choices: Choices, call: Call) -> list[Array] | None:
+    """The slopes of the results along a random direction; None if they differ from those to the other side, or are steep."""
+    rng = np.random.default_rng(choices.below(SLOPE_SEEDS))
+    ways = {
+        s: [rng.uniform(-1, 1, v.shape) if _is_wide(v) and has_slope(call.op, s) else None for v in vs] for s, vs in call.inputs.items()
+    }
+    moved = [_moved(call, ways, distance) for distance in (-STEP, 0.0, STEP)]
+    if any(each is None for each in moved):
+        return None
+    if any([v.shape for v in each or ()] != [v.shape for v in moved[0] or ()] for each in moved):
+        return None
+    slopes = list[Array]()
+    for below, there, above in zip(*(each or () for each in moved), strict=True):
+        left, right = (there - below) / STEP, (above - there) / STEP
+        if not (np.abs(right - left) <= BENT * (1 + np.abs(right))).all() or not (np.abs(right) <= STEEPEST).all():
+            return None
+        slopes.append(right)
+    return slopes
+
+
+def _is_wide(value: Value) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.dtype(WIDE)
+
+
+def _moved(call: Call, ways: dict[str, list[Any]], distance: float) -> list[Array] | None:
+    """The floating-point results where the inputs are moved some way; None if they cannot be computed."""
+    inputs = {s: [v if way is None else v + distance * way for v, way in zip(vs, ways[s], strict=True)] for s, vs in call.inputs.items()}
+    there = call.with_inputs(inputs)
+    return None if there is None else [v for values in there.outputs.values() for v in values if _is_wide(v)]
+
+
+# -- swept twins -----------------------------------------------------------------------------------
+# Programs with an operator twice, one thing changed, so that the results differ: what is merged by a key that leaves it out.
+#
+# Random programs meet every attribute of every operator only after thousands. A sweep goes through them in order.
+
+TWINS = 11  # so many pairs a program
+MOST_TRIED = 12
+TIMES = 8  # so often a pair comes whose gradients may differ: these are compared now and then
+NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
+TWIN_DTYPES = ("float64", "float32", "int64")  # of the first time through all variations, the second, and so on
+
+
+class Variation(NamedTuple):
+    """How an operator's second call differs from its first.
+
+    ``kind`` is one of ``attr`` (another value), ``near`` and ``nearer`` (a number that is almost the same), ``zero`` (a zero of
+    the other sign), ``input`` (another value), ``order`` (two inputs exchanged), ``tied`` (the same where the inputs are
+    equal and the results are too, but perhaps not the gradients), and ``again`` (the same call of a random operator);
+    ``name`` is the attribute or slot.
+    """
+
+    op: OpDef
+    kind: str
+    name: str = ""
+
+
+@cache
+def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
+    """The attributes and inputs of some operators, common and random ones first, in an order that has neighbors far apart."""
+    known = [Variation(op, "attr", name) for op in definitions for name in op.attrs]
+    known += [Variation(op, kind, a.name) for op in definitions for a in op.attrs.values() if a.kind == "float" for kind in NUMBERS]
+    known += [Variation(op, "input", slot) for op in definitions for slot in op.inputs]
+    known += [Variation(op, "order") for op in definitions if len(op.inputs) > 1 or any(s.variadic for s in op.inputs.values())]
+    known += [Variation(op, "tied") for op in definitions for _ in range(TIMES) if op.grads and len(op.inputs) > 1]
+    known += [Variation(op, "again") for op in definitions if op.random]
+    random.Random("variations").shuffle(known)
+    return tuple(sorted(known, key=lambda variation: variation.op.type not in COMMON and variation.kind != "again"))
+
+
+def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators twice, with one attribute or input changed; ``start`` says where in the order of all variations."""
+    w = CallProgram(choices, interest)
+    tied: list[str] = []
+    for variation, turn in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * TWINS, TWINS):
+        pair = _pair(variation, turn)
+        if pair is not None:
+            written = _write_pair(w, variation.kind, *pair)
+            tied += written if variation.kind == "tied" else []
+    return Case(w.program, loss_of(w, tied), w.feeds, w.params)
+
+
+class _Pairs:
+    """The variations that make a difference, found one by one when they are needed; after the last come those of another dtype."""
+
+    def __init__(self, definitions: tuple[OpDef, ...]) -> None:
+        self.found: list[tuple[Variation, int]] = []
+        self.left = self._all(definitions)
+
+    def _all(self, definitions: tuple[OpDef, ...]) -> Iterator[tuple[Variation, int]]:
+        for turn in itertools.count():
+            yield from ((v, turn) for v in variations(definitions) if _pair(v, turn % len(TWIN_DTYPES)) is not None)
+            if not self.found:
+                return
+
+    def piece(self, start: int, count: int) -> list[tuple[Variation, int]]:
+        """So many variations from a place on, each with the number of the time through them."""
+        self.found += itertools.islice(self.left, max(0, start + count - len(self.found)))
+        return [(variation, turn % len(TWIN_DTYPES)) for variation, turn in self.found[start : start + count]]
+
+
+@cache
+def _pairs(definitions: tuple[OpDef, ...]) -> _Pairs:
+    return _Pairs(definitions)
+
+
+def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
+    """Two calls, and the names of their results; inputs that are the same objects get one name.
+
+    Zeros of the two signs differ in what divides by them.
+    """
+    given: dict[str, list[str | None]] = {}
+    if kind == "tied":
+        given = {slot: [w.data(v) if isinstance(v, np.ndarray) else None for v in values] for slot, values in one.inputs.items()}
+    first = w.named(one, given)
+    known = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
+    same = {slot: [known.get(id(value)) for value in values] for slot, values in other.inputs.items()}
+    results: list[str] = []
+    for call, names in ((one, first), (other, w.named(other, same))):
+        written = w.append(call, names, overwrite=NEVER)
+        results += written
+        if kind == "zero" and written and isinstance(value := w.values[written[0]], np.ndarray):
+            w.emit("reciprocal", {"X": written[:1]}, {"Out": [w.unique("t")]}, {}, {"Out": [_inverse(value)]})
+    return results
+
+
+def _inverse(value: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(1 / value, value.dtype)
+
+
+# -- pairs -----------------------------------------------------------------------------------------
+
+
+@cache
+def _pair(variation: Variation, turn: int) -> tuple[Call, Call] | None:
+    """Two calls that differ in an attribute or input, and in their results, of the same shapes if there are such."""
+    pairs: list[tuple[Call, Call]] = []
+    if variation.kind == "tied":
+        return next(filter(None, map(_tied, known_calls(variation.op))), None)
+    for call in known_calls(variation.op):
+        call = converted(call, TWIN_DTYPES[turn]) if turn else call
+        one = call.with_attrs({**call.attrs, variation.name: 0.0}) if variation.kind == "zero" else call
+        if one is None:
+            continue
+        for other in _others(one, variation):
+            if other is None or not _differ(one, other, variation.kind == "zero"):
+                continue
+            if _shapes(one) == _shapes(other):
+                return one, other
+            pairs.append((one, other))
+    return pairs[0] if pairs else None
+
+
+def _others(call: Call, variation: Variation) -> Iterator[Call | None]:
+    if variation.kind == "attr":
+        for value in candidates_of(call.op, call.number, variation.name)[:MOST_TRIED]:
+            yield call.with_attrs({**call.attrs, variation.name: value})
+    elif variation.kind in NUMBERS:
+        number = call.op.attr(variation.name, call.attrs)
+        if isinstance(number, float):
+            yield call.with_attrs({**call.attrs, variation.name: -0.0 if variation.kind == "zero" else number + NUMBERS[variation.kind]})
+    elif variation.kind == "input":
+        yield from map(call.with_inputs, _changed(call.inputs, variation.name))
+    elif variation.kind == "order":
+        yield from map(call.with_inputs, exchanged(call.inputs))
+    else:
+        yield call
+
+
+def _tied(call: Call) -> tuple[Call, Call] | None:
+    """The call with one number in two inputs, and with these exchanged, if the gradients of the two differ then."""
+    slots = [slot for slot, values in call.inputs.items() if len(values) == 1 and isinstance(values[0], np.ndarray)]
+    for s, t in itertools.combinations(slots, 2):
+        one, like = call.inputs[s][0], call.inputs[t][0]
+        if one.shape != like.shape or one.dtype != like.dtype:
+            continue
+        other = one.copy()
+        pair = [call.with_inputs({**call.inputs, s: [a], t: [b]}) for a, b in ((one, other), (other, one))]
+        if pair[0] is not None and pair[1] is not None and _gradients_differ(pair[0], s, t):
+            return pair[0], pair[1]
+    return None
+
+
+def _gradients_differ(call: Call, s: str, t: str) -> bool:
+    """Whether the gradients with respect to two inputs differ."""
+    if call.op.grad is None:
+        return False
+    cotangents: Slots = {slot + GRAD: [v if v is None else np.ones_like(v) for v in values] for slot, values in call.outputs.items()}
+    given = {slot: values for slot, values in {**call.outputs, **call.inputs, **cotangents}.items() if slot in call.op.grad.inputs}
+    found = computed(call.op.grad, given, call.attrs)
+    gradients = [None if found is None else (found.get(slot + GRAD) or [None])[0] for slot in (s, t)]
+    return not (gradients[0] is gradients[1] is None) and not np.array_equal(*gradients)  # type: ignore[arg-type]
+
+
+def _changed(inputs: Slots, slot: str) -> Iterator[Slots]:
+    """The inputs with another value in a slot: other numbers, or the same in another order."""
+    for i, value in enumerate(inputs.get(slot, ())):
+        if isinstance(value, np.ndarray) and value.size:
+            others: list[Value] = [np.ascontiguousarray(value[..., ::-1]) if value.ndim else value, np.roll(value, 1)]
+            if value.dtype.kind == "f":
+                others.insert(0, np.abs(random_like(value, np.random.default_rng(5))).astype(value.dtype))
+            for other in others:
+                yield {**inputs, slot: [*inputs[slot][:i], other, *inputs[slot][i + 1 :]]}
+
+
+def _differ(one: Call, other: Call, signs: bool) -> bool:
+    """Whether the results differ, with ``signs`` also in the signs of zeros."""
+    return one.op.random or any(_unlike(a, b, signs) for a, b in zip(_outputs(one), _outputs(other), strict=False))
+
+
+def _unlike(one: np.ndarray, other: np.ndarray, signs: bool) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return True
+    floating = one.dtype.kind == "f"
+    if not np.array_equal(one, other, equal_nan=floating):
+        return True
+    return signs and floating and not np.array_equal(np.signbit(one), np.signbit(other))
+
+
+def _outputs(call: Call) -> list[np.ndarray]:
+    return [array for values in call.outputs.values() for value in values for array in arrays(value)]
+
+
+def _shapes(call: Call) -> list[object]:
+    return [(array.shape, array.dtype) for array in _outputs(call)]
+
+
+# -- swept values ----------------------------------------------------------------------------------
+# Programs that go through operators on numbers, dtypes and shapes at which rewrites that look right go wrong.
+
+INTEGERS = ("int64", "int32")
+VALUED = 4  # so many calls a program
+CONSTANT, SAME = 3, 2  # of so many operands one is a constant; of so many calls one has the same operand twice
+
+
+@cache
+def _turns(types: tuple[str, ...], kinds: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Every operator with every kind of numbers, the common operators first."""
+    order = tuple(filter(_reads_numbers, in_order(types))) or types
+    turns = [(op_type, kinds[(i + shift) % len(kinds)]) for shift in range(len(kinds)) for i, op_type in enumerate(order)]
+    return tuple(turns)
+
+
+def _reads_numbers(op_type: str) -> bool:
+    """Whether the results of an operator follow the numbers in its inputs; those of ``shape`` do not."""
+    call = next((call for call in known_calls(lookup(op_type)) if call.inputs), None)
+    if call is None:
+        return False
+    other = renumbered(RandomChoices(op_type), call, "kinks")
+    return any(not np.array_equal(a, b) for slot in call.outputs for a, b in zip(call.outputs[slot], other.outputs[slot], strict=False))
+
+
+def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators on ties, kinks, zeros, large and tiny numbers, nan, in any dtype and shape; a loss where the results are fit for one."""
+    w = CallProgram(choices, interest)
+    turns = _turns(types_of(interest), (NON_FINITE, *interest.kinds[:4], NON_FINITE, *interest.kinds[4:], "sample", NON_FINITE))
+    results: list[str] = []
+    for number in range(start * VALUED, (start + 1) * VALUED):
+        op_type, kind = turns[number % len(turns)]
+        call = varied(choices, op_type, interest)
+        if call is None:
+            continue
+        dtype = choices.one_of(DTYPES)
+        if dtype in INTEGERS:
+            kind = choices.one_of(("integers", "sample", "large" if "large" in interest.kinds else "integers"))
+        call = reshaped(converted(call, dtype), choices.one_of(SHAPES))
+        if kind != "sample":
+            call = renumbered(choices, call, kind)
+        call, names = _operands(w, call)
+        written = w.append(call, names, overwrite=NEVER)
+        results += [name for name in written if kind != NON_FINITE]
+    return Case(w.program, loss_of(w, results), w.feeds, w.params)
+
+
+def steep_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators over a product of matrices, on numbers that are exact in float16, but whose exponentials are too large for it.
+
+    There is no loss: gradients that are as large may well be infinite in a narrow type.
+    """
+    w = CallProgram(choices, interest)
+    x = w.data(array_of(choices, (EXTENT, EXTENT), "float32", STEEP))
+    y = w.data(np.eye(EXTENT, dtype="float32"))
+    product = w.apply(choices.one_of(("mul", "matmul_v2")), {"X": [x], "Y": [y]}, {})
+    types = in_order(types_of(interest))
+    for number in range(start * VALUED, (start + 1) * VALUED):
+        if product:
+            append_over(w, types[number % len(types)], product, NEVER)
+    return Case(w.program, "", w.feeds, w.params)
+
+
+def _operands(w: CallProgram, call: Call) -> tuple[Call, Names]:
+    """A call and names for its inputs: data, now and then a constant, or one name for two inputs of one type."""
+    if w.choices.chance(SAME):
+        call = _with_one_operand(call)
+    names: dict[int, str] = {}
+    written: Names = {}
+    inputs = {slot: list(values) for slot, values in call.inputs.items()}
+    for slot, values in inputs.items():
+        for i, value in enumerate(values):
+            known = names.get(id(value))
+            if known is None and isinstance(value, np.ndarray) and value.size and w.choices.chance(CONSTANT):
+                known = w.number_like(value)
+            name = known or (w.data(value) if isinstance(value, np.ndarray) else w.new(value))
+            names[id(value)] = name
+            written.setdefault(slot, []).append(name)
+            values[i] = w.values[name]
+    other = call.with_inputs(inputs)
+    return (other, written) if other is not None else (call, {s: [w.new(v) for v in values] for s, values in call.inputs.items()})
+
+
+def _with_one_operand(call: Call) -> Call:
+    """The call with the first of two inputs of one type in both places, if there are such and the operator takes it."""
+    for one, other in _alike(call):
+        inputs = {slot: [one if value is other else value for value in values] for slot, values in call.inputs.items()}
+        changed = call.with_inputs(inputs)
+        if changed is not None:
+            return changed
+    return call
+
+
+def _alike(call: Call) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    tensors = [value for values in call.inputs.values() for value in values if isinstance(value, np.ndarray)]
+    for i, one in enumerate(tensors):
+        for other in tensors[i + 1 :]:
+            if one is not other and one.shape == other.shape and one.dtype == other.dtype:
+                yield one, other
+
+
+# -- sweep -----------------------------------------------------------------------------------------
+# Sweeps: programs that go through all operators in turn, so that nothing of them is left to chance.
+
+Sweep = Callable[[Choices, Interest, int], Case]
+SWEEPS: tuple[Sweep, ...] = (
+    *(twin_sweep, chain_sweep, value_sweep, block_sweep) * 3,
+    *(gradient_sweep, name_sweep) * 2,
+    constant_sweep,
+)
+LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few twins of them, and many chains
+    *(value_sweep, chain_sweep) * 4,
+    *(gradient_sweep, name_sweep, block_sweep) * 2,
+    twin_sweep,
+    constant_sweep,
+)
+OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
+FEW = 20  # operators
+FIRST = (None, delay, accumulate, delay)  # what the first operator with blocks of a nested program is; None: any
+SEEDS = 1 << 30
+SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
+
+
+def nested_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """A small ``nested_program`` as it is: all smooth, in float64 and of tame numbers, so that differences say what its gradients are."""
+    depth, count, first = choices.one_of((1, 1, 2)), choices.one_of((1, 1, 2)), FIRST[start % len(FIRST)]
+    return nested_program(choices, depth, max_statements=1, max_nested=count, arrays=choices.chance(4), most_trips=3, first=first)
+
+
+AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, nested_sweep, chain_sweep, name_sweep) * 2, twin_sweep, value_sweep)
+OF_BACKWARDS: tuple[Sweep, ...] = (
+    *(gradient_sweep, block_sweep, nested_sweep, slope_sweep, slope_sweep) * 3,
+    nested_sweep,
+    name_sweep,
+    chain_sweep,
+    value_sweep,
+)
+
+
+def _led(interest: Interest, are_few: bool) -> tuple[Sweep, ...]:
+    """The mix of sweeps about what is of interest."""
+    if interest.blocks:
+        return OF_BLOCKS
+    return LED if are_few else SWEEPS
+
+
+def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool = False) -> Callable[[Choices], Case]:
+    """A source of programs that go on where the last one of their kind ended; most are about operators of interest if these are few.
+
+    Args:
+        interest: operators to go through, and attributes to change, more often.
+        is_backward: whether a backward is built, so that only programs with a loss are of use.
+        after_backward: whether what is on trial comes after it.
+
+    Returns:
+        A function of choices, of which it takes one number: which sweep comes next is not left to them.
+    """
+    everything = replace(interest, types=(), attrs=())
+    interest = everything if 2 * len(interest.types) > len(operators()) else interest
+    are_few = 0 < len(interest.types) <= FEW
+    led, others = _led(interest, are_few), SWEEPS
+    if is_backward:
+        led = others = AFTER_BACKWARDS if after_backward else OF_BACKWARDS
+    others = (*others, *(steep_sweep,) * 3) if interest.kinds == SHORT else others
+    kinds = [*((sweep, interest) for sweep in led * (2 if are_few else 1)), *((sweep, everything) for sweep in others)]
+    random.Random("kinds").shuffle(kinds)
+    turns: dict[tuple[Sweep, Interest], Iterator[int]] = defaultdict(itertools.count)
+    numbers = itertools.count()
+
+    def program(choices: Choices) -> Case:
+        number = next(numbers)
+        sweep, leaning = kinds[number % len(kinds)]
+        own = RandomChoices(f"{choices.below(SEEDS)} {number}")
+        case = sweep(own, leaning, next(turns[sweep, leaning]))
+        unknown_extent(own, case.program, case.feeds)
+        return case
+
+    return program
+
+
+def drawn(interest: Interest, is_backward: bool = False, after_backward: bool = False) -> Callable[[Choices], Case]:
+    """A source of programs of which four of five are sweeps, and the others random ones of any kind; see ``sweeps``."""
+    swept = sweeps(interest, is_backward, after_backward)
+    return lambda choices: swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)

@@ -1,0 +1,92 @@
+"""Which values there are for certain whenever their graph runs, and which may be uninitialized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import SAVED, Edge, is_grad_op, operands
+from graphad.ir.residuals import residual_of
+from graphad.passes.analyses.known_values import KnownValues
+from graphad.rewriting import Analysis
+from graphad.rewriting.dataflow import Dataflow, Facts
+
+# -- values that may be uninitialized --------------------------------------------------------------
+# Values that may be uninitialized: reading one is an error, except for operators with optional inputs.
+#
+#     conditional_block(c) { y = tanh(x) } -> y;  select_output(Like=[y, ...])      folded to what y was before: is there anything?
+#
+# A program in which some operator may write a name can be run without it; one in which none does cannot.
+
+
+def is_safe(out: Value, value: Value, known: KnownValues) -> bool:
+    """Whether a value can be read where ``out`` was: it is there for sure, or all readers need one anyway."""
+    return not _may_be_missing(value, known) or all(map(_needs_all, out.readers))
+
+
+def _may_be_missing(value: Value, known: KnownValues) -> bool:
+    """Whether a value is given to the whole program, as far as one can see only to operators that make do without."""
+    while value.given and (owner := known.owners.get(value.graph)) is not None:
+        residual = residual_of(value)
+        value = operands(owner)[value.graph.inputs.index(value)] if residual is None else residual
+    return value.given and not value.persistable and not any(map(_needs_all, value.readers))
+
+
+def _needs_all(op: Op) -> bool:
+    return op.row is not None and not op.row.partial and not op.graphs
+
+
+# -- certain ---------------------------------------------------------------------------------------
+# Which values there are for certain whenever their graph runs.
+#
+#     if_else(c) { y = tanh(x) } else { y is left as it was } -> y       if there was no y, reading it may fail
+#
+# What is given to the whole program, data and parameters, is taken to be there; but not if it has the name of something that operators
+# write, unless one that needs a value reads it: then it may be what a branch would have left as it was.
+
+
+@dataclass(frozen=True)
+class Certain(Analysis):
+    """The values of a graph, and of those nested in it, that no run leaves without a value."""
+
+    values: frozenset[Value]
+
+    @classmethod
+    def compute(cls, graph: Graph) -> Certain:
+        there = _There().solve(graph)
+        return cls(frozenset(value for each in graph.tree() for value in each.values if there[value]))
+
+
+@dataclass(frozen=True)
+class _There(Dataflow[bool]):
+    """Definite assignment: true of a value that is there on all ways to where it is read."""
+
+    bottom, top, of_presence = True, False, True
+
+    def join(self, a: bool, b: bool) -> bool:
+        return a and b
+
+    def boundary(self, value: Value) -> bool:
+        if value.persistable or value.graph.values.number(value) is None:
+            return True
+        return any(op.row is not None and not op.row.partial and not op.graphs for op in value.readers)
+
+    def transfer(self, op: Op, facts: Facts[bool]) -> dict[Value, bool]:
+        return dict.fromkeys(op.writes(), _writes_surely(op, facts))
+
+    def holds(self, fact: bool, array: Any, run: dict[Any, Any]) -> bool:
+        return not fact or array is not None
+
+    def along(self, edge: Edge, fact: bool) -> bool:
+        """A cotangent may be missing, and what is made of it: of what a gradient's graph reads only the rest is certain."""
+        is_certain = not is_grad_op(edge.op) or edge.kind == SAVED or edge.source in edge.op.inputs.get("X", ())
+        return fact and is_certain
+
+
+def _writes_surely(op: Op, there: Facts[bool]) -> bool:
+    """An operator that runs writes all it has to; a partial one may hand on that there is nothing."""
+    row = op.row
+    if row is None or op.type == "undefined" or "run_once" in op.attrs:
+        return False
+    return not row.partial or (op.type != "pop_tape" and all(there[value] for value in op.reads()))

@@ -1,0 +1,164 @@
+"""Blocks of loops run as Python functions over numpy: what they give is what the interpreter's steps give, errors included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import graphad as ga
+from graphad.errors import ExecutionError
+from graphad.execution import interpreter
+from graphad.execution.codegen import compiled
+from graphad.testing import Case, nested_programs
+from tests.test_random_nested import SLOW
+from tests.test_random_programs import differentiated
+
+layers: Any = ga.layers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def from_the_first_run_on() -> Iterator[None]:
+    """Blocks become functions at their first run, so that these tests run functions."""
+    before = interpreter.WARM.set(1)
+    yield
+    interpreter.WARM.reset(before)
+
+
+def test_blocks_do_become_functions() -> None:
+    program, s = counting()
+    with patch("graphad.execution.interpreter.compiled", wraps=compiled) as made:
+        assert run(ga.Executor(), program, s) == [15.0, 15.0]
+    assert sorted(call.args[0].idx for call in made.call_args_list) == [0, 1]
+
+
+def test_narrow_integers_stay_narrow_where_they_are_added_up() -> None:
+    operators = "sum_like(X=x, Like=y) -> (Out=z)"
+    program = ga.Program.parse(f"program {{ block 0 {{ var x: int32[2, 3] var y: int32[3] var z: int32[3] {operators} }} }}")
+    feeds = {"x": np.ones((2, 3), "int32"), "y": np.ones(3, "int32")}
+    (z,) = ga.Executor().run(program, feeds, ["z"])
+    assert (z.dtype, z.tolist()) == (np.dtype("int32"), [2, 2, 2])
+
+
+def test_a_constant_that_nobody_declared_is_made() -> None:
+    operators = ['fill_constant() -> (Out=a) {shape=[2], value=1.5, dtype="float32"}', "scale(X=a) -> (Out=b) {scale=2.0}"]
+    text = "program { block 0 { var b: float32[2] " + " ".join(operators) + " } }"
+    (b,) = ga.Executor().run(ga.Program.parse(text), fetch_list=["b"], scope=ga.Scope())
+    assert b.tolist() == [3.0, 3.0]
+
+
+def values(executor: ga.Executor, p: Case, fetch: list[str]) -> list[Any]:
+    scope = ga.Scope()
+    for name, array in p.params.items():
+        scope.set(name, array)
+    return executor.run(p.program, feed=dict(p.feeds), fetch_list=fetch, scope=scope)
+
+
+@settings(max_examples=max(80, settings().max_examples), suppress_health_check=SLOW)
+@given(nested_programs(max_statements=2))
+def test_the_same_to_the_last_bit_as_step_by_step(p: Case) -> None:
+    found = [p.loss.name, *differentiated(p, [p.loss.name], p.sources).values()]
+    by_steps, at_once = values(ga.Executor(check_finite=True), p, found), values(ga.Executor(), p, found)
+    for name, one, other in zip(found, at_once, by_steps, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def counting(limit: int = 3) -> tuple[ga.Program, ga.Variable]:
+    """s doubled and one added, ``limit`` times."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        s = layers.data("s", shape=[2], append_batch_size=False, dtype="float64")
+        n = layers.data("n", shape=[1], append_batch_size=False, dtype="int64")
+        _, s = layers.while_loop(lambda i, s: layers.less_than(i, n), lambda i, s: [i + 1, s * 2.0 + 1.0], [n - n, s])
+    return program, s
+
+
+def run(executor: ga.Executor, program: ga.Program, fetch: ga.Variable, n: int = 3) -> list[float]:
+    (value,) = executor.run(program, feed={"s": np.ones(2), "n": np.array([n])}, fetch_list=[fetch], scope=ga.Scope())
+    return value.tolist()  # type: ignore[no-any-return]
+
+
+def test_a_program_is_prepared_once_and_again_when_it_changes() -> None:
+    program, s = counting()
+    executor = ga.Executor()
+    assert run(executor, program, s) == [15.0, 15.0]
+    ((first,),) = executor._idle.values()
+    assert run(executor, program, s, n=1) == [3.0, 3.0]
+    assert list(executor._idle.values()) == [[first]]
+    (scale,) = [op for op in program.block(1).ops if op.type == "scale" and op.attrs.get("scale") == 2.0]
+    scale.attrs["scale"] = 3.0
+    assert run(executor, program, s, n=1) == [4.0, 4.0]
+    assert list(executor._idle.values()) != [[first]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p: p.block(1).append_op("scale", {"X": p.block(1).ops[-3].output("Out")}, {"Out": "unused"}, {}),
+        lambda p: p.global_block().create_var(name="more", shape=[1], dtype="float32"),
+        lambda p: p.create_block(0),
+        lambda p: p.global_block().ops[-1].attrs.update(is_test=True),
+        lambda p: setattr(p.global_block().vars["s"], "persistable", True),
+    ],
+)
+def test_every_change_that_matters_is_seen(change: Any) -> None:
+    program, s = counting()
+    executor = ga.Executor()
+    before = run(executor, program, s)
+    ((first,),) = executor._idle.values()
+    change(program)
+    program._current = 0
+    assert not first.is_up_to_date()
+    assert run(executor, program, s) == before
+
+
+def test_an_executor_keeps_the_last_few_programs() -> None:
+    executor = ga.Executor()
+    for _ in range(12):
+        program, s = counting()
+        run(executor, program, s)
+    assert len(executor._idle) == 8
+
+
+def test_what_is_fed_and_made_is_let_go() -> None:
+    program, s = counting()
+    executor = ga.Executor()
+    run(executor, program, s)
+    ((first,),) = executor._idle.values()
+    assert not first.env
+    assert not first.given
+    assert not first.fed
+
+
+def test_an_operator_that_fails_in_a_loop_is_named_with_its_line_and_inputs() -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = layers.data("x", shape=[-1, 2], append_batch_size=False, dtype="float64")
+        y = layers.data("y", shape=[-1, 2], append_batch_size=False, dtype="float64")
+        n = layers.data("n", shape=[1], append_batch_size=False, dtype="int64")
+        _, z = layers.while_loop(lambda i, z: layers.less_than(i, n), lambda i, z: [i + 1, z + y], [n - n, x])
+    feed = {"x": np.ones((2, 2)), "y": np.ones((3, 2)), "n": np.array([2])}
+    with pytest.raises(
+        ExecutionError,
+        match=r"operator 'elementwise_add' failed: ValueError(.|\n)*float64\[2, 2\](.|\n)*float64\[3, 2\](.|\n)*test_compiled.py:",
+    ):
+        ga.Executor().run(program, feed=feed, fetch_list=[z])
+
+
+def test_a_parameter_first_read_in_a_loop_comes_from_the_scope() -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        w = program.global_block().create_parameter("w", [2], "float64")
+        n = layers.data("n", shape=[1], append_batch_size=False, dtype="int64")
+        s = layers.data("s", shape=[2], append_batch_size=False, dtype="float64")
+        _, s = layers.while_loop(lambda i, s: layers.less_than(i, n), lambda i, s: [i + 1, s + w], [n - n, s])
+    scope = ga.Scope()
+    scope.set("w", np.array([1.0, 2.0]))
+    (got,) = ga.Executor().run(program, feed={"s": np.zeros(2), "n": np.array([3])}, fetch_list=[s], scope=scope)
+    assert got.tolist() == [3.0, 6.0]
+    with pytest.raises(ValueError, match="'w', which has no value in this scope: run the startup program"):
+        ga.Executor().run(program, feed={"s": np.zeros(2), "n": np.array([3])}, fetch_list=[s], scope=ga.Scope())

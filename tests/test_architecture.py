@@ -1,0 +1,254 @@
+"""Imports go one way, and files and functions stay short."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from graphad.ops import REGISTRY, ControlDef
+from tests.source_tree import ROOT, modules
+
+# From the lowest up: a module imports from rows above its own, and from its own package.
+LAYERS = (
+    "errors",
+    "knobs",
+    "plugins",
+    "types",
+    "ops",
+    "program",
+    "ir",
+    "edit",
+    "rewriting",
+    "passes",
+    "difference",
+    "initializer",
+    "backward drawing execution interop layers",
+    "optimizer",
+    "training",
+    "testing",
+    "cli",
+    "__main__",
+    "graph graphad",
+)
+ROW = {part: row for row, parts in enumerate(LAYERS) for part in parts.split()}
+MAX_FILE_LINES = 1000
+MAX_FUNCTION_LINES = 60
+
+MODULES = modules()
+FILES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Import = ast.Import | ast.ImportFrom
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_trees() -> Iterator[None]:
+    """Millions of nodes that later tests would wait for whenever garbage is collected."""
+    yield
+    parsed.cache_clear()
+
+
+def place(path: Path, node: ast.stmt) -> str:
+    return f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+
+
+def imports(tree: ast.AST) -> Iterator[Import]:
+    """The import statements of a module, wherever they stand, without those for the type checker only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not isinstance(node, ast.expr) and not _is_for_type_checker(node):
+            yield from imports(node)
+
+
+def _is_for_type_checker(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements in a tree, wherever they stand; in expressions there are none."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.expr):
+            yield node
+            yield from statements(node)
+
+
+def imported(node: Import) -> Iterator[str]:
+    """The modules of graphad a statement imports: ``from graphad.ops import basic`` is ``graphad.ops.basic``."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in MODULES)
+    elif node.module in MODULES:
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield inner if inner in MODULES else node.module
+
+
+def edges() -> Iterator[tuple[str, str, str]]:
+    """(module, module it imports, where)."""
+    for name, path in MODULES.items():
+        for node in imports(parsed(path)):
+            for target in imported(node):
+                yield name, target, place(path, node)
+
+
+def part_of(module: str) -> str:
+    """The part of graphad a module belongs to: ``ops`` for ``graphad.ops.basic``, ``graphad`` for the top itself."""
+    return module.split(".")[1] if "." in module else module
+
+
+def may_import(module: str, target: str) -> bool:
+    own, other = part_of(module), part_of(target)
+    return own == other or ROW[other] < ROW[own]
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in statements(tree) if isinstance(node, Function))
+
+
+def test_every_part_has_a_row() -> None:
+    unknown = sorted({part_of(name) for name in MODULES} - set(ROW))
+    assert not unknown, "add them to LAYERS"
+
+
+def test_imports_go_one_way() -> None:
+    known = [(name, target, where) for name, target, where in edges() if {part_of(name), part_of(target)} <= ROW.keys()]
+    offenders = [f"{where}: {name} imports {target}" for name, target, where in known if not may_import(name, target)]
+    assert not offenders, "\n".join(["imports from a later row of LAYERS:", *offenders])
+
+
+def test_no_modules_import_each_other() -> None:
+    graph = nx.DiGraph((name, target) for name, target, _ in edges())
+    knots = [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
+    assert not knots, f"import cycles: {knots}"
+
+
+def test_no_import_inside_a_function() -> None:
+    found = {place(path, node) for path in FILES for function in functions(parsed(path)) for node in imports(function)}
+    assert not found, "\n".join(["imports inside functions:", *sorted(found)])
+
+
+def test_no_relative_imports() -> None:
+    """``imported`` above does not see them."""
+    nodes = [(path, node) for path in FILES for node in statements(parsed(path)) if isinstance(node, ast.ImportFrom) and node.level]
+    assert not nodes, "\n".join(place(path, node) for path, node in nodes)
+
+
+def test_files_are_short() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    offenders = [f"{path.relative_to(ROOT).as_posix()}: {count} lines" for path, count in lines.items() if count > MAX_FILE_LINES]
+    assert not offenders, "\n".join([f"files of more than {MAX_FILE_LINES} lines:", *offenders])
+
+
+def test_a_name_of_a_file_says_where_it_is() -> None:
+    names = Counter(path.name for path in MODULES.values() if path.name not in ("__init__.py", "__main__.py"))
+    assert not {name: count for name, count in names.items() if count > 2}, "no basename three times"
+    chapters = {path.stem for name, path in MODULES.items() if name.startswith("graphad.ops.")}
+    assert not chapters & REGISTRY.keys(), "the module would be found in the place of the operator: ops.feed"
+
+
+def test_functions_are_short() -> None:
+    sizes = [(path, f, (f.end_lineno or f.lineno) - f.lineno + 1) for path in FILES for f in functions(parsed(path))]
+    offenders = [f"{place(path, f)}: {f.name} has {count} lines" for path, f, count in sizes if count > MAX_FUNCTION_LINES]
+    assert not offenders, "\n".join([f"functions of more than {MAX_FUNCTION_LINES} lines:", *offenders])
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "allowed"),
+    [
+        ("graphad.passes.backward.find_op_path", "graphad.ir.nodes", True),
+        ("graphad.ir.nodes", "graphad.passes", False),
+        ("graphad.ops.basic", "graphad.ops.indexing", True),
+        ("graphad.layers.nn", "graphad.execution", False),
+        ("graphad.cli.main", "graphad", False),
+        ("graphad", "graphad.cli", True),
+    ],
+)
+def test_the_rule_itself(module: str, target: str, allowed: bool) -> None:
+    assert may_import(module, target) is allowed
+
+
+def test_the_finder_itself() -> None:
+    text = """
+if TYPE_CHECKING:
+    import graphad.cli
+try:
+    from graphad.ops import linalg, lookup
+finally:
+    import graphad.ir
+"""
+    found = [target for node in imports(ast.parse(text)) for target in imported(node)]
+    assert found == ["graphad.ops.linalg", "graphad.ops", "graphad.ir"]
+
+
+# -- names of operators --------------------------------------------------------------------------
+
+# Operators that are named in lists, module by module. What a list says of operators belongs in their rows (``graphad.ops.traits``), so the
+# numbers only go down; a table of rules, each about its operator, may stay.
+NAMES_IN_LISTS = {
+    "graphad.execution.codegen": 6,
+    "graphad.passes.analyses.batch_dependence": 17,
+    "graphad.passes.analyses.cost": 11,
+    "graphad.passes.cleanup.constant_arrays": 3,
+    "graphad.passes.cleanup.cse": 3,
+    "graphad.passes.fusion.fold_batch_norm": 7,
+    "graphad.passes.inspection.probe_numerics": 2,
+    "graphad.passes.memory.gradient_accumulation": 2,
+    "graphad.passes.memory.recompute": 7,
+    "graphad.passes.optimization.optimize_parameters": 13,
+    "graphad.passes.precision.mixed_precision": 2,
+    "graphad.rewriting.constants": 4,
+    "graphad.rewriting.moving": 28,
+}
+
+
+def listed(node: ast.AST) -> list[str]:
+    """The words of a text, a list or the keys of a table, if there are several and all are operators."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        words: list[object] = [*node.value.split()]
+    else:
+        parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else node.keys if isinstance(node, ast.Dict) else []
+        words = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+    names = [word for word in words if isinstance(word, str) and word in REGISTRY]
+    return names if len(names) == len(words) > 1 else []
+
+
+def test_no_new_lists_of_operators() -> None:
+    parts = ("passes", "ir", "rewriting", "execution", "program", "backward")
+    counts = {name: sum(len(listed(node)) for node in ast.walk(parsed(path))) for name, path in MODULES.items() if part_of(name) in parts}
+    assert {name: count for name, count in counts.items() if count} == NAMES_IN_LISTS, "say it in the operators' rows, or lower the number"
+
+
+# Operators with blocks that are named at all, module by module: passes and the framework ask their interfaces (``graphad.ir.regions``).
+# What stays makes one, where it has to be made, or is about just that one.
+NAMED_WITH_BLOCKS = {"graphad.ir.edits": 3, "graphad.program.paddle_gradients": 3}
+
+
+def named_with_blocks(tree: ast.Module) -> int:
+    """How many texts in a module, besides docstrings, are the type of an operator with blocks."""
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return sum(isinstance(REGISTRY.get(text), ControlDef) for text in texts)
+
+
+def test_operators_with_blocks_are_known_by_their_interfaces() -> None:
+    apart = ("ops", "layers", "testing", "interop", "cli")
+    counts = {name: named_with_blocks(parsed(path)) for name, path in MODULES.items() if part_of(name) not in apart}
+    assert {name: count for name, count in counts.items() if count} == NAMED_WITH_BLOCKS, "ask LoopLike, BranchLike or CallLike"
+
+
+def test_the_finder_of_operators_with_blocks_itself() -> None:
+    assert named_with_blocks(ast.parse("op.type == 'while'; op.type in ('net', 'tanh'); {'while_grad': 1}; 'a while'")) == 3
+
+
+def test_the_finder_of_lists_itself() -> None:
+    tree = ast.parse("a = 'tanh exp'; b = ('tanh', 'x'); c = {'exp': 1, 'tanh': 2}; d = 'tanh'")
+    assert sorted(name for node in ast.walk(tree) for name in listed(node)) == ["exp", "exp", "tanh", "tanh"]
