@@ -175,14 +175,14 @@ def _cut(value: Value, no_grad: Names) -> str:
 
 def _cut_between(op: Op, value: Value, way: Collection[Value | Op]) -> str:
     """Why no gradient flows through an operator from its outputs on the way to a value that it reads; empty if one does."""
-    row = op.row
+    definition = op.definition
     slots = [slot for slot, values in op.inputs.items() if value in values]
-    if row is None or row.grads is None:
+    if definition is None or definition.grads is None:
         return ""
-    if not any(slot in row.grads for slot in slots):
+    if not any(slot in definition.grads for slot in slots):
         return located(f"operator {op.type!r}, which has no gradient with respect to {', '.join(slots)}", op.source)
     outputs = [slot for slot, values in op.outputs.items() if any(out in way for out in values)]
-    if any(slot in row.gradient_flows[out] for slot in slots for out in outputs):
+    if any(slot in definition.gradient_flows[out] for slot in slots for out in outputs):
         return ""
     return located(f"operator {op.type!r}, whose {', '.join(outputs)} does not depend on {', '.join(slots)}", op.source)
 

@@ -54,23 +54,23 @@ def text() -> str:
 
 
 def _rows_of(module: ModuleType) -> list[OpDef]:
-    return [row for row in REGISTRY.values() if _home(row) == module.__name__ and not _is_gradient(row)]
+    return [definition for definition in REGISTRY.values() if _home(definition) == module.__name__ and not _is_gradient(definition)]
 
 
-def _home(row: OpDef) -> str:
+def _home(definition: OpDef) -> str:
     """The file that has the operator under a name, or else its kernel."""
-    own = [module.__name__ for module in ROWS if any(each is row for each in vars(module).values())]
-    return row.kernel.__module__ if row.kernel.__module__ in own or not own else own[0]
+    own = [module.__name__ for module in ROWS if any(each is definition for each in vars(module).values())]
+    return definition.kernel.__module__ if definition.kernel.__module__ in own or not own else own[0]
 
 
-def _is_gradient(row: OpDef) -> bool:
-    return isinstance(row, GradOpDef) or (isinstance(row, ControlDef) and row.is_grad)
+def _is_gradient(definition: OpDef) -> bool:
+    return isinstance(definition, GradOpDef) or (isinstance(definition, ControlDef) and definition.is_grad)
 
 
-def _section(module: ModuleType, rows: Iterable[OpDef]) -> Iterator[str]:
+def _section(module: ModuleType, definitions: Iterable[OpDef]) -> Iterator[str]:
     yield f"## {_title(module)}\n\n`{module.__name__.replace('.', '/')}.py`\n"
     yield "| operator | slots | attributes | dtypes | gradient |\n| --- | --- | --- | --- | --- |"
-    yield from map(_line, rows)
+    yield from map(_line, definitions)
     yield ""
 
 
@@ -80,14 +80,14 @@ def _title(module: ModuleType) -> str:
     return re.split(r"\.$|\. (?=[A-Z])|; |: ``", text)[0].replace("``", "`")
 
 
-def _line(row: OpDef) -> str:
-    slots = f"`{_slots(row.inputs)} -> {_slots(row.outputs)}`".replace("` ", "`")
+def _line(definition: OpDef) -> str:
+    slots = f"`{_slots(definition.inputs)} -> {_slots(definition.outputs)}`".replace("` ", "`")
     cells = (
-        f"{row.type}{' †' if row.type in OWN.split() else ''}",
+        f"{definition.type}{' †' if definition.type in OWN.split() else ''}",
         slots,
-        ", ".join(map(_attr, row.attrs.values())),
-        dtypes(row),
-        order(row),
+        ", ".join(map(_attr, definition.attrs.values())),
+        dtypes(definition),
+        order(definition),
     )
     return f"| {' | '.join(cells)} |"
 
@@ -104,23 +104,23 @@ def _attr(attr: Attr) -> str:
 # -- gradients and dtypes ------------------------------------------------------------------------
 
 
-def order(row: OpDef) -> str:
+def order(definition: OpDef) -> str:
     """The order up to which the derivatives of an operator are tested; why there is none."""
-    if row.type in CONTROL_ORDERS:
-        return CONTROL_ORDERS[row.type]
-    if row.grads is None:
+    if definition.type in CONTROL_ORDERS:
+        return CONTROL_ORDERS[definition.type]
+    if definition.grads is None:
         return "-"
-    return "3" if any(differentiated(row, sample) for sample in SAMPLES[row.type]) else "none"
+    return "3" if any(differentiated(definition, sample) for sample in SAMPLES[definition.type]) else "none"
 
 
-def dtypes(row: OpDef) -> str:
+def dtypes(definition: OpDef) -> str:
     """The dtypes in which an operator computes its first sample, those of a kind under one word."""
-    if isinstance(row, ControlDef):
+    if isinstance(definition, ControlDef):
         return "any"
-    sample = SAMPLES[row.type][0]
-    if not numbers_dtype(sample) and "dtype" not in row.attrs:
+    sample = SAMPLES[definition.type][0]
+    if not numbers_dtype(sample) and "dtype" not in definition.attrs:
         return "-"
-    found = [dtype for dtype in DTYPES if _computes(row, in_dtype(sample, dtype))]
+    found = [dtype for dtype in DTYPES if _computes(definition, in_dtype(sample, dtype))]
     if len(found) == len(DTYPES):
         return "all"
     for group, word in GROUPS.items():
@@ -129,13 +129,13 @@ def dtypes(row: OpDef) -> str:
     return ", ".join(found) or "none"
 
 
-def _computes(row: OpDef, sample: Sample) -> bool:
+def _computes(definition: OpDef, sample: Sample) -> bool:
     """Whether inference takes the sample, and the kernel gives what was inferred."""
     refusals: Any = (TypeError, ValueError, ArithmeticError, LookupError, AssertionError)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            check_inference(row.type, sample)
+            check_inference(definition.type, sample)
         except refusals:
             return False
     return True

@@ -33,7 +33,7 @@ def _type(form: Form, part: Part) -> str:
         return ("_Tensors" if part.slot.variadic else "_Tensor") + (" | None" if part.default is None else "")
     if part.attr is None:
         return "str | None" if part.name in LAST else "bool" if isinstance(part.default, bool) else "Any"
-    kind = form.row.attrs[part.attr].kind
+    kind = form.definition.attrs[part.attr].kind
     if part.attr in ("dtype", "out_dtype", "in_dtype"):
         return "Any"
     one, several = form.tensor_slots[part.attr]
@@ -55,7 +55,7 @@ def _function(form: Form) -> str:
 
 def _functions(form: Form) -> str:
     """The layer, and where Fluid calls attributes otherwise the one with the operator's own parameters as well."""
-    own = Form(form.name, form.row)
+    own = Form(form.name, form.definition)
     if form.spec is None or not any(part.attr not in (None, name) for name, part in form.parts.items()):
         return _function(form)
     return f"@overload\n{_function(form)}\n@overload\n{_function(own)}"
@@ -94,9 +94,11 @@ def ops_stub() -> str:
     """The stub of graphad.ops."""
     imports = _imports(ROOT / "graphad/ops/__init__.py")
     named = {line.rpartition(" as ")[2] for line in imports}
-    rows = [f"{name}: {type(row).__name__}" for name, row in sorted(ops.REGISTRY.items()) if name not in named and _is_word(name)]
+    definitions = [
+        f"{name}: {type(definition).__name__}" for name, definition in sorted(ops.REGISTRY.items()) if name not in named and _is_word(name)
+    ]
     head = ['"""Made by `make stubs`: the operators by their types."""', "", "from types import ModuleType", "", *imports, ""]
-    return "\n".join([*head, "ROWS: tuple[ModuleType, ...]", f"__all__ = {ops.__all__}", "", *rows, ""])
+    return "\n".join([*head, "ROWS: tuple[ModuleType, ...]", f"__all__ = {ops.__all__}", "", *definitions, ""])
 
 
 def _is_word(name: str) -> bool:

@@ -16,7 +16,7 @@ from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from tests import stubs
 from tests.source_tree import ROOT
 
-OPERATORS = [name for name, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef)]
+OPERATORS = [name for name, definition in REGISTRY.items() if not isinstance(definition, GradOpDef | ControlDef)]
 USER = """
 import graphad as ga
 import numpy as np

@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Graph, Node, Op, Value
 from graphad.ir.nodes import Slots
-from graphad.ir.regions import OTHERWISE, LoopLike, added_count, control_row, is_forward_loop, is_loop_gradient, operands, outcomes, the_row
+from graphad.ir.regions import (
+    OTHERWISE,
+    LoopLike,
+    added_count,
+    control_definition,
+    definition_of,
+    is_forward_loop,
+    is_loop_gradient,
+    operands,
+    outcomes,
+)
 from graphad.ir.residuals import find_forward_op, forward_graph, is_read, residual_inputs, residual_of
 from graphad.ops import GRAD
 from graphad.ops.definition import did_you_mean
@@ -139,7 +149,7 @@ class Nesting:
     def _open(self, graph: Graph, depth: int) -> None:
         for op in graph.controls if depth else ():
             regions = [Region(op, name, g) for name, g in op.graphs.items() if does_something(g)]
-            if not regions or control_row(op) is None:
+            if not regions or control_definition(op) is None:
                 continue
             self.opened[op] = regions
             for operand in operands_of(op):
@@ -312,10 +322,10 @@ class Ends:
     # -- ends of operators -----------------------------------------------------------------------
 
     def _plain(self, op: Op, reads: Slots, writes: Slots) -> None:
-        row = control_row(op)
+        definition = control_definition(op)
         for slot, values in reads.items():
             for index, value in enumerate(values):
-                kept = row is not None and row.is_grad and slot == row.scopes
+                kept = definition is not None and definition.is_grad and slot == definition.scopes
                 sort = KEPT if kept else SAVED if self.nesting.is_saved(value) else FLOW
                 self._read(self.nesting.outer(value), End(op, op, _slot_text(op.inputs, slot, index), sort))
         for slot, values in writes.items():
@@ -326,11 +336,11 @@ class Ends:
         self.heads.setdefault(value, []).append(end)
 
     def _opened(self, op: Op) -> None:
-        row = the_row(op)
-        passed_in = {row.operands, f"Out{GRAD}"} if row.is_grad else {row.operands}
+        definition = definition_of(op)
+        passed_in = {definition.operands, f"Out{GRAD}"} if definition.is_grad else {definition.operands}
         reads = {slot: values for slot, values in op.inputs.items() if slot not in passed_in}
-        self._plain(op, reads, {slot: values for slot, values in op.outputs.items() if slot != row.results})
-        decides = set(op.inputs.get(row.condition, ()))
+        self._plain(op, reads, {slot: values for slot, values in op.outputs.items() if slot != definition.results})
+        decides = set(op.inputs.get(definition.condition, ()))
         for operand in operands_of(op):
             self._operand(op, operand, operand.outer in decides)
         added = len(outcomes(op)) - added_count(op)
@@ -482,8 +492,8 @@ class Pairs:
 
     def _note_handed(self, op: Op) -> None:
         """The values that the operands and results of a gradient and of its graphs are gradients of, in the order of the operands."""
-        forward, row = _keeper(op), control_row(op)
-        if forward is None or row is None or not row.is_grad:
+        forward, definition = _keeper(op), control_definition(op)
+        if forward is None or definition is None or not definition.is_grad:
             return
         given, ours = operands(forward), outcomes(forward)
         cotangents, wanted = op.inputs.get(f"Out{GRAD}", ()), op.inputs.get("X", ())
@@ -505,8 +515,8 @@ class Pairs:
 
 def _keeper(op: Op) -> Op | None:
     """Of the gradient of an operator with nested graphs that operator: the one that keeps what it reads."""
-    row = control_row(op)
-    if row is None or not row.is_grad:
+    definition = control_definition(op)
+    if definition is None or not definition.is_grad:
         return None
     return find_forward_op(op)
 
@@ -720,8 +730,8 @@ def _counted(nodes: Iterable[Node]) -> dict[Node, int]:
 def _is_scopes(value: Value) -> bool:
     """Whether a value is what a loop or branch keeps for its gradient."""
     writer = value.writer
-    row = None if writer is None else control_row(writer)
-    return writer is not None and row is not None and not row.is_grad and value in writer.outputs.get(row.scopes, ())
+    definition = None if writer is None else control_definition(writer)
+    return writer is not None and definition is not None and not definition.is_grad and value in writer.outputs.get(definition.scopes, ())
 
 
 def _is_state_of(values: tuple[Value, ...], op: Op) -> bool:

@@ -43,10 +43,10 @@ class _Sketch(Evaluation):
     def scalar(self, value: Any) -> Any:
         return repr(value) if isinstance(value, Scalar) else value
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
         shown = ", ".join(f"{name}={value}" for name, value in attrs.items())
-        outputs = {slot.name: [self._fresh()] for slot in row.outputs.values() if not slot.optional}
-        self.graph.add_op(f"{row.type} {{{shown}}}" if shown else row.type, inputs, outputs)
+        outputs = {slot.name: [self._fresh()] for slot in definition.outputs.values() if not slot.optional}
+        self.graph.add_op(f"{definition.type} {{{shown}}}" if shown else definition.type, inputs, outputs)
         return outputs
 
     def _fresh(self) -> Value:

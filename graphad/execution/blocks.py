@@ -272,9 +272,9 @@ class _Plan:
 
     def add(self, op: Operator) -> bool:
         """One operator more; whether that is possible."""
-        row = REGISTRY.get(op.type)
+        definition = REGISTRY.get(op.type)
         given = [slot for slot, names in op.inputs.items() if names]
-        if row is None or not row.elementwise or len(op.output_names()) != 1 or not takes_required(row, given):
+        if definition is None or not definition.elementwise or len(op.output_names()) != 1 or not takes_required(definition, given):
             return False
         if any(name not in self.place for name in op.input_names()):
             return False
@@ -286,9 +286,9 @@ class _Plan:
         dtypes = [self.dtypes[place] for place in reads]
         if target is None or any(dtype is None for dtype in dtypes):  # numpy takes None for float64
             return False
-        attrs = {key: value for key, value in op.attrs.items() if key in row.attrs}
+        attrs = {key: value for key, value in op.attrs.items() if key in definition.attrs}
         aliased = [i for i, place in enumerate(reads) if place == target]
-        self.calls.append(_Call(writer_of(row, attrs, dtypes, self.dtypes[target], aliased), reads, target))
+        self.calls.append(_Call(writer_of(definition, attrs, dtypes, self.dtypes[target], aliased), reads, target))
         self.place[name] = target
         self.let_go((*op.input_names(), name), at)
         return True
@@ -330,11 +330,11 @@ class _Plan:
         return shape is not None and self.shape is not None and len(shape) <= len(self.shape) and element_count(shape) == 1
 
 
-def writer_of(row: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write:
+def writer_of(definition: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write:
     """The function that computes an operator into an array: by its arithmetic, or by its kernel and a copy."""
-    flat = {**attrs, "axis": -1} if "axis" in row.attrs else attrs
-    found = writer(row, flat, dtypes, out, aliased)
-    return _copied(row.kernel, flat) if found is None else found
+    flat = {**attrs, "axis": -1} if "axis" in definition.attrs else attrs
+    found = writer(definition, flat, dtypes, out, aliased)
+    return _copied(definition.kernel, flat) if found is None else found
 
 
 def _copied(kernel: Callable[..., Any], attrs: Mapping[str, Any]) -> Write:
@@ -350,13 +350,13 @@ def _copied(kernel: Callable[..., Any], attrs: Mapping[str, Any]) -> Write:
 _BOOL = np.dtype(bool)
 
 
-def control_step(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
+def control_step(run: Runner, op: Operator, definition: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
     """The step of an operator with blocks; ``freed`` are the names that are dead after it."""
-    if isinstance(row, LoopDef):
-        return _loop_gradient(run, op, row, layout, freed) if row.is_grad else _loop(run, op, row, layout)
-    if row.is_grad:
-        return _branch_gradient(run, op, row, layout)
-    return fused_step(run, op, layout, _branch(run, op, row, layout))
+    if isinstance(definition, LoopDef):
+        return _loop_gradient(run, op, definition, layout, freed) if definition.is_grad else _loop(run, op, definition, layout)
+    if definition.is_grad:
+        return _branch_gradient(run, op, definition, layout)
+    return fused_step(run, op, layout, _branch(run, op, definition, layout))
 
 
 class _Block:
@@ -389,15 +389,15 @@ def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
 # -- loops ---------------------------------------------------------------------------------------
 
 
-def _loop(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
-    block: Block = op.attrs[row.blocks[0]]
-    body, condition = _Block(run, block, layout), op.input(row.condition)[0]
+def _loop(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> Step:
+    block: Block = op.attrs[definition.blocks[0]]
+    body, condition = _Block(run, block, layout), op.input(definition.condition)[0]
     endless = not any(condition in written(inner) for inner in block.ops)
     test, bounded = (depth(layout, condition), condition), run.max_iterations is not None
-    scopes = [(depth(layout, name), name) for name in op.output(row.scopes)]
+    scopes = [(depth(layout, name), name) for name in op.output(definition.scopes)]
     every = run.checkpointed.get(block.idx)
     around = [(depth(layout, name), name) for name in names_around(block, run.saved)]
-    carried = [(depth(layout, name), name) for name in op.output(row.results)]
+    carried = [(depth(layout, name), name) for name in op.output(definition.results)]
 
     def step(frames: Frames) -> None:
         kept: list[Frame] = []
@@ -434,11 +434,11 @@ def _values(run: Reader, op: Operator, frames: Frames, places: Sequence[Place]) 
     return found
 
 
-def _loop_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
-    inside = _Inside(run, op, row, layout, 0)
+def _loop_gradient(run: Runner, op: Operator, definition: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
+    inside = _Inside(run, op, definition, layout, 0)
     ((at, name),) = inside.scopes
     last = name in freed
-    block: Block = op.attrs[row.blocks[0]]
+    block: Block = op.attrs[definition.blocks[0]]
     replay = Replay(run, block.parent) if block.parent_idx in run.checkpointed else None
 
     def step(frames: Frames) -> None:
@@ -497,9 +497,9 @@ class _Sums:
 # -- branches ------------------------------------------------------------------------------------
 
 
-def _taken(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Callable[[Frames], int]:
+def _taken(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> Callable[[Frames], int]:
     """Which block an operator runs: the first one where its condition holds, else the second."""
-    tests = [(depth(layout, name), name) for name in op.input(row.condition)]
+    tests = [(depth(layout, name), name) for name in op.input(definition.condition)]
     if not tests:
         return lambda frames: 0
     if op.attrs.get("is_scalar_condition", True):
@@ -507,10 +507,10 @@ def _taken(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Callab
     return lambda frames: 0 if all(np.size(run.fetch(frames, test, op)) for test in tests) else 1
 
 
-def _branch(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
-    blocks = [_Block(run, op.attrs[name], layout) for name in row.blocks]
-    taken = _taken(run, op, row, layout)
-    scopes = [(depth(layout, name), name) for name in op.output(row.scopes)]
+def _branch(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> Step:
+    blocks = [_Block(run, op.attrs[name], layout) for name in definition.blocks]
+    taken = _taken(run, op, definition, layout)
+    scopes = [(depth(layout, name), name) for name in op.output(definition.scopes)]
 
     def step(frames: Frames) -> None:
         which, kept = taken(frames), {}
@@ -524,9 +524,9 @@ def _branch(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
     return step
 
 
-def _branch_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout) -> Step:
-    branches = [_Inside(run, op, row, layout, i) for i in range(len(row.blocks))]
-    taken = _taken(run, op, row, layout)
+def _branch_gradient(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> Step:
+    branches = [_Inside(run, op, definition, layout, i) for i in range(len(definition.blocks))]
+    taken = _taken(run, op, definition, layout)
 
     def step(frames: Frames) -> None:
         inside = branches[taken(frames)]
@@ -542,14 +542,14 @@ def _branch_gradient(run: Runner, op: Operator, row: ControlDef, layout: Layout)
 class _Inside:
     """One block of a gradient operator: its arguments and results, and their names inside."""
 
-    def __init__(self, run: Runner, op: Operator, row: ControlDef, layout: Layout, which: int) -> None:
-        block: Block = op.attrs[row.blocks[which]]
+    def __init__(self, run: Runner, op: Operator, definition: ControlDef, layout: Layout, which: int) -> None:
+        block: Block = op.attrs[definition.blocks[which]]
         saved = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *argument_names(op, which)}
         self.body = run.body(block, (block.vars, saved))
         self.fetch, self.op = run.fetch, op
         self.x = _places(layout, op.input("X"))
         self.out_grad = _places(layout, op.input("Out@GRAD"))
-        self.scopes = _places(layout, op.input(row.scopes))
+        self.scopes = _places(layout, op.input(definition.scopes))
         self.targets = _places(layout, op.output("X@GRAD"))
         self.count = len(self.targets) - len(self.out_grad)
         self.inputs = argument_names(op, which)

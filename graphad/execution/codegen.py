@@ -40,26 +40,35 @@ class Call(NamedTuple):
 
 
 def calls_of(
-    row: OpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
+    definition: OpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
 ) -> list[Call] | str | None:
     """The calls that an operator of one output makes, in sequence; a name if it is that input; None if it is not that simple."""
-    if row.random or (row.partial and not row.elementwise) or len(row.outputs) > 1 or any(s.variadic for s in row.outputs.values()):
+    if (
+        definition.random
+        or (definition.partial and not definition.elementwise)
+        or len(definition.outputs) > 1
+        or any(s.variadic for s in definition.outputs.values())
+    ):
         return None
-    if [*names] != [*row.inputs][: len(names)] or any(len(given) != 1 or row.inputs[s].variadic for s, given in names.items()):
+    if [*names] != [*definition.inputs][: len(names)] or any(
+        len(given) != 1 or definition.inputs[s].variadic for s, given in names.items()
+    ):
         return None
     calls: list[Call] = []
-    result = add_calls(calls, row, [(given[0], types[given[0]]) for given in names.values()], attrs)
+    result = add_calls(calls, definition, [(given[0], types[given[0]]) for given in names.values()], attrs)
     return result if isinstance(result, str) else calls
 
 
-def add_calls(calls: list[Call], row: OpDef, operands: Sequence[tuple[str | int, TensorType]], attrs: Mapping[str, Any]) -> str | int:
+def add_calls(
+    calls: list[Call], definition: OpDef, operands: Sequence[tuple[str | int, TensorType]], attrs: Mapping[str, Any]
+) -> str | int:
     """Add the calls of an operator; return the number of the one that returns its output, or the operand that it is."""
     args, types = [place for place, _ in operands], [type for _, type in operands]
-    found = formula_of(row, [type.dtype for type in types], attrs)
+    found = formula_of(definition, [type.dtype for type in types], attrs)
     if found is None:
-        calls.append(Call(_kernel(row, types, attrs), tuple(args)))
+        calls.append(Call(_kernel(definition, types, attrs), tuple(args)))
         return len(calls) - 1
-    axis = row.attr("axis", attrs) if "axis" in row.attrs and len(args) == 2 else -1
+    axis = definition.attr("axis", attrs) if "axis" in definition.attrs and len(args) == 2 else -1
     if axis != -1:
         calls.append(Call(partial(_aligned, axis), tuple(args)))
         args[1] = len(calls) - 1
@@ -83,11 +92,11 @@ def _add_formula(calls: list[Call], found: Formula, operands: Sequence[str | int
     return operands[found.result.number] if isinstance(found.result, Input) else found.result + first
 
 
-def _kernel(row: OpDef, types: Types, attrs: Mapping[str, Any]) -> Function:
+def _kernel(definition: OpDef, types: Types, attrs: Mapping[str, Any]) -> Function:
     """The kernel of an operator, for these types and attributes."""
-    own = {name: value for name, value in attrs.items() if name in row.attrs}
-    special = row.specialize(*types, **own) if row.specialize is not None else None
-    return special or (partial(row.kernel, **own) if own else row.kernel)
+    own = {name: value for name, value in attrs.items() if name in definition.attrs}
+    special = definition.specialize(*types, **own) if definition.specialize is not None else None
+    return special or (partial(definition.kernel, **own) if own else definition.kernel)
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -99,18 +108,22 @@ def _simple(slot: Slot, names: Sequence[str] | None) -> bool:
 
 
 def traced(
-    row: GradOpDef, slot: str, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
+    definition: GradOpDef, slot: str, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
 ) -> list[Call] | str | None:
     """A rule as calls, the last of which returns the cotangent; a name if it is that input; None if it cannot be traced."""
-    if row.forward is None or row.forward.grads is None:
+    if definition.forward is None or definition.forward.grads is None:
         return None
-    rule = row.forward.grads[slot.removesuffix(GRAD)]
-    if row.fast is not None or row.outputs[slot].variadic or not all(_simple(row.inputs[s], names.get(s)) for s in rule.reads):
+    rule = definition.forward.grads[slot.removesuffix(GRAD)]
+    if (
+        definition.fast is not None
+        or definition.outputs[slot].variadic
+        or not all(_simple(definition.inputs[s], names.get(s)) for s in rule.reads)
+    ):
         return None
     trace = _Trace()
     given = [_Traced(trace, types[names[s][0]], names[s][0]) if names.get(s) else None for s in rule.reads]
     try:
-        result = rule.function(*given, **{a: row.attr(a, attrs) for a in rule.attrs})
+        result = rule.function(*given, **{a: definition.attr(a, attrs) for a in rule.attrs})
     except (GraphadError, TypeError, NotImplementedError):
         return None
     if not isinstance(result, _Traced) or not trace.simple:
@@ -194,9 +207,9 @@ def compiled(block: Block, layout: Layout, steps: Sequence[tuple[Step, Sequence[
     return run
 
 
-def _constant(row: OpDef, op: Operator) -> Any:
+def _constant(definition: OpDef, op: Operator) -> Any:
     """The result of an operator without inputs, computed once: arrays are never changed."""
-    array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs})
+    array = definition.kernel(**{name: value for name, value in op.attrs.items() if name in definition.attrs})
     array.flags.writeable = False
     return array
 
@@ -235,32 +248,34 @@ class _Source:
         return name
 
     def _inlined(self, op: Operator) -> str | None:
-        row = REGISTRY.get(op.type)
+        definition = REGISTRY.get(op.type)
         types = self._types(op)
-        if row is None or isinstance(row, ControlDef) or types is None or not op.outputs:
+        if definition is None or isinstance(definition, ControlDef) or types is None or not op.outputs:
             return None
         if op.attrs.get("run_once") or (op.attrs.get(INPLACE) and not self._is_small(op.output_names()[0])):
             return None
         if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
             (x,), (index,), (out,) = op.input("X"), op.input("I"), op.output("Out")
             old = f"f{depth(self.layout, out)}.get({out!r})"
-            return f"{self._write(out)} = {self._object(row.kernel)}({self._read(x)}, {self._read(index)}, {old})"
+            return f"{self._write(out)} = {self._object(definition.kernel)}({self._read(x)}, {self._read(index)}, {old})"
         names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
         made = self._variable(op.output_names()[0])
         if op.type == "fill_constant" and not op.inputs and made is not None and not made.persistable:
-            return f"{self._write(made.name)} = {self._object(_constant(row, op))}"
-        if isinstance(row, GradOpDef):
-            return self._gradient(op, row, names, types)
-        calls = calls_of(row, names, types, op.attrs)
+            return f"{self._write(made.name)} = {self._object(_constant(definition, op))}"
+        if isinstance(definition, GradOpDef):
+            return self._gradient(op, definition, names, types)
+        calls = calls_of(definition, names, types, op.attrs)
         return None if calls is None or op.output_names()[0] == EMPTY else self._computed(calls, op.output_names()[0])
 
-    def _gradient(self, op: Operator, row: GradOpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType]) -> str | None:
+    def _gradient(
+        self, op: Operator, definition: GradOpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType]
+    ) -> str | None:
         written = [(slot, given[0]) for slot, given in op.outputs.items() if given != [EMPTY]]
         if any(len(given) != 1 for given in op.outputs.values()) or not set(op.input_names()).isdisjoint(n for _, n in written):
             return None
         parts = []
         for slot, name in written:
-            found = traced(row, slot, names, types, op.attrs)
+            found = traced(definition, slot, names, types, op.attrs)
             if found is None:
                 return None
             parts.append(self._computed(found, name))
@@ -331,25 +346,25 @@ class Owner(Reader, Protocol):
         """Whether an array was fed or is the scope's."""
 
 
-def in_place(run: Owner, op: Operator, row: OpDef, layout: Layout, freed: Collection[str], plain: Step) -> Step:
+def in_place(run: Owner, op: Operator, definition: OpDef, layout: Layout, freed: Collection[str], plain: Step) -> Step:
     """The step of an operator that may be marked; ``plain`` is the one that makes a new array, ``freed`` names that are dead after it."""
     marks = op.attrs.get(INPLACE)
     if not marks or run.check_finite:
         return plain
     slot, _, source = marks[0].partition(":")
     outs, names = op.outputs.get(slot, []), op.inputs.get(source, [])
-    if not takes_required(row, op.inputs) or len(outs) != 1 or not names or EMPTY in (*outs, *op.input_names()):
+    if not takes_required(definition, op.inputs) or len(outs) != 1 or not names or EMPTY in (*outs, *op.input_names()):
         return plain
     if depth(layout, names[0]) or (names[0] not in freed and names[0] != outs[0]):
         return plain
     reads = [(depth(layout, name), name) for name in op.input_names()]
-    return _reusing(run, partial(_writer, row, op.attrs), reads, reads.index((0, names[0])), (home(layout, outs[0]), outs[0]), plain)
+    return _reusing(run, partial(_writer, definition, op.attrs), reads, reads.index((0, names[0])), (home(layout, outs[0]), outs[0]), plain)
 
 
-def _writer(row: OpDef, attrs: Mapping[str, Any], dtype: np.dtype[Any], count: int, reused: int) -> Write | None:
+def _writer(definition: OpDef, attrs: Mapping[str, Any], dtype: np.dtype[Any], count: int, reused: int) -> Write | None:
     """The function for arrays of one dtype, None if the operator makes another one of them."""
     dtypes = [dtype] * count
-    return writer(row, attrs, dtypes, dtype, [reused]) if writes_into(row, dtypes, attrs) else None
+    return writer(definition, attrs, dtypes, dtype, [reused]) if writes_into(definition, dtypes, attrs) else None
 
 
 def _reusing(

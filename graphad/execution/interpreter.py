@@ -127,23 +127,23 @@ class Prepared:
         return found[0]
 
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
-        row = REGISTRY.get(op.type)
-        if row is None:
+        definition = REGISTRY.get(op.type)
+        if definition is None:
             hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
             message = located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
             return _raising(message)
-        if isinstance(row, ControlDef):
-            check_runnable(op, row)
-            return control_step(self, op, row, layout, freed)
-        if misfit := _misfit(op, row):
+        if isinstance(definition, ControlDef):
+            check_runnable(op, definition)
+            return control_step(self, op, definition, layout, freed)
+        if misfit := _misfit(op, definition):
             return _raising(located(f"operator {op.type!r} {misfit}, so it cannot run: {op!r}", op.source))
-        if unfit := _unfit(op, row):
+        if unfit := _unfit(op, definition):
             return _raising(located(f"operator {op.type!r} cannot run: {unfit}", op.source))
         try:
             check_distinct(op)
         except InvalidValue as error:
             return _raising(located(str(error), op.source))
-        step = in_place(self, op, row, layout, freed, step_of(self, op, row, layout))
+        step = in_place(self, op, definition, layout, freed, step_of(self, op, definition, layout))
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
     def _once(self, op: Operator, step: Step) -> Step:
@@ -259,8 +259,8 @@ def _body(steps: list[tuple[Step, list[str]]]) -> Body:
 
 
 def _may_write_nothing(op: Operator) -> bool:
-    row = REGISTRY.get(op.type)
-    return op.type == "write_to_array" or (row is not None and row.partial)
+    definition = REGISTRY.get(op.type)
+    return op.type == "write_to_array" or (definition is not None and definition.partial)
 
 
 def _raising(message: str) -> Step:
@@ -278,24 +278,24 @@ def _block_results(block: Block) -> frozenset[str]:
     return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
 
 
-def _unfit(op: Operator, row: OpDef) -> str:
+def _unfit(op: Operator, definition: OpDef) -> str:
     """What is wrong with an attribute that a file gave and the operator does not take; empty if nothing is."""
     try:
         for name, value in op.attrs.items():
-            if name in row.attrs:
-                checked_attr(row.attrs[name], value)
+            if name in definition.attrs:
+                checked_attr(definition.attrs[name], value)
     except GraphadError as error:
         return str(error)
     return ""
 
 
-def _misfit(op: Operator, row: OpDef) -> str:
+def _misfit(op: Operator, definition: OpDef) -> str:
     """How an operator that was read from a file does not fit its definition: a slot, the number of names in one, or an attribute.
 
     Paddle's grad operators have more inputs than graphad's; the additional ones are ignored.
     """
-    is_grad = isinstance(row, GradOpDef)
-    for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
+    is_grad = isinstance(definition, GradOpDef)
+    for side, slots, given in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
         for slot, names in given.items():
             known = slots.get(slot)
             if known is None:
@@ -303,10 +303,10 @@ def _misfit(op: Operator, row: OpDef) -> str:
                     return f"has an {side} slot {slot}, which its definition does not have"
             elif len(names) > 1 and not known.variadic:
                 return f"has {len(names)} names in its {side} slot {slot}, which takes one"
-    for slot in row.single:
+    for slot in definition.single:
         if not op.inputs.get(slot):
             return f"has nothing in its input slot {slot}"
     for name in () if is_grad else op.attrs:
-        if name not in row.attrs and name not in COMMON_ATTRS:
+        if name not in definition.attrs and name not in COMMON_ATTRS:
             return f"has an attribute {name}, which its definition does not have"
     return ""

@@ -42,14 +42,14 @@ def home(layout: Layout, name: str) -> int:
 
 def control(op: Operator) -> ControlDef | None:
     """The definition of an operator that holds blocks, None for any other."""
-    row = REGISTRY.get(op.type)
-    return row if isinstance(row, ControlDef) else None
+    definition = REGISTRY.get(op.type)
+    return definition if isinstance(definition, ControlDef) else None
 
 
 def blocks_of(op: Operator) -> list[Block]:
     """The blocks an operator holds."""
-    row = control(op)
-    return [] if row is None else [op.attrs[name] for name in row.blocks]
+    definition = control(op)
+    return [] if definition is None else [op.attrs[name] for name in definition.blocks]
 
 
 def touched(op: Operator) -> set[str]:
@@ -77,8 +77,8 @@ def written(op: Operator) -> set[str]:
 def saved_names(program: Program) -> dict[int, frozenset[str]]:
     """For each block that has gradients, by its index, the names that they read of it."""
     saved: dict[int, frozenset[str]] = {}
-    for op, row in _controls(program):
-        if row.is_grad:
+    for op, definition in _controls(program):
+        if definition.is_grad:
             for i, block in enumerate(blocks_of(op)):
                 found = _free(block).difference(argument_names(op, i))
                 saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | found
@@ -89,9 +89,9 @@ def checkpointed(program: Program) -> dict[int, int]:
     """For each loop's block whose gradient wants checkpoints, by its index, how far they are apart; 0 if there is to be one alone."""
     every: dict[int, int] = {}
     plain: set[int] = set()
-    for op, row in _controls(program):
-        if isinstance(row, LoopDef) and row.is_grad:
-            home = op.attrs[row.blocks[0]].parent_idx
+    for op, definition in _controls(program):
+        if isinstance(definition, LoopDef) and definition.is_grad:
+            home = op.attrs[definition.blocks[0]].parent_idx
             apart = op.attrs.get("checkpoint_every", 0)
             if op.attrs.get("recursive"):
                 every.setdefault(home, 0)
@@ -132,9 +132,9 @@ def nth(op: Operator, attr: str, which: int, count: int) -> list[str]:
 def _controls(program: Program) -> Iterator[tuple[Operator, ControlDef]]:
     for block in program.blocks if len(program.blocks) > 1 else ():
         for op in block.ops:
-            row = control(op)
-            if row is not None:
-                yield op, row
+            definition = control(op)
+            if definition is not None:
+                yield op, definition
 
 
 def _free(block: Block) -> frozenset[str]:
@@ -142,8 +142,8 @@ def _free(block: Block) -> frozenset[str]:
     names: set[str] = set()
     for op in block.ops:
         names.update(op.input_names())
-        row = control(op)
-        if row is not None and not row.is_grad:
+        definition = control(op)
+        if definition is not None and not definition.is_grad:
             names.update(*map(_free, blocks_of(op)))
     return frozenset(names.difference(block.vars) - {EMPTY})
 
@@ -207,25 +207,27 @@ def settled(value: Any) -> Any:
     return value if isinstance(value, np.ndarray | Aggregate) else np.asarray(value)
 
 
-def step_of(run: Reader, op: Operator, row: OpDef, layout: Layout) -> Step:
+def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Step:
     """The step of an operator without blocks."""
     reads, writes = _places(op, layout)
-    attrs = {k: v for k, v in op.attrs.items() if k in row.attrs}
+    attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
     if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
-        return _general(run, op, row, reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}, writes, attrs, partial=True)
-    if row.partial and not run.check_finite and not isinstance(row, GradOpDef):
-        return _complete(run, op, row, reads, writes, attrs)
-    if run.check_finite or row.random or row.partial:
-        return _general(run, op, row, reads, writes, attrs, row.partial)
-    if isinstance(row, GradOpDef):
-        return _gradient(run, op, row, reads, writes, attrs)
-    if any(len(places) != 1 or row.inputs[slot].variadic for slot, places in reads.items()) or len(row.outputs) > 1:
-        return _general(run, op, row, reads, writes, attrs, False)
-    if [*reads] != [*row.inputs][: len(reads)] or len(writes) != 1 or row.outputs[next(iter(writes))].variadic:
-        return _general(run, op, row, reads, writes, attrs, False)
+        return _general(
+            run, op, definition, reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}, writes, attrs, partial=True
+        )
+    if definition.partial and not run.check_finite and not isinstance(definition, GradOpDef):
+        return _complete(run, op, definition, reads, writes, attrs)
+    if run.check_finite or definition.random or definition.partial:
+        return _general(run, op, definition, reads, writes, attrs, definition.partial)
+    if isinstance(definition, GradOpDef):
+        return _gradient(run, op, definition, reads, writes, attrs)
+    if any(len(places) != 1 or definition.inputs[slot].variadic for slot, places in reads.items()) or len(definition.outputs) > 1:
+        return _general(run, op, definition, reads, writes, attrs, False)
+    if [*reads] != [*definition.inputs][: len(reads)] or len(writes) != 1 or definition.outputs[next(iter(writes))].variadic:
+        return _general(run, op, definition, reads, writes, attrs, False)
     ((place,),) = writes.values()
     assert place is not None
-    return _plain(run, op, row.function, [places[0] for places in reads.values()], place, attrs)
+    return _plain(run, op, definition.function, [places[0] for places in reads.values()], place, attrs)
 
 
 def _places(op: Operator, layout: Layout) -> tuple[dict[str, list[Place]], dict[str, list[Place | None]]]:
@@ -258,15 +260,22 @@ def _plain(run: Reader, op: Operator, kernel: Callable[..., Any], reads: list[Pl
 
 
 def _complete(
-    run: Reader, op: Operator, row: OpDef, reads: dict[str, list[Place]], writes: dict[str, list[Place | None]], attrs: dict[str, Any]
+    run: Reader,
+    op: Operator,
+    definition: OpDef,
+    reads: dict[str, list[Place]],
+    writes: dict[str, list[Place | None]],
+    attrs: dict[str, Any],
 ) -> Step:
     """A partial operator of one input slot and one output: the short way if all it reads has a value."""
-    general = _general(run, op, row, reads, writes, attrs, True)
+    general = _general(run, op, definition, reads, writes, attrs, True)
     slots, homes = list(reads), [place for places in writes.values() for place in places if place is not None]
-    if len(slots) != 1 or len(homes) != 1 or row.outputs[next(iter(writes))].variadic:
+    if len(slots) != 1 or len(homes) != 1 or definition.outputs[next(iter(writes))].variadic:
         return general
     places = reads[slots[0]]
-    kernel = (lambda *items, **options: row.kernel(list(items), **options)) if row.inputs[slots[0]].variadic else row.kernel
+    kernel = (
+        (lambda *items, **options: definition.kernel(list(items), **options)) if definition.inputs[slots[0]].variadic else definition.kernel
+    )
     plain = _plain(run, op, kernel, places, homes[0], attrs)
 
     def step(frames: Frames) -> None:
@@ -279,22 +288,27 @@ def _complete(
 
 
 def _gradient(
-    run: Reader, op: Operator, row: GradOpDef, reads: dict[str, list[Place]], writes: dict[str, list[Place | None]], attrs: dict[str, Any]
+    run: Reader,
+    op: Operator,
+    definition: GradOpDef,
+    reads: dict[str, list[Place]],
+    writes: dict[str, list[Place | None]],
+    attrs: dict[str, Any],
 ) -> Step:
     """A grad operator that has no kernel of its own: its rules, each run for its cotangent."""
-    forward = row.forward
+    forward = definition.forward
     in_place = len(writes) > 1 and not set(op.input_names()).isdisjoint(op.output_names())
-    if row.fast is not None or forward is None or forward.grads is None or in_place:
-        return _general(run, op, row, reads, writes, attrs, False)
+    if definition.fast is not None or forward is None or forward.grads is None or in_place:
+        return _general(run, op, definition, reads, writes, attrs, False)
     rules = []
     for slot, places in writes.items():
         rule = forward.grads[slot.removesuffix(GRAD)]
-        given = [(row.inputs[read], reads.get(read, [])) for read in rule.reads]
-        if row.outputs[slot].variadic or any(len(p) != 1 or s.variadic for s, p in given):
-            return _general(run, op, row, reads, writes, attrs, False)
+        given = [(definition.inputs[read], reads.get(read, [])) for read in rule.reads]
+        if definition.outputs[slot].variadic or any(len(p) != 1 or s.variadic for s, p in given):
+            return _general(run, op, definition, reads, writes, attrs, False)
         (place,) = places
         assert place is not None
-        options = {a: row.attr(a, attrs) for a in rule.attrs}
+        options = {a: definition.attr(a, attrs) for a in rule.attrs}
         rules.append(_plain(run, op, rule.function, [p[0] for _, p in given], place, options))
     return rules[0] if len(rules) == 1 else _all(rules)
 
@@ -310,7 +324,7 @@ def _all(steps: Sequence[Step]) -> Step:
 def _general(
     run: Reader,
     op: Operator,
-    row: OpDef,
+    definition: OpDef,
     reads: dict[str, list[Place]],
     writes: dict[str, list[Place | None]],
     attrs: dict[str, Any],
@@ -333,9 +347,9 @@ def _general(
 
     def step(frames: Frames) -> None:
         inputs = {slot: [value(frames, place) for place in places] for slot, places in reads.items()}
-        options = {**attrs, "rng": run.generator(op)} if row.random else attrs
+        options = {**attrs, "rng": run.generator(op)} if definition.random else attrs
         try:
-            outputs = row.run(inputs, options, wanted)
+            outputs = definition.run(inputs, options, wanted)
         except Exception as error:
             given = {n: a for slot, arrays in inputs.items() for n, a in zip(names[slot], arrays, strict=True)}
             raise failure(op, given, error) from error

@@ -34,9 +34,9 @@ def check_blocks(program: Program) -> None:
     for block in program.blocks:
         around: set[int] = set()
         for op in block.ops:
-            row = find(op.type)
-            if isinstance(row, ControlDef):
-                _at_reading(op, row)
+            definition = find(op.type)
+            if isinstance(definition, ControlDef):
+                _at_reading(op, definition)
             for inner in blocks_of(op):
                 around = around or {each.idx for each in block.chain()}
                 if inner.idx in around:
@@ -53,9 +53,9 @@ def blocks_of(op: Operator) -> Iterator[Block]:
                 yield item
 
 
-def _at_reading(op: Operator, row: ControlDef) -> None:
+def _at_reading(op: Operator, definition: ControlDef) -> None:
     try:
-        check_control(op, row)
+        check_control(op, definition)
     except InvalidValue as error:
         raise ParseError(str(error)) from None
 

@@ -38,18 +38,18 @@ def _counted(found: Iterator[str]) -> dict[str, int]:
     return dict(sorted(Counter(found).items()))
 
 
-def _refused(op: Operator, row: OpDef) -> Iterator[str]:
-    yield from _slots("input", op.inputs, row.inputs)
-    yield from _slots("output", op.outputs, row.outputs)
+def _refused(op: Operator, definition: OpDef) -> Iterator[str]:
+    yield from _slots("input", op.inputs, definition.inputs)
+    yield from _slots("output", op.outputs, definition.outputs)
     for name, value in op.attrs.items():
-        if name in row.attrs:
+        if name in definition.attrs:
             try:
-                checked_attr(row.attrs[name], value)
+                checked_attr(definition.attrs[name], value)
             except GraphadError as error:
                 yield str(error)
         elif name not in COMMON_ATTRS:
             yield f"no attribute {name!r}"
-    yield from (f"attribute {a.name!r} is missing" for a in row.attrs.values() if a.default is REQUIRED and a.name not in op.attrs)
+    yield from (f"attribute {a.name!r} is missing" for a in definition.attrs.values() if a.default is REQUIRED and a.name not in op.attrs)
 
 
 def _slots(side: str, given: Mapping[str, list[str]], slots: Mapping[str, Slot]) -> Iterator[str]:

@@ -33,21 +33,21 @@ class Builder:
         """A tensor that stands for a value of the graph."""
         return GraphSymbol(self, value)
 
-    def emit(self, row: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    def emit(self, definition: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         """Add an operator; return symbols for its outputs, the optional ones left out."""
-        slots = {slot: _values(row, x) for slot, x in zip(row.inputs, inputs, strict=False) if x is not None}
+        slots = {slot: _values(definition, x) for slot, x in zip(definition.inputs, inputs, strict=False) if x is not None}
         types = {slot: [TensorType(v.shape or (), v.dtype or "float32") for v in values] for slot, values in slots.items()}
         outputs: dict[str, list[Value]] = {}
-        for slot, inferred in row.infer_types(types, attrs).items():
-            if not row.outputs[slot].optional:
-                outputs[slot] = [self._fresh(t, self._kind(row, slot, slots)) for t in inferred]
-        given = {name: value for name, value in attrs.items() if not _left_out(value, row.attrs[name].default)}
-        self.graph.add_op(row.type, slots, outputs, given, self.before, self.role, self.forward)
-        results = [[*map(self.symbol, v)] if row.outputs[slot].variadic else self.symbol(v[0]) for slot, v in outputs.items()]
+        for slot, inferred in definition.infer_types(types, attrs).items():
+            if not definition.outputs[slot].optional:
+                outputs[slot] = [self._fresh(t, self._kind(definition, slot, slots)) for t in inferred]
+        given = {name: value for name, value in attrs.items() if not _left_out(value, definition.attrs[name].default)}
+        self.graph.add_op(definition.type, slots, outputs, given, self.before, self.role, self.forward)
+        results = [[*map(self.symbol, v)] if definition.outputs[slot].variadic else self.symbol(v[0]) for slot, v in outputs.items()]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _kind(self, row: OpDef, slot: str, inputs: Mapping[str, Sequence[Value]]) -> str:
-        kind = row.kinds.get(slot, TENSOR)
+    def _kind(self, definition: OpDef, slot: str, inputs: Mapping[str, Sequence[Value]]) -> str:
+        kind = definition.kinds.get(slot, TENSOR)
         return kind if kind != AS_INPUT else next((v.kind for values in inputs.values() for v in values), TENSOR)
 
     def _fresh(self, type: TensorType | None, kind: str) -> Value:
@@ -87,9 +87,9 @@ def _left_out(value: Any, default: Any) -> bool:
     return value is default or (value == default and not isinstance(value, list))
 
 
-def _values(row: OpDef, given: Any) -> list[Value]:
+def _values(definition: OpDef, given: Any) -> list[Value]:
     items = given if isinstance(given, list | tuple) else [given]
     for item in items:
         if not isinstance(item, GraphSymbol):
-            raise InvalidType(f"operator {row.type!r} in a graph reads values of the graph, not {item!r}")
+            raise InvalidType(f"operator {definition.type!r} in a graph reads values of the graph, not {item!r}")
     return [item.value for item in items]

@@ -12,7 +12,8 @@ from graphad.ir.provenance import note, recorded
 from graphad.ir.regions import (
     LoopLike,
     carried_count,
-    control_row,
+    control_definition,
+    definition_of,
     first_captured,
     is_forward_loop,
     is_loop,
@@ -20,7 +21,6 @@ from graphad.ir.regions import (
     operands,
     outcomes,
     scopes_of,
-    the_row,
 )
 from graphad.ir.residuals import add_residual, drop_unread_residuals, gradient_ops, readings, residual_inputs
 from graphad.ops import REGISTRY, ControlDef, LoopDef
@@ -223,10 +223,10 @@ def inline(op: Op, name: str | None = None) -> list[Op]:
     [tanh(X=x) -> (Out=t), elementwise_mul(X=t, Y=t) -> (Out=y)]
     """
     names = list(op.graphs)
-    if control_row(op) is None or (name is None and len(names) > 1) or (name is not None and name not in names):
+    if control_definition(op) is None or (name is None and len(names) > 1) or (name is not None and name not in names):
         raise InvalidGraph(f"{op!r} cannot be inlined: which graph? It has {names or 'none'}, got {name!r}")
     grads = gradients_of(op)
-    if is_loop(op) or the_row(op).is_grad or grads is None:
+    if is_loop(op) or definition_of(op).is_grad or grads is None:
         raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or a gradient, or its residuals are read")
     which = 0 if name is None else names.index(name)
     graph, twins = op.graph, ValueMap()
@@ -298,7 +298,7 @@ def outline(ops: Sequence[Op]) -> Op:
     """
     if not ops or any(op.graph is not ops[0].graph for op in ops):
         raise InvalidGraph("a net is made of operators of one graph")
-    if any(has_gradient(op) or (op.graphs and the_row(op).is_grad) for op in ops):
+    if any(has_gradient(op) or (op.graphs and definition_of(op).is_grad) for op in ops):
         raise InvalidGraph("an operator with nested graphs and its gradient stay where they are")
     graph, inside = ops[0].graph, set(ops)
     _check_together(ops, inside)
@@ -355,18 +355,18 @@ def add_region_op(
     Raises:
         InvalidGraph: numbers differ, or the operator is not one with nested graphs.
     """
-    row = REGISTRY.get(op_type)
-    if not isinstance(row, ControlDef) or row.is_grad or len(row.blocks) != len(graphs):
-        has = f"it has {len(row.blocks)}" if isinstance(row, ControlDef) else "it has none"
+    definition = REGISTRY.get(op_type)
+    if not isinstance(definition, ControlDef) or definition.is_grad or len(definition.blocks) != len(graphs):
+        has = f"it has {len(definition.blocks)}" if isinstance(definition, ControlDef) else "it has none"
         raise InvalidGraph(f"{op_type} is no operator with {len(graphs)} nested graphs: {has}, or is a gradient")
     for inner in graphs:
         if (len(inner.inputs), len(inner.results)) != (len(given), len(out)):
             takes = f"takes {len(inner.inputs)} values and yields {len(inner.results)}"
             raise InvalidGraph(f"a nested graph of {op_type} {takes}, but there are {len(given)} operands and {len(out)} results")
-    tests = given[len(out) - 1 : len(out)] if isinstance(row, LoopDef) else condition
-    slots = {**({row.operands: given} if given else {}), **({row.condition: tests} if row.condition else {})}
-    results = {row.results: out} if out else {}
-    return graph.add_op(op_type, slots, results, before=before, role=role, graphs=dict(zip(row.blocks, graphs, strict=True)))
+    tests = given[len(out) - 1 : len(out)] if isinstance(definition, LoopDef) else condition
+    slots = {**({definition.operands: given} if given else {}), **({definition.condition: tests} if definition.condition else {})}
+    results = {definition.results: out} if out else {}
+    return graph.add_op(op_type, slots, results, before=before, role=role, graphs=dict(zip(definition.blocks, graphs, strict=True)))
 
 
 def _copy_in(op: Op, nested: Graph, twins: ValueMap) -> None:
@@ -431,19 +431,19 @@ def add_operands(op: Op, values: Sequence[Value]) -> list[list[Value]]:
     for value in values:
         if value.graph is not op.graph:
             raise InvalidGraph(f"{op.type} cannot take {value.name}, which is not in its graph")
-    given = list(op.inputs.get(the_row(op).operands, ()))
+    given = list(op.inputs.get(definition_of(op).operands, ()))
     at = {value: i for i, value in reversed(list(enumerate(given))) if i >= first_captured(op)}
     more = [value for value in dict.fromkeys(values) if value not in at]
     for graph in op.graphs.values():
         graph.inputs[len(given) : len(given)] = [input_like(graph, value) for value in more]
     at.update((value, len(given) + k) for k, value in enumerate(more))
     if more:
-        op.graph.set_inputs(op, the_row(op).operands, [*given, *more])
+        op.graph.set_inputs(op, definition_of(op).operands, [*given, *more])
     return [[graph.inputs[at[value]] for value in values] for graph in op.graphs.values()]
 
 
 def _check_regions(op: Op) -> None:
-    if control_row(op) is None:
+    if control_definition(op) is None:
         raise InvalidGraph(f"{op!r} has no nested graphs: only operators like while, if_else and net have operands and results to edit")
 
 
@@ -490,16 +490,16 @@ def insert_carried(
     counts = [len(starts), len(arguments), len(yielded), len(results)]
     if len(set(counts)) > 1:
         raise InvalidGraph(f"{op.type} carries as many starts as arguments, yielded values and results, not {counts}")
-    row, (body,), at = loop.definition, op.graphs.values(), carried_count(op) - (not last)
+    definition, (body,), at = loop.definition, op.graphs.values(), carried_count(op) - (not last)
     before, after = operands(op), outcomes(op)
     new = dict.fromkeys(arguments)
     inputs = [value for value in body.inputs if value not in new]
     body.inputs = [*inputs[:at], *arguments, *inputs[at:]]
     body.results = [*body.results[:at], *yielded, *body.results[at:]]
-    op.graph.set_inputs(op, row.operands, [*before[:at], *starts, *before[at:]])
-    op.graph.set_outputs(op, row.results, [*after[:at], *results, *after[at:]])
+    op.graph.set_inputs(op, definition.operands, [*before[:at], *starts, *before[at:]])
+    op.graph.set_outputs(op, definition.results, [*after[:at], *results, *after[at:]])
     if last:
-        op.graph.set_inputs(op, row.condition, starts[-1:])
+        op.graph.set_inputs(op, definition.condition, starts[-1:])
 
 
 def add_result(op: Op, values: Sequence[Value]) -> Value:
@@ -514,7 +514,7 @@ def add_result(op: Op, values: Sequence[Value]) -> Value:
     """
     _check_regions(op)
     graphs = list(op.graphs.values())
-    if is_loop(op) or the_row(op).is_grad:
+    if is_loop(op) or definition_of(op).is_grad:
         raise InvalidGraph(f"{op!r} cannot have another result: it is a loop, for which there is add_carried, or a gradient")
     if len(values) != len(graphs) or any(value.graph is not graph for value, graph in zip(values, graphs, strict=True)):
         raise InvalidGraph(f"{op.type} has {len(graphs)} nested graphs, each of which yields a value of its own; got {list(values)}")
@@ -527,7 +527,7 @@ def insert_results(op: Op, results: Sequence[Value], yielded: Sequence[Sequence[
     """Add results that are there, as values of the graph around, to a branch or a call; ``yielded`` are those of each nested graph."""
     for graph, values in zip(op.graphs.values(), yielded, strict=True):
         graph.results = [*graph.results, *values]
-    op.graph.set_outputs(op, the_row(op).results, [*outcomes(op), *results])
+    op.graph.set_outputs(op, definition_of(op).results, [*outcomes(op), *results])
 
 
 def set_yielded(op: Op, result: Value, values: Sequence[Value]) -> None:
@@ -545,7 +545,7 @@ def set_yielded(op: Op, result: Value, values: Sequence[Value]) -> None:
     outs, graphs = outcomes(op), list(op.graphs.values())
     if result not in outs:
         raise InvalidGraph(f"{result!r} is no result of {op.type}, whose results are {list(outs)}")
-    if the_row(op).is_grad or gradient_ops(op):
+    if definition_of(op).is_grad or gradient_ops(op):
         raise InvalidGraph(f"{op!r} cannot yield something else: it has a gradient, or is one, which would stay as it was")
     if len(values) != len(graphs) or any(value.graph is not graph for value, graph in zip(values, graphs, strict=True)):
         raise InvalidGraph(f"{op.type} has {len(graphs)} nested graphs, each of which yields a value of its own; got {list(values)}")
@@ -579,17 +579,17 @@ def remove_operand(op: Op, i: int) -> bool:
     those, and cotangents never.
     """
     _check_regions(op)
-    given = op.inputs.get(the_row(op).operands, ())
+    given = op.inputs.get(definition_of(op).operands, ())
     if not _first_that_may_go(op) <= i < len(given) or any(_is_read(graph, graph.inputs[i]) for graph in op.graphs.values()):
         return False
     for graph in op.graphs.values():
         _drop_input(graph, i)
-    op.graph.set_inputs(op, the_row(op).operands, [*given[:i], *given[i + 1 :]])
+    op.graph.set_inputs(op, definition_of(op).operands, [*given[:i], *given[i + 1 :]])
     return True
 
 
 def _first_that_may_go(op: Op) -> int:
-    if not the_row(op).is_grad:
+    if not definition_of(op).is_grad:
         return first_captured(op)
     return len(outcomes(op)) - _recurrent(op)
 
@@ -625,7 +625,7 @@ def remove_result(op: Op, i: int) -> bool:
     loop = is_forward_loop(op)
     if loop and (i == len(out) - 1 or not _only_carried(op, i)):
         return False
-    if the_row(op).is_grad and not _forget_summed(op, i):
+    if definition_of(op).is_grad and not _forget_summed(op, i):
         return False
     for graph in op.graphs.values():
         result = graph.results.pop(i)
@@ -634,8 +634,8 @@ def remove_result(op: Op, i: int) -> bool:
         graph.journal.touch(*result.writers)
     if loop:
         given = operands(op)
-        op.graph.set_inputs(op, the_row(op).operands, [*given[:i], *given[i + 1 :]])
-    op.graph.set_outputs(op, the_row(op).results, [*out[:i], *out[i + 1 :]])
+        op.graph.set_inputs(op, definition_of(op).operands, [*given[:i], *given[i + 1 :]])
+    op.graph.set_outputs(op, definition_of(op).results, [*out[:i], *out[i + 1 :]])
     return True
 
 
@@ -802,14 +802,14 @@ def _to_rewrite(op: Op, what: str) -> LoopLike:
 
 def is_bound(op: Op) -> bool:
     """Whether an operator may not be copied: it draws random numbers, each iteration others, or runs once per scope."""
-    return "run_once" in op.attrs or (op.row is not None and op.row.random)
+    return "run_once" in op.attrs or (op.definition is not None and op.definition.random)
 
 
 def _start_from(loop: LoopLike, carried: Sequence[Value]) -> None:
     """Let a loop start from other values; its condition is the last one."""
-    op, row = loop.op, loop.definition
-    op.graph.set_inputs(op, row.operands, [*carried, *loop.captured])
-    op.graph.set_inputs(op, row.condition, carried[-1:])
+    op, definition = loop.op, loop.definition
+    op.graph.set_inputs(op, definition.operands, [*carried, *loop.captured])
+    op.graph.set_inputs(op, definition.condition, carried[-1:])
 
 
 def _with_inputs(around: Graph, like: Graph) -> Graph:

@@ -132,15 +132,15 @@ class _Lowering:
         self.graphs[block.idx] = graph
         current = self.final[block.idx] = {}
         for operator in block.ops:
-            row = REGISTRY.get(operator.type)
-            if not isinstance(row, ControlDef):
+            definition = REGISTRY.get(operator.type)
+            if not isinstance(definition, ControlDef):
                 _lower_operator(graph, operator, current)
                 continue
-            check_runnable(operator, row)
-            if row.is_grad:
-                self._gradient(graph, operator, row, current)
+            check_runnable(operator, definition)
+            if definition.is_grad:
+                self._gradient(graph, operator, definition, current)
             else:
-                self._forward(graph, operator, row, current)
+                self._forward(graph, operator, definition, current)
         return graph
 
     # -- forward ---------------------------------------------------------------------------------
@@ -172,11 +172,11 @@ class _Lowering:
 
     # -- gradients -------------------------------------------------------------------------------
 
-    def _gradient(self, graph: Graph, operator: Operator, row: ControlDef, current: Current) -> None:
+    def _gradient(self, graph: Graph, operator: Operator, definition: ControlDef, current: Current) -> None:
         inputs = {slot: _reading(graph, operator.block, names, current) for slot, names in operator.inputs.items()}
         count = len(operator.input("X")), len(operator.input("Out@GRAD")), len(operator.output("X@GRAD"))
         graphs = {}
-        for which, name in enumerate(row.blocks):
+        for which, name in enumerate(definition.blocks):
             block: Block = operator.attrs[name]
             given, cotangents, results = (
                 operator.attrs[attr][which * n : (which + 1) * n]
@@ -208,8 +208,8 @@ class _Lowering:
         forward, block = forward_graph(nested), nested.block
         assert block is not None
         if reads and (forward is None or forward.block is None or forward.block.idx != block.parent_idx):
-            name, row = next(iter(reads)), REGISTRY[operator.type]
-            scopes = [name for slot in (row.scopes if isinstance(row, ControlDef) else "",) for name in operator.input(slot)]
+            name, definition = next(iter(reads)), REGISTRY[operator.type]
+            scopes = [name for slot in (definition.scopes if isinstance(definition, ControlDef) else "",) for name in operator.input(slot)]
             message = f"its block {block.idx} reads {name!r} of block {block.parent_idx}, whose runs are not kept in {', '.join(scopes)}"
             raise InvalidValue(located(f"operator {operator.type!r}: {message}", operator.source))
         return forward
@@ -239,22 +239,22 @@ def _check_residuals(operator: Operator, block: Block, reads: Sequence[Value], f
             raise InvalidValue(located(f"{message}, and which block {block.parent_idx} neither reads nor writes", operator.source))
 
 
-def _written_outside(operator: Operator, row: ControlDef, blocks: Iterable[Block], finals: list[Current]) -> list[str]:
+def _written_outside(operator: Operator, definition: ControlDef, blocks: Iterable[Block], finals: list[Current]) -> list[str]:
     """The names around that the blocks write, in the operator's order; a loop's condition comes last."""
-    found = dict.fromkeys(operator.output(row.results))
+    found = dict.fromkeys(operator.output(definition.results))
     for block, final in zip(blocks, finals, strict=False):
         written = (name for name, value in final.items() if value.writers and name not in block.vars)
         found.update(dict.fromkeys(filter(operator.block.has_var_recursive, written)))
-    if not isinstance(row, LoopDef):
+    if not isinstance(definition, LoopDef):
         return list(found)
-    (condition,) = operator.input(row.condition)
+    (condition,) = operator.input(definition.condition)
     found.pop(condition, None)
     return [*found, condition]
 
 
-def _read_outside(operator: Operator, row: ControlDef, graphs: Iterable[Graph]) -> list[str]:
+def _read_outside(operator: Operator, definition: ControlDef, graphs: Iterable[Graph]) -> list[str]:
     """The names around that the blocks read, in the operator's order."""
-    found = dict.fromkeys(name for name in operator.input(row.operands) if name != EMPTY)
+    found = dict.fromkeys(name for name in operator.input(definition.operands) if name != EMPTY)
     for nested in graphs:
         found.update(dict.fromkeys(v.name for v in nested.inputs if not _shadows(nested, v.name)))
     return list(found)
@@ -282,8 +282,8 @@ def _is_given(block: Block, name: str) -> bool:
 
 def _is_lazy(op: Operator, slot: str) -> bool:
     """Whether operands in a slot may be without a value."""
-    row = REGISTRY.get(op.type)
-    return row is not None and slot in row.lazy
+    definition = REGISTRY.get(op.type)
+    return definition is not None and slot in definition.lazy
 
 
 def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Current:

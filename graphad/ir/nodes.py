@@ -119,7 +119,7 @@ class Op:
         self.order = 0
 
     @property
-    def row(self) -> OpDef | None:
+    def definition(self) -> OpDef | None:
         """The operator's definition, None for a type that is not registered."""
         return REGISTRY.get(self.type)
 

@@ -30,17 +30,17 @@ from graphad.ops import GRAD, REGISTRY, BranchDef, CallDef, ControlDef, GradOpDe
 OTHERWISE = "otherwise"  # the second graph of a conditional_block: nothing happens
 
 
-def control_row(op: Op) -> ControlDef | None:
+def control_definition(op: Op) -> ControlDef | None:
     """The definition of an operator that has nested graphs, None for any other."""
-    row = REGISTRY.get(op.type)
-    return row if isinstance(row, ControlDef) else None
+    definition = REGISTRY.get(op.type)
+    return definition if isinstance(definition, ControlDef) else None
 
 
-def the_row(op: Op) -> ControlDef:
+def definition_of(op: Op) -> ControlDef:
     """The definition of an operator known to have nested graphs."""
-    row = REGISTRY[op.type]
-    assert isinstance(row, ControlDef)
-    return row
+    definition = REGISTRY[op.type]
+    assert isinstance(definition, ControlDef)
+    return definition
 
 
 def is_loop(op: Op) -> bool:
@@ -50,44 +50,44 @@ def is_loop(op: Op) -> bool:
 
 def is_forward_loop(op: Op) -> bool:
     """Whether the operator is a loop, and not the gradient of one."""
-    row = REGISTRY.get(op.type)
-    return isinstance(row, LoopDef) and not row.is_grad
+    definition = REGISTRY.get(op.type)
+    return isinstance(definition, LoopDef) and not definition.is_grad
 
 
 def is_loop_gradient(op: Op) -> bool:
     """Whether the operator is the gradient of a loop."""
-    row = REGISTRY.get(op.type)
-    return isinstance(row, LoopDef) and row.is_grad
+    definition = REGISTRY.get(op.type)
+    return isinstance(definition, LoopDef) and definition.is_grad
 
 
 def operands(op: Op) -> tuple[Value, ...]:
     """The values that an operator passes to its nested graphs."""
-    row = the_row(op)
-    given = op.inputs.get(row.operands, ())
-    return given + op.inputs.get(f"Out{GRAD}", ()) if row.is_grad else given
+    definition = definition_of(op)
+    given = op.inputs.get(definition.operands, ())
+    return given + op.inputs.get(f"Out{GRAD}", ()) if definition.is_grad else given
 
 
 def outcomes(op: Op) -> tuple[Value, ...]:
     """The values that an operator has from its nested graphs."""
-    return op.outputs.get(the_row(op).results, ())
+    return op.outputs.get(definition_of(op).results, ())
 
 
 def scopes_of(op: Op) -> Value | None:
     """The value that holds the residuals of a forward operator, None if its program has no name for it."""
-    found = op.outputs.get(the_row(op).scopes, ())
+    found = op.outputs.get(definition_of(op).scopes, ())
     return found[0] if found else None
 
 
 def carried_count(op: Op) -> int:
     """How many of a loop's operands are carried from one iteration to the next: the first ones, of a gradient the last ones."""
-    row = the_row(op)
-    return len(op.inputs.get(f"Out{GRAD}", ()) if row.is_grad else op.outputs.get(row.results, ()))
+    definition = definition_of(op)
+    return len(op.inputs.get(f"Out{GRAD}", ()) if definition.is_grad else op.outputs.get(definition.results, ()))
 
 
 def first_captured(op: Op) -> int:
     """From which operand on a value is the same in every run of a forward operator's graphs: those before it a loop carries."""
-    row = REGISTRY[op.type]
-    return len(op.outputs.get(row.results, ())) if isinstance(row, LoopDef) and not row.is_grad else 0
+    definition = REGISTRY[op.type]
+    return len(op.outputs.get(definition.results, ())) if isinstance(definition, LoopDef) and not definition.is_grad else 0
 
 
 def added_count(op: Op) -> int:
@@ -97,16 +97,21 @@ def added_count(op: Op) -> int:
 
 def is_grad_op(op: Op) -> bool:
     """Whether the operator is the gradient of another one, to be expanded before it can be differentiated."""
-    row = REGISTRY.get(op.type)
-    return row.is_grad if isinstance(row, ControlDef) else isinstance(row, GradOpDef)
+    definition = REGISTRY.get(op.type)
+    return definition.is_grad if isinstance(definition, ControlDef) else isinstance(definition, GradOpDef)
 
 
 def has_effects(op: Op) -> bool:
     """Whether an operator does something besides computing its outputs, itself or in a nested graph; one of an unknown type might."""
-    row = op.row
-    if row is None or row.side_effect:
+    definition = op.definition
+    if definition is None or definition.side_effect:
         return True
-    return any(inner.row is None or inner.row.side_effect for graph in op.graphs.values() for each in graph.tree() for inner in each.ops)
+    return any(
+        inner.definition is None or inner.definition.side_effect
+        for graph in op.graphs.values()
+        for each in graph.tree()
+        for inner in each.ops
+    )
 
 
 # -- interfaces ----------------------------------------------------------------------------------
@@ -125,8 +130,8 @@ class RegionOp:
     @classmethod
     def of(cls, op: Op) -> Self | None:
         """The interface of an operator, None if its definition does not declare it."""
-        row = REGISTRY.get(op.type)
-        return cls(op, row) if isinstance(row, cls.declared) else None
+        definition = REGISTRY.get(op.type)
+        return cls(op, definition) if isinstance(definition, cls.declared) else None
 
     @property
     def is_gradient(self) -> bool:
@@ -226,7 +231,7 @@ class CallLike(RegionOp):
 
 def types_of(interface: type[RegionOp]) -> frozenset[str]:
     """The types of the forward operators, those of plugins included, that have an interface."""
-    return frozenset(name for name, row in REGISTRY.items() if isinstance(row, interface.declared) and not row.is_grad)
+    return frozenset(name for name, definition in REGISTRY.items() if isinstance(definition, interface.declared) and not definition.is_grad)
 
 
 # -- region edges ----------------------------------------------------------------------------------
@@ -270,6 +275,6 @@ def region_edges(op: Op) -> Iterator[Edge]:
 
 def conditions(op: Op) -> tuple[Value, ...]:
     """The values that decide which nested graph of an operator runs, and how often."""
-    found = op.inputs.get(the_row(op).condition, ())
+    found = op.inputs.get(definition_of(op).condition, ())
     loop = LoopLike.of(op)
     return (*found, loop.goes_on) if loop is not None and not loop.is_gradient else found

@@ -96,8 +96,8 @@ def _stands_for(value: Value, forward: Op | None) -> Value | None:
 
 def _slot(op: Op, gradient: bool) -> str | None:
     """The slot for residuals of a gradient with nested graphs, or of a forward operator; None if the operator is not one."""
-    row = REGISTRY.get(op.type)
-    return row.scopes if isinstance(row, ControlDef) and row.is_grad == gradient else None
+    definition = REGISTRY.get(op.type)
+    return definition.scopes if isinstance(definition, ControlDef) and definition.is_grad == gradient else None
 
 
 def _counterpart(owner: Op, graph: Graph, other: Op) -> Graph | None:

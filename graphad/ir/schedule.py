@@ -11,7 +11,7 @@ from graphad.errors import InvalidGraph, InvalidType
 from graphad.ir.gc_pause import paused_collector
 from graphad.ir.graph import Graph, drop_outdated_marks
 from graphad.ir.nodes import Op, Value
-from graphad.ir.regions import OTHERWISE, carried_count, is_forward_loop, operands, outcomes, the_row
+from graphad.ir.regions import OTHERWISE, carried_count, definition_of, is_forward_loop, operands, outcomes
 from graphad.ir.residuals import drop_all_unread_residuals, forward_graph, is_read, residual_inputs
 from graphad.ops import BranchDef, ControlDef, lookup
 from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
@@ -434,8 +434,8 @@ class _Writer:
         old, op_type = op.operator, op_type or op.type
         if old is not None and op.type == "write_to_array" and inputs.get("Array") == outputs["Out"] and "Array" not in old.inputs:
             inputs = {slot: names for slot, names in inputs.items() if slot != "Array"}
-        row = op.row
-        if row is None or not row.random:
+        definition = op.definition
+        if definition is None or not definition.random:
             return self._made_or_kept(op, old, inputs, outputs, attrs, op_type)
         if old is not None and RANDOM_STREAM in old.attrs:
             attrs = {**{name: attrs.get(name) for name in old.attrs if name in attrs or name == RANDOM_STREAM}, **attrs}
@@ -477,9 +477,9 @@ class _Writer:
     # -- operators with nested graphs ------------------------------------------------------------
 
     def _control(self, op: Op) -> Iterator[Operator]:
-        row = the_row(op)
-        if row.is_grad:
-            yield self._gradient(op, row)
+        definition = definition_of(op)
+        if definition.is_grad:
+            yield self._gradient(op, definition)
             return
         captured = self.plan.captured.get(op, {})
         given, results = list(operands(op)), [self.plan.name(v) for v in outcomes(op)]
@@ -494,27 +494,27 @@ class _Writer:
             yield from self._left_without(missing, dict(zip(results, sources, strict=True)))
             names = [*results, *names[carried:]]
         inputs, outputs = self._reads(op), self._writes(op)
-        inputs[row.operands] = names
+        inputs[definition.operands] = names
         if loop:
-            inputs[row.condition] = results[-1:]
+            inputs[definition.condition] = results[-1:]
         op_type, graphs = op.type, dict(op.graphs)
         if OTHERWISE in graphs:
-            op_type, graphs = self._conditional(op, row, names, results)
+            op_type, graphs = self._conditional(op, definition, names, results)
             two_sided = lookup(op_type)
             assert isinstance(two_sided, ControlDef)
-            inputs = inputs if op_type == op.type else {two_sided.condition: inputs[row.condition], two_sided.operands: names}
+            inputs = inputs if op_type == op.type else {two_sided.condition: inputs[definition.condition], two_sided.operands: names}
         attrs = {name: self._body(graph, names, results, op.role) for name, graph in graphs.items()}
-        yield self._as_written(op, inputs, outputs, {**attrs, **op.attrs}, row, op_type)
+        yield self._as_written(op, inputs, outputs, {**attrs, **op.attrs}, definition, op_type)
 
-    def _conditional(self, op: Op, row: ControlDef, names: list[str], results: list[str]) -> tuple[str, dict[str, Graph]]:
+    def _conditional(self, op: Op, definition: ControlDef, names: list[str], results: list[str]) -> tuple[str, dict[str, Graph]]:
         """An operator with one block if nothing is left to do where it is not taken, else one with two."""
         body, otherwise = op.graphs.values()
         name_of = dict(zip(otherwise.inputs, names, strict=True))
         left = [result for result, value in zip(results, otherwise.results, strict=True) if value.given and name_of[value] != result]
         made = [value.writers[0].type for value in otherwise.results if value.writers]
         if not left and all(t == "undefined" for t in made):
-            return op.type, {row.blocks[0]: body}
-        two_sided = lookup(row.two_sided) if isinstance(row, BranchDef) else row
+            return op.type, {definition.blocks[0]: body}
+        two_sided = lookup(definition.two_sided) if isinstance(definition, BranchDef) else definition
         assert isinstance(two_sided, BranchDef)
         return two_sided.type, dict(zip(two_sided.blocks, (body, otherwise), strict=True))
 
@@ -549,7 +549,7 @@ class _Writer:
         self.schedule.fill(block, graph, around, works_on_names=True)
         return block
 
-    def _gradient(self, op: Op, row: ControlDef) -> Operator:
+    def _gradient(self, op: Op, definition: ControlDef) -> Operator:
         inside: dict[str, list[str]] = {"original_input": [], "original_output_grad": [], "original_input_grad": []}
         blocks, count = {}, len(op.inputs.get("X", ()))
         for name, graph in op.graphs.items():
@@ -562,7 +562,7 @@ class _Writer:
             inside["original_input"] += given[:count]
             inside["original_output_grad"] += given[count:]
             inside["original_input_grad"] += [plan.end(v) for v in graph.results]
-        return self._as_written(op, self._reads(op), self._writes(op), {**blocks, **inside, **op.attrs}, row, op.type)
+        return self._as_written(op, self._reads(op), self._writes(op), {**blocks, **inside, **op.attrs}, definition, op.type)
 
     def _kept(self, op: Op, value: Value) -> str:
         """The name under which a forward operator keeps a value."""
@@ -570,19 +570,21 @@ class _Writer:
             raise InvalidGraph(located(f"{op!r} reads {value!r} of its forward graph, which no operator before it runs", op.source))
         return self.schedule.kept[value]
 
-    def _as_written(self, op: Op, inputs: SlotNames, outputs: SlotNames, attrs: dict[str, Any], row: ControlDef, op_type: str) -> Operator:
+    def _as_written(
+        self, op: Op, inputs: SlotNames, outputs: SlotNames, attrs: dict[str, Any], definition: ControlDef, op_type: str
+    ) -> Operator:
         """The operator with its names in the order its program had them, if they are the same."""
-        results = set(outputs.get(row.results, ()))
+        results = set(outputs.get(definition.results, ()))
         if is_forward_loop(op):
-            inputs[row.operands] = [name for name in inputs[row.operands] if name not in inputs[row.condition]]
+            inputs[definition.operands] = [name for name in inputs[definition.operands] if name not in inputs[definition.condition]]
         inputs = {slot: names for slot, names in inputs.items() if names}
         old = op.operator
         if old is not None and old.type == op_type:
-            ignored = set() if row.is_grad else results
-            if set(inputs.get(row.operands, ())) - ignored == set(old.inputs.get(row.operands, ())) - ignored:
-                inputs = {slot: old.inputs[slot] if slot == row.operands else inputs.get(slot, []) for slot in old.inputs}
-            if results == set(old.outputs.get(row.results, ())) and not row.is_grad:
+            ignored = set() if definition.is_grad else results
+            if set(inputs.get(definition.operands, ())) - ignored == set(old.inputs.get(definition.operands, ())) - ignored:
+                inputs = {slot: old.inputs[slot] if slot == definition.operands else inputs.get(slot, []) for slot in old.inputs}
+            if results == set(old.outputs.get(definition.results, ())) and not definition.is_grad:
                 outputs = {**{slot: outputs[slot] for slot in old.outputs}, **outputs}
-                outputs |= {row.results: old.outputs[row.results]} if row.results in outputs else {}
+                outputs |= {definition.results: old.outputs[definition.results]} if definition.results in outputs else {}
             attrs = {**{name: attrs[name] for name in old.attrs if name in attrs}, **attrs}
         return self._operator(op, inputs, outputs, attrs, op_type)

@@ -14,7 +14,7 @@ from graphad.errors import InvalidGraph
 from graphad.ir.graph import SINGLE_WRITER, TYPED, Graph
 from graphad.ir.nodes import Node, Op, Value
 from graphad.ir.printer import print_op
-from graphad.ir.regions import operands, outcomes, the_row
+from graphad.ir.regions import definition_of, operands, outcomes
 from graphad.ir.residuals import residual_inputs
 from graphad.ops import REGISTRY, LoopDef
 from graphad.program import EMPTY, located
@@ -113,11 +113,11 @@ def acyclic(graph: Graph) -> Iterator[Complaint]:
 
 
 def slots_filled(graph: Graph) -> Iterator[Complaint]:
-    """A registered operator has the slots of its row, and one value in each that takes one."""
+    """A registered operator has the slots of its definition, and one value in each that takes one."""
     for op in graph.ops:
-        row = REGISTRY.get(op.type)
-        if row is not None:
-            for side, slots, given in (("input", row.inputs, op.inputs), ("output", row.outputs, op.outputs)):
+        definition = REGISTRY.get(op.type)
+        if definition is not None:
+            for side, slots, given in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
                 filled = 0
                 for name, values in given.items():
                     slot = slots.get(name)
@@ -127,7 +127,7 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
                         yield op, f"{side} slot {name} holds {len(values)} values"
                     elif not slot.optional:
                         filled += 1
-                if filled < row.required[side]:
+                if filled < definition.required[side]:
                     missing = [s.name for s in slots.values() if not s.optional and s.name not in given]
                     yield op, f"{side} slot {', '.join(missing)} is empty"
 
@@ -163,8 +163,8 @@ def nested(graph: Graph) -> Iterator[Complaint]:
     """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
     for op in graph.controls:
         given, taken = len(operands(op)), len(outcomes(op))
-        row = the_row(op)
-        tests = op.inputs[row.condition] if isinstance(row, LoopDef) and not row.is_grad else ()
+        definition = definition_of(op)
+        tests = op.inputs[definition.condition] if isinstance(definition, LoopDef) and not definition.is_grad else ()
         if tests and tests != operands(op)[taken - 1 : taken]:
             yield op, f"its condition {tests[0]!r} is not the last value it carries"
         for name, inner in op.graphs.items():

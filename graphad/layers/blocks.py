@@ -92,16 +92,16 @@ def append_holder(
     value before, since the write may not be reached. Its results are the names that they write: ``results`` first, then others,
     and for a loop the condition. ``fresh`` names have no value before.
     """
-    row = REGISTRY[op_type]
-    assert isinstance(row, ControlDef)
+    definition = REGISTRY[op_type]
+    assert isinstance(definition, ControlDef)
     found = touched_outside([*blocks.values()])
-    tests = dict.fromkeys(var.name for var in condition) if isinstance(row, LoopDef) else {}
+    tests = dict.fromkeys(var.name for var in condition) if isinstance(definition, LoopDef) else {}
     written = [*(name for name in results if name in found.writes), *(name for name in found.writes if name not in results)]
     written = [*(name for name in written if name not in tests), *tests]
     reads = [name for name in found.reads if name not in tests]
     reads += [n for n in written if n not in found.reads and n not in tests and n not in fresh and _has_value(around, n)]
-    inputs = {row.condition: list(condition), **({row.operands: reads} if reads else {})}
-    outputs = {**({row.results: written} if written else {}), row.scopes: [around.program.names.generate("_generated_var")]}
+    inputs = {definition.condition: list(condition), **({definition.operands: reads} if reads else {})}
+    outputs = {**({definition.results: written} if written else {}), definition.scopes: [around.program.names.generate("_generated_var")]}
     return around.append_op(op_type, inputs, outputs, {**blocks, **(attrs or {})})
 
 

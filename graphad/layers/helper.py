@@ -110,10 +110,10 @@ class LayerHelper:
 
 def checked_activation(act: Any) -> str:
     """The type of an activation's operator; ValueError if there is no such activation."""
-    row = find(act) if isinstance(act, str) else None
-    if row is None or [*row.inputs][0:1] != ["X"] or row.required["input"] != 1 or len(row.outputs) != 1:
+    definition = find(act) if isinstance(act, str) else None
+    if definition is None or [*definition.inputs][0:1] != ["X"] or definition.required["input"] != 1 or len(definition.outputs) != 1:
         raise InvalidValue(located(f"act is the type of an activation, such as 'relu', not {act!r}{_near(act)}", user_line()))
-    return row.type
+    return definition.type
 
 
 def _near(act: Any) -> str:

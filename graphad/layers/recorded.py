@@ -23,20 +23,20 @@ _DTYPES = ("dtype", "out_dtype", "in_dtype")
 
 def as_layer(form: Form) -> Callable[..., Any]:
     """An operator as a layer; its signature is Fluid's where that is known, else the definition's own."""
-    name, row = form.name, form.row
+    name, definition = form.name, form.definition
 
     @layer
     def bound(*args: Any, **options: Any) -> Any:
         with at_users_line(f"layers.{name}"):
             if _is_operator_call(form, args):
-                return row(*args, **options)
+                return definition(*args, **options)
             return _called(form, _arguments(form, args, options))
 
     tensors = _tensors_alone(form)
 
     def record(*args: Any, **options: Any) -> Any:
         if not options and len(args) == tensors and all(isinstance(each, Variable) for each in args):
-            return row(*args)  # nothing to bind: the quick way of most calls
+            return definition(*args)  # nothing to bind: the quick way of most calls
         return bound(*args, **options)
 
     record.__name__ = record.__qualname__ = name
@@ -49,22 +49,22 @@ def as_layer(form: Form) -> Callable[..., Any]:
 def _tensors_alone(form: Form) -> int:
     """How many tensors are a whole call that means the same to the layer and to the operator; -1 if none are."""
     slots = [part.slot for part in form.positional if part.slot is not None and not part.slot.optional]
-    same = not _with_defaults(form, {}) and form.returned == tuple(s.name for s in form.row.outputs.values() if not s.optional)
-    in_order = [slot.name for slot in slots] == [s.name for s in form.row.inputs.values() if not s.optional]
+    same = not _with_defaults(form, {}) and form.returned == tuple(s.name for s in form.definition.outputs.values() if not s.optional)
+    in_order = [slot.name for slot in slots] == [s.name for s in form.definition.inputs.values() if not s.optional]
     leading = all(part.slot is not None for part in form.positional[: len(slots)])
-    required = any(not attr.has_default for attr in form.row.attrs.values()) or any(slot.variadic for slot in slots)
+    required = any(not attr.has_default for attr in form.definition.attrs.values()) or any(slot.variadic for slot in slots)
     return len(slots) if slots and same and in_order and leading and not required else -1
 
 
 def documented(form: Form) -> str:
     """The definition's docstring, and what the parameters are."""
-    row = form.row
+    definition = form.definition
     tensors = [part.name for part in form.parts.values() if part.slot is not None and not part.slot.optional]
     hints = [part.name for part in form.positional if part.slot is None and part.attr is None and part.name not in LAST]
-    lines = [row.doc or f"The operator ``{row.type}``.", ""]
+    lines = [definition.doc or f"The operator ``{definition.type}``.", ""]
     if tensors:
         lines.append(f"Tensors: {', '.join(tensors)}.")
-    lines += [f"Attribute {attr}: {row.attrs[attr].kind}, as ``{part.name}``." for attr, part in form.by_attr.items()]
+    lines += [f"Attribute {attr}: {definition.attrs[attr].kind}, as ``{part.name}``." for attr, part in form.by_attr.items()]
     if hints:
         lines.append(f"Without effect: {', '.join(hints)}.")
     lines.append("``name`` is what the result is called, ``act`` the type of an activation that is applied to it.")
@@ -75,7 +75,7 @@ def _is_operator_call(form: Form, args: Sequence[Any]) -> bool:
     """Whether a call gives tensors by position where the layer takes none: the slots of the operator are meant, in their order."""
     for part, value in zip(form.positional, args, strict=False):
         if part.slot is None and (part.attr is None or form.tensor_slots[part.attr] == (None, None)) and _holds_symbol(value):
-            return len(args) <= len(form.row.inputs)
+            return len(args) <= len(form.definition.inputs)
     return len(args) > len(form.positional) and all(each is None or _holds_symbol(each) for each in args)
 
 
@@ -86,7 +86,7 @@ def _holds_symbol(value: Any) -> bool:
 def _arguments(form: Form, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """What a call gives, by parameter; TypeError for what it does not take, lacks, or gives twice."""
     if args and not form.positional:
-        raise InvalidType(f"{form} takes {', '.join(form.row.attrs) or 'nothing'} by keyword, not {args!r}")
+        raise InvalidType(f"{form} takes {', '.join(form.definition.attrs) or 'nothing'} by keyword, not {args!r}")
     if len(args) > len(form.positional):
         raise InvalidType(f"{form} takes {len(form.positional)} arguments by position, got {len(args)}")
     given = {part.name: value for part, value in zip(form.positional, args, strict=False)}
@@ -114,7 +114,7 @@ def _called(form: Form, given: Mapping[str, Any]) -> Any:
             _set_attr(form, part, value, slots, attrs)
         elif part.attr is None and name not in LAST:
             _check_hint(form, part, value)
-    inputs = [slots.get(slot) for slot in form.row.inputs]
+    inputs = [slots.get(slot) for slot in form.definition.inputs]
     while inputs and inputs[-1] is None:
         inputs.pop()
     results = _recorded(form, _with_constants(form, inputs), attrs, _name(form, given))
@@ -123,7 +123,7 @@ def _called(form: Form, given: Mapping[str, Any]) -> Any:
 
 def _with_defaults(form: Form, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is given, and the defaults that differ from the operator's."""
-    attrs = form.row.attrs
+    attrs = form.definition.attrs
     differ = {
         part.name: part.default
         for part in form.positional
@@ -140,14 +140,14 @@ def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, Any], attrs: 
         if one is None:
             _refuse_tensor(form, part, value)
         slots[one.name] = value
-        if not form.row.attrs[attr].has_default:
-            attrs[attr] = [] if form.row.attrs[attr].kind.startswith("list") else 0.0
+        if not form.definition.attrs[attr].has_default:
+            attrs[attr] = [] if form.definition.attrs[attr].kind.startswith("list") else 0.0
         return
     if several is not None and _holds_symbol(value):
         slots[several.name] = [each if isinstance(each, Variable) else _number(each) for each in value]
         attrs[attr] = [-1 if isinstance(each, Variable) else each for each in value]
         return
-    attrs[attr] = _plain(attr, form.row.attrs[attr].kind, value)
+    attrs[attr] = _plain(attr, form.definition.attrs[attr].kind, value)
 
 
 def _refuse_tensor(form: Form, part: Part, value: Variable) -> NoReturn:
@@ -183,7 +183,7 @@ def _check_hint(form: Form, part: Part, value: Any) -> None:
 
 
 def _name(form: Form, given: Mapping[str, Any]) -> str | None:
-    if "name" in form.row.attrs:
+    if "name" in form.definition.attrs:
         return None
     name = given.get("name")
     if name is not None and not isinstance(name, str):
@@ -210,22 +210,24 @@ def _constant(like: Variable, value: Any) -> Any:
 
 
 def _recorded(form: Form, inputs: list[Any], attrs: dict[str, Any], name: str | None) -> Any:
-    row = form.row
-    for slot, value in zip(row.inputs.values(), inputs, strict=False):
+    definition = form.definition
+    for slot, value in zip(definition.inputs.values(), inputs, strict=False):
         if value is None and not slot.optional:
             raise InvalidType(f"{form}: {slot.name} is a tensor, not None")
     if slot_lists := [
-        i for i, (slot, value) in enumerate(zip(row.inputs.values(), inputs, strict=False)) if slot.variadic and isinstance(value, Symbol)
+        i
+        for i, (slot, value) in enumerate(zip(definition.inputs.values(), inputs, strict=False))
+        if slot.variadic and isinstance(value, Symbol)
     ]:
         inputs = [[value] if i in slot_lists else value for i, value in enumerate(inputs)]
-    if name is None and row.inputs:
-        return row(*inputs, **attrs)
-    out = default_main_program().current_block().emit(row, inputs, attrs, name)
+    if name is None and definition.inputs:
+        return definition(*inputs, **attrs)
+    out = default_main_program().current_block().emit(definition, inputs, attrs, name)
     return stopped_unless_float(out) if isinstance(out, Variable) else out
 
 
 def _activated(form: Form, results: Any, act: Any) -> Any:
-    written = [slot.name for slot in form.row.outputs.values() if not slot.optional]
+    written = [slot.name for slot in form.definition.outputs.values() if not slot.optional]
     if form.returned != tuple(written):
         by_slot = dict(zip(written, results if isinstance(results, tuple) else (results,), strict=True))
         kept = tuple(by_slot[slot] for slot in form.returned)
@@ -240,8 +242,8 @@ def _activated(form: Form, results: Any, act: Any) -> Any:
 def form_of(name: str) -> Form | None:
     """The signature of the layer of a name that Fluid's table or the operators have; None if neither does."""
     spec = SPECS.get(name)
-    row = find(spec.op or name) if spec is not None else find(name)
-    return None if row is None else Form(name, row, spec)
+    definition = find(spec.op or name) if spec is not None else find(name)
+    return None if definition is None else Form(name, definition, spec)
 
 
 def operator_layer(name: str) -> Callable[..., Any] | None:
@@ -253,9 +255,9 @@ def operator_layer(name: str) -> Callable[..., Any] | None:
 def is_fixed(name: str) -> bool:
     """Whether the operator of a layer is graphad's own; others may be defined again."""
     form = form_of(name)
-    return form is not None and form.row.kernel.__module__.startswith("graphad.")
+    return form is not None and form.definition.kernel.__module__.startswith("graphad.")
 
 
 def names() -> list[str]:
     """The names of such layers."""
-    return [*SPECS, *(name for name, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef))]
+    return [*SPECS, *(name for name, definition in REGISTRY.items() if not isinstance(definition, GradOpDef | ControlDef))]

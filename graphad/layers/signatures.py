@@ -52,16 +52,16 @@ class Form:
     """The signature of a layer over the definition of its operator."""
 
     name: str
-    row: OpDef
+    definition: OpDef
     spec: Spec | None = None
 
     @cached_property
     def parts(self) -> dict[str, Part]:
         """The parameters by name, those of the signature first."""
-        written = _written_parts(self.row, self.spec) if self.spec else _own_parts(self.row)
+        written = _written_parts(self.definition, self.spec) if self.spec else _own_parts(self.definition)
         named = {part.name: part for part in written}
         given = {part.slot.name if part.slot else part.attr for part in written}
-        extra = [part for part in _own_parts(self.row) if (part.slot.name if part.slot else part.attr) not in given]
+        extra = [part for part in _own_parts(self.definition) if (part.slot.name if part.slot else part.attr) not in given]
         for part in extra:
             name = part.name if part.name not in named else f"{part.name}_tensor" if part.slot else f"{part.name}_attribute"
             default = None if part.slot is not None else part.default
@@ -84,7 +84,7 @@ class Form:
     @cached_property
     def tensor_slots(self) -> dict[str, tuple[Slot | None, Slot | None]]:
         """For each attribute the optional slots that take its place: for one tensor, and for a list of them."""
-        return {attr: _slots_for(self.row, attr) for attr in self.row.attrs}
+        return {attr: _slots_for(self.definition, attr) for attr in self.definition.attrs}
 
     @cached_property
     def signature(self) -> Signature:
@@ -105,7 +105,7 @@ class Form:
         return "Any"
 
     def _returned(self) -> str:
-        kept = [slot for slot in self.row.outputs.values() if slot.name in self.returned]
+        kept = [slot for slot in self.definition.outputs.values() if slot.name in self.returned]
         words = ["list[Variable]" if slot.variadic else "Variable" for slot in kept]
         return "None" if not words else words[0] if len(words) == 1 else f"tuple[{', '.join(words)}]"
 
@@ -114,7 +114,7 @@ class Form:
         """The output slots that a call returns."""
         if self.spec is not None and self.spec.out is not None:
             return self.spec.out
-        return tuple(slot.name for slot in self.row.outputs.values() if not slot.optional)
+        return tuple(slot.name for slot in self.definition.outputs.values() if not slot.optional)
 
     def keyword(self, word: str) -> Part | None:
         """The parameter that a keyword means: by its name, by the attribute's, or by another word for it."""
@@ -141,16 +141,16 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _own_parts(row: OpDef) -> list[Part]:
+def _own_parts(definition: OpDef) -> list[Part]:
     """The parameters that a definition has by itself: its slots, its attributes."""
-    attrs = [Part(_safe(attr.name), attr.default if attr.has_default else EMPTY, attr=attr.name) for attr in row.attrs.values()]
+    attrs = [Part(_safe(attr.name), attr.default if attr.has_default else EMPTY, attr=attr.name) for attr in definition.attrs.values()]
     taken = {part.name for part in attrs}
-    slots = [(snake(slot.name), slot) for slot in row.inputs.values()]
+    slots = [(snake(slot.name), slot) for slot in definition.inputs.values()]
     named = [Part(f"{name}_tensor" if name in taken else name, None if slot.optional else EMPTY, slot) for name, slot in slots]
     required = [part for part in attrs if part.default is EMPTY]
     rest = [part for part in attrs if part.default is not EMPTY]
     optional = [Part(part.name, None, part.slot, keyword_only=bool(attrs)) for part in named if part.slot and part.slot.optional]
-    if not row.inputs:
+    if not definition.inputs:
         return [replace(part, keyword_only=True) for part in attrs]
     return [*(part for part in named if part.default is EMPTY), *required, *rest, *optional]
 
@@ -159,16 +159,16 @@ def _safe(name: str) -> str:
     return "lambda_" if name == "lambda" else name
 
 
-def _slots_for(row: OpDef, attr: str) -> tuple[Slot | None, Slot | None]:
+def _slots_for(definition: OpDef, attr: str) -> tuple[Slot | None, Slot | None]:
     camel = "".join(word.capitalize() for word in attr.split("_"))
     names = (camel, f"{camel}Tensor", f"{camel}TensorList", f"{attr}_tensor", f"{camel}T")
-    slots = [row.inputs[name] for name in names if name in row.inputs and row.inputs[name].optional]
+    slots = [definition.inputs[name] for name in names if name in definition.inputs and definition.inputs[name].optional]
     one = next((slot for slot in slots if not slot.variadic), None)
     return one, next((slot for slot in slots if slot.variadic), None)
 
 
-def _written_parts(row: OpDef, spec: Spec) -> list[Part]:
-    return [_bound(row, spec, name, default) for name, default in read_signature(spec.signature)]
+def _written_parts(definition: OpDef, spec: Spec) -> list[Part]:
+    return [_bound(definition, spec, name, default) for name, default in read_signature(spec.signature)]
 
 
 def read_signature(text: str) -> list[tuple[str, Any]]:
@@ -184,18 +184,18 @@ def read_signature(text: str) -> list[tuple[str, Any]]:
     return list(zip(names, [*[EMPTY] * (len(names) - len(defaults)), *defaults], strict=True))
 
 
-def _bound(row: OpDef, spec: Spec, name: str, default: Any) -> Part:
+def _bound(definition: OpDef, spec: Spec, name: str, default: Any) -> Part:
     target = spec.binds.get(name)
     if target == "" or (name in LAST and target is None):
         return Part(name, default)
-    slots = {snake(slot.name): slot for slot in row.inputs.values()}
+    slots = {snake(slot.name): slot for slot in definition.inputs.values()}
     if target is None:
-        first = next(iter(row.inputs.values()), None)
+        first = next(iter(definition.inputs.values()), None)
         if name in ("x", "input") and name not in slots and first is not None:
             return Part(name, default, first)
-        target = slots[name].name if name in slots and name not in row.attrs else name
-    if target in row.inputs:
-        return Part(name, default, row.inputs[target])
-    if target in row.attrs:
+        target = slots[name].name if name in slots and name not in definition.attrs else name
+    if target in definition.inputs:
+        return Part(name, default, definition.inputs[target])
+    if target in definition.attrs:
         return Part(name, default, attr=target)
-    raise InvalidValue(f"the signature {spec.signature!r} names {name!r}, which operator {row.type!r} does not have")
+    raise InvalidValue(f"the signature {spec.signature!r} names {name!r}, which operator {definition.type!r} does not have")

@@ -1,6 +1,6 @@
 """The operator table: ``ops.tanh(x)`` computes on arrays and records itself on symbols.
 
-One row an operator (``graphad.ops.definition``), in files by kind. Every registered operator,
+One definition an operator (``graphad.ops.definition``), in files by kind. Every registered operator,
 graphad's own or another package's, is an attribute of this module by its type.
 
 Operators are in chapters, by what they do: creation, like, casting, elementwise, special, comparison, activation, reduction,
@@ -112,11 +112,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> OpDef:
-    row = None if name.startswith("__") else find(name)
-    if row is not None:
-        return row
+    definition = None if name.startswith("__") else find(name)
+    if definition is not None:
+        return definition
     raise AttributeError(f"no operator is named {name!r}{did_you_mean(name, REGISTRY)}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name, row in REGISTRY.items() if name.isidentifier() and not isinstance(row, GradOpDef))})
+    return sorted(
+        {*__all__, *(name for name, definition in REGISTRY.items() if name.isidentifier() and not isinstance(definition, GradOpDef))}
+    )

@@ -136,17 +136,27 @@ def region_operator(signature: str, kind: type[C], name: str, **fields: Any) -> 
     return add
 
 
-def _check_fields(row: ControlDef) -> None:
-    known = {"operands": row.inputs, "results": row.outputs, "condition": row.inputs, "scopes": row.inputs if row.is_grad else row.outputs}
+def _check_fields(definition: ControlDef) -> None:
+    known = {
+        "operands": definition.inputs,
+        "results": definition.outputs,
+        "condition": definition.inputs,
+        "scopes": definition.inputs if definition.is_grad else definition.outputs,
+    }
     for field, slots in known.items():
-        slot = getattr(row, field)
+        slot = getattr(definition, field)
         if slot not in slots and (slot or field != "condition"):
-            raise InvalidValue(f"operator {row.type!r} says {field}={slot!r}, which is no slot there; it has {', '.join(slots)}")
-    for name in row.blocks:
-        if name not in row.attrs or row.attrs[name].kind != "Block":
-            raise InvalidValue(f"operator {row.type!r} says that {name!r} holds a block, but its attributes are {', '.join(row.attrs)}")
-    if isinstance(row, LoopDef) and not (len(row.blocks) == 1 and (row.condition or row.is_grad)):
-        raise InvalidValue(f"operator {row.type!r} is a loop: it has one block and a condition, not {row.blocks} and {row.condition!r}")
+            raise InvalidValue(f"operator {definition.type!r} says {field}={slot!r}, which is no slot there; it has {', '.join(slots)}")
+    for name in definition.blocks:
+        if name not in definition.attrs or definition.attrs[name].kind != "Block":
+            raise InvalidValue(
+                f"operator {definition.type!r} says that {name!r} holds a block, but its attributes are {', '.join(definition.attrs)}"
+            )
+    if isinstance(definition, LoopDef) and not (len(definition.blocks) == 1 and (definition.condition or definition.is_grad)):
+        raise InvalidValue(
+            f"operator {definition.type!r} is a loop: it has one block and a condition, "
+            f"not {definition.blocks} and {definition.condition!r}"
+        )
 
 
 def _nothing(*_: Any, **__: Any) -> Any:

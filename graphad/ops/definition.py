@@ -58,7 +58,7 @@ def shared_slot(name: str, variadic: bool, optional: bool) -> Slot:
 
 
 # -- definition ------------------------------------------------------------------------------------
-# What an operator is: one row with its slots, attributes, type inference, kernel and gradient.
+# What an operator is: one definition with its slots, attributes, type inference, kernel and gradient.
 #
 #     @operator("X Y -> Out", infer=..., grad={"X": lambda Y, dOut: dOut * Y, "Y": lambda X, dOut: dOut * X})
 #     def times(X: Array, Y: Array, *, axis: int = -1) -> Array: ...
@@ -114,9 +114,9 @@ class GradRule(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpDef(Traits):
-    """One row of the operator table; call it on arrays to compute, on symbols to record it.
+    """The definition of an operator; call it on arrays to compute, on symbols to record it.
 
-    ``partial`` rows take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
+    ``partial`` operators take None for an input that a branch not taken left without a value. ``kinds`` says which outputs are no
     tensors: slot -> kind of variable, or ``AS_INPUT`` for that of the first input. ``shapes`` are the slots of which the gradient
     rules read the shape and dtype only, so that nothing else has to be kept for them; ``X:Y`` says so of slot X in the rule of
     Y. ``specialize`` takes what ``infer`` takes, and gives the function of arrays that the kernel is for inputs of these types; None
@@ -142,7 +142,7 @@ class OpDef(Traits):
 
     @property
     def grad(self) -> GradOpDef | None:
-        """The row of ``<type>_grad``, None if no input has a gradient rule."""
+        """The definition of ``<type>_grad``, None if no input has a gradient rule."""
         return REGISTRY.get(f"{self.type}{GRAD_SUFFIX}") if self.grads else None  # type: ignore[return-value]
 
     @property
@@ -152,7 +152,7 @@ class OpDef(Traits):
 
     @cached_property
     def memory(self) -> dict[Any, Any]:
-        """What others find out about the row once, by who they are; it goes with the row."""
+        """What others find out about the definition once, by who they are; it goes with the definition."""
         return {}
 
     @cached_property
@@ -217,7 +217,7 @@ class OpDef(Traits):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GradOpDef(OpDef):
-    """The row of ``<type>_grad``: its meaning is the rules of ``forward``, ``fast`` may compute the same quicker."""
+    """The definition of ``<type>_grad``: its meaning is the rules of ``forward``, ``fast`` may compute the same quicker."""
 
     forward: OpDef | None = None
     fast: Callable[..., Outputs] | None = None
@@ -286,7 +286,7 @@ def operator(
     samples: Samples = (),
     **traits: Unpack[Declared],
 ) -> Callable[[Callable[..., Any]], OpDef]:
-    """Add a row to the table, and the row of its grad operator; see the module's text."""
+    """Add a definition to the table, and that of its grad operator; see the module's text."""
     inputs, outputs = slots_of(signature)
 
     def add(function: Callable[..., Any]) -> OpDef:
@@ -315,21 +315,21 @@ def operator(
     return add
 
 
-def register(row: OpDef) -> OpDef:
-    """Put a row and the row of its grad operator into the table.
+def register(definition: OpDef) -> OpDef:
+    """Put a definition and that of its grad operator into the table.
 
     A type may be defined once, and again where the same cell of a notebook or the same line of a module runs again.
     """
-    old = REGISTRY.get(row.type)
-    if old is not None and _is_rerun(old.kernel, row.kernel):
+    old = REGISTRY.get(definition.type)
+    if old is not None and _is_rerun(old.kernel, definition.kernel):
         for name in (old.type, f"{old.type}{GRAD_SUFFIX}"):
             REGISTRY.pop(name, None)
-    rows = [row, _grad_operator(row)] if row.grads else [row]
+    rows = [definition, _grad_operator(definition)] if definition.grads else [definition]
     for each in rows:
         if each.type in REGISTRY:
             raise InvalidValue(f"operator {each.type!r} is defined twice{_where(REGISTRY[each.type].kernel)}")
     REGISTRY.update({each.type: each for each in rows})
-    return row
+    return definition
 
 
 def _is_rerun(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
@@ -362,20 +362,20 @@ def grad_kernel(op_type: str) -> Callable[[Callable[..., Outputs]], Callable[...
 
 
 def find(op_type: str) -> OpDef | None:
-    """The row of an operator type, None if there is none: for types that are read or named; plugins are loaded if it is not known."""
-    row = REGISTRY.get(op_type)
-    if row is None:
+    """The definition of an operator type, None if there is none: for types that are read or named; plugins are loaded for it."""
+    definition = REGISTRY.get(op_type)
+    if definition is None:
         ensure_plugins()
-        row = REGISTRY.get(op_type)
-    return row
+        definition = REGISTRY.get(op_type)
+    return definition
 
 
 def lookup(op_type: str) -> OpDef:
-    """The row of an operator type; ValueError with the nearest names if there is none."""
-    row = REGISTRY.get(op_type) or find(op_type)
-    if row is None:
+    """The definition of an operator type; ValueError with the nearest names if there is none."""
+    definition = REGISTRY.get(op_type) or find(op_type)
+    if definition is None:
         raise InvalidValue(f"operator {op_type!r} is not registered{did_you_mean(op_type, REGISTRY)}")
-    return row
+    return definition
 
 
 def did_you_mean(name: str, known: Any) -> str:
@@ -416,25 +416,29 @@ def _grad_rule(function: Callable[..., Any], inputs: Mapping[str, Slot], outputs
     return GradRule(function, tuple(reads), frozenset(optional) if optional else _NO_NAMES, tuple(attrs))
 
 
-def _grad_operator(row: OpDef) -> GradOpDef:
-    """The row of ``<type>_grad``: it reads what the rules read and writes a cotangent per rule."""
-    assert row.grads is not None
-    rules = row.grads.values()
+def _grad_operator(definition: OpDef) -> GradOpDef:
+    """The definition of ``<type>_grad``: it reads what the rules read and writes a cotangent per rule."""
+    assert definition.grads is not None
+    rules = definition.grads.values()
     read = {slot for rule in rules for slot in rule.reads}
     always = {slot for slot in read if all(slot in r.reads and slot not in r.optional for r in rules)}
-    slots = [*row.inputs.values(), *row.outputs.values(), *(shared_slot(s.name + GRAD, s.variadic, False) for s in row.outputs.values())]
+    slots = [
+        *definition.inputs.values(),
+        *definition.outputs.values(),
+        *(shared_slot(s.name + GRAD, s.variadic, False) for s in definition.outputs.values()),
+    ]
     return GradOpDef(
-        type=f"{row.type}{GRAD_SUFFIX}",
-        doc=f"Cotangents of the inputs of ``{row.type}``.",
+        type=f"{definition.type}{GRAD_SUFFIX}",
+        doc=f"Cotangents of the inputs of ``{definition.type}``.",
         inputs={s.name: shared_slot(s.name, s.variadic, s.name not in always) for s in slots if s.name in read},
-        outputs={s + GRAD: shared_slot(s + GRAD, row.inputs[s].variadic, True) for s in row.grads},
-        attrs=row.attrs,
+        outputs={s + GRAD: shared_slot(s + GRAD, definition.inputs[s].variadic, True) for s in definition.grads},
+        attrs=definition.attrs,
         kernel=_no_kernel,
         infer=_no_kernel,
         grads=None,
-        partial=row.partial and not read.isdisjoint(row.inputs),
-        lazy=row.lazy & read,
-        forward=row,
+        partial=definition.partial and not read.isdisjoint(definition.inputs),
+        lazy=definition.lazy & read,
+        forward=definition,
     )
 
 

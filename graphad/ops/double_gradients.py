@@ -119,7 +119,7 @@ class DoubleGradOpDef(GradOpDef):
         return {slot: list(inputs.get(self._of(slot)) or result) for slot in self.outputs}
 
 
-def _row_of(of: OpDef, signature: str) -> DoubleGradOpDef:
+def _definition_of(of: OpDef, signature: str) -> DoubleGradOpDef:
     inputs, outputs = slots_of(signature)
     return DoubleGradOpDef(
         type=f"{of.type}_grad_grad",
@@ -134,4 +134,4 @@ def _row_of(of: OpDef, signature: str) -> DoubleGradOpDef:
     )
 
 
-REGISTRY.update({row.type: row for row in (_row_of(of, signature) for of, signature in _SIGNATURES.items())})
+REGISTRY.update({definition.type: definition for definition in (_definition_of(of, signature) for of, signature in _SIGNATURES.items())})

@@ -410,13 +410,13 @@ def softmax_with_cross_entropy(
 @grad_kernel("softmax_with_cross_entropy")
 def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
     """Hard labels through the softmax: one product, and one subtraction for each label."""
-    row = lookup("softmax_with_cross_entropy_grad")
-    assert isinstance(row, GradOpDef)
-    usual = row.attr("use_softmax", attrs) and not row.attr("soft_label", attrs) and not inputs.get("Softmax" + GRAD)
+    definition = lookup("softmax_with_cross_entropy_grad")
+    assert isinstance(definition, GradOpDef)
+    usual = definition.attr("use_softmax", attrs) and not definition.attr("soft_label", attrs) and not inputs.get("Softmax" + GRAD)
     if not usual or list(wanted) != ["Logits" + GRAD]:
-        return row.meaning(inputs, attrs, wanted)
+        return definition.meaning(inputs, attrs, wanted)
     label, softmax = inputs["Label"][0], inputs["Softmax"][0]
-    axis, ignore_index = row.attr("axis", attrs), row.attr("ignore_index", attrs)
+    axis, ignore_index = definition.attr("axis", attrs), definition.attr("ignore_index", attrs)
     weight = np.where(label == ignore_index, softmax.dtype.type(0), inputs["Loss" + GRAD][0])
     cotangent = softmax * weight
     cotangent[at(_checked(label, softmax.shape[axis], ignore_index), axis)] -= weight

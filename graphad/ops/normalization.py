@@ -283,12 +283,12 @@ sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm
 @grad_kernel("batch_norm")
 def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
     """In training, from the saved moments, where nothing but Y has a cotangent."""
-    row, norm = lookup("batch_norm_grad"), BatchNorm(**attrs)
-    assert isinstance(row, GradOpDef)
+    definition, norm = lookup("batch_norm_grad"), BatchNorm(**attrs)
+    assert isinstance(definition, GradOpDef)
     saved = inputs.get("SavedMean") and inputs.get("SavedVariance")
     others = any(inputs.get(s + GRAD) for s in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"))
     if norm.fixed or not saved or others or not set(wanted) <= {"X" + GRAD, "Scale" + GRAD, "Bias" + GRAD}:
-        return row.meaning(inputs, attrs, wanted)
+        return definition.meaning(inputs, attrs, wanted)
     X, dY = inputs["X"][0], inputs["Y" + GRAD][0]
     dim, wide = norm.dim(X.ndim), tuple(-1 if i == norm.axis(X.ndim) else 1 for i in range(X.ndim))
     mean, inverse = (inputs[s][0].reshape(wide) for s in ("SavedMean", "SavedVariance"))
@@ -453,13 +453,13 @@ def layer_norm(
 @grad_kernel("layer_norm")
 def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
     """From the moments of the forward operator, where nothing but Y has a cotangent."""
-    row = lookup("layer_norm_grad")
-    assert isinstance(row, GradOpDef)
+    definition = lookup("layer_norm_grad")
+    assert isinstance(definition, GradOpDef)
     if inputs.get("Mean" + GRAD) or inputs.get("Variance" + GRAD) or not (inputs.get("Mean") and inputs.get("Variance")):
-        return row.meaning(inputs, attrs, wanted)
-    X, begin = inputs["X"][0], row.attr("begin_norm_axis", attrs)
+        return definition.meaning(inputs, attrs, wanted)
+    X, begin = inputs["X"][0], definition.attr("begin_norm_axis", attrs)
     rows = X.shape[:begin] + (1,) * (X.ndim - begin)
-    inverse = 1 / np.sqrt(inputs["Variance"][0].reshape(rows) + row.attr("epsilon", attrs))
+    inverse = 1 / np.sqrt(inputs["Variance"][0].reshape(rows) + definition.attr("epsilon", attrs))
     hat = (X - inputs["Mean"][0].reshape(rows)) * inverse
     return {slot: [_fast_layer_cotangent(slot, hat, inverse, inputs, begin)] for slot in wanted}
 

@@ -20,34 +20,34 @@ Write = Callable[[Sequence[Array], Array], None]
 _AXIS = "axis"
 
 
-def takes_required(row: OpDef, slots: Collection[str]) -> bool:
+def takes_required(definition: OpDef, slots: Collection[str]) -> bool:
     """Whether the input slots of an operator are those that have to be filled, in order: what the functions here are written for."""
-    return [*slots] == [name for name, slot in row.inputs.items() if not slot.optional]
+    return [*slots] == [name for name, slot in definition.inputs.items() if not slot.optional]
 
 
-def formula_of(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Formula | None:
+def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Formula | None:
     """The arithmetic of an elementwise operator on its required inputs, aligned with each other; None if it is not known.
 
     Args:
         dtypes: those of the inputs, in the order of the slots.
         attrs: the operator's; what its definition does not have, and ``axis``, are not read.
     """
-    required = [slot for slot in row.inputs.values() if not slot.optional]
+    required = [slot for slot in definition.inputs.values() if not slot.optional]
     variadic = len(required) == 1 and required[0].variadic
-    if not row.elementwise or not dtypes or (len(required) != len(dtypes) and not variadic):
+    if not definition.elementwise or not dtypes or (len(required) != len(dtypes) and not variadic):
         return None
-    own = {name: row.attr(name, attrs) for name in row.attrs if name in attrs and name != _AXIS}
-    return formula(row.function, [np.dtype(each) for each in dtypes], own, variadic)
+    own = {name: definition.attr(name, attrs) for name in definition.attrs if name in attrs and name != _AXIS}
+    return formula(definition.function, [np.dtype(each) for each in dtypes], own, variadic)
 
 
-def writes_into(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+def writes_into(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
     """Whether an operator can compute into an array of the dtype of its first input, other than by a copy."""
-    return _can_write(formula_of(row, dtypes, attrs), np.dtype(dtypes[0])) if dtypes else False
+    return _can_write(formula_of(definition, dtypes, attrs), np.dtype(dtypes[0])) if dtypes else False
 
 
-def makes_array(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+def makes_array(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
     """Whether the result of an elementwise operator is an array of its own, and not its input."""
-    found = formula_of(row, dtypes, attrs)
+    found = formula_of(definition, dtypes, attrs)
     return found is not None and not isinstance(found.result, Input)
 
 
@@ -58,20 +58,20 @@ class Filling(NamedTuple):
     dtype: str
 
 
-def filling(row: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Filling | None:
+def filling(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Filling | None:
     """What an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
-    found = formula_of(row, dtypes, attrs)
+    found = formula_of(definition, dtypes, attrs)
     if found is None or len(found.calls) != 1 or found.calls[0].function not in (filled, np.zeros_like):
         return None
     number = found.calls[0].args[1] if found.calls[0].function is filled else None
     return Filling(number.value if isinstance(number, Constant) else 0.0, found.dtypes[0].name)
 
 
-def writer(row: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:
+def writer(definition: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:
     """The function that computes an operator into an array; None if the arithmetic of the operator is not known.
 
     Args:
-        row: an elementwise operator.
+        definition: of an elementwise operator.
         attrs: its attributes.
         dtypes: those of the arrays it is called with.
         out: the dtype of the array for the result.
@@ -79,11 +79,11 @@ def writer(row: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any
 
     The arrays have axes, and one shape or one element; two arrays may be broadcast.
     """
-    found = formula_of(row, dtypes, attrs)
+    found = formula_of(definition, dtypes, attrs)
     if found is None:
         return None
     function = _written(found, np.dtype(out), len(dtypes), aliased)
-    axis = row.attr(_AXIS, attrs) if _AXIS in row.attrs and len(dtypes) == 2 else -1
+    axis = definition.attr(_AXIS, attrs) if _AXIS in definition.attrs and len(dtypes) == 2 else -1
     return _aligning(function, axis) if axis != -1 else lambda arrays, out: function(*arrays, out)
 
 

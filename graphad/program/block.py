@@ -195,7 +195,7 @@ class Block:
         if role not in ROLES:
             raise InvalidValue(located(f"role is one of {', '.join(ROLES)}, not {role!r}", source))
         try:
-            row = lookup(type)
+            definition = lookup(type)
             slots = (
                 names_by_slot(f"inputs of operator {type!r}", self, inputs),
                 names_by_slot(f"outputs of operator {type!r}", self, outputs),
@@ -204,32 +204,38 @@ class Block:
         except (InvalidValue, InvalidType) as error:
             raise error.__class__(located(str(error), source)) from None
         op = Operator(self, type, *slots, given, role, source)
-        check(op, row)
+        check(op, definition)
         self.ops.insert(index, op)
         return op
 
-    def emit(self, row: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any], name: str | None = None) -> Any:
+    def emit(self, definition: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any], name: str | None = None) -> Any:
         """Append an operator given positional inputs, with fresh outputs; return them (the optional ones are left out).
 
         The outputs are called after ``name``, or after the operator's type.
         """
-        if len(inputs) > len(row.inputs):
-            raise InvalidType(located(f"operator {row.type!r} takes {', '.join(row.inputs)}; got {len(inputs)} inputs", user_line()))
-        slots = {slot: value for slot, value in zip(row.inputs, inputs, strict=False) if value is not None}
+        if len(inputs) > len(definition.inputs):
+            raise InvalidType(
+                located(f"operator {definition.type!r} takes {', '.join(definition.inputs)}; got {len(inputs)} inputs", user_line())
+            )
+        slots = {slot: value for slot, value in zip(definition.inputs, inputs, strict=False) if value is not None}
         if name is not None and not isinstance(name, str):
-            raise InvalidType(located(f"operator {row.type!r}: name is a string, not {name!r}", user_line()))
-        stem = name or self.program.names.generate(row.type)
-        names = {slot.name: self._fresh(stem, slot.variadic, row, slots, attrs) for slot in row.outputs.values() if not slot.optional}
-        self.append_op(row.type, slots, names, attrs)
-        values = [[*map(self.var, v)] if row.outputs[slot].variadic else self.var(v[0]) for slot, v in names.items()]
+            raise InvalidType(located(f"operator {definition.type!r}: name is a string, not {name!r}", user_line()))
+        stem = name or self.program.names.generate(definition.type)
+        names = {
+            slot.name: self._fresh(stem, slot.variadic, definition, slots, attrs)
+            for slot in definition.outputs.values()
+            if not slot.optional
+        }
+        self.append_op(definition.type, slots, names, attrs)
+        values = [[*map(self.var, v)] if definition.outputs[slot].variadic else self.var(v[0]) for slot, v in names.items()]
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _fresh(self, stem: str, variadic: bool, row: OpDef, slots: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[str]:
+    def _fresh(self, stem: str, variadic: bool, definition: OpDef, slots: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[str]:
         count = 1
         if variadic:
             types = {s: _types(v) for s, v in slots.items()}
-            with at_users_line(f"operator {row.type!r}"):
-                count = sum(map(len, row.infer_types(types, {k: v for k, v in attrs.items() if k in row.attrs}).values()))
+            with at_users_line(f"operator {definition.type!r}"):
+                count = sum(map(len, definition.infer_types(types, {k: v for k, v in attrs.items() if k in definition.attrs}).values()))
         return [self.program.names.generate(f"{stem}.tmp") for _ in range(count)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Block:
@@ -263,25 +269,25 @@ def _plain(value: Any) -> str:
 INSIDE = {"original_input": ("inputs", "X"), "original_output_grad": ("inputs", "Out@GRAD"), "original_input_grad": ("outputs", "X@GRAD")}
 
 
-def check_control(op: Operator, row: ControlDef) -> None:
+def check_control(op: Operator, definition: ControlDef) -> None:
     """Refuse an operator without the blocks or the condition it needs, or with blocks in the wrong place.
 
     Raises:
         ValueError: the message names the operator, its block, and what is wrong.
     """
-    for name in row.blocks:
+    for name in definition.blocks:
         inner = op.attrs.get(name)
         if not isinstance(inner, Block):
             raise InvalidValue(f"operator {op.type!r} in block {op.block.idx} has no block as its attribute {name!r}")
-        if inner in op.block.chain() or (not row.is_grad and inner.parent is not op.block):
+        if inner in op.block.chain() or (not definition.is_grad and inner.parent is not op.block):
             raise InvalidValue(
                 f"operator {op.type!r} is in block {op.block.idx}, but holds block {inner.idx}, whose parent is {inner.parent_idx}"
             )
-    if row.condition and not op.input(row.condition):
-        raise InvalidValue(f"operator {op.type!r} in block {op.block.idx} has nothing in its input slot {row.condition}")
+    if definition.condition and not op.input(definition.condition):
+        raise InvalidValue(f"operator {op.type!r} in block {op.block.idx} has nothing in its input slot {definition.condition}")
 
 
-def check_runnable(op: Operator, row: ControlDef) -> None:
+def check_runnable(op: Operator, definition: ControlDef) -> None:
     """Refuse what only a reader may let through: ``check_control``, slots that lack their names, and names inside that do not fit.
 
     Paddle's own gradients of operators with blocks do not have all of the names inside, so that readers keep such operators.
@@ -290,12 +296,12 @@ def check_runnable(op: Operator, row: ControlDef) -> None:
         ValueError: the message names the operator, what is wrong, and the user's line.
     """
     try:
-        check_control(op, row)
-        for side, slots in (("input", row.inputs), ("output", row.outputs)):
+        check_control(op, definition)
+        for side, slots in (("input", definition.inputs), ("output", definition.outputs)):
             for slot in slots.values():
                 _check_count(op, side, slot, len((op.inputs if side == "input" else op.outputs).get(slot.name, ())))
-        if row.is_grad:
-            _check_inside(op, row)
+        if definition.is_grad:
+            _check_inside(op, definition)
     except InvalidValue as error:
         raise InvalidValue(located(str(error), op.source)) from None
 
@@ -307,9 +313,9 @@ def _check_count(op: Operator, side: str, slot: Slot, count: int) -> None:
         raise InvalidValue(f"operator {op.type!r}: {side} slot {slot.name!r} takes one name, got {count}")
 
 
-def _check_inside(op: Operator, row: ControlDef) -> None:
+def _check_inside(op: Operator, definition: ControlDef) -> None:
     for attr, (side, slot) in INSIDE.items():
-        names, count = op.attrs.get(attr), len(row.blocks) * len(getattr(op, side).get(slot, ()))
+        names, count = op.attrs.get(attr), len(definition.blocks) * len(getattr(op, side).get(slot, ()))
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
             raise InvalidValue(f"operator {op.type!r}: attribute {attr!r} is a list of names inside its blocks, not {names!r}")
         if len(names) != count:

@@ -147,43 +147,43 @@ def _name(what: str, block: Block, slot: str, item: Any) -> str:
     raise InvalidType(f"{what} slot {slot!r} takes variables or their names, not {item!r}")
 
 
-def check(op: Operator, row: OpDef) -> None:
+def check(op: Operator, definition: OpDef) -> None:
     """Check slots, names and attributes against the definition; the error shows the mistake and the user's line."""
     try:
-        _check_slots(op.type, "input", op.inputs, row.inputs)
-        _check_slots(op.type, "output", op.outputs, row.outputs)
-        op.attrs = dict(_checked_attrs(op, row))
+        _check_slots(op.type, "input", op.inputs, definition.inputs)
+        _check_slots(op.type, "output", op.outputs, definition.outputs)
+        op.attrs = dict(_checked_attrs(op, definition))
         for name in op.input_names():
             if name != EMPTY and not op.block.has_var_recursive(name):
                 raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
         check_distinct(op)
-        _infer(op, row)
+        _infer(op, definition)
     except GraphadError as error:
         raise type(error)(located(str(error), op.source)) from None
 
 
 def check_known(op: Operator) -> None:
     """The type, the slots and the attributes of an operator that was read: ValueError or TypeError names what is known instead."""
-    row = lookup(op.type)
-    _check_slots(op.type, "input", op.inputs, row.inputs)
-    _check_slots(op.type, "output", op.outputs, row.outputs)
-    for _ in _checked_attrs(op, row):
+    definition = lookup(op.type)
+    _check_slots(op.type, "input", op.inputs, definition.inputs)
+    _check_slots(op.type, "output", op.outputs, definition.outputs)
+    for _ in _checked_attrs(op, definition):
         pass
 
 
 def check_slots_and_attributes(op: Operator) -> None:
     """Refuse slots and attributes that the definition does not have; Paddle's grad operators may have more inputs than needed."""
-    row = REGISTRY.get(op.type)
-    if row is None or isinstance(row, GradOpDef):
+    definition = REGISTRY.get(op.type)
+    if definition is None or isinstance(definition, GradOpDef):
         return
     try:
-        for side, given, slots in (("input", op.inputs, row.inputs), ("output", op.outputs, row.outputs)):
+        for side, given, slots in (("input", op.inputs, definition.inputs), ("output", op.outputs, definition.outputs)):
             for slot, names in given.items():
                 if slot not in slots and names:
                     _refuse_slot(op.type, side, slot, slots)
         for name in op.attrs:
-            if name not in row.attrs and name not in COMMON_ATTRS:
-                _refuse_attr(op.type, name, row)
+            if name not in definition.attrs and name not in COMMON_ATTRS:
+                _refuse_attr(op.type, name, definition)
     except InvalidValue as error:
         raise InvalidValue(located(str(error), op.source)) from None
 
@@ -215,22 +215,22 @@ def _refuse_slot(op_type: str, side: str, slot: str, slots: Mapping[str, Slot]) 
     raise InvalidValue(f"operator {op_type!r} has no {side} slot {slot!r}; its {side} slots are {known}{did_you_mean(slot, slots)}")
 
 
-def _refuse_attr(op_type: str, name: str, row: OpDef) -> NoReturn:
-    known = ", ".join(row.attrs) or "none"
-    raise InvalidValue(f"operator {op_type!r} has no attribute {name!r}; its attributes are {known}{did_you_mean(name, row.attrs)}")
+def _refuse_attr(op_type: str, name: str, definition: OpDef) -> NoReturn:
+    known = ", ".join(definition.attrs) or "none"
+    raise InvalidValue(f"operator {op_type!r} has no attribute {name!r}; its attributes are {known}{did_you_mean(name, definition.attrs)}")
 
 
-def _checked_attrs(op: Operator, row: OpDef) -> Iterator[tuple[str, Any]]:
+def _checked_attrs(op: Operator, definition: OpDef) -> Iterator[tuple[str, Any]]:
     for name, value in op.attrs.items():
         if not isinstance(name, str):
             raise InvalidType(f"operator {op.type!r}: an attribute's name is a string, not {name!r}")
         if name in COMMON_ATTRS:
             yield name, _printable(op, name, value)
-        elif name not in row.attrs:
-            _refuse_attr(op.type, name, row)
+        elif name not in definition.attrs:
+            _refuse_attr(op.type, name, definition)
         else:
-            yield name, _checked_value(op, row, name, value)
-    for attr in row.attrs.values():
+            yield name, _checked_value(op, definition, name, value)
+    for attr in definition.attrs.values():
         if attr.default is REQUIRED and attr.name not in op.attrs:
             raise InvalidValue(f"operator {op.type!r}: attribute {attr.name!r} ({attr.kind}) is missing")
 
@@ -246,17 +246,17 @@ def _printable(op: Operator, name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _checked_value(op: Operator, row: OpDef, name: str, value: Any) -> Any:
-    if row.attrs[name].kind == "Block":
-        assert isinstance(row, ControlDef)
-        return _block(op, row, name, value)
+def _checked_value(op: Operator, definition: OpDef, name: str, value: Any) -> Any:
+    if definition.attrs[name].kind == "Block":
+        assert isinstance(definition, ControlDef)
+        return _block(op, definition, name, value)
     try:
-        return checked_attr(row.attrs[name], value)
+        return checked_attr(definition.attrs[name], value)
     except GraphadError as error:
         raise type(error)(f"operator {op.type!r}: {error}") from None
 
 
-def _block(op: Operator, row: ControlDef, name: str, value: Any) -> Block:
+def _block(op: Operator, definition: ControlDef, name: str, value: Any) -> Block:
     """A block of the same program, given as one or by its index."""
     program = op.block.program
     if isinstance(value, int) and not isinstance(value, bool):
@@ -267,7 +267,7 @@ def _block(op: Operator, row: ControlDef, name: str, value: Any) -> Block:
         raise InvalidValue(f"operator {op.type!r}: attribute {name!r} is a block of another program")
     if value in op.block.chain():
         raise InvalidValue(f"operator {op.type!r}: block {value.idx} cannot hold an operator that runs it")
-    if not row.is_grad and value.parent is not op.block:
+    if not definition.is_grad and value.parent is not op.block:
         raise InvalidValue(f"operator {op.type!r} is in block {op.block.idx}, but block {value.idx} has the parent {value.parent_idx}")
     return value
 
@@ -275,11 +275,11 @@ def _block(op: Operator, row: ControlDef, name: str, value: Any) -> Block:
 # -- inference -----------------------------------------------------------------------------------
 
 
-def _infer(op: Operator, row: OpDef) -> None:
+def _infer(op: Operator, definition: OpDef) -> None:
     """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
-    inferred = inferred_types(op, row)
+    inferred = inferred_types(op, definition)
     for slot, name, declared in [(slot, name, _joined(op, slot, name, t)) for slot, name, t in _paired(op, inferred)]:
-        kind = _kind(op, row, slot)
+        kind = _kind(op, definition, slot)
         if not op.block.has_var_recursive(name):
             op.block.create_var(name=name, type=kind)
         var = op.block.var_recursive(name)
@@ -287,21 +287,21 @@ def _infer(op: Operator, row: OpDef) -> None:
         var.declare(*declared)
 
 
-def _kind(op: Operator, row: OpDef, slot: str) -> str:
+def _kind(op: Operator, definition: OpDef, slot: str) -> str:
     """The kind of variable that an output slot makes."""
-    kind = row.kinds.get(slot, TENSOR)
+    kind = definition.kinds.get(slot, TENSOR)
     if kind != AS_INPUT:
         return kind
     return next((op.block.var_recursive(name).type for name in op.input_names() if name != EMPTY), TENSOR)
 
 
-def inferred_types(op: Operator, row: OpDef) -> dict[str, list[TensorType]]:
+def inferred_types(op: Operator, definition: OpDef) -> dict[str, list[TensorType]]:
     """The types of the outputs by slot, as far as those of the inputs are known."""
     types = input_types(op)
     if types is None:
         return {}
     try:
-        return row.infer_types(types, {k: v for k, v in op.attrs.items() if k in row.attrs})
+        return definition.infer_types(types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
     except ShapeError as error:
         raise ShapeError(f"operator {op.type!r}: {error}\n  {described(op)}") from None
 

@@ -184,9 +184,9 @@ def _program(reader: Reader, program: Program, allow_unknown: bool | None) -> No
     reader.end()
     for op, reader.start in zip((op for block in program.blocks for op in block.ops), places, strict=True):
         op.attrs = {name: _resolved(reader, value, program) for name, value in op.attrs.items()}
-        row = find(op.type)
-        if isinstance(row, ControlDef):
-            check_control(op, row)
+        definition = find(op.type)
+        if isinstance(definition, ControlDef):
+            check_control(op, definition)
         if allow_unknown is False:
             check_known(op)
     program.allows_unknown = bool(allow_unknown)

@@ -66,8 +66,8 @@ def settle_streams(program: Program, wanted: Mapping[Operator, str | None]) -> N
 def _random_operators(program: Program) -> Iterator[Operator]:
     for block in program.blocks:
         for op in block.ops:
-            row = REGISTRY.get(op.type)
-            if row is not None and row.random:
+            definition = REGISTRY.get(op.type)
+            if definition is not None and definition.random:
                 yield op
 
 

@@ -31,7 +31,7 @@ class Evaluation(ABC):
         """The value of a tensor of the pattern; for a ``Several`` a list."""
 
     @abstractmethod
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
         """The result of an operator on its evaluated inputs."""
 
     @abstractmethod
@@ -50,9 +50,9 @@ class Evaluation(ABC):
     def _call(self, call: Call) -> Slots:
         inputs = {slot: [item for term in terms for item in self.operands(term, call)] for slot, terms in call.inputs.items()}
         for slot, items in inputs.items():
-            if not items and not call.row.inputs[slot].optional:
+            if not items and not call.definition.inputs[slot].optional:
                 raise ShapeError(f"slot {slot} of {call!r} is empty")
-        return self.apply(call.row, inputs, {name: self.scalar(value) for name, value in call.attrs.items()})
+        return self.apply(call.definition, inputs, {name: self.scalar(value) for name, value in call.attrs.items()})
 
     def operands(self, term: Term, call: Call) -> list[Any]:
         """The inputs of an operator for a term in a slot: one item, or those of a list.
@@ -90,8 +90,8 @@ class Types(Evaluation):
             return [self.known[value] for value in self.found.lists[term]]
         return self.known[self.found.values[term]]
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        return row.infer_types(inputs, attrs)
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        return definition.infer_types(inputs, attrs)
 
     def filled(self, number: Any, like: TensorType) -> TensorType:
         return TensorType((), like.dtype)
@@ -103,9 +103,9 @@ class Arrays(Evaluation):
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        row.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in inputs.items()}, attrs)
-        return row.run(inputs, attrs, tuple(row.outputs))
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in inputs.items()}, attrs)
+        return definition.run(inputs, attrs, tuple(definition.outputs))
 
     def filled(self, number: Any, like: Any) -> Any:
         return np.asarray(as_stored(number, like.dtype.name), like.dtype)
@@ -139,8 +139,8 @@ class Instance(Evaluation):
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        return self.builder.add(row, inputs, attrs)
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        return self.builder.add(definition, inputs, attrs)
 
     def filled(self, number: Any, like: Value) -> Value:
         attrs = {"shape": [], "value": float(number), "dtype": like.dtype}
@@ -150,23 +150,23 @@ class Instance(Evaluation):
 class _Builder(Builder):
     """Adds operators in the place of one, on its line and for what it is the gradient of."""
 
-    def add(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def add(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
         """Add an operator over values; return the values it writes, slot by slot."""
-        symbols = [self._symbols(row, slot, inputs) for slot in row.inputs]
-        result = self.emit(row, symbols, attrs)
+        symbols = [self._symbols(definition, slot, inputs) for slot in definition.inputs]
+        result = self.emit(definition, symbols, attrs)
         place = self.before
         assert place is not None and place.previous is not None
         place.previous.source, place.previous.forward = place.source, place.forward
-        written = [slot for slot in row.outputs.values() if not slot.optional]
+        written = [slot for slot in definition.outputs.values() if not slot.optional]
         parts = (result,) if len(written) == 1 else result
         return {slot.name: _unwrapped(part) for slot, part in zip(written, parts, strict=True)}
 
-    def _symbols(self, row: OpDef, slot: str, inputs: Slots) -> Any:
+    def _symbols(self, definition: OpDef, slot: str, inputs: Slots) -> Any:
         values = inputs.get(slot)
         if not values:
             return None
         symbols = [self.symbol(value) for value in values]
-        return symbols if row.inputs[slot].variadic else symbols[0]
+        return symbols if definition.inputs[slot].variadic else symbols[0]
 
 
 def _unwrapped(part: GraphSymbol | Sequence[GraphSymbol]) -> list[Value]:

@@ -114,8 +114,8 @@ def match_op(call: Call, op: Op, found: Match) -> bool:
     known = found.ops.get(call.key)
     if known is not None:
         return known is op or found.fail(lambda: f"{op!r} would have to be {known!r}")
-    if op.type != call.row.type:
-        return found.fail(lambda: f"expected {call.row.type}, found {op!r}")
+    if op.type != call.definition.type:
+        return found.fail(lambda: f"expected {call.definition.type}, found {op!r}")
     if len(op.inputs) != len(call.inputs):
         return found.fail(lambda: f"expected inputs {', '.join(call.inputs)}, found {op!r}")
     found.ops[call.key] = op
@@ -138,10 +138,10 @@ def match_value(term: Term, value: Value, found: Match) -> bool:
         return known is value or found.fail(lambda: f"{term!r} is {known!r}, so it cannot be {value!r}")
     if type(term) is Result:
         if not value.writers:
-            return found.fail(lambda: f"expected {term.call.row.type} to write {value!r}, which is given from outside")
+            return found.fail(lambda: f"expected {term.call.definition.type} to write {value!r}, which is given from outside")
         op = value.writers[0]
-        if op.type != term.call.row.type:
-            return found.fail(lambda: f"expected {term.call.row.type} to write {value!r}, found {op!r}")
+        if op.type != term.call.definition.type:
+            return found.fail(lambda: f"expected {term.call.definition.type} to write {value!r}, found {op!r}")
         written = op.outputs.get(term.slot, ())
         if len(written) <= term.index or written[term.index] is not value:
             return found.fail(lambda: f"expected {value!r} in output slot {term.slot}, found {op!r}")
@@ -190,7 +190,7 @@ def compare_later(found: Match) -> bool:
 
 
 def _match_attrs(call: Call, op: Op, found: Match) -> bool:
-    for name, attr in call.row.attrs.items():
+    for name, attr in call.definition.attrs.items():
         if name in call.attrs:
             if not _bind(call.attrs[name], op.attrs.get(name, attr.default), found, f"attribute {name} of {op.type}"):
                 return False
@@ -217,7 +217,7 @@ def _may_be(term: Term, value: Value) -> bool:
         return uniform_number(value) is not None
     if type(term) is not Result:
         return True
-    return bool(value.writers) and value.writers[0].type == term.call.row.type
+    return bool(value.writers) and value.writers[0].type == term.call.definition.type
 
 
 def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
@@ -262,7 +262,7 @@ def _candidates(call: Call, found: Match) -> list[Op]:
     for term in (term for terms in call.inputs.values() for term in terms):
         values = _possible(term, found)
         if values:
-            return list(dict.fromkeys(op for value in values for op in value.readers if op.type == call.row.type))
+            return list(dict.fromkeys(op for value in values for op in value.readers if op.type == call.definition.type))
     return []
 
 

@@ -59,7 +59,7 @@ def keeps_elements(rule: Any) -> tuple[str, ...] | None:
 def _flat(term: Term) -> Term | None:
     """The tensor of which a term has the elements in the same order; None if another operator is in between."""
     while isinstance(term, Result):
-        if term.call.row.type not in FLAT or term.slot != "Out":
+        if term.call.definition.type not in FLAT or term.slot != "Out":
             return None
         term = term.call.inputs["X"][0]
     return term
@@ -248,10 +248,10 @@ class _Grids(Evaluation):
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        operands = [grid for slot in row.inputs for grid in inputs.get(slot, ())]
-        out = next(iter(row.outputs))
-        return {out: MOVES[row.type](self.facts, *operands, **attrs)}
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        operands = [grid for slot in definition.inputs for grid in inputs.get(slot, ())]
+        out = next(iter(definition.outputs))
+        return {out: MOVES[definition.type](self.facts, *operands, **attrs)}
 
     def filled(self, number: Any, like: Any) -> Any:
         raise Unsupported("a constant")
@@ -277,7 +277,7 @@ def why_not_moved(rule: Any, timeout: float) -> str | None:
         rule: a pattern rule.
         timeout: seconds in all.
     """
-    strange = sorted({call.row.type for term in (*rule.before, *rule.after) for call in calls_in(term)} - set(MOVES))
+    strange = sorted({call.definition.type for term in (*rule.before, *rule.after) for call in calls_in(term)} - set(MOVES))
     if strange:
         return f"unsupported: {', '.join(strange)}: neither elementwise, nor a move of elements"
     deadline, applied = perf_counter() + timeout, 0
@@ -387,11 +387,11 @@ def _options(rule: Any, rank: int) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _values(call: Call, name: str, symbol: str, rank: int) -> Iterator[Any]:
-    kind = call.row.attrs[name].kind
-    if (call.row.type, name) in AMOUNTS:
-        counts = {"pad": [2 * rank], "slice": range(rank + 1), "expand_v2": range(rank, rank + 3)}[call.row.type]
+    kind = call.definition.attrs[name].kind
+    if (call.definition.type, name) in AMOUNTS:
+        counts = {"pad": [2 * rank], "slice": range(rank + 1), "expand_v2": range(rank, rank + 3)}[call.definition.type]
         yield from ([z3.Int(f"{symbol} {i}") for i in range(count)] for count in counts)
-    elif call.row.type.startswith("transpose") and name == "axis":
+    elif call.definition.type.startswith("transpose") and name == "axis":
         yield from (list(order) for order in permutations(range(rank)))
         yield [-1 - a for a in range(rank)]
     elif name in ("axis", "axes") and kind.startswith("list"):

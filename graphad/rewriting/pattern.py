@@ -228,7 +228,7 @@ class Call:
     ``origin`` is the call that this one is, with inputs of commutative operators in another order.
     """
 
-    row: OpDef
+    definition: OpDef
     inputs: Mapping[str, tuple[Term, ...]]
     attrs: Mapping[str, Any]
     origin: Call | None = None
@@ -239,14 +239,14 @@ class Call:
         return self.origin or self
 
     def __repr__(self) -> str:
-        terms = [f"[{', '.join(map(repr, t))}]" if self.row.inputs[s].variadic else repr(t[0]) for s, t in self.inputs.items()]
-        return f"{self.row.type}({', '.join([*terms, *(f'{name}={value!r}' for name, value in self.attrs.items())])})"
+        terms = [f"[{', '.join(map(repr, t))}]" if self.definition.inputs[s].variadic else repr(t[0]) for s, t in self.inputs.items()]
+        return f"{self.definition.type}({', '.join([*terms, *(f'{name}={value!r}' for name, value in self.attrs.items())])})"
 
     @property
     def is_swappable(self) -> bool:
         """Whether its two inputs may change places."""
         terms = [t for slot in self.inputs.values() for t in slot]
-        return self.row.commutative and len(terms) == 2 and not self.attrs and not same_term(*terms)
+        return self.definition.commutative and len(terms) == 2 and not self.attrs and not same_term(*terms)
 
 
 class Result(Term):
@@ -261,23 +261,27 @@ class Result(Term):
 
     def __repr__(self) -> str:
         shown = repr(self.call)
-        slots = [name for name, slot in self.call.row.outputs.items() if not slot.optional]
+        slots = [name for name, slot in self.call.definition.outputs.items() if not slot.optional]
         shown = shown if len(slots) == 1 and self.slot == slots[0] else f"{shown}.{self.slot}"
-        return f"{shown}[{self.index}]" if self.call.row.outputs[self.slot].variadic else shown
+        return f"{shown}[{self.index}]" if self.call.definition.outputs[self.slot].variadic else shown
 
 
-def called(row: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+def called(definition: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     """The results of an operator over terms: one, or a tuple; a slot that takes a list gives as many results as are taken from it."""
     slots = {}
-    for slot, given in zip(row.inputs, inputs, strict=False):
+    for slot, given in zip(definition.inputs, inputs, strict=False):
         if given is not None:
             items = tuple(given) if isinstance(given, list | tuple | Several) else (given,)
-            slots[slot] = tuple(_term(row, item) for item in items)
-    unknown = [name for name in attrs if name not in row.attrs]
+            slots[slot] = tuple(_term(definition, item) for item in items)
+    unknown = [name for name in attrs if name not in definition.attrs]
     if unknown:
-        raise InvalidType(f"operator {row.type} has no attribute {', '.join(unknown)}; it has {', '.join(row.attrs) or 'none'}")
-    call = Call(row, slots, dict(attrs))
-    results = [_Results(call, name) if slot.variadic else Result(call, name) for name, slot in row.outputs.items() if not slot.optional]
+        raise InvalidType(
+            f"operator {definition.type} has no attribute {', '.join(unknown)}; it has {', '.join(definition.attrs) or 'none'}"
+        )
+    call = Call(definition, slots, dict(attrs))
+    results = [
+        _Results(call, name) if slot.variadic else Result(call, name) for name, slot in definition.outputs.items() if not slot.optional
+    ]
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -297,11 +301,11 @@ class _Results(Sequence[Result]):
         return Result(self.call, self.slot, index)
 
 
-def _term(row: OpDef, item: Any) -> Term:
+def _term(definition: OpDef, item: Any) -> Term:
     if isinstance(item, int | float):
         return Constant(item)
     if not isinstance(item, Term):
-        raise InvalidType(f"operator {row.type} in a pattern reads tensors of the pattern or numbers, not {item!r}")
+        raise InvalidType(f"operator {definition.type} in a pattern reads tensors of the pattern or numbers, not {item!r}")
     return item
 
 
@@ -317,7 +321,7 @@ def same_term(a: Term, b: Term) -> bool:
 def _same_call(a: Call, b: Call) -> bool:
     if a is b:
         return True
-    if a.row is not b.row or a.attrs.keys() != b.attrs.keys() or any(a.attrs[k] is not b.attrs[k] for k in a.attrs):
+    if a.definition is not b.definition or a.attrs.keys() != b.attrs.keys() or any(a.attrs[k] is not b.attrs[k] for k in a.attrs):
         return False
     pairs = [(x, y) for slot in a.inputs for x, y in zip(a.inputs[slot], b.inputs.get(slot, ()), strict=False)]
     return [*map(len, a.inputs.values())] == [*map(len, b.inputs.values())] and all(same_term(x, y) for x, y in pairs)

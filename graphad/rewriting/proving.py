@@ -152,7 +152,7 @@ class _Prover:
                 return
 
     def _has_pow(self) -> bool:
-        return any(call.row.type == "pow" for term in self.rule.before for call in calls_in(term))
+        return any(call.definition.type == "pow" for term in self.rule.before for call in calls_in(term))
 
     def _kinds(self) -> dict[str, str]:
         """The attributes of the rule with the kinds of those of the operators."""
@@ -160,7 +160,7 @@ class _Prover:
         for call in self.inputs.calls:
             for name, value in call.attrs.items():
                 if isinstance(value, Attribute):
-                    kinds[value.name] = call.row.attrs[name].kind if name != "in_dtype" else "ignored"
+                    kinds[value.name] = call.definition.attrs[name].kind if name != "in_dtype" else "ignored"
         return kinds
 
     def _numbers(self) -> list[str]:

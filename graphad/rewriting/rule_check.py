@@ -71,16 +71,16 @@ class Gradients:
         outputs = self.values.done.get(call)
         if outputs is None or not any((call, slot, i) in self.cotangents for slot, arrays in outputs.items() for i in range(len(arrays))):
             return
-        row = call.row
-        if row.grads is None:
-            raise NoGradient(f"operator {row.type!r} has no gradient rule")
-        grad = row.grad
+        definition = call.definition
+        if definition.grads is None:
+            raise NoGradient(f"operator {definition.type!r} has no gradient rule")
+        grad = definition.grad
         if grad is None:
             return
         places = {slot: [place for term in terms for place in self._places(term)] for slot, terms in call.inputs.items()}
         operands = {slot: [array for term in terms for array in self.values.operands(term, call)] for slot, terms in call.inputs.items()}
         inputs = {slot: [np.asarray(array) for array in arrays] for slot, arrays in operands.items()}
-        wanted = [slot + GRAD for slot in row.grads if inputs.get(slot) and inputs[slot][0].dtype.kind == "f"]
+        wanted = [slot + GRAD for slot in definition.grads if inputs.get(slot) and inputs[slot][0].dtype.kind == "f"]
         given: Slots = {**inputs, **outputs, **{slot + GRAD: self._cotangents(call, slot, arrays) for slot, arrays in outputs.items()}}
         attrs = {name: self.values.scalar(value) for name, value in call.attrs.items()}
         for name, arrays in grad.run({s: given[s] for s in grad.inputs if given.get(s)}, _with_defaults(call, attrs), wanted).items():
@@ -99,7 +99,7 @@ class Gradients:
 
 
 def _with_defaults(call: Call, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: attrs.get(name, attr.default) for name, attr in call.row.attrs.items()}
+    return {name: attrs.get(name, attr.default) for name, attr in call.definition.attrs.items()}
 
 
 def _in_order(terms: Sequence[Term]) -> list[Call]:
@@ -262,14 +262,15 @@ def _refuse_forgotten(rule: Any) -> None:
     constants = {
         id(part) for call in (c for t in rule.after for c in calls_in(t)) for ts in call.inputs.values() for t in ts for part in _number(t)
     }
-    after = {call.row.type: call for term in rule.after for call in calls_in(term) if call not in _calls(rule.before)}
+    after = {call.definition.type: call for term in rule.after for call in calls_in(term) if call not in _calls(rule.before)}
     for call in _calls(rule.before):
         for name, value in call.attrs.items():
             forgotten = isinstance(value, Scalar) and id(value) not in known | constants
-            if forgotten and call.row.type in after and name not in after[call.row.type].attrs:
+            if forgotten and call.definition.type in after and name not in after[call.definition.type].attrs:
                 raise InvalidValue(
                     f"rule {rule.name} is wrong: {rule.text}{_place(rule)}\n"
-                    f"  {name}={value!r} of {call.row.type} before may be anything, but {call.row.type} after has the default\n"
+                    f"  {name}={value!r} of {call.definition.type} before may be anything, "
+                    f"but {call.definition.type} after has the default\n"
                     f"  pass {name}={value!r} on, or say in a condition which values it may have"
                 )
 
@@ -290,8 +291,8 @@ def _calls(terms: Sequence[Any]) -> list[Any]:
 class _Computed(Arrays):
     """Terms as arrays, where inference has taken the types already."""
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        return row.run(inputs, attrs, tuple(row.outputs))
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        return definition.run(inputs, attrs, tuple(definition.outputs))
 
 
 def _computed(terms: Sequence[Any], drawn: Drawn) -> _Computed | None:

@@ -94,8 +94,8 @@ class _Inferred(Evaluation):
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        return row.infer_types(inputs, attrs)
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        return definition.infer_types(inputs, attrs)
 
     def filled(self, number: Any, like: TensorType) -> TensorType:
         return TensorType((), like.dtype)
@@ -500,7 +500,7 @@ class Inputs:
         numbers: list[float] = [n for n in self.numbers if isinstance(n, int | float)]
         numbers += [v for v in setting.attrs.values() if isinstance(v, int | float)]
         for call in self.calls:
-            numbers += [a.default for a in call.row.attrs.values() if isinstance(a.default, float) and a.name not in call.attrs]
+            numbers += [a.default for a in call.definition.attrs.values() if isinstance(a.default, float) and a.name not in call.attrs]
         return kinks_of(numbers)
 
 
@@ -530,9 +530,9 @@ def _has(dtype: str, number: Any) -> bool:
 
 def _takes(setting: Setting, call: Call) -> bool:
     """Whether an operator takes its inputs, with the attributes that are bound."""
-    slot = next(iter(call.row.outputs))
+    slot = next(iter(call.definition.outputs))
     try:
-        setting.inferred._call(call) if call.row.outputs[slot].variadic else setting.inferred.of(Result(call, slot))
+        setting.inferred._call(call) if call.definition.outputs[slot].variadic else setting.inferred.of(Result(call, slot))
     except Exception:
         return False
     return True
@@ -562,7 +562,7 @@ _BROADCAST: tuple[Callable[[Shape, int], Shape], ...] = (
 def _unbound(call: Call, bound: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, Any]]]:
     """The attributes of the rule that an operator binds, with the kind and the default of the operator's attribute."""
     for name, value in call.attrs.items():
-        attr = call.row.attrs[name]
+        attr = call.definition.attrs[name]
         if isinstance(value, Attribute) and value.name not in bound:
             yield value.name, (attr.kind, None if attr.default is REQUIRED else attr.default)
         elif isinstance(value, list | tuple):

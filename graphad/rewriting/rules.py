@@ -74,7 +74,7 @@ class PatternRule(Rule):
         self.after = tuple(after)
         self.conditions = tuple(conditions)
         self.variants = tuple(_variants(self.before))
-        self.types = frozenset(variant.calls[0].row.type for variant in self.variants)
+        self.types = frozenset(variant.calls[0].definition.type for variant in self.variants)
         self.depth = max(map(_depth, self.before)) + any(_counts_readers(each) for each in self.conditions)
         self.aside = len(self.variants[0].calls) > 1
         where = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
@@ -297,7 +297,7 @@ def _ordered(call: Call, swapped: set[Call], made: dict[Call, Call]) -> Call:
         inputs = {slot: tuple(_term_in_order(t, swapped, made) for t in terms) for slot, terms in call.inputs.items()}
         if call in swapped:
             inputs = dict(zip(inputs, reversed(inputs.values()), strict=True))
-        made[call] = Call(call.row, inputs, call.attrs, call)
+        made[call] = Call(call.definition, inputs, call.attrs, call)
     return made[call]
 
 
@@ -316,7 +316,7 @@ def _writers(call: Call) -> Iterator[tuple[Place, frozenset[str]]]:
 
 
 def _types_of(term: Result | Constant) -> frozenset[str]:
-    return UNIFORM if isinstance(term, Constant) else frozenset((term.call.row.type,))
+    return UNIFORM if isinstance(term, Constant) else frozenset((term.call.definition.type,))
 
 
 def _below(term: Term, distance: int = 0) -> Iterator[tuple[int, frozenset[str]]]:

@@ -234,11 +234,11 @@ def _element(value: Any, dtype: str) -> Element:
     return number(_held(value), value.dtype.name if isinstance(value, np.generic) else dtype)
 
 
-def meaning_of(row: OpDef, elements: Sequence[Element], attrs: Mapping[str, Any], squares: bool, assumed: set[str]) -> Element:
+def meaning_of(definition: OpDef, elements: Sequence[Element], attrs: Mapping[str, Any], squares: bool, assumed: set[str]) -> Element:
     """One element of the output of an elementwise operator, made of one element of each input.
 
     Args:
-        row: the operator.
+        definition: of the operator.
         elements: one for each input.
         attrs: those that are numbers may be numbers of the solver.
         squares: whether the arrays have axes, of which numpy takes the power 2 as a product.
@@ -248,13 +248,13 @@ def meaning_of(row: OpDef, elements: Sequence[Element], attrs: Mapping[str, Any]
         Unsupported: for elements of this dtype, or these attributes, the operator has no meaning; ``NoMeaning`` if it has none.
     """
     terms = [SolverTerm(element, squares, assumed) for element in elements]
-    variadic = any(slot.variadic for slot in row.inputs.values())
+    variadic = any(slot.variadic for slot in definition.inputs.values())
     try:
-        result = row.function(*([terms] if variadic else terms), **{n: Unknown(v) if z3.is_expr(v) else v for n, v in attrs.items()})
+        result = definition.function(*([terms] if variadic else terms), **{n: Unknown(v) if z3.is_expr(v) else v for n, v in attrs.items()})
     except (TypeError, AttributeError) as error:  # it does with a term what only arrays can do
-        raise NoMeaning(f"operator {row.type!r}: {error}") from None
+        raise NoMeaning(f"operator {definition.type!r}: {error}") from None
     if not isinstance(result, SolverTerm):
-        raise NoMeaning(f"operator {row.type!r} gives {result!r}")
+        raise NoMeaning(f"operator {definition.type!r} gives {result!r}")
     return result.element
 
 
@@ -492,7 +492,7 @@ class Elements(Evaluation):
         return self.elements[term]
 
     def _call(self, call: Call) -> Slots:
-        if not call.row.elementwise:
+        if not call.definition.elementwise:
             return self._unknown(call)
         try:
             return super()._call(call)
@@ -503,18 +503,20 @@ class Elements(Evaluation):
         """An unknown element for each result of an operator that is not elementwise."""
         types = self.found.inferred.done.get(call) or self.found.inferred._call(call)
         elements = {
-            slot: [z3.FreshConst(smt.sort_of(type.dtype), call.row.type) for type in items] for slot, items in types.items() if any(items)
+            slot: [z3.FreshConst(smt.sort_of(type.dtype), call.definition.type) for type in items]
+            for slot, items in types.items()
+            if any(items)
         }
-        if call.row.type in NONNEGATIVE:
+        if call.definition.type in NONNEGATIVE:
             (element,) = elements["Out"]
             self.needs.append(z3.Or(z3.fpIsNaN(element), z3.fpGEQ(element, smt.literal(0.0, element.sort()))))
-            self.assumed.add(NONNEGATIVE[call.row.type])
+            self.assumed.add(NONNEGATIVE[call.definition.type])
         return elements
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        operands = [element for slot in row.inputs for element in inputs.get(slot, ())]
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        operands = [element for slot in definition.inputs for element in inputs.get(slot, ())]
         self.needs += [smt.fits(value, smt.dtype_of(operands[0])) for value in attrs.values()]
-        return {next(iter(row.outputs)): [meaning_of(row, operands, attrs, bool(self.rank), self.assumed)]}
+        return {next(iter(definition.outputs)): [meaning_of(definition, operands, attrs, bool(self.rank), self.assumed)]}
 
     def filled(self, number: Any, like: Any) -> Any:
         return smt.number(number, smt.dtype_of(like))
@@ -613,4 +615,4 @@ _SCALARS: Mapping[Any, Callable[..., Any]] = {
 
 def starts_elementwise(rule: Any) -> bool:
     """Whether the operators that a rule starts from are elementwise."""
-    return all(term.call.row.elementwise for term in rule.before)
+    return all(term.call.definition.elementwise for term in rule.before)

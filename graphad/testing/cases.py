@@ -43,8 +43,8 @@ def always_written(op: Operator) -> set[str]:
     inner = [set().union(*map(always_written, block.ops)) - set(block.vars) for block in blocks_of(op)]
     if not inner:
         return set(op.output_names())
-    row = control(op)
-    return set() if row is not None and row.may_skip else set.intersection(*inner)
+    definition = control(op)
+    return set() if definition is not None and definition.may_skip else set.intersection(*inner)
 
 
 def unread(program: Program) -> list[str]:

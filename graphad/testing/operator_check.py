@@ -1,4 +1,4 @@
-"""``check_operator``: a row of the operator table against its own kernel, and its derivatives against differences."""
+"""``check_operator``: an operator's definition against its own kernel, and its derivatives against differences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIRECTIONS, STEP = 3, 1e-5
 def check_operator(
     op_type: str, inputs: Given, attrs: Mapping[str, Any] | None = None, *, order: int = 2, tolerance: float = 1e-5, seed: int = 0
 ) -> None:
-    """Hold an operator to what its row says, on one set of inputs.
+    """Hold an operator to what its definition says, on one set of inputs.
 
     Its inferred types have to be those of what the kernel computes. The derivatives that its gradient rules give, up to an order,
     have to be central differences in random directions: that of order n of those of order n - 1.
@@ -44,29 +44,31 @@ def check_operator(
     >>> import numpy as np
     >>> check_operator("softplus", {"X": np.array([-1.0, 0.5])})
     """
-    row, given = lookup(op_type), {slot: _list(value) for slot, value in inputs.items()}
-    outputs = row.run(given, dict(attrs or {}), tuple(row.outputs))
-    _check_types(row, given, dict(attrs or {}), outputs)
-    if order and row.grads:
-        _check_derivatives(row, given, dict(attrs or {}), outputs, order, tolerance, np.random.default_rng(seed))
+    definition, given = lookup(op_type), {slot: _list(value) for slot, value in inputs.items()}
+    outputs = definition.run(given, dict(attrs or {}), tuple(definition.outputs))
+    _check_types(definition, given, dict(attrs or {}), outputs)
+    if order and definition.grads:
+        _check_derivatives(definition, given, dict(attrs or {}), outputs, order, tolerance, np.random.default_rng(seed))
 
 
 def _list(value: Any) -> list[Array]:
     return [np.asarray(v) for v in value] if isinstance(value, list | tuple) else [np.asarray(value)]
 
 
-def _check_types(row: OpDef, given: Mapping[str, Sequence[Array]], attrs: dict[str, Any], outputs: Mapping[str, Sequence[Any]]) -> None:
-    inferred = row.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in given.items()}, attrs)
+def _check_types(
+    definition: OpDef, given: Mapping[str, Sequence[Array]], attrs: dict[str, Any], outputs: Mapping[str, Sequence[Any]]
+) -> None:
+    inferred = definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in given.items()}, attrs)
     for slot, arrays in outputs.items():
         for array, type in zip(arrays, inferred[slot], strict=True):
             if array is not None:
                 found = TensorType(np.shape(array), np.asarray(array).dtype.name)
                 fits = len(found.shape) == len(type.shape) and all(e in (-1, f) for e, f in zip(type.shape, found.shape, strict=True))
-                assert fits and found.dtype == type.dtype, f"{row.type}: {slot} is inferred as {type}, but the kernel gives {found}"
+                assert fits and found.dtype == type.dtype, f"{definition.type}: {slot} is inferred as {type}, but the kernel gives {found}"
 
 
 def _check_derivatives(
-    row: OpDef,
+    definition: OpDef,
     given: Mapping[str, Sequence[Array]],
     attrs: dict[str, Any],
     outputs: Mapping[str, Sequence[Any]],
@@ -77,10 +79,12 @@ def _check_derivatives(
     program = Program()
     block = program.global_block()
     names, feed = _data(block, given)
-    written = {slot: [f"{slot}_{i}" for i in range(len(arrays))] for slot, arrays in outputs.items() if not row.outputs[slot].optional}
-    block.append_op(type=row.type, inputs=names, outputs=written, attrs=attrs)
+    written = {
+        slot: [f"{slot}_{i}" for i in range(len(arrays))] for slot, arrays in outputs.items() if not definition.outputs[slot].optional
+    }
+    block.append_op(type=definition.type, inputs=names, outputs=written, attrs=attrs)
     results = [block.var(name) for each in written.values() for name in each]
-    sources = [block.var(n) for slot in row.grads or () for n in names.get(slot, ()) if feed[n].dtype.kind == "f"]
+    sources = [block.var(n) for slot in definition.grads or () for n in names.get(slot, ()) if feed[n].dtype.kind == "f"]
     for level in range(1, order + 1):
         total = _weighted(block, [v for v in results if v.dtype.startswith("float")], level, rng)
         if total is None or not sources:
@@ -88,7 +92,7 @@ def _check_derivatives(
         found = gradients(total, sources)
         reached = [(s, g) for s, g in zip(sources, found, strict=True) if g is not None]
         for _ in range(DIRECTIONS):
-            _check_direction(program, total, reached, feed, f"{row.type}, derivative of order {level}", tolerance, rng)
+            _check_direction(program, total, reached, feed, f"{definition.type}, derivative of order {level}", tolerance, rng)
         results = [g for _, g in reached]
 
 

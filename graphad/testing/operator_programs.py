@@ -460,8 +460,8 @@ def operators() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _operators(rows: tuple[OpDef, ...]) -> tuple[str, ...]:
-    types = sorted(op.type for op in rows if not isinstance(op, GradOpDef | ControlDef))
+def _operators(definitions: tuple[OpDef, ...]) -> tuple[str, ...]:
+    types = sorted(op.type for op in definitions if not isinstance(op, GradOpDef | ControlDef))
     return tuple(op_type for op_type in types if samples_of(op_type))
 
 

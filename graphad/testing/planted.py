@@ -171,18 +171,21 @@ class _Planting(Evaluation):
     def knows(self, constant: Constant) -> bool:
         return True
 
-    def apply(self, row: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        outputs = {slot.name: [self._fresh() for _ in range(self._count(row, slot.name, inputs, attrs))] for slot in row.outputs.values()}
-        outputs = {slot: names for slot, names in outputs.items() if not row.outputs[slot].optional}
-        self.block.append_op(type=row.type, inputs=inputs, outputs=outputs, attrs=dict(attrs))
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+        outputs = {
+            slot.name: [self._fresh() for _ in range(self._count(definition, slot.name, inputs, attrs))]
+            for slot in definition.outputs.values()
+        }
+        outputs = {slot: names for slot, names in outputs.items() if not definition.outputs[slot].optional}
+        self.block.append_op(type=definition.type, inputs=inputs, outputs=outputs, attrs=dict(attrs))
         self.inside.append([name for names in outputs.values() for name in names])
         return outputs
 
-    def _count(self, row: OpDef, slot: str, inputs: Slots, attrs: Mapping[str, Any]) -> int:
-        if not row.outputs[slot].variadic:
+    def _count(self, definition: OpDef, slot: str, inputs: Slots, attrs: Mapping[str, Any]) -> int:
+        if not definition.outputs[slot].variadic:
             return 1
         types = {s: [TensorType(self._var(n).shape, self._var(n).dtype) for n in names] for s, names in inputs.items()}
-        return len(row.infer_types(types, attrs)[slot])
+        return len(definition.infer_types(types, attrs)[slot])
 
     def filled(self, number: Any, like: Any) -> Any:
         raise AssertionError("a constant is a leaf of its own")

@@ -105,13 +105,13 @@ def _declare_outside(block: Block, name: str) -> None:
 
 def _mend_slots(op: Operator) -> None:
     """What an operator with blocks reads and writes outside, as its blocks are now."""
-    row = REGISTRY.get(op.type)
-    if not isinstance(row, ControlDef) or row.is_grad:
+    definition = REGISTRY.get(op.type)
+    if not isinstance(definition, ControlDef) or definition.is_grad:
         return
-    blocks, decides = blocks_of(op), op.input(row.condition)
-    looped = decides if isinstance(row, LoopDef) else []
-    _fill(op.inputs, row.operands, [name for name in outside_reads(*blocks) if name not in decides])
-    _fill(op.outputs, row.results, list(dict.fromkeys([*(n for n in outside_writes(*blocks) if n not in looped), *looped])))
+    blocks, decides = blocks_of(op), op.input(definition.condition)
+    looped = decides if isinstance(definition, LoopDef) else []
+    _fill(op.inputs, definition.operands, [name for name in outside_reads(*blocks) if name not in decides])
+    _fill(op.outputs, definition.results, list(dict.fromkeys([*(n for n in outside_writes(*blocks) if n not in looped), *looped])))
 
 
 def _fill(slots: dict[str, list[str]], slot: str, names: list[str]) -> None:
@@ -184,9 +184,14 @@ def simpler_attrs(program: Program) -> Iterator[Edit]:
     """Attributes left to their defaults, and constants 0 or 1, or half as large."""
     for place in places(program):
         op = program.blocks[place[0]].ops[place[1]]
-        row = REGISTRY.get(op.type)
+        definition = REGISTRY.get(op.type)
         for name, value in op.attrs.items():
-            if row is not None and name in row.attrs and row.attrs[name].kind != "Block" and row.attrs[name].default is not REQUIRED:
+            if (
+                definition is not None
+                and name in definition.attrs
+                and definition.attrs[name].kind != "Block"
+                and definition.attrs[name].default is not REQUIRED
+            ):
                 yield _with_attr(place, name)
             if isinstance(value, float):
                 yield from (_with_attr(place, name, simple) for simple in _edits_simpler(value))

@@ -757,8 +757,12 @@ def _operators(definitions: Definitions, case: Case, after: Graph | None) -> Non
     types = [op.type for block in case.program.blocks for op in block.ops]
     types += [op.type for graph in after.tree() for op in graph.ops] if after is not None else []
     for name in dict.fromkeys(types):
-        row = REGISTRY.get(name)
-        kernel = getattr(row, "kernel", None)
+        definition = REGISTRY.get(name)
+        kernel = getattr(definition, "kernel", None)
         module = getattr(kernel, "__module__", None)
-        if isinstance(module, str) and module.split(".")[0] not in ("graphad", "numpy", "scipy") and not definitions.require(row, module):
+        if (
+            isinstance(module, str)
+            and module.split(".")[0] not in ("graphad", "numpy", "scipy")
+            and not definitions.require(definition, module)
+        ):
             definitions.define(kernel)

@@ -800,7 +800,7 @@ class Trial:
 def _fetched(program: Program) -> list[str]:
     """What operators with effects write that no other operator writes: it is requested as well, whatever the targets are."""
     writers = Counter(name for block in program.blocks for op in block.ops for name in op.output_names())
-    effects = (op for op in program.global_block().ops if (row := REGISTRY.get(op.type)) is not None and row.side_effect)
+    effects = (op for op in program.global_block().ops if (definition := REGISTRY.get(op.type)) is not None and definition.side_effect)
     return [name for op in effects for name in op.output_names() if writers[name] == 1]
 
 

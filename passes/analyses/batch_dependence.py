@@ -42,23 +42,23 @@ def batch_dependence(ops: Sequence[Op], data: Sequence[Value]) -> dict[Value, st
 
 
 def _kind(op: Op, kinds: Kinds) -> str:
-    row, read = op.row, [kinds[value] for value in op.reads()]
-    if row is None or row.random or row.side_effect:
+    definition, read = op.definition, [kinds[value] for value in op.reads()]
+    if definition is None or definition.random or definition.side_effect:
         return MIXED
     if all(kind == WHOLE for kind in read):
         return WHOLE
     if MIXED in read or op.graphs:
         return MIXED
-    return (RULES.get(op.type) or _rule(row))(op, kinds)
+    return (RULES.get(op.type) or _rule(definition))(op, kinds)
 
 
-def _rule(row: OpDef) -> Rule:
+def _rule(definition: OpDef) -> Rule:
     """What follows from what an operator says of itself."""
-    if row.elementwise and row.linear:
-        return _affine if len(row.inputs) > 1 or row.inputs["X"].variadic else _scaled
-    if row.elementwise:
-        return _product if row.bilinear else _by_element
-    return _row_by_row if row.rows else _unknown
+    if definition.elementwise and definition.linear:
+        return _affine if len(definition.inputs) > 1 or definition.inputs["X"].variadic else _scaled
+    if definition.elementwise:
+        return _product if definition.bilinear else _by_element
+    return _row_by_row if definition.rows else _unknown
 
 
 def _unknown(op: Op, kinds: Kinds) -> str:
@@ -66,9 +66,9 @@ def _unknown(op: Op, kinds: Kinds) -> str:
 
 
 def _attr(op: Op, name: str) -> object:
-    row = op.row
-    assert row is not None
-    return row.attr(name, op.attrs)
+    definition = op.definition
+    assert definition is not None
+    return definition.attr(name, op.attrs)
 
 
 def _rank(value: Value) -> int:
@@ -102,15 +102,15 @@ def _lies_beside(op: Op, value: Value, rank: int) -> bool:
         return False
     if len(value.shape) == rank:
         return value.shape[0] == 1
-    row = op.row
-    axis = row.attr("axis", op.attrs) if row is not None and "axis" in row.attrs else -1
+    definition = op.definition
+    axis = definition.attr("axis", op.attrs) if definition is not None and "axis" in definition.attrs else -1
     return axis != 0 or not value.shape or value.shape == (1,)
 
 
 def _affine(op: Op, kinds: Kinds) -> str:
     """Sums and differences: those of means are means, those of totals totals."""
-    row, read = op.row, {kinds[v] for v in op.reads()}
-    if row is None or any(kinds[v] != WHOLE for slot, values in op.inputs.items() if slot not in row.linear for v in values):
+    definition, read = op.definition, {kinds[v] for v in op.reads()}
+    if definition is None or any(kinds[v] != WHOLE for slot, values in op.inputs.items() if slot not in definition.linear for v in values):
         return _by_element(op, kinds)
     if read <= {MEAN, WHOLE}:
         return MEAN if _same_shapes(op) else MIXED
@@ -125,9 +125,9 @@ def _same_shapes(op: Op) -> bool:
 
 def _scaled(op: Op, kinds: Kinds) -> str:
     """Of one input: what is added is added to each part of a total."""
-    row, (value,) = op.row, op.reads()
+    definition, (value,) = op.definition, op.reads()
     kind = kinds[value]
-    biased = row is not None and row.offset != "" and bool(_attr(op, row.offset))
+    biased = definition is not None and definition.offset != "" and bool(_attr(op, definition.offset))
     return MIXED if kind == TOTAL and biased else kind
 
 
@@ -162,9 +162,9 @@ def _matrix_product(op: Op, kinds: Kinds) -> str:
 
 def _row_by_row(op: Op, kinds: Kinds) -> str:
     """What its row says: rows of some inputs, each by itself; the others do not know the batch."""
-    row = op.row
-    assert row is not None
-    apart = _are_rows_of(op, kinds, row.rows) and (not row.along or _is_inside(op, _attr(op, row.along)))
+    definition = op.definition
+    assert definition is not None
+    apart = _are_rows_of(op, kinds, definition.rows) and (not definition.along or _is_inside(op, _attr(op, definition.along)))
     return ROWS if apart else MIXED
 
 

@@ -45,13 +45,13 @@ def bytes_of(value: Value, shapes: Extents) -> int:
 
 
 def _cotangents(
-    row: GradOpDef, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any], wanted: Sequence[str]
+    definition: GradOpDef, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any], wanted: Sequence[str]
 ) -> dict[str, list[TensorType]]:
     """The types of the gradients of what a grad operator does not read: by its rules, applied to types."""
-    if row.forward is None or row.forward.grads is None:
+    if definition.forward is None or definition.forward.grads is None:
         return {}
     symbols = {slot: [_Typed(type) for type in types] for slot, types in inputs.items()}
-    found = row.meaning(symbols, attrs, wanted)
+    found = definition.meaning(symbols, attrs, wanted)
     return {slot: [v.type for v in values] for slot, values in found.items() if all(isinstance(v, _Typed) for v in values)}
 
 
@@ -122,15 +122,15 @@ class _Extents:
 
     def _inferred(self, op: Op) -> dict[str, list[TensorType]]:
         """What the row says, empty if it says nothing about these inputs."""
-        row, inputs = op.row, {slot: [self._type(v) for v in values] for slot, values in op.inputs.items()}
+        definition, inputs = op.definition, {slot: [self._type(v) for v in values] for slot, values in op.inputs.items()}
         known = {slot: [t for t in types if t is not None] for slot, types in inputs.items()}
-        if row is None or known != inputs:
+        if definition is None or known != inputs:
             return {}
-        attrs = {name: value for name, value in op.attrs.items() if name in row.attrs}
+        attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
         try:
-            types = row.infer_types(known, attrs)
-            if isinstance(row, GradOpDef):
-                types |= _cotangents(row, known, attrs, [slot for slot in op.outputs if slot not in types])
+            types = definition.infer_types(known, attrs)
+            if isinstance(definition, GradOpDef):
+                types |= _cotangents(definition, known, attrs, [slot for slot in op.outputs if slot not in types])
             return types
         except GraphadError:
             return {}
@@ -178,15 +178,15 @@ def flops_of(op: Op, shape: Shapes) -> int:
 
     A grad operator without a formula of its own counts as its forward operator for each gradient that it writes.
     """
-    if isinstance(op.row, GradOpDef) and op.row.forward is not None:
+    if isinstance(op.definition, GradOpDef) and op.definition.forward is not None:
         return _gradient(op, shape)
     formula = FORMULAS.get(op.type)
     if formula is not None:
         return formula(op, shape)
-    if op.row is None or op.row.flops is None:
+    if op.definition is None or op.definition.flops is None:
         return _written(op, shape)
     elements = next(filter(None, (*op.inputs.values(), *op.outputs.values())), ())
-    return op.row.flops * _count(elements, shape) if op.row.flops else 0
+    return op.definition.flops * _count(elements, shape) if op.definition.flops else 0
 
 
 def _count(values: tuple[Value, ...], shape: Shapes) -> int:
@@ -205,9 +205,9 @@ def _sum(op: Op, shape: Shapes) -> int:
 
 
 def _attr(op: Op, name: str) -> int:
-    row = op.row
-    assert row is not None
-    return int(row.attr(name, op.attrs))
+    definition = op.definition
+    assert definition is not None
+    return int(definition.attr(name, op.attrs))
 
 
 def _mul(op: Op, shape: Shapes) -> int:
@@ -235,12 +235,12 @@ def _convolution(outer: str) -> Formula:
 
 
 def _pool(op: Op, shape: Shapes) -> int:
-    row = op.row
-    assert row is not None
+    definition = op.definition
+    assert definition is not None
     x, out = shape(op.input("X")), shape(op.output("Out"))
-    if row.attr("global_pooling", op.attrs):
+    if definition.attr("global_pooling", op.attrs):
         return prod(x)
-    window: list[int] = row.attr("ksize", op.attrs)
+    window: list[int] = definition.attr("ksize", op.attrs)
     return prod(out) * prod(window)
 
 
@@ -249,12 +249,12 @@ def _pool(op: Op, shape: Shapes) -> int:
 
 def _gradient(op: Op, shape: Shapes) -> int:
     """The same products again for each gradient; else twice as much as forward, which has one function for each of its values."""
-    row = op.row
-    assert isinstance(row, GradOpDef)
-    assert row.forward is not None
+    definition = op.definition
+    assert isinstance(definition, GradOpDef)
+    assert definition.forward is not None
     gradients = [value for values in op.outputs.values() for value in values]
-    type = row.forward.type
-    if row.forward.flops == 0:
+    type = definition.forward.type
+    if definition.forward.flops == 0:
         return 0
     if type not in PRODUCTS:
         return sum(2 * prod(shape(value)) for value in gradients)
@@ -463,7 +463,7 @@ class _Estimate:
         """What an operator costs."""
         if op.graphs:
             return self.blocks(op)
-        if op.row is not None and op.row.view:
+        if op.definition is not None and op.definition.view:
             return OpCost()
         read = sum(self.bytes(value) for value in dict.fromkeys(op.reads()))
         return OpCost(flops_of(op, self.shape), read, sum(self.bytes(value) for value in op.writes()))

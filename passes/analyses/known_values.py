@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import carried_count, first_captured, operands, the_row
+from graphad.ir.regions import carried_count, definition_of, first_captured, operands
 from graphad.ops import ControlDef
 from graphad.types import TENSOR
 
@@ -61,7 +61,7 @@ class KnownValues:
         if owner is None:
             return None
         i, given = value.graph.inputs.index(value), operands(owner)
-        first, last = first_captured(owner), len(owner.inputs.get(the_row(owner).operands, ()))
+        first, last = first_captured(owner), len(owner.inputs.get(definition_of(owner).operands, ()))
         return self._array(given[i], deep - 1) if first <= i < last else None
 
     def _computed(self, value: Value, deep: int) -> Array | None:
@@ -126,17 +126,19 @@ def _what_decides(body: Graph) -> list[Op] | None:
 
 def is_plain(op: Op) -> bool:
     """Whether an operator computes the same whenever and wherever it runs."""
-    row = op.row
-    return not (row is None or isinstance(row, ControlDef) or row.random or row.side_effect or "run_once" in op.attrs)
+    definition = op.definition
+    return not (
+        definition is None or isinstance(definition, ControlDef) or definition.random or definition.side_effect or "run_once" in op.attrs
+    )
 
 
 def computed(op: Op, known: dict[Value, Array]) -> dict[Value, Array]:
     """What an operator writes, as far as that is one element; nothing where it fails."""
-    row = op.row
-    assert row is not None
+    definition = op.definition
+    assert definition is not None
     try:
         with np.errstate(all="ignore"):
-            slots = row.run({slot: [known[v] for v in values] for slot, values in op.inputs.items()}, op.attrs, tuple(op.outputs))
+            slots = definition.run({slot: [known[v] for v in values] for slot, values in op.inputs.items()}, op.attrs, tuple(op.outputs))
     except Exception:
         return {}
     pairs = ((v, x) for slot, values in op.outputs.items() for v, x in zip(values, slots[slot], strict=True))

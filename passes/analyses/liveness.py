@@ -62,7 +62,7 @@ def _end(graph: Graph, value: Value, lasting: bool, end: int) -> int:
 def _views(order: tuple[Op, ...]) -> Iterator[tuple[Value, Value]]:
     owner: dict[Value, Value] = {}
     for op in order:
-        slot = op.row.view if op.row is not None else ""
+        slot = op.definition.view if op.definition is not None else ""
         for viewed in op.inputs.get(slot, ())[:1]:
             for value in op.writes():
                 owner[value] = owner.get(viewed, viewed)

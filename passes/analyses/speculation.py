@@ -29,7 +29,7 @@ def holds_bound(graphs: Iterable[Graph]) -> bool:
 
 def is_random(op: Op) -> bool:
     """Whether an operator draws random numbers."""
-    return op.row is not None and op.row.random
+    return op.definition is not None and op.definition.random
 
 
 # -- speculation -----------------------------------------------------------------------------------
@@ -55,17 +55,17 @@ def may_run_early(op: Op) -> bool:
     >>> [may_run_early(op) for op in ga.lower(program).ops]
     [True, False]
     """
-    row, values = op.row, (*op.reads(), *op.writes())
-    if row is None or not is_plain(op) or any(value.kind != TENSOR or (value.persistable and value.writers) for value in values):
+    definition, values = op.definition, (*op.reads(), *op.writes())
+    if definition is None or not is_plain(op) or any(value.kind != TENSOR or (value.persistable and value.writers) for value in values):
         return False
-    forward = row.forward if isinstance(row, GradOpDef) and row.forward is not None else row
+    forward = definition.forward if isinstance(definition, GradOpDef) and definition.forward is not None else definition
     if any(value.dtype not in _SAFE[forward.safe_dtypes] for value in op.reads()) or any(map(op.inputs.get, forward.extents)):
         return False
-    types = _types(op, row, forward)
-    return types is not None and (isinstance(row, GradOpDef) or _fits(op, row, types))
+    types = _types(op, definition, forward)
+    return types is not None and (isinstance(definition, GradOpDef) or _fits(op, definition, types))
 
 
-def _types(op: Op, row: OpDef, forward: OpDef) -> dict[Value, TensorType] | None:
+def _types(op: Op, definition: OpDef, forward: OpDef) -> dict[Value, TensorType] | None:
     """The types of what the operator reads, with a number for each unknown extent; None if it may fail for some."""
     reads = list(dict.fromkeys(op.reads()))
     known = {value: value.type for value in reads}
@@ -74,7 +74,7 @@ def _types(op: Op, row: OpDef, forward: OpDef) -> dict[Value, TensorType] | None
         return None
     if all(-1 not in type.shape for type in types.values()):
         return types if forward.speculatable else None
-    if forward.speculatable != "always" and (forward is not row or forward.speculatable != "types"):
+    if forward.speculatable != "always" and (forward is not definition or forward.speculatable != "types"):
         return None
     sizes = iter(_SIZES)
     if sum(type.shape.count(-1) for type in types.values()) > len(_SIZES):
@@ -82,9 +82,9 @@ def _types(op: Op, row: OpDef, forward: OpDef) -> dict[Value, TensorType] | None
     return {v: TensorType(tuple(next(sizes) if e == -1 else e for e in t.shape), t.dtype) for v, t in types.items()}
 
 
-def _fits(op: Op, row: OpDef, types: dict[Value, TensorType]) -> bool:
+def _fits(op: Op, definition: OpDef, types: dict[Value, TensorType]) -> bool:
     try:
-        row.infer_types({slot: [types[v] for v in values] for slot, values in op.inputs.items()}, op.attrs)
+        definition.infer_types({slot: [types[v] for v in values] for slot, values in op.inputs.items()}, op.attrs)
     except (GraphadError, ValueError, TypeError, IndexError):
         return False
     return True

@@ -34,7 +34,7 @@ def _may_be_missing(value: Value, known: KnownValues) -> bool:
 
 
 def _needs_all(op: Op) -> bool:
-    return op.row is not None and not op.row.partial and not op.graphs
+    return op.definition is not None and not op.definition.partial and not op.graphs
 
 
 # -- certain ---------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class _There(Dataflow[bool]):
     def boundary(self, value: Value) -> bool:
         if value.persistable or value.graph.values.number(value) is None:
             return True
-        return any(op.row is not None and not op.row.partial and not op.graphs for op in value.readers)
+        return any(op.definition is not None and not op.definition.partial and not op.graphs for op in value.readers)
 
     def transfer(self, op: Op, facts: Facts[bool]) -> dict[Value, bool]:
         return dict.fromkeys(op.writes(), _writes_surely(op, facts))
@@ -86,7 +86,7 @@ class _There(Dataflow[bool]):
 
 def _writes_surely(op: Op, there: Facts[bool]) -> bool:
     """An operator that runs writes all it has to; a partial one may hand on that there is nothing."""
-    row = op.row
-    if row is None or op.type == "undefined" or "run_once" in op.attrs:
+    definition = op.definition
+    if definition is None or op.type == "undefined" or "run_once" in op.attrs:
         return False
-    return not row.partial or (op.type != "pop_tape" and all(there[value] for value in op.reads()))
+    return not definition.partial or (op.type != "pop_tape" and all(there[value] for value in op.reads()))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import SINGLE_WRITER, TYPED, Graph, Op, Value
-from graphad.ir.regions import first_captured, operands, outcomes, scopes_of, the_row
+from graphad.ir.regions import definition_of, first_captured, operands, outcomes, scopes_of
 from graphad.ir.residuals import take_residuals
 from graphad.ops import GRAD, ControlDef, lookup
 from graphad.passes.backward.find_op_path import OpPath
@@ -92,10 +92,10 @@ def _seed(side: GradientSide, target: Value, start: str) -> Op:
 def _refuse_gradients(path: OpPath) -> None:
     """Refuse gradient operators on the path to be differentiated, with and without blocks."""
     for op in path.ops:
-        is_gradient = the_row(op).is_grad if op.graphs else op.row is None or op.row.grad is None
+        is_gradient = definition_of(op).is_grad if op.graphs else op.definition is None or op.definition.grad is None
         if is_gradient:
             raise Refused(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
-        if op.graphs and not the_row(op).gradient:
+        if op.graphs and not definition_of(op).gradient:
             raise Refused(f"operator {op.type!r} has no gradient: its definition names none for its nested graphs")
         for graph in op.graphs.values():
             _refuse_gradients(path.inner[graph])
@@ -107,8 +107,8 @@ def _reverse(made: GradOps) -> None:
 
 
 def _grad_op(side: GradientSide, op: Op) -> Op:
-    assert op.row is not None
-    grad = op.row.grad
+    assert op.definition is not None
+    grad = op.definition.grad
     assert grad is not None  # _refuse_gradients has looked
     inputs = {slot: side.read_all(values) for slot, at in grad.given if (values := getattr(op, at).get(slot))}
     for slot, forward in grad.cotangents:
@@ -126,8 +126,8 @@ def _grad_op(side: GradientSide, op: Op) -> Op:
 
 def _region_grad(made: GradOps, op: Op) -> Op:
     """The gradient of an operator with nested graphs: its graphs are their backwards."""
-    row, side, path = the_row(op), made.side, made.path
-    gradient = lookup(row.gradient)
+    definition, side, path = definition_of(op), made.side, made.path
+    gradient = lookup(definition.gradient)
     assert isinstance(gradient, ControlDef)
     carried, given = path.carried[op], operands(op)
     first = first_captured(op)
@@ -135,7 +135,7 @@ def _region_grad(made: GradOps, op: Op) -> Op:
     starts = [*carried, *summed] if first else summed
     inner = [_backward_graph(side.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
     arguments = _share_arguments(inner, summed, len(carried))
-    inputs = {gradient.condition: side.read_all(op.inputs[row.condition])} if gradient.condition else {}
+    inputs = {gradient.condition: side.read_all(op.inputs[definition.condition])} if gradient.condition else {}
     inputs |= {"X": side.read_all(tuple(given[i] for i in arguments))} if arguments else {}
     inputs[gradient.scopes] = (side.read(_scopes(op)),)
     inputs[f"Out{GRAD}"] = side.of_all(tuple(outcomes(op)[k] for k in carried))
@@ -178,7 +178,7 @@ def _scopes(op: Op) -> Value:
     """Where an operator keeps what its gradient reads; it gets a place for that if its program has none."""
     found = scopes_of(op)
     if found is None:
-        graph, slot = op.graph, the_row(op).scopes
+        graph, slot = op.graph, definition_of(op).scopes
         found = graph.add_value(f"{outcomes(op)[0].name}@SCOPES")
         found.kind = STEP_SCOPES
         graph.set_outputs(op, slot, [found])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
 from graphad.ir.edits import insert_carried, insert_results
-from graphad.ir.regions import is_grad_op, is_loop, operands, outcomes, the_row
+from graphad.ir.regions import definition_of, is_grad_op, is_loop, operands, outcomes
 from graphad.ir.residuals import add_residual, drop_unread_residuals, forward_op, is_read, residual_inputs
 from graphad.ops import GRAD, GradOpDef
 from graphad.passes.backward.find_op_path import OpPath
@@ -142,21 +142,21 @@ def _loop(op: Op, tape: Value) -> None:
     inner.results = [rest, *inner.results[:carried], *terms, more]
     reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *given]
     writes = [_like(graph, tape, tape.name) if tape.given else _next(tape), *outs, _next(condition)]
-    _replace(op, the_row(op).ordinary, {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
+    _replace(op, definition_of(op).ordinary, {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
 
 
 def _branches(op: Op, tape: Value) -> None:
     """A branch that pops what the one taken pushed."""
-    graph, row = op.graph, the_row(op)
+    graph, definition = op.graph, definition_of(op)
     outs = _not_empty(graph, outcomes(op), next(iter(op.graphs.values())).results)
     for inner in op.graphs.values():
         inner.block = None
         top = _like(inner, tape, tape.name, given=True)
         _pop(inner, top)
         inner.inputs = [*(value for value in inner.inputs if value is not top), top]
-    inputs: dict[str, Sequence[Value]] = {row.condition: op.inputs[row.condition]} if row.condition else {}
+    inputs: dict[str, Sequence[Value]] = {definition.condition: op.inputs[definition.condition]} if definition.condition else {}
     inputs["X"] = [*operands(op), tape]
-    _replace(op, row.ordinary, inputs, {"Out": outs}, dict(op.graphs))
+    _replace(op, definition.ordinary, inputs, {"Out": outs}, dict(op.graphs))
 
 
 def _replace(
@@ -240,14 +240,14 @@ def _expand_one(op: Op) -> bool:
 
 def expand(graph: Graph, op: Op) -> None:
     """Put the operators that a grad operator means in its place; the values it writes stay the same."""
-    row = op.row
-    assert isinstance(row, GradOpDef)
+    definition = op.definition
+    assert isinstance(definition, GradOpDef)
     written = {slot: values for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)}
     stem = next(v.name for values in written.values() for v in values if v.name != EMPTY)
     builder = Builder(graph, stem, before=op, role=op.role, forward=op.forward)
     inputs = {slot: [builder.symbol(v) for v in values] for slot, values in op.inputs.items()}
     for slot, values in written.items():
-        results = row.meaning(inputs, op.attrs, [slot])[slot]
+        results = definition.meaning(inputs, op.attrs, [slot])[slot]
         for old, new in zip(values, results, strict=True):
             if old.name != EMPTY:
                 _take_over(graph, builder, op, old, new)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from graphad.errors import NoGradient
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import is_forward_loop, operands, outcomes, the_row
+from graphad.ir.regions import definition_of, is_forward_loop, operands, outcomes
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.program import located
@@ -96,7 +96,7 @@ class _Search:
         varied.update(sources)
         carrying = []
         for op in graph.ordered_ops():
-            if op.graphs and not the_row(op).is_grad:
+            if op.graphs and not definition_of(op).is_grad:
                 outputs: Iterable[tuple[Value, ...]] = self._through(op)
             else:
                 outputs = _varied_outputs(op, varied) if _carries(op, varied) else ()
@@ -118,7 +118,7 @@ class _Search:
             while is_forward_loop(op) and (more := self._fed_back(graph)):
                 self.forward(graph, more)
         found = tuple(out for k, out in enumerate(outcomes(op)) if self._has_gradient(op, k))
-        return [found, op.outputs.get(the_row(op).scopes, ())] if found else []
+        return [found, op.outputs.get(definition_of(op).scopes, ())] if found else []
 
     def _fed_back(self, graph: Graph) -> set[Value]:
         """Inputs of a loop's next iteration that are varied, as has just been found."""
@@ -134,7 +134,7 @@ class _Search:
             if not _writes_any(op, useful):
                 continue
             path.append(op)
-            if op.graphs and not the_row(op).is_grad:
+            if op.graphs and not definition_of(op).is_grad:
                 carried[op] = self._back_through(op, useful, inner)
                 continue
             slots = _reached_slots(op, useful)
@@ -171,8 +171,8 @@ class _Search:
 
 def _carries(op: Op, varied: set[Value]) -> bool:
     """Whether an operator makes something that depends differentiably on a varied value."""
-    row = REGISTRY.get(op.type)
-    slots = None if row is None or isinstance(row, GradOpDef | ControlDef) else row.grads
+    definition = REGISTRY.get(op.type)
+    slots = None if definition is None or isinstance(definition, GradOpDef | ControlDef) else definition.grads
     for slot, values in op.inputs.items():
         if slots is None or slot in slots:
             for value in values:
@@ -208,10 +208,10 @@ def _writes_any(op: Op, useful: set[Value]) -> bool:
 
 
 def _differentiable_slots(op: Op) -> Mapping[str, GradRule] | None:
-    row = REGISTRY.get(op.type)
-    if isinstance(row, GradOpDef | ControlDef):
+    definition = REGISTRY.get(op.type)
+    if isinstance(definition, GradOpDef | ControlDef):
         return None
-    if row is None or row.grads is None:
-        why = "is not registered" if row is None else "has no gradient rule"
+    if definition is None or definition.grads is None:
+        why = "is not registered" if definition is None else "has no gradient rule"
         raise NoGradient(located(f"operator {op.type!r} is on the way to the target but {why}: {op!r}", op.source))
-    return row.grads
+    return definition.grads

@@ -58,12 +58,12 @@ def _read_for_shape(value: Value) -> bool:
 
 def _shapes(op: Op) -> set[str]:
     """The slots of which an operator reads the shape alone, for the gradients that it gives."""
-    row = op.row
-    if not isinstance(row, GradOpDef) or row.forward is None or row.forward.grads is None:
+    definition = op.definition
+    if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.grads is None:
         return {"X"} if op.type == "fill_zeros_like" else set()
     wanted = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]
-    rules = {slot: row.forward.grads[slot].reads for slot in wanted}
-    return {s for s in op.inputs if all(s not in reads or row.forward.reads_shape(s, slot) for slot, reads in rules.items())}
+    rules = {slot: definition.forward.grads[slot].reads for slot in wanted}
+    return {s for s in op.inputs if all(s not in reads or definition.forward.reads_shape(s, slot) for slot, reads in rules.items())}
 
 
 def _keep_shape(inner: Graph, value: Value, kept: Value) -> None:
@@ -191,9 +191,9 @@ def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> None:
 
 
 def _row(op: Op) -> GradOpDef:
-    row = REGISTRY[op.type]
-    assert isinstance(row, GradOpDef)
-    return row
+    definition = REGISTRY[op.type]
+    assert isinstance(definition, GradOpDef)
+    return definition
 
 
 def _rules(op: Op) -> list[GradRule]:

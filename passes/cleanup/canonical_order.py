@@ -44,8 +44,8 @@ class CanonicalOrder(Pass):
 
 def is_commutative(op_type: str) -> bool:
     """Whether the inputs of a type of operator may change places."""
-    row = REGISTRY.get(op_type)
-    return row is not None and row.commutative
+    definition = REGISTRY.get(op_type)
+    return definition is not None and definition.commutative
 
 
 def _with_readers(fresh: list[Op]) -> list[Op]:

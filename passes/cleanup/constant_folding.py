@@ -62,11 +62,11 @@ class Fold(Rule):
         for values in op.inputs.values():
             for value in values:
                 if not (value.writers and is_source(value.writers[0])):
-                    return op.row is not None and op.row.of_shape and self._folded_by_shape(op, op.row)
-        row = op.row
-        if row is None or row.random or row.side_effect or isinstance(row, ControlDef) or not op.inputs:
+                    return op.definition is not None and op.definition.of_shape and self._folded_by_shape(op, op.definition)
+        definition = op.definition
+        if definition is None or definition.random or definition.side_effect or isinstance(definition, ControlDef) or not op.inputs:
             return False
-        results = self._computed(op, row)
+        results = self._computed(op, definition)
         return results is not None and _replaced(op, results)
 
     def _made_uniform(self, op: Op) -> bool:
@@ -76,11 +76,15 @@ class Fold(Rule):
         found = None if array is None or array.size < 2 else constant_for(array, array.shape)
         return found is not None and found[0] == "fill_constant" and _replaced(op, {value: found})
 
-    def _folded_by_shape(self, op: Op, row: OpDef) -> bool:
+    def _folded_by_shape(self, op: Op, definition: OpDef) -> bool:
         values, (result, *others) = list(op.reads()), list(op.writes())
-        if others or not takes_required(row, op.inputs) or any(v.kind != TENSOR or v.type is None or -1 in v.type.shape for v in values):
+        if (
+            others
+            or not takes_required(definition, op.inputs)
+            or any(v.kind != TENSOR or v.type is None or -1 in v.type.shape for v in values)
+        ):
             return False
-        number = filling(row, [value.dtype for value in values], op.attrs)
+        number = filling(definition, [value.dtype for value in values], op.attrs)
         if number is not None:
             (value,) = values
             found = ("fill_constant", {"shape": list(value.shape or ()), "value": float(number.value), "dtype": number.dtype})
@@ -88,27 +92,27 @@ class Fold(Rule):
         count = element_count(result.shape)
         if count is None or count > self.limit:
             return False
-        return self._replaced_by_run(op, row, result)
+        return self._replaced_by_run(op, definition, result)
 
-    def _replaced_by_run(self, op: Op, row: OpDef, result: Value) -> bool:
+    def _replaced_by_run(self, op: Op, definition: OpDef, result: Value) -> bool:
         """Run an operator on zeros of its inputs' shapes, which take no memory."""
         inputs = {
             slot: [lookup("stand_in").kernel(None, shape=v.shape, dtype=v.dtype) for v in values] for slot, values in op.inputs.items()
         }
-        ((array,),) = row.run(inputs, op.attrs, tuple(op.outputs)).values()
+        ((array,),) = definition.run(inputs, op.attrs, tuple(op.outputs)).values()
         found = constant_for(array, array.shape)
         return found is not None and _replaced(op, {result: found})
 
-    def _computed(self, op: Op, row: OpDef) -> dict[Value, tuple[str, dict[str, Any]]] | None:
+    def _computed(self, op: Op, definition: OpDef) -> dict[Value, tuple[str, dict[str, Any]]] | None:
         """The constants that an operator's outputs are, None if one cannot be written as such."""
         wanted = {value: (slot, i) for slot, values in op.outputs.items() for i, value in enumerate(values) if _is_used(value)}
         if any(value.kind != TENSOR for value in wanted):
             return None
-        counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, row, wanted)
+        counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, definition, wanted)
         small = any(count is None or count > self.limit for count in counts)
-        if small and (not row.uniform or None in counts or any(v.writers[0].type != "fill_constant" for v in op.reads())):
+        if small and (not definition.uniform or None in counts or any(v.writers[0].type != "fill_constant" for v in op.reads())):
             return None
-        outputs = _run(op, row, small)
+        outputs = _run(op, definition, small)
         if outputs is None:
             return None
         found = {value: _constant(outputs[slot][i], value, small) for value, (slot, i) in wanted.items()}
@@ -119,7 +123,7 @@ def _is_used(value: Value) -> bool:
     return bool(value.readers) or value.graph.is_observed(value)
 
 
-def _written_counts(op: Op, row: OpDef, wanted: Mapping[Value, tuple[str, int]]) -> list[int | None]:
+def _written_counts(op: Op, definition: OpDef, wanted: Mapping[Value, tuple[str, int]]) -> list[int | None]:
     """How many elements outputs will have; None where that is not known."""
     if op.type == "range":
         return [_range_length(op)]
@@ -127,7 +131,9 @@ def _written_counts(op: Op, row: OpDef, wanted: Mapping[Value, tuple[str, int]])
     if None not in declared:
         return declared
     try:
-        found = row.infer_types({slot: [value.type for value in values if value.type] for slot, values in op.inputs.items()}, op.attrs)
+        found = definition.infer_types(
+            {slot: [value.type for value in values if value.type] for slot, values in op.inputs.items()}, op.attrs
+        )
         return [element_count(found[slot][i].shape) for slot, i in wanted.values()]
     except Exception:
         return declared
@@ -141,13 +147,13 @@ def _range_length(op: Op) -> int | None:
     return None if step.item() == 0 else max(0, math.ceil((end.item() - start.item()) / step.item()))
 
 
-def _run(op: Op, row: OpDef, small: bool) -> Any:
+def _run(op: Op, definition: OpDef, small: bool) -> Any:
     inputs = {slot: [known_array(value, small) for value in values] for slot, values in op.inputs.items()}
     if any(array is None for arrays in inputs.values() for array in arrays):
         return None
     try:
         with np.errstate(all="ignore"):
-            return row.run(inputs, op.attrs, tuple(op.outputs))
+            return definition.run(inputs, op.attrs, tuple(op.outputs))
     except Exception:
         return None
 

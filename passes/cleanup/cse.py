@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import add_operand
-from graphad.ir.regions import first_captured, operands, the_row
+from graphad.ir.regions import definition_of, first_captured, operands
 from graphad.passes.cleanup.operator_keys import Key, Owners, comparable, key_of, operators_in, owners_of
 from graphad.rewriting import Follower, Pass
 from graphad.rewriting.rewriter import in_graph
@@ -39,7 +39,7 @@ class Captures:
         """The operators that a graph is nested in, the innermost first, as far as none is a gradient."""
         while graph is not self.root and graph in self.owners:
             owner = self.owners[graph]
-            if the_row(owner).is_grad:
+            if definition_of(owner).is_grad:
                 return
             yield owner
             graph = owner.graph
@@ -55,7 +55,7 @@ class Captures:
 
     def _around(self, value: Value) -> Value | None:
         owner = self.owners.get(value.graph)
-        if owner is None or the_row(owner).is_grad:
+        if owner is None or definition_of(owner).is_grad:
             return None
         place, given = value.graph.inputs.index(value), operands(owner)
         start = first_captured(owner)
@@ -183,7 +183,7 @@ class _Search:
     def _captured_result(self, op: Op, first: Op) -> bool:
         """Read what an operator around writes instead."""
         pairs = _pairs(op, first)
-        worth = bool(op.inputs) and op.row is not None and not (op.row.cheap or op.row.view)
+        worth = bool(op.inputs) and op.definition is not None and not (op.definition.cheap or op.definition.view)
         if pairs is None or not (worth or all(self.captures.has(new, op.graph) for old, new in pairs if _is_used(old))):
             return False
         if not op.graph.allows("computed-around", op, first):

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import carried_count, first_captured, has_effects, is_forward_loop, operands, outcomes, the_row
+from graphad.ir.regions import carried_count, definition_of, first_captured, has_effects, is_forward_loop, operands, outcomes
 from graphad.ir.residuals import drop_residuals, gradient_graphs, is_read, residual_inputs
 from graphad.passes.cleanup.operator_keys import Owners, operators_in, owners_of
 from graphad.rewriting import Follower, Pass
@@ -91,9 +91,9 @@ class Needed:
         if not op.graphs:
             self._need(op.reads())
             return
-        row = the_row(op)
-        self._need(value for slot, values in op.inputs.items() if slot != row.operands for value in values)
-        if row.is_grad:
+        definition = definition_of(op)
+        self._need(value for slot, values in op.inputs.items() if slot != definition.operands for value in values)
+        if definition.is_grad:
             self._freeze(op)
         elif is_forward_loop(op):
             self._need_place(op, carried_count(op) - 1)
@@ -169,16 +169,16 @@ class Needed:
             self._trim_slots(op, reads, results)
 
     def _trim_slots(self, op: Op, reads: list[int], results: list[int]) -> None:
-        row, given, written = the_row(op), operands(op), outcomes(op)
+        definition, given, written = definition_of(op), operands(op), outcomes(op)
         for graph in op.graphs.values():
             stays = {graph.inputs[i] for i in reads}
             for value in [v for v in graph.inputs[: len(given)] if v not in stays] if len(reads) < len(given) else ():
                 graph.drop(value)
             drop_residuals(graph, self._spare_residuals(graph))
         if len(reads) < len(given):
-            op.graph.set_inputs(op, row.operands, [given[i] for i in reads])
+            op.graph.set_inputs(op, definition.operands, [given[i] for i in reads])
         if len(results) < len(written):
-            op.graph.set_outputs(op, row.results, [written[i] for i in results])
+            op.graph.set_outputs(op, definition.results, [written[i] for i in results])
 
 
 def without_dead_values(op: Op) -> bool:

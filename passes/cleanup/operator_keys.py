@@ -29,13 +29,13 @@ def frozen(value: Any) -> Hashable:
     return (value, type(value)) if isinstance(value, Hashable) else (repr(value), type(value))
 
 
-def frozen_attrs(row: OpDef, attrs: Any) -> Hashable:
+def frozen_attrs(definition: OpDef, attrs: Any) -> Hashable:
     """The attributes that differ from their defaults."""
     if not attrs:
         return ()
-    known = row.memory.get(frozen)
+    known = definition.memory.get(frozen)
     if known is None:
-        known = row.memory[frozen] = {name: frozen(attr.default) for name, attr in row.attrs.items()}
+        known = definition.memory[frozen] = {name: frozen(attr.default) for name, attr in definition.attrs.items()}
     given = [(name, frozen(value)) for name, value in attrs.items()]
     return tuple(sorted((name, value) for name, value in given if known.get(name) != value)) if len(given) > 1 else _other(given, known)
 
@@ -47,8 +47,8 @@ def _other(given: list[tuple[str, Hashable]], known: dict[str, Hashable]) -> Has
 
 def comparable(op: Op) -> bool:
     """Whether an operator may be equal to another one: it draws no random numbers, has no effect and writes tensors alone."""
-    row = REGISTRY.get(op.type)
-    if row is None or not (row.memory.get(comparable) or _is_repeatable(row)):
+    definition = REGISTRY.get(op.type)
+    if definition is None or not (definition.memory.get(comparable) or _is_repeatable(definition)):
         return False
     for values in op.outputs.values():
         for value in values:
@@ -57,20 +57,22 @@ def comparable(op: Op) -> bool:
     return bool(op.outputs)
 
 
-def _is_repeatable(row: OpDef) -> bool:
-    found = row.memory[comparable] = not (row.random or row.side_effect or isinstance(row, ControlDef) or row.type in _UNLIKE)
+def _is_repeatable(definition: OpDef) -> bool:
+    found = definition.memory[comparable] = not (
+        definition.random or definition.side_effect or isinstance(definition, ControlDef) or definition.type in _UNLIKE
+    )
     return found
 
 
 def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
     """The key that an operator shares with those that compute the same. ``origin`` maps inputs to captured values."""
-    row = REGISTRY[op.type]
-    attrs = frozen_attrs(row, op.attrs) if op.attrs else ()
+    definition = REGISTRY[op.type]
+    attrs = frozen_attrs(definition, op.attrs) if op.attrs else ()
     found: list[Any] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]
-    if row.commutative and not attrs:
+    if definition.commutative and not attrs:
         values = [value if origin is None else origin(value) for slot in op.inputs.values() for value in slot]
         return *found, *sorted(values, key=id)
-    for slot in row.inputs:
+    for slot in definition.inputs:
         given = op.inputs.get(slot, ())
         found.append(given if origin is None else tuple([origin(value) for value in given]))
     return tuple(found)

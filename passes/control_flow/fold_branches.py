@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import gradients_of, has_gradient, inline, remove_result, skip
 from graphad.ir.nodes import Slots
-from graphad.ir.regions import BranchLike, LoopLike, carried_count, operands, outcomes, the_row, types_of
+from graphad.ir.regions import BranchLike, LoopLike, carried_count, definition_of, operands, outcomes, types_of
 from graphad.ir.residuals import residual_inputs
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.analyses.speculation import holds_bound, runs_once
@@ -140,7 +140,7 @@ def _same(one: Graph, other: Graph, pairs: _Pairs) -> bool:
 
 
 def _same_op(a: Op, b: Op, pairs: _Pairs) -> bool:
-    if a.type != b.type or a.row is None or a.attrs != b.attrs or list(a.graphs) != list(b.graphs):
+    if a.type != b.type or a.definition is None or a.attrs != b.attrs or list(a.graphs) != list(b.graphs):
         return False
     if not _same_slots(a.inputs, b.inputs, pairs) or list(a.outputs) != list(b.outputs):
         return False
@@ -229,7 +229,7 @@ class _KnownCondition(Rule):
         return taken is not None and self.facts.inline(op, list(op.graphs)[0 if taken else 1], self.name)
 
     def _taken(self, op: Op) -> bool | None:
-        tests = op.inputs[the_row(op).condition]
+        tests = op.inputs[definition_of(op).condition]
         if op.attrs.get("is_scalar_condition", True):
             return self.facts.known.truth(tests[0])
         return _has_elements(tests)
@@ -306,7 +306,7 @@ class _NeverRuns(Rule):
     def rewrite(self, op: Op) -> bool:
         starts = operands(op)[: carried_count(op)]
         (body,) = op.graphs.values()
-        if self.facts.known.truth(op.input(the_row(op).condition)) is not False or gradients_of(op) != [] or runs_once((body,)):
+        if self.facts.known.truth(op.input(definition_of(op).condition)) is not False or gradients_of(op) != [] or runs_once((body,)):
             return False
         if not all(map(self.facts.fits, starts, outcomes(op))) or not op.graph.allows(self.name, op):
             return False

@@ -164,8 +164,8 @@ class _Outlining:
         return changed
 
     def _may_move(self, op: Op) -> bool:
-        row = op.row
-        if row is None or op.graphs or row.side_effect or op.type == "undefined" or "run_once" in op.attrs:
+        definition = op.definition
+        if definition is None or op.graphs or definition.side_effect or op.type == "undefined" or "run_once" in op.attrs:
             return False
         if any(value.kind != TENSOR for value in op.reads()):
             return False

@@ -18,7 +18,7 @@ from typing import Any
 from graphad.errors import InvalidValue
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
 from graphad.ir.edits import insert_carried, insert_results
-from graphad.ir.regions import carried_count, is_forward_loop, is_grad_op, operands, outcomes, the_row
+from graphad.ir.regions import carried_count, definition_of, is_forward_loop, is_grad_op, operands, outcomes
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef
 from graphad.passes.backward.expand_grad_ops import ExpandGradOps
 from graphad.passes.backward.find_op_path import FindOpPath, OpPath, source_value
@@ -106,9 +106,9 @@ class Tangents:
 
 def grad_row(op: Op) -> GradOpDef:
     """The definition of an operator's gradient; every operator on a path has one."""
-    row = None if op.row is None else op.row.grad
-    assert row is not None
-    return row
+    definition = None if op.definition is None else op.definition.grad
+    assert definition is not None
+    return definition
 
 
 def check_start(value: Value, start: Value) -> None:
@@ -188,7 +188,7 @@ def _carrying(ops: Sequence[Op], varied: set[Value]) -> list[Op]:
 
 
 def _differentiable(op: Op) -> Mapping[str, Any]:
-    return (op.row.grads if op.row is not None else None) or {}
+    return (op.definition.grads if op.definition is not None else None) or {}
 
 
 def _back_through(builder: Builder, op: Op, varied: set[Value], backwards: Cotangents) -> None:
@@ -246,22 +246,22 @@ def through_operator(made: Tangents, op: Op, path: OpPath) -> None:
 
 
 def _rule(op: Op, moving: Sequence[str]) -> Rule:
-    row = op.row
-    assert row is not None
-    if row.linear:
+    definition = op.definition
+    assert definition is not None
+    if definition.linear:
         return _linear
-    if row.bilinear:
+    if definition.bilinear:
         return _bilinear
-    return _symmetric if moving == [next(iter(row.inputs))] and _is_symmetric(row) else transposed
+    return _symmetric if moving == [next(iter(definition.inputs))] and _is_symmetric(definition) else transposed
 
 
-def _is_symmetric(row: OpDef) -> bool:
+def _is_symmetric(definition: OpDef) -> bool:
     """Whether the Jacobian is its own transpose, and depends on the input: one that does not is that of a step, which is 0."""
-    if row.symmetric:
+    if definition.symmetric:
         return True
-    required = [slot for slot in row.inputs.values() if not slot.optional]
-    rule = (row.grads or {}).get(required[0].name) if len(required) == 1 and not required[0].variadic else None
-    return row.elementwise and rule is not None and len(rule.reads) > 1
+    required = [slot for slot in definition.inputs.values() if not slot.optional]
+    rule = (definition.grads or {}).get(required[0].name) if len(required) == 1 and not required[0].variadic else None
+    return definition.elementwise and rule is not None and len(rule.reads) > 1
 
 
 # -- linear --------------------------------------------------------------------------------------
@@ -272,13 +272,13 @@ def _linear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
     passed = _passed_on(made, op, moving)
     if passed is not None:
         return {op.output("Out"): passed}
-    row, after, inputs = op.row, op.next, dict[str, Sequence[Value]](op.inputs)
-    assert row is not None
+    definition, after, inputs = op.definition, op.next, dict[str, Sequence[Value]](op.inputs)
+    assert definition is not None
     for _, slot in grad_row(op).written:
         values = op.inputs.get(slot, ())
         inputs[slot] = [made.of(v, after) for v in values if op.type != "sum" or v in made.tangent]
     op_type = "assign" if op.type == "increment" else op.type
-    attrs = {name: value for name, value in op.attrs.items() if name != row.offset}
+    attrs = {name: value for name, value in op.attrs.items() if name != definition.offset}
     if op.type == "read_from_array":
         inputs["Like"] = [op.output("Out")]
     if op.type == "write_to_array" and not op.inputs.get("Array"):
@@ -292,7 +292,7 @@ def _linear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
 
 def _passed_on(made: Tangents, op: Op, moving: Sequence[str]) -> Value | None:
     """The tangent that is that of the output as well, if only one input moves and the output has its shape."""
-    if op.row is None or moving[0] not in op.row.passed_on:
+    if op.definition is None or moving[0] not in op.definition.passed_on:
         return None
     values = list(op.reads())
     found = [v for v in values if v in made.tangent]
@@ -355,7 +355,7 @@ def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
     follow(made, path.inner[body])
     ends = [made.of(body.results[k], None) for k in moving]
     found = [made.new(outs[k]) for k in moving]
-    slot = the_row(op).operands
+    slot = definition_of(op).operands
     op.graph.set_inputs(op, slot, [*given, *tangents])
     insert_carried(op, starts, carried, ends, found)
     for k, tangent in zip(moving, found, strict=True):
@@ -364,14 +364,14 @@ def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
 
 def _through_branches(made: Tangents, op: Op, path: OpPath) -> None:
     """Every branch takes the same tangents, and returns those of the same results."""
-    row, around, given, outs = the_row(op), op.graph, operands(op), outcomes(op)
+    definition, around, given, outs = definition_of(op), op.graph, operands(op), outcomes(op)
     moving, tangents = path.carried[op], _pass_in(made, op, path, 0)
     ends: list[list[Value]] = []
     for graph in op.graphs.values():
         follow(made, path.inner[graph])
         ends.append([made.of(graph.results[k], None) for k in moving])
     found = [made.new(outs[k]) for k in moving]
-    around.set_inputs(op, row.operands, [*given, *tangents])
+    around.set_inputs(op, definition.operands, [*given, *tangents])
     insert_results(op, found, ends)
     for k, tangent in zip(moving, found, strict=True):
         made.keep(outs[k], tangent)
@@ -468,7 +468,7 @@ def has_known_extents(value: Value) -> bool:
 
 def _needs(op: Op, value: Value) -> bool:
     if not op.graphs:
-        return op.graph.parent is None or op.row is None or not op.row.partial
+        return op.graph.parent is None or op.definition is None or not op.definition.partial
     places = [i for i, operand in enumerate(operands(op)) if operand is value]
     inner = [graph.inputs[i] for graph in op.graphs.values() for i in places if i < len(graph.inputs)]
     return not places or any(_needs(reader, inside) for inside in inner for reader in inside.readers)

@@ -115,25 +115,25 @@ def _is_parameter(value: Value) -> bool:
 
 def _is_bias(op: Op, axis: int, rank: int) -> bool:
     """Whether an operator adds one number to each channel."""
-    bias, row = op.input("Y"), op.row
-    if row is None or not _is_parameter(bias) or bias.shape is None or len(bias.shape) != 1 or op.input("X") is bias:
+    bias, definition = op.input("Y"), op.definition
+    if definition is None or not _is_parameter(bias) or bias.shape is None or len(bias.shape) != 1 or op.input("X") is bias:
         return False
-    given = row.attr("axis", op.attrs)
+    given = definition.attr("axis", op.attrs)
     return bool(given == axis or (given == -1 and axis == rank - 1))
 
 
 def _weight(op: Op, axis: int, rank: int) -> tuple[str, int]:
     """The slot of the weights of a product whose output has its channels along an axis, and their axis of channels."""
-    row = op.row
+    definition = op.definition
     if op.type in _CONVOLUTIONS and axis == 1:
         return "Filter", 0
-    if row is None or op.type not in _PRODUCTS or axis != rank - 1:
+    if definition is None or op.type not in _PRODUCTS or axis != rank - 1:
         return "", 0
     shape = op.input("Y").shape or ()
-    if len(shape) != 2 or (op.type == "mul" and row.attr("y_num_col_dims", op.attrs) != 1):
+    if len(shape) != 2 or (op.type == "mul" and definition.attr("y_num_col_dims", op.attrs) != 1):
         return "", 0
     turned = {"matmul": "transpose_Y", "matmul_v2": "trans_y"}.get(op.type)
-    return "Y", 0 if turned is not None and row.attr(turned, op.attrs) else 1
+    return "Y", 0 if turned is not None and definition.attr(turned, op.attrs) else 1
 
 
 # -- how -----------------------------------------------------------------------------------------
@@ -159,12 +159,12 @@ def _fold(op: Op, match: _Match) -> None:
 
 def _product(match: _Match, builder: Builder, factor: Any) -> GraphSymbol:
     """The product with scaled weights, and without a bias of its own."""
-    product, row = match.product, match.product.row
-    assert row is not None
+    product, definition = match.product, match.product.definition
+    assert definition is not None
     weights = ops.elementwise_mul(builder.symbol(product.input(match.weight)), factor, axis=match.along)
-    given = [slot for slot in row.inputs if slot in product.inputs and slot != "Bias"]
+    given = [slot for slot in definition.inputs if slot in product.inputs and slot != "Bias"]
     inputs = [weights if slot == match.weight else builder.symbol(product.input(slot)) for slot in given]
-    result: GraphSymbol = row(*inputs, **{name: value for name, value in product.attrs.items() if name in row.attrs})
+    result: GraphSymbol = definition(*inputs, **{name: value for name, value in product.attrs.items() if name in definition.attrs})
     return result
 
 

@@ -115,9 +115,9 @@ def _root(parent: dict[Op, Op], op: Op) -> Op:
 
 def _class_of(op: Op, smallest: int) -> _Class | None:
     """The key that an operator shares with those it may be fused with; None if there are none."""
-    row = op.row
+    definition = op.definition
     written = [*op.writes()]
-    if row is None or not row.elementwise or len(written) != 1 or not takes_required(row, op.inputs):
+    if definition is None or not definition.elementwise or len(written) != 1 or not takes_required(definition, op.inputs):
         return None
     (out,) = written
     if out.type is None or out.kind != TENSOR or out.shape is None or out.persistable:

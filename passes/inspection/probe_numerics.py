@@ -17,7 +17,7 @@ from typing import Any
 from graphad.errors import InvalidValue
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import insert_carried, insert_results
-from graphad.ir.regions import CallLike, is_forward_loop, the_row
+from graphad.ir.regions import CallLike, definition_of, is_forward_loop
 from graphad.ops.definition import did_you_mean
 from graphad.program import EMPTY
 from graphad.rewriting import Pass
@@ -201,7 +201,7 @@ class _Watch:
         chosen = [value for value in op.writes() if self._is_chosen(value, value in sure)]
         if chosen:
             self.values[op] = chosen
-        if not op.graphs or the_row(op).is_grad or _is_fused(op):
+        if not op.graphs or definition_of(op).is_grad or _is_fused(op):
             return bool(chosen)
         for graph in op.graphs.values():
             self.inside[graph] = self._of_graph(graph)
@@ -242,10 +242,10 @@ def _is_fused(op: Op) -> bool:
 
 def _writes_for_sure(op: Op, sure: set[Value]) -> bool:
     """Whether what an operator writes has a value whenever it has run."""
-    row = op.row
-    if row is None or op.graphs or op.type in ("undefined", "select_output"):
+    definition = op.definition
+    if definition is None or op.graphs or op.type in ("undefined", "select_output"):
         return False
-    return not row.partial or sure.issuperset(op.reads())
+    return not definition.partial or sure.issuperset(op.reads())
 
 
 # -- out of nested graphs ------------------------------------------------------------------------

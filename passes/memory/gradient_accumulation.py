@@ -137,11 +137,11 @@ class Training:
 
 
 def _check_repeatable(op: Op) -> None:
-    row = op.row
-    if row is None or row.side_effect or op.graphs:
-        why = "is not known" if row is None else "holds blocks" if op.graphs else "has effects"
+    definition = op.definition
+    if definition is None or definition.side_effect or op.graphs:
+        why = "is not known" if definition is None else "holds blocks" if op.graphs else "has effects"
         raise Refused(located(f"operator {op.type!r} {why}, so it cannot run once for each part of the batch", op.source))
-    if row.random:
+    if definition.random:
         raise Refused(located(f"operator {op.type!r} draws random numbers, which for parts of a batch are others", op.source))
 
 
@@ -274,11 +274,11 @@ def _next(body: Graph, op_type: str, inputs: Slots, value: Value) -> Value:
 def _retype(body: Graph) -> None:
     """Infer the types in the body anew: a part has fewer rows than the batch. A gradient has the type of its value."""
     for op in body.ordered_ops():
-        row = op.row
-        if row is None or op.type == "read_from_array":
+        definition = op.definition
+        if definition is None or op.type == "read_from_array":
             continue
         known = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
-        inferred = row.infer_types(known, op.attrs)
+        inferred = definition.infer_types(known, op.attrs)
         for slot, values in op.outputs.items():
             for i, value in enumerate(values):
                 type = inferred[slot][i] if slot in inferred else _gradient_type(body, value)

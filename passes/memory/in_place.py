@@ -25,20 +25,25 @@ from graphad.types import TENSOR
 
 def makes_own(op: Op) -> bool:
     """Whether an operator writes to fresh memory that nothing else aliases, and keeps none of its operands."""
-    row = op.row
-    if row is None or op.graphs:
+    definition = op.definition
+    if definition is None or op.graphs:
         return False
     if op.type == "sum":
         return len(op.inputs.get("X", ())) > 1 and all(v.given or _is_there(v.writer) for v in op.inputs["X"])
-    if row.own:
+    if definition.own:
         return True
     dtypes = [value.dtype for value in op.reads()]
-    return None not in dtypes and not row.partial and takes_required(row, op.inputs) and makes_array(row, dtypes, op.attrs)
+    return (
+        None not in dtypes
+        and not definition.partial
+        and takes_required(definition, op.inputs)
+        and makes_array(definition, dtypes, op.attrs)
+    )
 
 
 def _is_there(writer: Op | None) -> bool:
     """Whether what an operator writes has a value for sure."""
-    return writer is not None and writer.row is not None and not writer.row.partial and not writer.graphs
+    return writer is not None and writer.definition is not None and not writer.definition.partial and not writer.graphs
 
 
 # -- the pass --------------------------------------------------------------------------------------
@@ -79,11 +84,17 @@ def _mark(op: Op, lasting: set[Value]) -> None:
 
 def _reusable_slot(op: Op, lasting: set[Value]) -> str | None:
     """The slot of the input whose memory the output may use."""
-    row = op.row
-    if row is None or not row.elementwise or not takes_required(row, op.inputs) or [*op.outputs] != ["Out"] or not makes_own(op):
+    definition = op.definition
+    if (
+        definition is None
+        or not definition.elementwise
+        or not takes_required(definition, op.inputs)
+        or [*op.outputs] != ["Out"]
+        or not makes_own(op)
+    ):
         return None
     dtypes = [value.dtype for value in op.reads()]
-    if None in dtypes or not writes_into(row, dtypes, op.attrs):
+    if None in dtypes or not writes_into(definition, dtypes, op.attrs):
         return None
     out = op.output("Out")
     for slot, values in op.inputs.items():

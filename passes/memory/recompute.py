@@ -63,10 +63,10 @@ class ForwardPart:
 
 def shapes_read(op: Op) -> set[str]:
     """The slots of which an operator of the backward part reads nothing but the shape, for the gradients that it gives."""
-    row = op.row
-    if not isinstance(row, GradOpDef) or row.forward is None or row.forward.grads is None:
+    definition = op.definition
+    if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.grads is None:
         return {"X"} if op.type == "fill_zeros_like" else set()
-    forward, grads = row.forward, row.forward.grads
+    forward, grads = definition.forward, definition.forward.grads
     wanted = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]
     return {s for s in op.inputs if all(s not in grads[slot].reads or forward.reads_shape(s, slot) for slot in wanted)}
 
@@ -78,8 +78,8 @@ def is_forward(value: Value) -> bool:
 
 def can_repeat(op: Op) -> bool:
     """Whether an operator computes the same when it runs again, and does nothing else."""
-    row = op.row
-    if row is None or op.graphs or row.random or row.side_effect:
+    definition = op.definition
+    if definition is None or op.graphs or definition.random or definition.side_effect:
         return False
     return all(value.kind == TENSOR for value in (*op.reads(), *op.writes()))
 

@@ -157,13 +157,13 @@ class OptimizeParameters(Pass):
 
     def _updated(self, name: str, gradient: Any, rate: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
-        names, row = {"Param": name, **self._state(name)}, lookup(self.type)
+        names, definition = {"Param": name, **self._state(name)}, lookup(self.type)
         state = {slot: [values[each]] for slot, each in names.items()}
-        outputs = row.run({**state, "Grad": [gradient], "LearningRate": [rate]}, attrs, list(row.outputs))
+        outputs = definition.run({**state, "Grad": [gradient], "LearningRate": [rate]}, attrs, list(definition.outputs))
         found = {names[slot]: outputs[out][0] for slot in names if (out := _OUTPUTS.get(slot, f"{slot}Out")) in outputs}
         read, factor = _ADVANCED.get(self.type, (None, ""))
         if read is not None:
-            found[names[read]] = values[names[read]] * np.asarray(row.attr(factor, attrs), values[names[read]].dtype)
+            found[names[read]] = values[names[read]] * np.asarray(definition.attr(factor, attrs), values[names[read]].dtype)
         return found
 
     def _update(self, graph: Graph, name: str, factor: float, gradient: Value) -> None:

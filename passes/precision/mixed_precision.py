@@ -82,9 +82,9 @@ def _proportional(starts: Sequence[Op]) -> set[Value]:
 
 def _passes_on(op: Op, slot: str) -> bool:
     """Whether what an operator writes scales with an input."""
-    if op.row is None or op.graphs:
+    if op.definition is None or op.graphs:
         return True
-    return slot.endswith(GRADIENT) if isinstance(op.row, GradOpDef) else slot in (op.row.grads or ())
+    return slot.endswith(GRADIENT) if isinstance(op.definition, GradOpDef) else slot in (op.definition.grads or ())
 
 
 def _leaves(graph: Graph, value: Value) -> bool:
@@ -185,10 +185,10 @@ class _Narrowing:
 
     def _is_narrow(self, op: Op) -> bool:
         """Whether an operator is to compute in the narrow type."""
-        row, wide = op.row, list(self._wide_inputs(op))
-        if row is None or op.graphs or not wide:
+        definition, wide = op.definition, list(self._wide_inputs(op))
+        if definition is None or op.graphs or not wide:
             return False
-        forward = row.forward if isinstance(row, GradOpDef) and row.forward is not None else row
+        forward = definition.forward if isinstance(definition, GradOpDef) and definition.forward is not None else definition
         kept = self.options.keep
         if forward.type in kept or any(value.name in kept for value in op.writes()):
             return False

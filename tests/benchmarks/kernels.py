@@ -103,12 +103,12 @@ def works(case: Case) -> dict[str, Work]:
     if case.kind == "batch_norm":
         c = case.shapes[0][1]
         operands += [np.ones(c, np.float32), np.zeros(c, np.float32), np.zeros(c, np.float32), np.ones(c, np.float32)]
-    row = lookup(case.kind)
-    found: dict[str, Work] = {"forward": lambda: row(*operands, **case.attrs)}
+    definition = lookup(case.kind)
+    found: dict[str, Work] = {"forward": lambda: definition(*operands, **case.attrs)}
     if case.kind != "conv2d":
         return found
     x, w = operands
-    d = drawn(list(row(x, w, **case.attrs).shape))
+    d = drawn(list(definition(x, w, **case.attrs).shape))
     to_input, to_filter = lookup("conv2d_backprop_input"), lookup("conv2d_backprop_filter")
     return {
         **found,

@@ -238,9 +238,9 @@ def sparse(*items: Array | None) -> TensorArray:
 
 def gradient(op: str, inputs: dict[str, Any], **attrs: Any) -> Any:
     """What the grad operator gives for X."""
-    row = ops.lookup(op).grad
-    assert row is not None
-    return row.run({slot: [value] for slot, value in inputs.items()}, attrs, ["X@GRAD"])["X@GRAD"][0]
+    definition = ops.lookup(op).grad
+    assert definition is not None
+    return definition.run({slot: [value] for slot, value in inputs.items()}, attrs, ["X@GRAD"])["X@GRAD"][0]
 
 
 @pytest.mark.parametrize("cotangents", [(), (None, np.ones(2)), (np.ones(2),)])

@@ -300,16 +300,16 @@ def test_check_finite_lets_integers_and_finite_numbers_pass() -> None:
 @contextmanager
 def watched(monkeypatch: pytest.MonkeyPatch, op_type: str) -> Iterator[list[int]]:
     """How many results of an operator are alive whenever it runs."""
-    row, results, alive = REGISTRY[op_type], list[weakref.ref[Array]](), list[int]()
+    definition, results, alive = REGISTRY[op_type], list[weakref.ref[Array]](), list[int]()
 
     def kernel(*inputs: Any, **attrs: Any) -> Any:
         alive.append(sum(ref() is not None for ref in results))
-        array = np.array(row.kernel(*inputs, **attrs))
+        array = np.array(definition.kernel(*inputs, **attrs))
         results.append(weakref.ref(array))
         return array
 
     with monkeypatch.context() as patch:
-        patch.setitem(REGISTRY, op_type, replace(row, kernel=kernel))
+        patch.setitem(REGISTRY, op_type, replace(definition, kernel=kernel))
         yield alive
         alive.append(sum(ref() is not None for ref in results))
 

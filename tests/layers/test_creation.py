@@ -67,9 +67,9 @@ def test_random_numbers_are_recorded(build: Callable[[], Any], low: float, high:
 
 
 def test_no_operator_without_inputs_computes_where_it_is_called() -> None:
-    rows = [name for name, row in REGISTRY.items() if not row.inputs or name == "fill_constant"]
-    assert {"fill_constant", "randint", "eye", "create_array"} <= {*rows}
-    assert not [name for name in rows if getattr(layers, name) is REGISTRY[name]]
+    definitions = [name for name, definition in REGISTRY.items() if not definition.inputs or name == "fill_constant"]
+    assert {"fill_constant", "randint", "eye", "create_array"} <= {*definitions}
+    assert not [name for name in definitions if getattr(layers, name) is REGISTRY[name]]
 
 
 def test_constants_go_into_the_current_block() -> None:

@@ -61,5 +61,5 @@ def number(value: Value) -> float | None:
 
 def attribute(op: Op, name: str) -> Any:
     """An attribute as it is given, else its default."""
-    assert op.row is not None
-    return op.row.attr(name, op.attrs)
+    assert op.definition is not None
+    return op.definition.attr(name, op.attrs)

@@ -77,10 +77,10 @@ def test_a_constant_is_changed_and_put_back() -> None:
     ("patch", "said"),
     [
         (Patch(KEYS, "no such text", ""), "has 0 times 'no such text', not once"),
-        (Patch(KEYS, "row", "column"), "not once"),
-        (Patch(f"{KEYS}_of", "row", "column"), "no function 'key_of_of'"),
+        (Patch(KEYS, "definition", "column"), "not once"),
+        (Patch(f"{KEYS}_of", "definition", "column"), "no function 'key_of_of'"),
         (Patch("graphad.passes.cleanup.operator_keys", '_UNLIKE = ("undefined",)', "_UNLIKE = ()"), "only functions can be changed"),
-        (Patch(KEYS, "row.commutative and not attrs", "(row.commutative) and not attrs"), "changes nothing"),
+        (Patch(KEYS, "definition.commutative and not attrs", "(definition.commutative) and not attrs"), "changes nothing"),
         (Patch("graphad.passes.cleanup.operator_keys:_UNLIKE", value="it"), "already"),
     ],
 )

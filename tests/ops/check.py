@@ -28,11 +28,11 @@ def on_samples(check: Callable[[str, Sample], None], op: str) -> None:
             raise
 
 
-def run(row: OpDef, inputs: Slots, attrs: dict[str, Any]) -> Slots:
+def run(definition: OpDef, inputs: Slots, attrs: dict[str, Any]) -> Slots:
     """The operator's outputs; random operators draw from a fixed generator."""
-    extra = {"rng": np.random.default_rng(3)} if row.random else {}
+    extra = {"rng": np.random.default_rng(3)} if definition.random else {}
     with np.errstate(all="ignore"):
-        return row.run(inputs, {**attrs, **extra}, list(row.outputs))
+        return definition.run(inputs, {**attrs, **extra}, list(definition.outputs))
 
 
 def typed(inputs: Slots) -> dict[str, list[TensorType]]:
@@ -42,22 +42,22 @@ def typed(inputs: Slots) -> dict[str, list[TensorType]]:
 
 def check_inference(op_type: str, sample: Sample) -> None:
     """Inferred shapes and dtypes are those of the kernel's outputs."""
-    row, inputs = lookup(op_type), sample.slots()
-    inferred = row.infer_types(typed(inputs), sample.attrs)
+    definition, inputs = lookup(op_type), sample.slots()
+    inferred = definition.infer_types(typed(inputs), sample.attrs)
     untyped = {id(array) for values in inputs.values() for v in values if isinstance(v, Tape) for array in arrays(v)}
-    for slot, values in run(row, inputs, sample.attrs).items():
+    for slot, values in run(definition, inputs, sample.attrs).items():
         for value, expected in zip(values, inferred[slot], strict=True):
             if value is None:
                 continue
-            assert kind_of(value) == _kind(row, slot, inputs), f"{slot} is a {type(value).__name__}"
+            assert kind_of(value) == _kind(definition, slot, inputs), f"{slot} is a {type(value).__name__}"
             for array in arrays(value):
                 assert isinstance(array, np.ndarray), f"{slot} is or holds a {type(array).__name__}"
                 if not isinstance(value, Tape) and id(array) not in untyped:
                     check_type(slot, array, expected)
 
 
-def _kind(row: OpDef, slot: str, inputs: Slots) -> str:
-    kind = row.kinds.get(slot, TENSOR)
+def _kind(definition: OpDef, slot: str, inputs: Slots) -> str:
+    kind = definition.kinds.get(slot, TENSOR)
     return kind_of(next(iter(inputs.values()))[0]) if kind == AS_INPUT else kind
 
 
@@ -69,12 +69,12 @@ def check_type(slot: str, array: Array, expected: TensorType) -> None:
 
 def check_float32(op_type: str, sample: Sample) -> None:
     """In float32 the outputs are float32 and near those in float64."""
-    row = lookup(op_type)
+    definition = lookup(op_type)
     narrow = {s: [remade(v, map(_narrowed, arrays(v))) for v in values] for s, values in sample.slots().items()}
-    narrow_outputs = run(row, narrow, sample.attrs)
-    for slot, values in run(row, sample.slots(), sample.attrs).items():
+    narrow_outputs = run(definition, narrow, sample.attrs)
+    for slot, values in run(definition, sample.slots(), sample.attrs).items():
         for value, narrow_value in zip(values, narrow_outputs[slot], strict=True):
-            if value is None or row.random:
+            if value is None or definition.random:
                 continue
             for wide_, narrow_ in zip(arrays(value), arrays(narrow_value), strict=True):
                 if _follows_inputs(sample) and wide_.dtype == "float64":
@@ -88,22 +88,22 @@ def _narrowed(array: Array) -> Array:
 
 def check_gradient(op_type: str, sample: Sample) -> None:
     """The grad operator's outputs are central differences of the operator's, weighted with random cotangents."""
-    row = lookup(op_type)
-    if not row.grads:
+    definition = lookup(op_type)
+    if not definition.grads:
         return
-    assert row.grad is not None
+    assert definition.grad is not None
     inputs = sample.slots()
-    outputs = run(row, inputs, sample.attrs)
-    used = sample.outputs or _honoured(row, outputs)
+    outputs = run(definition, inputs, sample.attrs)
+    used = sample.outputs or _honoured(definition, outputs)
     rng = np.random.default_rng(5)
     cotangents = {s: [random_like(v, rng) for v in outputs[s]] for s in used}
-    slots = differentiated(row, sample)
+    slots = differentiated(definition, sample)
     given = {**inputs, **outputs, **{s + GRAD: v for s, v in cotangents.items()}}
     with np.errstate(all="ignore"):
-        grads = row.grad.run(given, sample.attrs, [s + GRAD for s in slots])
+        grads = definition.grad.run(given, sample.attrs, [s + GRAD for s in slots])
 
     def loss(changed: Slots) -> float:
-        result = run(row, changed, sample.attrs)
+        result = run(definition, changed, sample.attrs)
         return sum(_inner(value, cotangent) for s in used for value, cotangent in zip(result[s], cotangents[s], strict=True))
 
     for slot in slots:
@@ -122,15 +122,15 @@ def _inner(value: Value, cotangent: Value) -> float:
     return float(sum(np.sum(a * c) for a, c in zip(arrays(value), arrays(cotangent), strict=True)))
 
 
-def differentiated(row: OpDef, sample: Sample) -> tuple[str, ...]:
+def differentiated(definition: OpDef, sample: Sample) -> tuple[str, ...]:
     """The input slots to differentiate with respect to: those of floating point that have a rule."""
-    slots = sample.differentiate or tuple(row.grads or ())
+    slots = sample.differentiate or tuple(definition.grads or ())
     return tuple(s for s in slots if s in sample.slots() and all(map(is_float, sample.slots()[s])))
 
 
-def _honoured(row: OpDef, outputs: Slots) -> tuple[str, ...]:
+def _honoured(definition: OpDef, outputs: Slots) -> tuple[str, ...]:
     """The float outputs whose cotangent some rule reads."""
-    read = {s for rule in (row.grads or {}).values() for s in rule.reads}
+    read = {s for rule in (definition.grads or {}).values() for s in rule.reads}
     return tuple(s for s, v in outputs.items() if s + GRAD in read and all(map(is_float, v)))
 
 

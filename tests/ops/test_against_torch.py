@@ -259,17 +259,17 @@ def test_value_is_torchs(opinion: Opinion) -> None:
 
 @CASES
 def test_gradient_is_torchs(opinion: Opinion) -> None:
-    sample, row = opinion.sample, lookup(opinion.op)
-    slots = [slot for slot in differentiated(row, sample) if opinion.output + GRAD in (row.grads or {})[slot].reads]
-    inputs, outputs = sample.slots(), run(row, sample.slots(), sample.attrs)
+    sample, definition = opinion.sample, lookup(opinion.op)
+    slots = [slot for slot in differentiated(definition, sample) if opinion.output + GRAD in (definition.grads or {})[slot].reads]
+    inputs, outputs = sample.slots(), run(definition, sample.slots(), sample.attrs)
     given = tensors(sample)
     wanted = [given[slot, i].requires_grad_() for slot in slots for i in range(len(inputs[slot]))]
     out = opinion.function(*given.values())
-    if row.grad is None or not wanted or not out.requires_grad:
+    if definition.grad is None or not wanted or not out.requires_grad:
         return
     weight = uniform(*out.shape, seed=9)
     cotangents = {s + GRAD: [weight if s == opinion.output else np.zeros_like(v) for v in values] for s, values in outputs.items()}
-    got = row.grad.run({**inputs, **outputs, **cotangents}, sample.attrs, [slot + GRAD for slot in slots])
+    got = definition.grad.run({**inputs, **outputs, **cotangents}, sample.attrs, [slot + GRAD for slot in slots])
     expected = torch.autograd.grad(out, wanted, torch.from_numpy(weight), allow_unused=True, materialize_grads=True)
     for mine, its in zip((array for slot in slots for array in got[slot + GRAD]), expected, strict=True):
         np.testing.assert_allclose(mine, its.numpy(), rtol=1e-8, atol=1e-10)

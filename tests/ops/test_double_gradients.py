@@ -15,29 +15,29 @@ from graphad.testing.samples import samples_of
 
 STEP = 1e-6
 Values = dict[str, Array]
-ROWS = [row for row in REGISTRY.values() if isinstance(row, DoubleGradOpDef)]
+ROWS = [definition for definition in REGISTRY.values() if isinstance(definition, DoubleGradOpDef)]
 OWN = {"DOutNew": "Out", f"X{GRAD}": "X", f"Y{GRAD}": "Y"}  # of what an output is the cotangent, where the name says it otherwise
 
 
 class Given:
     """A grad operator's inputs, drawn, and cotangents for what it gives."""
 
-    def __init__(self, row: DoubleGradOpDef) -> None:
-        assert row.of is not None
+    def __init__(self, definition: DoubleGradOpDef) -> None:
+        assert definition.of is not None
         sample = next(
-            s for s in samples_of(row.of.type) if all(isinstance(v, np.ndarray) and v.dtype.kind == "f" for v in s.inputs.values())
+            s for s in samples_of(definition.of.type) if all(isinstance(v, np.ndarray) and v.dtype.kind == "f" for v in s.inputs.values())
         )
-        self.row, self.of, self.attrs = row, row.of, dict(sample.attrs)
-        self.result = next(iter(row.of.outputs))
-        forward = {s: np.abs(np.asarray(v)) + 0.3 for s, v in sample.inputs.items() if s in row.of.inputs and s != "Bias"}
-        out = self.of.run({s: [v] for s, v in forward.items()}, self.attrs, list(row.of.outputs))[self.result][0]
+        self.definition, self.of, self.attrs = definition, definition.of, dict(sample.attrs)
+        self.result = next(iter(definition.of.outputs))
+        forward = {s: np.abs(np.asarray(v)) + 0.3 for s, v in sample.inputs.items() if s in definition.of.inputs and s != "Bias"}
+        out = self.of.run({s: [v] for s, v in forward.items()}, self.attrs, list(definition.of.outputs))[self.result][0]
         self.values: Values = {**forward, self.result: out, f"D{self.result}": uniform(*out.shape, seed=1)}
-        self.starts = {s: uniform(*v.shape, seed=2) for s, v in forward.items() if f"DD{s}" in row.inputs}
+        self.starts = {s: uniform(*v.shape, seed=2) for s, v in forward.items() if f"DD{s}" in definition.inputs}
 
     def first(self, values: Values) -> Values:
         """What the grad operator gives; where the result is none of the inputs, it is that of X."""
         known = dict(values)
-        if self.result not in self.row.inputs and all(s in known for s in self.starts):
+        if self.result not in self.definition.inputs and all(s in known for s in self.starts):
             outputs = self.of.run({s: [known[s]] for s in self.of.inputs if s in known}, self.attrs, list(self.of.outputs))
             known[self.result] = outputs[self.result][0]
         assert self.of.grad is not None
@@ -49,7 +49,7 @@ class Given:
         """The operator's inputs."""
         seconds = {f"DD{s}": v for s, v in self.starts.items()}
         firsts = {f"D{s}": v for s, v in self.first(self.values).items()}
-        return {s: [{**firsts, **self.values, **seconds}[s]] for s in self.row.inputs}
+        return {s: [{**firsts, **self.values, **seconds}[s]] for s in self.definition.inputs}
 
     def of_what(self, slot: str) -> str:
         """The value that an output of the operator is the cotangent of."""

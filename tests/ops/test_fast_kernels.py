@@ -13,20 +13,20 @@ from graphad.testing.samples import SAMPLES
 from graphad.types import FLOATS
 from tests.ops.check import Slots, run
 
-FAST = sorted(op for op, row in REGISTRY.items() if isinstance(row.grad, GradOpDef) and row.grad.fast is not None)
+FAST = sorted(op for op, definition in REGISTRY.items() if isinstance(definition.grad, GradOpDef) and definition.grad.fast is not None)
 CASES = [pytest.param(op, sample, id=f"{op}-{i}") for op in FAST for i, sample in enumerate(SAMPLES[op])]
 
 
 def grad_inputs(op: str, sample: Sample, dtype: str) -> tuple[GradOpDef, Slots]:
     """The grad operator and all it may read, the cotangents of the sample's outputs included (of the first output if it names none)."""
-    row = REGISTRY[op]
-    assert row.grad is not None
+    definition = REGISTRY[op]
+    assert definition.grad is not None
     inputs = {s: [a.astype(dtype) if a.dtype.name in FLOATS else a for a in v] for s, v in sample.slots().items()}
-    outputs = run(row, inputs, sample.attrs)
-    required = [s for s in row.outputs if s + GRAD in row.grad.inputs and not row.grad.inputs[s + GRAD].optional]
+    outputs = run(definition, inputs, sample.attrs)
+    required = [s for s in definition.outputs if s + GRAD in definition.grad.inputs and not definition.grad.inputs[s + GRAD].optional]
     rng = np.random.default_rng(5)
     cotangents = {s + GRAD: [rng.uniform(-1, 1, a.shape).astype(dtype) for a in outputs[s]] for s in sample.outputs or required}
-    return row.grad, {**inputs, **outputs, **cotangents}
+    return definition.grad, {**inputs, **outputs, **cotangents}
 
 
 def wanted_slots(grad: GradOpDef, given: Slots) -> list[list[str]]:

@@ -57,11 +57,13 @@ def samples(op: str) -> list[Sample]:
     return SAMPLES[op][: LEFT_OUT.get(op, 2)]
 
 
-def deviation(row: OpDef, inputs: Slots, attrs: dict[str, object], wanted: list[str], pooled: bool, bound: Bound) -> tuple[float, str]:
+def deviation(
+    definition: OpDef, inputs: Slots, attrs: dict[str, object], wanted: list[str], pooled: bool, bound: Bound
+) -> tuple[float, str]:
     """The largest error of any element, in parts of its bound, and where it is."""
     wide = widened(inputs)
-    narrow_results, results = computed(row, inputs, attrs, wanted), computed(row, wide, attrs, wanted)
-    others = [other for each in perturbed(wide, ROUNDING) if (other := computed(row, each, attrs, wanted))]
+    narrow_results, results = computed(definition, inputs, attrs, wanted), computed(definition, wide, attrs, wanted)
+    others = [other for each in perturbed(wide, ROUNDING) if (other := computed(definition, each, attrs, wanted))]
     worst, place = 0.0, ""
     for number, (got, expected) in enumerate(zip(narrow_results, results, strict=True)):
         if got.dtype != "float32" or expected.dtype != "float64" or got.shape != expected.shape or not got.size:
@@ -74,10 +76,10 @@ def deviation(row: OpDef, inputs: Slots, attrs: dict[str, object], wanted: list[
     return worst, place
 
 
-def computed(row: OpDef, inputs: Slots, attrs: dict[str, object], wanted: list[str]) -> list[Array]:
+def computed(definition: OpDef, inputs: Slots, attrs: dict[str, object], wanted: list[str]) -> list[Array]:
     with np.errstate(all="ignore"):
         try:
-            results = row.run(inputs, attrs, wanted) if isinstance(row, GradOpDef) else run(row, inputs, attrs)
+            results = definition.run(inputs, attrs, wanted) if isinstance(definition, GradOpDef) else run(definition, inputs, attrs)
         except InvalidValue:  # a label that is not quite 0 or 1
             return []
     return [array for values in results.values() for value in values for array in arrays(value)]
@@ -115,13 +117,13 @@ def cases(op: str) -> list[tuple[str, Sample, Slots, bool]]:
     return found
 
 
-def accepted(row: OpDef, inputs: Slots, sample: Sample) -> bool:
+def accepted(definition: OpDef, inputs: Slots, sample: Sample) -> bool:
     """Whether inference takes the inputs, and the kernel their values; and what they give is not too large to test."""
     try:
-        types = [t for of_slot in row.infer_types(typed(inputs), sample.attrs).values() for t in of_slot if t is not None]
+        types = [t for of_slot in definition.infer_types(typed(inputs), sample.attrs).values() for t in of_slot if t is not None]
         if sum(math.prod(map(abs, t.shape)) for t in types) > OUTPUTS or len(types) > MANY:
             return False
-        run(row, inputs, sample.attrs)
+        run(definition, inputs, sample.attrs)
     except (GraphadError, MemoryError, ValueError):
         return False
     return True

@@ -26,7 +26,7 @@ from graphad.types import TensorType
 from tests.scratch import operators
 
 Array = NDArray[Any]
-ELEMENTWISE = sorted(type for type, row in REGISTRY.items() if row.elementwise)
+ELEMENTWISE = sorted(type for type, definition in REGISTRY.items() if definition.elementwise)
 UNTRACEABLE = {"digamma", "isclose", "lgamma", "polygamma"}  # they look at values
 DTYPES = ("float16", "float32", "float64", "int32", "int64", "bool")
 SPECIAL = {
@@ -45,18 +45,18 @@ def values(dtype: str, seed: int) -> Array:
     return np.concatenate([special, drawn])[:LENGTH].astype(dtype)
 
 
-def calls(row: OpDef) -> Iterator[tuple[dict[str, list[Array]], dict[str, Any]]]:
+def calls(definition: OpDef) -> Iterator[tuple[dict[str, list[Array]], dict[str, Any]]]:
     """Calls in each dtype that the operator takes, with the attributes of its samples."""
-    for number, sample in enumerate(SAMPLES[row.type]):
+    for number, sample in enumerate(SAMPLES[definition.type]):
         attrs = {name: value for name, value in sample.attrs.items() if name != "axis"}
-        slots = {slot: len(given) for slot, given in sample.slots().items() if not row.inputs[slot].optional}
+        slots = {slot: len(given) for slot, given in sample.slots().items() if not definition.inputs[slot].optional}
         for dtype in DTYPES:
             inputs = {
                 slot: [values("bool" if slot == "Condition" else dtype, number + 5 * i) for i in range(count)]
                 for slot, count in slots.items()
             }
             try:
-                row.infer_types({s: [TensorType(a.shape, a.dtype.name) for a in given] for s, given in inputs.items()}, attrs)
+                definition.infer_types({s: [TensorType(a.shape, a.dtype.name) for a in given] for s, given in inputs.items()}, attrs)
             except GraphadError:
                 continue
             yield inputs, attrs
@@ -71,10 +71,10 @@ def same(a: Array, b: Array) -> bool:
     return np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a)[a == a], np.signbit(b)[b == b])
 
 
-def written(row: OpDef, arrays: Sequence[Array], attrs: Mapping[str, Any], like: Array, aliased: Sequence[int]) -> Array:
+def written(definition: OpDef, arrays: Sequence[Array], attrs: Mapping[str, Any], like: Array, aliased: Sequence[int]) -> Array:
     """What the form with ``out=`` gives, in an array of its own or in one of the inputs."""
     arrays = [array.copy() for array in arrays]
-    write = writer(row, attrs, [array.dtype for array in arrays], like.dtype, aliased)
+    write = writer(definition, attrs, [array.dtype for array in arrays], like.dtype, aliased)
     assert write is not None
     out = arrays[aliased[0]] if aliased else np.empty_like(like)
     with np.errstate(all="ignore"):
@@ -82,7 +82,7 @@ def written(row: OpDef, arrays: Sequence[Array], attrs: Mapping[str, Any], like:
     return out
 
 
-def in_a_block(row: OpDef, slots: Mapping[str, Sequence[Array]], attrs: Mapping[str, Any], like: Array) -> Array:
+def in_a_block(definition: OpDef, slots: Mapping[str, Sequence[Array]], attrs: Mapping[str, Any], like: Array) -> Array:
     """What a compiled block gives that runs the operator alone."""
     program = ga.Program()
     block = program.global_block()
@@ -91,7 +91,7 @@ def in_a_block(row: OpDef, slots: Mapping[str, Sequence[Array]], attrs: Mapping[
     for name, array in feeds.items():
         block.create_var(name=name, shape=array.shape, dtype=array.dtype.name)
     block.create_var(name="result", shape=like.shape, dtype=like.dtype.name)
-    block.append_op(row.type, names, {next(iter(row.outputs)): ["result"]}, dict(attrs))
+    block.append_op(definition.type, names, {next(iter(definition.outputs)): ["result"]}, dict(attrs))
     before = interpreter.WARM.set(1)
     try:
         (found,) = ga.Executor().run(program, feeds, ["result"], scope=ga.Scope())
@@ -102,23 +102,23 @@ def in_a_block(row: OpDef, slots: Mapping[str, Sequence[Array]], attrs: Mapping[
 
 @pytest.mark.parametrize("type", ELEMENTWISE)
 def test_kernel_out_form_block_and_single_elements_agree_to_the_last_bit(type: str) -> None:
-    row, compared = REGISTRY[type], 0
-    for slots, attrs in calls(row):
+    definition, compared = REGISTRY[type], 0
+    for slots, attrs in calls(definition):
         arrays = [array for given in slots.values() for array in given]
-        outputs = computed(row, slots, attrs)
+        outputs = computed(definition, slots, attrs)
         if outputs is None:  # some integers have no power
             continue
         ((whole,),) = outputs.values()
         context = (type, arrays[0].dtype, attrs)
-        assert same(whole, in_a_block(row, slots, attrs, whole)), context
-        if formula_of(row, [array.dtype for array in arrays], attrs) is None:
+        assert same(whole, in_a_block(definition, slots, attrs, whole)), context
+        if formula_of(definition, [array.dtype for array in arrays], attrs) is None:
             continue
         compared += 1
-        assert same(whole, written(row, arrays, attrs, whole, [])), context
+        assert same(whole, written(definition, arrays, attrs, whole, [])), context
         for i in [i for i, array in enumerate(arrays) if array.dtype == whole.dtype]:
-            assert same(whole, written(row, arrays, attrs, whole, [i])), context
-        for i in range(LENGTH if row.uniform else 0):
-            one = written(row, [array[i : i + 1] for array in arrays], attrs, whole[i : i + 1], [])
+            assert same(whole, written(definition, arrays, attrs, whole, [i])), context
+        for i in range(LENGTH if definition.uniform else 0):
+            one = written(definition, [array[i : i + 1] for array in arrays], attrs, whole[i : i + 1], [])
             assert same(whole[i : i + 1], one), (*context, i)
     assert compared or type in UNTRACEABLE
 

@@ -95,11 +95,11 @@ class Derivatives:
 
     def outputs(self, op: str, slots: dict[str, list[ga.Variable]], sample: Sample) -> list[ga.Variable]:
         """The tensors of floating point that the operator gives."""
-        row = lookup(op)
-        values = run(row, sample.slots(), sample.attrs)
+        definition = lookup(op)
+        values = run(definition, sample.slots(), sample.attrs)
         names = {s: [f"{s}_{i}" for i in range(len(v))] for s, v in values.items() if all(a is not None for a in v)}
         self.block.append_op(op, slots, names, sample.attrs)
-        read = {s for rule in (row.grads or {}).values() for s in rule.reads}
+        read = {s for rule in (definition.grads or {}).values() for s in rule.reads}
         used = sample.outputs or tuple(s for s in names if s + GRAD in read)
         found = [t for s in used for n, v in zip(names[s], values[s], strict=True) for t in self.tensors(self.block.var(n), v)]
         return [v for v in found if v.dtype in FLOATS]

@@ -59,8 +59,8 @@ def results(op: str, indices: list[int], dtype: str = "int64") -> list[np.ndarra
     for name, value in feed.items():
         block.create_var(name, value.shape, value.dtype.name)
     inputs = {s: [f"{s}{i}" for i in range(len(v) if isinstance(v, list) else 1)] for s, v in others.items()}
-    row = lookup(op)
-    outputs = {s: s for s in row.outputs if not row.outputs[s].optional}
+    definition = lookup(op)
+    outputs = {s: s for s in definition.outputs if not definition.outputs[s].optional}
     block.append_op(op, {**inputs, slot: slot}, {s: f"out.{s}" for s in outputs}, attrs)
     return ga.Executor().run(program, feed=feed, fetch_list=[f"out.{s}" for s in outputs])
 

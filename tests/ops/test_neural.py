@@ -166,11 +166,11 @@ WRONG: list[tuple[str, list[Shape], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("op", "shapes", "attrs", "message"), WRONG, ids=[f"{w[0]}-{i}" for i, w in enumerate(WRONG)])
 def test_inference_refuses(op: str, shapes: list[Shape], attrs: dict[str, Any], message: str) -> None:
-    row = lookup(op)
-    required = [slot.name for slot in row.inputs.values() if not slot.optional]
+    definition = lookup(op)
+    required = [slot.name for slot in definition.inputs.values() if not slot.optional]
     inputs = {slot: [TensorType(shape, FLOAT)] for slot, shape in zip(required, shapes, strict=True)}
     with pytest.raises(ShapeError, match=message):
-        row.infer_types(inputs, attrs)
+        definition.infer_types(inputs, attrs)
 
 
 @pytest.mark.parametrize("op", ["nll_loss", "cross_entropy2", "bpr_loss"])

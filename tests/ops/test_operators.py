@@ -14,13 +14,13 @@ from tests.ops.check import check_float32, check_gradient, check_inference, on_s
 
 
 def test_every_operator_has_samples() -> None:
-    without = [op for op, row in REGISTRY.items() if op not in SAMPLES and not isinstance(row, GradOpDef | ControlDef)]
+    without = [op for op, definition in REGISTRY.items() if op not in SAMPLES and not isinstance(definition, GradOpDef | ControlDef)]
     assert not without, f"no samples for {without}"
 
 
 def test_every_operator_is_an_attribute_of_the_package() -> None:
     """No module of the package has the name of an operator, which it would hide."""
-    hidden = [name for name, row in REGISTRY.items() if getattr(ops, name) is not row]
+    hidden = [name for name, definition in REGISTRY.items() if getattr(ops, name) is not definition]
     assert not hidden, f"graphad.ops has something else under {hidden}"
     assert not set(REGISTRY) & {module.name for module in pkgutil.iter_modules(ops.__path__)} - set(ops.__all__)
 

@@ -25,11 +25,11 @@ def stand_in(value: Value) -> Value:
 
 def gradient(op_type: str, sample: Sample, slot: str, changed: Slots) -> list[Value]:
     """What the rule of an input gives, where some of the slots that it reads hold something else."""
-    row, inputs = lookup(op_type), sample.slots()
-    outputs = run(row, inputs, sample.attrs)
+    definition, inputs = lookup(op_type), sample.slots()
+    outputs = run(definition, inputs, sample.attrs)
     rng = np.random.default_rng(5)
     cotangents = {slot + GRAD: [None if v is None else random_like(v, rng) for v in values] for slot, values in outputs.items()}
-    grad = row.grad
+    grad = definition.grad
     assert grad is not None
     given = {slot: values for slot, values in {**outputs, **inputs, **changed, **cotangents}.items() if slot in grad.inputs}
     with np.errstate(all="ignore"):
@@ -37,10 +37,10 @@ def gradient(op_type: str, sample: Sample, slot: str, changed: Slots) -> list[Va
 
 
 def check(op_type: str, sample: Sample) -> None:
-    row = lookup(op_type)
-    values = {**run(row, sample.slots(), sample.attrs), **sample.slots()}
-    for rule in (slot for slot in row.grads or () if slot in sample.inputs):
-        changed = {slot: list(map(stand_in, given)) for slot, given in values.items() if row.reads_shape(slot, rule)}
+    definition = lookup(op_type)
+    values = {**run(definition, sample.slots(), sample.attrs), **sample.slots()}
+    for rule in (slot for slot in definition.grads or () if slot in sample.inputs):
+        changed = {slot: list(map(stand_in, given)) for slot, given in values.items() if definition.reads_shape(slot, rule)}
         for got, expected in zip(gradient(op_type, sample, rule, changed), gradient(op_type, sample, rule, {}), strict=True):
             if isinstance(got, np.ndarray):
                 np.testing.assert_array_equal(got, expected, err_msg=rule)

@@ -35,8 +35,8 @@ def unknown(types: Slots, slot: str, index: int, axis: int) -> Slots:
 
 @pytest.mark.parametrize(("op", "sample"), CASES)
 def test_types_inferred_of_unknown_extents_fit_the_outputs(op: str, sample: Sample) -> None:
-    row, inputs = lookup(op), sample.slots()
-    outputs = run(row, inputs, sample.attrs)
+    definition, inputs = lookup(op), sample.slots()
+    outputs = run(definition, inputs, sample.attrs)
     types = typed(inputs)
     for slot, found in types.items():
         for index, each in enumerate(found):

@@ -29,21 +29,21 @@ Attrs = Mapping[str, Any]
 def plain() -> Iterator[str]:
     """Operators that give the same on the same inputs, and do nothing else."""
     for type in sorted(SAMPLES):
-        row = REGISTRY[type]
-        if not (row.random or row.side_effect or isinstance(row, GradOpDef | ControlDef)):
+        definition = REGISTRY[type]
+        if not (definition.random or definition.side_effect or isinstance(definition, GradOpDef | ControlDef)):
             yield type
 
 
 def having(trait: str) -> set[str]:
     """The operators with a trait."""
-    return {type for type, row in REGISTRY.items() if getattr(row, trait)}
+    return {type for type, definition in REGISTRY.items() if getattr(definition, trait)}
 
 
 def calls(type: str, optional: bool = False) -> Iterator[tuple[Slots, Attrs]]:
     """The samples of an operator whose inputs are arrays, with the optional ones or without."""
-    row = REGISTRY[type]
+    definition = REGISTRY[type]
     for sample in samples_of(type):
-        slots = {slot: values for slot, values in sample.slots().items() if optional or not row.inputs[slot].optional}
+        slots = {slot: values for slot, values in sample.slots().items() if optional or not definition.inputs[slot].optional}
         if slots and all(isinstance(value, np.ndarray) for values in slots.values() for value in values):
             yield slots, sample.attrs
 
@@ -151,24 +151,24 @@ def hard(type: str) -> Iterator[tuple[Slots, Attrs]]:
 @pytest.mark.parametrize("type", sorted(having("speculatable")))
 def test_what_is_speculatable_does_not_fail(type: str) -> None:
     """Where inference accepts the types, it runs, and so does its gradient, whatever the values."""
-    row, tried = REGISTRY[type], 0
+    definition, tried = REGISTRY[type], 0
     for slots, attrs in hard(type):
         try:
-            row.infer_types({slot: [type_of(value) for value in values] for slot, values in slots.items()}, attrs)
+            definition.infer_types({slot: [type_of(value) for value in values] for slot, values in slots.items()}, attrs)
         except GraphadError:
             continue
         tried += 1
         with np.errstate(all="ignore"):
-            outputs = row.run(slots, attrs, [*row.outputs])
+            outputs = definition.run(slots, attrs, [*definition.outputs])
             if (
-                row.grad is not None
+                definition.grad is not None
                 and all(outputs.values())
                 and all(value.dtype.kind == "f" for values in slots.values() for value in values)
             ):
                 known = {**slots, **outputs, **{f"{slot}{GRAD}": values for slot, values in outputs.items()}}
-                given = {slot: known[slot] for slot in row.grad.inputs if known.get(slot)}
-                row.grad.run(given, attrs, [f"{slot}{GRAD}" for slot in slots if f"{slot}{GRAD}" in row.grad.outputs])
-    assert tried or not row.inputs
+                given = {slot: known[slot] for slot in definition.grad.inputs if known.get(slot)}
+                definition.grad.run(given, attrs, [f"{slot}{GRAD}" for slot in slots if f"{slot}{GRAD}" in definition.grad.outputs])
+    assert tried or not definition.inputs
 
 
 # -- linear --------------------------------------------------------------------------------------
@@ -176,19 +176,19 @@ def test_what_is_speculatable_does_not_fail(type: str) -> None:
 
 def differentiable(type: str, slots: Slots, attrs: Attrs) -> list[Array] | None:
     """The outputs that have cotangents, without those that are not there."""
-    row = REGISTRY[type]
-    outputs = computed(row, slots, attrs)
-    if row.grad is None or outputs is None:
+    definition = REGISTRY[type]
+    outputs = computed(definition, slots, attrs)
+    if definition.grad is None or outputs is None:
         return None
-    found = [value for _, slot in row.grad.cotangents for value in outputs[slot] if value is not None]
+    found = [value for _, slot in definition.grad.cotangents for value in outputs[slot] if value is not None]
     return found if all(isinstance(value, np.ndarray) and value.dtype.kind == "f" for value in found) else None
 
 
 def is_linear_in(type: str, slots: Slots, attrs: Attrs, chosen: Iterable[str]) -> bool | None:
     """Whether ``f(2 x - 3 y) = 2 f(x) - 3 f(y)``, where only some slots change."""
-    row, numbers = REGISTRY[type], np.random.default_rng(0)
+    definition, numbers = REGISTRY[type], np.random.default_rng(0)
     chosen = [slot for slot in chosen if slot in slots and all(value.dtype.kind == "f" for value in slots[slot])]
-    attrs = {**attrs, row.offset: 0.0} if row.offset else attrs
+    attrs = {**attrs, definition.offset: 0.0} if definition.offset else attrs
     other = {**slots, **{slot: [numbers.normal(size=x.shape).astype(x.dtype) for x in slots[slot]] for slot in chosen}}
     both = {**slots, **{slot: [2 * x - 3 * y for x, y in zip(slots[slot], other[slot], strict=True)] for slot in chosen}}
     found = [differentiable(type, each, attrs) for each in (slots, other, both)]
@@ -274,19 +274,19 @@ def test_symmetric() -> None:
 
 def has_rows(type: str, slots: Slots, attrs: Attrs) -> bool | None:
     """Whether each row alone, and all of them twice, give the rows of the whole."""
-    row = REGISTRY[type]
-    values = [value for slot in row.rows for value in slots.get(slot, ())]
+    definition = REGISTRY[type]
+    values = [value for slot in definition.rows for value in slots.get(slot, ())]
     if any(value.ndim < 2 for value in values) or len({*map(len, values)}) != 1 or not len(values[0]):
         return None
 
     def of(places: Sequence[int]) -> list[Array] | None:
-        chosen = {slot: [value[list(places)] for value in given] for slot, given in slots.items() if slot in row.rows}
+        chosen = {slot: [value[list(places)] for value in given] for slot, given in slots.items() if slot in definition.rows}
         found = results(type, {**slots, **chosen}, attrs)
         return None if found is None else [value for value in found if len(value)]  # an XShape has nothing but a shape
 
     count = len(values[0])
     whole, twice, alone = of(range(count)), of([*range(count), *range(count)]), [of([i]) for i in range(count)]
-    if whole is None or (row.along and not _spares_rows(row.attr(row.along, attrs), (values[0].ndim, whole[0].ndim))):
+    if whole is None or (definition.along and not _spares_rows(definition.attr(definition.along, attrs), (values[0].ndim, whole[0].ndim))):
         return None
     return twice is not None and None not in alone and all(map(alike, twice, [np.concatenate([*e, *e]) for e in zip(*alone, strict=True)]))
 

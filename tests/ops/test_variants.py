@@ -48,13 +48,13 @@ def test_unknown_extents_are_inferred_or_refused_with_a_reason(op: str) -> None:
 
 
 def check_unknown(op: str, sample: Sample) -> None:
-    row = lookup(op)
-    outputs = run(row, sample.slots(), sample.attrs)
+    definition = lookup(op)
+    outputs = run(definition, sample.slots(), sample.attrs)
     for chosen, types in unknown(sample):
         if op in RANK_BY_EXTENT and not _are_ones(sample, chosen):
             continue
         try:
-            inferred = row.infer_types(types, sample.attrs)
+            inferred = definition.infer_types(types, sample.attrs)
         except ShapeError as refusal:
             check_refusal(op, types, str(refusal))
         else:
@@ -102,16 +102,16 @@ def test_in_every_dtype_the_kernel_gives_what_is_inferred(op: str) -> None:
         check_value(lookup(op), sample.slots(), sample.attrs, dtype)
 
 
-def check_value(row: OpDef, inputs: Slots, attrs: dict[str, Any], what: str) -> None:
+def check_value(definition: OpDef, inputs: Slots, attrs: dict[str, Any], what: str) -> None:
     """What inference takes the kernel computes, or it says which value is at fault: an index of something that is not there."""
     try:
-        inferred = row.infer_types(typed(inputs), attrs)
+        inferred = definition.infer_types(typed(inputs), attrs)
     except ShapeError:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            outputs = run(row, inputs, attrs)
+            outputs = run(definition, inputs, attrs)
         except GraphadError:
             return
     try:

@@ -169,8 +169,8 @@ def test_lamb_leaves_out_what_it_is_told_to() -> None:
 
 
 def test_proximal_adagrad_stays_where_no_gradient_was() -> None:
-    row = lookup("proximal_adagrad")
-    new, moment = row(np.array([1.0, 2.0]), np.zeros(2), np.array([0.0, 3.0]), np.array([0.1]))
+    definition = lookup("proximal_adagrad")
+    new, moment = definition(np.array([1.0, 2.0]), np.zeros(2), np.array([0.0, 3.0]), np.array([0.1]))
     np.testing.assert_allclose(new, [1.0, 2.0 - 0.1])
     np.testing.assert_allclose(moment, [0.0, 9.0])
 

@@ -27,9 +27,9 @@ def written(*lines: Line, shapes: Mapping[str, Sequence[int]] | None = None, dty
     """
     program = ga.Program()
     for op_type, given, out, *attrs in lines:
-        row = REGISTRY[op_type]
-        slots = dict(zip(row.inputs, given if isinstance(given, tuple) else (given,), strict=False))
-        outs = dict(zip(row.outputs, out if isinstance(out, tuple) else (out,), strict=False))
+        definition = REGISTRY[op_type]
+        slots = dict(zip(definition.inputs, given if isinstance(given, tuple) else (given,), strict=False))
+        outs = dict(zip(definition.outputs, out if isinstance(out, tuple) else (out,), strict=False))
         _declare(program.global_block(), slots, shapes or {}, dtype)
         program.global_block().append_op(type=op_type, inputs=slots, outputs=outs, attrs=attrs[0] if attrs else {})
     return program

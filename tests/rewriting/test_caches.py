@@ -28,10 +28,10 @@ program { block 0 {
 
 
 @contextmanager
-def defined(op_type: str, row: OpDef) -> Iterator[None]:
+def defined(op_type: str, definition: OpDef) -> Iterator[None]:
     """Within it, an operator is another one."""
     before = REGISTRY[op_type]
-    REGISTRY[op_type] = row
+    REGISTRY[op_type] = definition
     try:
         yield
     finally:

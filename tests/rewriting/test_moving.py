@@ -55,15 +55,17 @@ def grid_of(name: str, array: Any, facts: list[Any], elements: dict[float, Any])
 
 @pytest.mark.parametrize("op_type", MOVES)
 def test_a_move_is_what_the_kernel_does(op_type: str) -> None:
-    row, compared = lookup(op_type), 0
+    definition, compared = lookup(op_type), 0
     for attrs in CASES[op_type]:
         for shape in SHAPES:
             count = 2 if op_type in ("concat", "stack") else 1
             arrays = [np.arange(np.prod(shape), dtype=float).reshape(shape) + 100 * i for i in range(count)]
             types = [TensorType(array.shape, "float64") for array in arrays]
             try:
-                row.infer_types({next(iter(row.inputs)): types}, attrs)
-                out = row.run({next(iter(row.inputs)): arrays}, attrs, tuple(row.outputs))[next(iter(row.outputs))]
+                definition.infer_types({next(iter(definition.inputs)): types}, attrs)
+                out = definition.run({next(iter(definition.inputs)): arrays}, attrs, tuple(definition.outputs))[
+                    next(iter(definition.outputs))
+                ]
             except (ValueError, IndexError):
                 continue
             compared += 1
@@ -106,9 +108,9 @@ def test_what_keeps_elements_in_order_does() -> None:
     }
     x = np.arange(6.0).reshape(2, 1, 3)
     for op_type in FLAT:
-        row = lookup(op_type)
+        definition = lookup(op_type)
         slots = {"X": [x], **({"Y": [np.zeros((6, 1))]} if op_type == "reshape_like" else {})}
-        names = [slot for slot in row.inputs if not row.inputs[slot].optional]
+        names = [slot for slot in definition.inputs if not definition.inputs[slot].optional]
         inputs: dict[str, Any] = {name: array for name, array in zip(names, slots.values(), strict=False)}
-        (result,) = row.run(inputs, attrs.get(op_type, {}), ("Out",))["Out"]
+        (result,) = definition.run(inputs, attrs.get(op_type, {}), ("Out",))["Out"]
         assert np.array_equal(result.ravel(), x.ravel()), op_type

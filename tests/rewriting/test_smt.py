@@ -58,7 +58,7 @@ ATTRIBUTES: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 
-ELEMENTWISE = {type for type, row in REGISTRY.items() if row.elementwise}
+ELEMENTWISE = {type for type, definition in REGISTRY.items() if definition.elementwise}
 # What they do with numpy's functions has no meaning for the solver.
 WITHOUT_MEANING = {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "digamma", "hard_sigmoid", "hard_swish"}
 WITHOUT_MEANING |= {"isclose", "lgamma", "log10", "log2", "polygamma", "sinh", "tan"}
@@ -90,13 +90,13 @@ def operands(op_type: str, dtype: str) -> list[tuple[Any, ...]]:
 
 def computed(op_type: str, arguments: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     """What the kernel gives for an array full of these numbers; None if it does not take them."""
-    row = lookup(op_type)
+    definition = lookup(op_type)
     arrays = [np.full((5,), argument) for argument in arguments]
-    slots = {"X": arrays} if op_type == "sum" else {slot: [array] for slot, array in zip(row.inputs, arrays, strict=False)}
+    slots = {"X": arrays} if op_type == "sum" else {slot: [array] for slot, array in zip(definition.inputs, arrays, strict=False)}
     try:
-        row.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in items] for slot, items in slots.items()}, attrs)
+        definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in items] for slot, items in slots.items()}, attrs)
         with np.errstate(all="ignore"):
-            out = row.run(slots, attrs, tuple(row.outputs))
+            out = definition.run(slots, attrs, tuple(definition.outputs))
     except (ValueError, TypeError, OverflowError):
         return None
     (result,) = next(iter(out.values()))
@@ -194,8 +194,8 @@ def test_a_function_gives_one_result_for_one_argument_wherever_it_stands(name: s
 
 @pytest.mark.parametrize("op_type", sorted(WITHOUT_MEANING))
 def test_an_operator_without_meaning_says_so(op_type: str) -> None:
-    row = lookup(op_type)
+    definition = lookup(op_type)
     attrs = {"n": 1} if op_type == "polygamma" else {}
     dtype = "int64" if op_type.startswith("bitwise") else "float64"
     with smt.functions(True), pytest.raises(NoMeaning):
-        meaning_of(row, [smt.number(1, dtype) for slot in row.inputs.values() if not slot.optional], attrs, True, set())
+        meaning_of(definition, [smt.number(1, dtype) for slot in definition.inputs.values() if not slot.optional], attrs, True, set())

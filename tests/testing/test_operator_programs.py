@@ -82,25 +82,27 @@ def test_losses_are_finite_scalars() -> None:
 
 def test_every_operator_occurs() -> None:
     seen = Counter(op.type for case in cases() for op in operators(case))
-    drawn = [op_type for op_type, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef)]
+    drawn = [op_type for op_type, definition in REGISTRY.items() if not isinstance(definition, GradOpDef | ControlDef)]
     missing = [op_type for op_type in drawn if not seen[op_type] and op_type not in WITHOUT_VALUE]
     assert not missing
 
 
 def test_every_attribute_occurs_with_two_values() -> None:
-    rows = {op_type: row for op_type, row in REGISTRY.items() if not isinstance(row, GradOpDef | ControlDef)}
-    seen: dict[tuple[str, str], set[str]] = {(op_type, name): set() for op_type, row in rows.items() for name in row.attrs}
+    definitions = {op_type: definition for op_type, definition in REGISTRY.items() if not isinstance(definition, GradOpDef | ControlDef)}
+    seen: dict[tuple[str, str], set[str]] = {
+        (op_type, name): set() for op_type, definition in definitions.items() for name in definition.attrs
+    }
 
     def note(case: Case) -> None:
         for op in operators(case):
-            for name, attr in rows[op.type].attrs.items() if op.type in rows else ():
+            for name, attr in definitions[op.type].attrs.items() if op.type in definitions else ():
                 seen[op.type, name].add(repr(op.attrs.get(name, attr.default)))
 
     for case in cases():
         note(case)
-    for op_type, row in rows.items():
+    for op_type, definition in definitions.items():
         for i in range(5):
-            if all(len(seen[op_type, name]) > 1 for name in row.attrs):
+            if all(len(seen[op_type, name]) > 1 for name in definition.attrs):
                 break
             note(operator_program(RandomChoices(f"of {op_type} {i}"), Interest((op_type,))))
     missing = [f"{op_type}.{name}" for (op_type, name), values in seen.items() if len(values) < 2]

@@ -230,13 +230,13 @@ _NEUTRAL: Mapping[str, tuple[Any, ...] | None] = {
 }
 
 
-def shown(row: OpDef | None, name: str, value: Any) -> bool:
+def shown(definition: OpDef | None, name: str, value: Any) -> bool:
     """Whether an attribute says something about what the operator computes."""
-    if row is not None and name in row.attrs:
+    if definition is not None and name in definition.attrs:
         return True
     if name in _UNIVERSAL:
         return False
-    neutral = _NEUTRAL.get(name, ()) if row is not None else ()
+    neutral = _NEUTRAL.get(name, ()) if definition is not None else ()
     return neutral is not None and value not in neutral
 
 
@@ -264,11 +264,11 @@ def _item(kind: Kind, found: Any, program: Program) -> Any:
     return found
 
 
-def canonical(row: OpDef | None, name: str, value: Any) -> Any:
-    """The value as the row wants it (dtypes by name, 0 and 1 as booleans); as it is where it does not fit the row."""
-    if row is None or name not in row.attrs or row.attrs[name].kind == "Block":
+def canonical(definition: OpDef | None, name: str, value: Any) -> Any:
+    """The value as the definition wants it (dtypes by name, 0 and 1 as booleans); as it is where it does not fit."""
+    if definition is None or name not in definition.attrs or definition.attrs[name].kind == "Block":
         return value
-    attr = row.attrs[name]
+    attr = definition.attrs[name]
     if attr.kind == "bool" and type(value) is int and value in (0, 1):
         return bool(value)
     try:
@@ -280,9 +280,9 @@ def canonical(row: OpDef | None, name: str, value: Any) -> Any:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write_value(message: Any, value: Any, row: OpDef | None) -> None:
+def write_value(message: Any, value: Any, definition: OpDef | None) -> None:
     """Put a value into the message of an attribute that has its name: of the type it has already if that can hold the value."""
-    spec = row.attrs.get(message.name) if row is not None else None
+    spec = definition.attrs.get(message.name) if definition is not None else None
     if spec is not None and spec.kind == "DType":
         value = NUMBER_OF_DTYPE.get(value, -1) if isinstance(value, str) else value
     known = KINDS[message.type] if message.HasField("type") else None
@@ -499,11 +499,11 @@ def _slots(side: str, messages: Iterable[Any]) -> dict[str, list[str]]:
 
 
 def _shown(op_type: str, attrs: Attrs) -> Attrs:
-    row = find(op_type)
-    attrs = {name: canonical(row, name, value) for name, value in attrs.items()}
+    definition = find(op_type)
+    attrs = {name: canonical(definition, name, value) for name, value in attrs.items()}
     if op_type == "fill_constant":
         attrs = _with_exact_value(attrs)
-    return {name: value for name, value in attrs.items() if shown(row, name, value)}
+    return {name: value for name, value in attrs.items() if shown(definition, name, value)}
 
 
 def _with_exact_value(attrs: Attrs) -> Attrs:
@@ -561,7 +561,7 @@ def write_operator(desc: Any, op: Operator) -> None:
 
 
 def _write_attrs(desc: Any, op: Operator) -> None:
-    row = find(op.type)
+    definition = find(op.type)
     raw = _values(desc, op.block.program)
     was = _shown(op.type, raw)
     now = {name: list(value) if isinstance(value, tuple) else value for name, value in op.attrs.items()}
@@ -572,7 +572,7 @@ def _write_attrs(desc: Any, op: Operator) -> None:
         now = {**now, _ROLE: _ROLE_BITS[op.role]}
     for name in (name for name in now if name not in same):
         for attr in [attr for attr in desc.attrs if attr.name == name] or [desc.attrs.add(name=name)]:
-            write_value(attr, now[name], row)
+            write_value(attr, now[name], definition)
     _remove(desc.attrs, {name for name in was if name not in now})
 
 

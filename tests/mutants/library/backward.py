@@ -298,8 +298,8 @@ _EXPANDING = (
     _expanding(
         "loses-attributes",
         f"{PASSES}.expand_grad_ops:expand",
-        "row.meaning(inputs, op.attrs, [slot])[slot]",
-        "row.meaning(inputs, {}, [slot])[slot]",
+        "definition.meaning(inputs, op.attrs, [slot])[slot]",
+        "definition.meaning(inputs, {}, [slot])[slot]",
         """
         x: float64[2]
         leaky_relu(X=x) -> (Out=y) {alpha=0.3}
@@ -319,7 +319,7 @@ def _forward(name: str, patch: Patch, text: str, **options: Any) -> Mutant:
 _FORWARD = (
     _forward(
         "moves-constants",
-        Patch(f"{TANGENTS}.jvp:_linear", "if name != row.offset}", "if True}"),
+        Patch(f"{TANGENTS}.jvp:_linear", "if name != definition.offset}", "if True}"),
         """
         x: float64[2]
         scale(X=x) -> (Out=y) {scale=2.0, bias=1.0}

@@ -156,7 +156,7 @@ _FOLDING = (
     _folding(
         "takes-one-element-for-all",
         f"{FOLDING}:Fold._computed",
-        "not row.uniform or None in counts",
+        "not definition.uniform or None in counts",
         "None in counts",
         """
         fill_constant() -> (Out=a) {shape=[3, 3], value=2.0, dtype="float64"}
@@ -205,8 +205,8 @@ _ORDER = (
     _order(
         "swaps-a-difference",
         "graphad.passes.cleanup.canonical_order:is_commutative",
-        "row is not None and row.commutative",
-        'row is not None and (row.commutative or op_type == "elementwise_sub")',
+        "definition is not None and definition.commutative",
+        'definition is not None and (definition.commutative or op_type == "elementwise_sub")',
         """
         x: float64[2]
         y: float64[2]
@@ -217,8 +217,8 @@ _ORDER = (
     _order(
         "swaps-a-maximum",
         "graphad.passes.cleanup.canonical_order:is_commutative",
-        "row is not None and row.commutative",
-        'row is not None and (row.commutative or op_type == "elementwise_max")',
+        "definition is not None and definition.commutative",
+        'definition is not None and (definition.commutative or op_type == "elementwise_max")',
         """
         y: float64[1]
         x: float64[1]

@@ -75,8 +75,8 @@ _BRANCHES = (
         "ignores-attributes-of-branches",
         "fold-branches",
         f"{SAME}:_same_op",
-        "a.row is None or a.attrs != b.attrs or",
-        "a.row is None or",
+        "a.definition is None or a.attrs != b.attrs or",
+        "a.definition is None or",
         _if("scale(X=x) -> (Out=y) {scale=2.0}", "scale(X=x) -> (Out=y) {scale=3.0}"),
         feeds={"c": [False]},
     ),
@@ -239,8 +239,9 @@ _HOISTING = (
         "hoists-random-numbers",
         "hoist-invariants",
         "graphad.passes.analyses.speculation:may_run_early",
-        "row, values = op.row, (*op.reads(), *op.writes())",
-        "row, values = op.row, (*op.reads(), *op.writes())\n    if row is not None and row.random:\n        return True",
+        "definition, values = op.definition, (*op.reads(), *op.writes())",
+        "definition, values = op.definition, (*op.reads(), *op.writes())\n    "
+        "if definition is not None and definition.random:\n        return True",
         """
         x: float64[20]
         h: float64[20]

@@ -254,8 +254,8 @@ _COMPILED = (
     _compiled(
         "forgets-to-transpose",
         "codegen:_kernel",
-        "row.specialize(*types, **own)",
-        "row.specialize(*types)",
+        "definition.specialize(*types, **own)",
+        "definition.specialize(*types)",
         "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
         'assign_value() -> (Out=c) {shape=[2, 2], dtype="float64", fp64_values=[0.5, 1.0, 1.5, 1.0]}\n'
         "elementwise_mul(X=b, Y=c) -> (Out=d)\n"
@@ -265,8 +265,8 @@ _COMPILED = (
     _compiled(
         "takes-constants-for-zero",
         "codegen:_constant",
-        "array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs})",
-        'array = row.kernel(**{name: value for name, value in op.attrs.items() if name in row.attrs and name != "value"})',
+        "array = definition.kernel(**{name: value for name, value in op.attrs.items() if name in definition.attrs})",
+        'array = definition.kernel(**{name: value for name, value in op.attrs.items() if name in definition.attrs and name != "value"})',
         'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
     ),
     Mutant(

@@ -56,8 +56,8 @@ _RECOMPUTE = (
     _recompute(
         "draws-again",
         f"{KEPT}:can_repeat",
-        "op.graphs or row.random or row.side_effect",
-        "op.graphs or row.side_effect",
+        "op.graphs or definition.random or definition.side_effect",
+        "op.graphs or definition.side_effect",
         "dropout(X=a) -> (Out=b, Mask=m)\nsin(X=b) -> (Out=t)",
     ),
     _recompute(
@@ -261,7 +261,7 @@ _NORMS = (
     _norm(
         "scales-rows-for-columns",
         "_weight",
-        "0 if turned is not None and row.attr(turned, op.attrs) else 1",
+        "0 if turned is not None and definition.attr(turned, op.attrs) else 1",
         "1",
         "param u: float64[2, 4]\nmatmul_v2(X=x, Y=u) -> (Out=h) {trans_y=true}",
     ),

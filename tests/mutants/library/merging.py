@@ -18,15 +18,19 @@ def _cse(name: str, where: str, old: str, new: str, text: str, **options: Any) -
 
 def _without(attribute: str) -> tuple[str, str, str]:
     """The change that makes operators equal that differ in one attribute."""
-    call = "frozen_attrs(row, op.attrs) if op.attrs else ()"
-    return f"{KEYS}:key_of", call, f"frozen_attrs(row, {{n: v for n, v in op.attrs.items() if n != {attribute!r}}}) if op.attrs else ()"
+    call = "frozen_attrs(definition, op.attrs) if op.attrs else ()"
+    return (
+        f"{KEYS}:key_of",
+        call,
+        f"frozen_attrs(definition, {{n: v for n, v in op.attrs.items() if n != {attribute!r}}}) if op.attrs else ()",
+    )
 
 
 _EQUAL = (
     _cse(
         "ignores-all-attributes",
         f"{KEYS}:key_of",
-        "frozen_attrs(row, op.attrs) if op.attrs else ()",
+        "frozen_attrs(definition, op.attrs) if op.attrs else ()",
         "()",
         """
         x: float64[2]
@@ -116,8 +120,8 @@ _EQUAL = (
     _cse(
         "merges-random",
         f"{KEYS}:_is_repeatable",
-        "row.random or row.side_effect",
-        "row.side_effect",
+        "definition.random or definition.side_effect",
+        "definition.side_effect",
         """
         uniform_random() -> (Out=a) {shape=[3]}
         uniform_random() -> (Out=b) {shape=[3]}
@@ -126,8 +130,8 @@ _EQUAL = (
     _cse(
         "takes-difference-for-commutative",
         f"{KEYS}:key_of",
-        "row.commutative and not attrs",
-        '(row.commutative or op.type == "elementwise_sub") and not attrs',
+        "definition.commutative and not attrs",
+        '(definition.commutative or op.type == "elementwise_sub") and not attrs',
         """
         x: float64[2]
         y: float64[2]
@@ -138,8 +142,8 @@ _EQUAL = (
     _cse(
         "takes-maximum-for-commutative",
         f"{KEYS}:key_of",
-        "row.commutative and not attrs",
-        '(row.commutative or op.type == "elementwise_max") and not attrs',
+        "definition.commutative and not attrs",
+        '(definition.commutative or op.type == "elementwise_max") and not attrs',
         """
         x: float64[1]
         y: float64[1]

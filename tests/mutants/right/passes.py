@@ -186,7 +186,12 @@ with passes():
             changed = False
             for op in list(graph.ops):
                 for value in op.writes():
-                    single = len(graph.versions(value.name)) == 1 and value.kind == TENSOR and op.row is not None and not op.row.random
+                    single = (
+                        len(graph.versions(value.name)) == 1
+                        and value.kind == TENSOR
+                        and op.definition is not None
+                        and not op.definition.random
+                    )
                     free = not (graph.is_observed(value) or value.persistable or value.stop_gradient or op.graphs or "@" in value.name)
                     if single and free and value.readers and not value.name.startswith("local_"):
                         graph.rename(value, graph.values.fresh(f"local_{value.name}"))

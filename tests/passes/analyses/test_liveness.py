@@ -48,10 +48,10 @@ def test_it_is_kept_until_the_graph_changes() -> None:
 
 def shares(type: str, sample: Sample) -> bool:
     """Whether an output of an operator lies in the memory of an input."""
-    row, slots = REGISTRY[type], sample.slots()
-    if row.random:
+    definition, slots = REGISTRY[type], sample.slots()
+    if definition.random:
         return False
-    outputs = row.run(slots, sample.attrs, tuple(row.outputs))
+    outputs = definition.run(slots, sample.attrs, tuple(definition.outputs))
     arrays = [a for given in slots.values() for a in given if isinstance(a, np.ndarray)]
     return any(isinstance(out, np.ndarray) and np.shares_memory(out, a) for outs in outputs.values() for out in outs for a in arrays)
 

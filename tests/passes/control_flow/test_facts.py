@@ -18,25 +18,27 @@ from graphad.testing.analysis_check import WrongFact, check_analysis
 from tests.passes.control_flow.programs import counted, ops_of
 
 EXTREME = [np.nan, np.inf, -np.inf, 0.0, -1.0, 1e300]
-UNARY = sorted(type for type, row in REGISTRY.items() if row.speculatable == "always")
-BINARY = sorted(type for type, row in REGISTRY.items() if row.speculatable == "types" and [*row.inputs] == ["X", "Y"])
+UNARY = sorted(type for type, definition in REGISTRY.items() if definition.speculatable == "always")
+BINARY = sorted(type for type, definition in REGISTRY.items() if definition.speculatable == "types" and [*definition.inputs] == ["X", "Y"])
 
 
 @pytest.mark.parametrize("name", [*UNARY, *BINARY])
 def test_what_may_run_early_does_not_fail(name: str) -> None:
     """On nothing, on zeros, on what is nan or infinite: either it is refused beforehand, or it runs."""
-    row = REGISTRY[name]
-    attrs = {key: value for key, value in {"value": 1.0, "out_dtype": "int32"}.items() if key in row.attrs}
+    definition = REGISTRY[name]
+    attrs = {key: value for key, value in {"value": 1.0, "out_dtype": "int32"}.items() if key in definition.attrs}
     dtypes = ("float64", "float32", "int64", "int32", "uint8", "bool")
     for dtype, shape in itertools.product(dtypes, ([0], [6], [], [2, 2], [0, 0])):
         graph = ga.lower(ga.Program.parse(f"program {{\n block 0 {{\n var x: {dtype}{shape}\n }}\n}}"))
-        slots = [*row.inputs] if name in BINARY else [*row.inputs][:1]
+        slots = [*definition.inputs] if name in BINARY else [*definition.inputs][:1]
         x = graph.given("x")
-        op = graph.add_op(name, {slot: [x] for slot in slots}, {next(iter(row.outputs)): [graph.add_value("out", x.shape, dtype)]}, attrs)
+        op = graph.add_op(
+            name, {slot: [x] for slot in slots}, {next(iter(definition.outputs)): [graph.add_value("out", x.shape, dtype)]}, attrs
+        )
         if may_run_early(op):
             with np.errstate(all="ignore"):
                 array = np.resize(np.array(EXTREME), shape).astype(dtype)
-                row.run({slot: [array] for slot in slots}, attrs, tuple(op.outputs))
+                definition.run({slot: [array] for slot in slots}, attrs, tuple(op.outputs))
 
 
 def test_what_reads_its_extents_may_fail() -> None:

@@ -186,18 +186,18 @@ def test_several_dtypes_and_a_number(in_pieces: list[int]) -> None:
     assert in_pieces == [12]
 
 
-@pytest.mark.parametrize("type", sorted(type for type, row in REGISTRY.items() if row.elementwise))
+@pytest.mark.parametrize("type", sorted(type for type, definition in REGISTRY.items() if definition.elementwise))
 def test_every_operator_gives_the_bits_of_its_kernel_in_pieces(type: str) -> None:
     """On pieces of every length up to 40: whether an element is in a full vector of the processor or not makes no difference."""
-    row = REGISTRY[type]
+    definition = REGISTRY[type]
     for sample in SAMPLES[type]:
         arrays = [a for given in sample.slots().values() for a in given]
-        if not takes_required(row, sample.inputs) or len({a.shape for a in arrays}) != 1 or arrays[0].size in (0, 1):
+        if not takes_required(definition, sample.inputs) or len({a.shape for a in arrays}) != 1 or arrays[0].size in (0, 1):
             continue
         slots = {s: [np.resize(a, 1000) for a in given] for s, given in sample.slots().items()}
         attrs = {name: value for name, value in sample.attrs.items() if name != "axis"}
-        ((whole,),) = row.run(slots, attrs, [*row.outputs]).values()
-        write = blocks.writer_of(row, attrs, [a.dtype for given in slots.values() for a in given], whole.dtype)
+        ((whole,),) = definition.run(slots, attrs, [*definition.outputs]).values()
+        write = blocks.writer_of(definition, attrs, [a.dtype for given in slots.values() for a in given], whole.dtype)
         out, length = np.empty_like(whole), 1
         start = 0
         while start < 1000:

@@ -191,19 +191,19 @@ WRITERS = [
 @pytest.mark.parametrize("times", [1, 37])
 def test_a_writer_gives_the_bits_of_the_kernel(type: str, number: int, times: int) -> None:
     """Also into the memory of an input, and for arrays longer than a vector of the processor."""
-    row, sample = REGISTRY[type], SAMPLES[type][number]
+    definition, sample = REGISTRY[type], SAMPLES[type][number]
     slots = sample.slots()
     if len({a.shape for given in slots.values() for a in given}) == 1:
         slots = {s: [np.concatenate([np.atleast_1d(a)] * times) for a in given] for s, given in slots.items()}
     arrays = [a.copy() for given in slots.values() for a in given]
-    ((expected,),) = row.run(slots, sample.attrs, [*row.outputs]).values()
-    write = writer(row, sample.attrs, dtypes(sample), expected.dtype)
+    ((expected,),) = definition.run(slots, sample.attrs, [*definition.outputs]).values()
+    write = writer(definition, sample.attrs, dtypes(sample), expected.dtype)
     assert write is not None
     out = np.empty_like(expected)
     write(arrays, out)
     np.testing.assert_array_equal(out, expected)
     for i in [i for i, array in enumerate(arrays) if (array.shape, array.dtype) == (expected.shape, expected.dtype)]:
-        write = writer(row, sample.attrs, dtypes(sample), expected.dtype, [i])
+        write = writer(definition, sample.attrs, dtypes(sample), expected.dtype, [i])
         assert write is not None
         given = [array.copy() for array in arrays]
         write(given, given[i])
