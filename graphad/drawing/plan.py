@@ -351,7 +351,7 @@ class Ends:
         outer, result = self.nesting.outer(operand.outer), operand.result
         used = [value for value in operand.inner if is_read(value)]
         if not used and not decides and not is_absent(outer):
-            self._read(outer, End(op, op, _handed_text(op, operand.outer)))
+            self._read(outer, End(op, op, _operand_text(op, operand.outer)))
         if result is None:
             return
         back = self.nesting.outer(result)
@@ -411,7 +411,7 @@ def _joined(first: Arrow, second: Arrow, value: Value) -> Arrow:
     return Arrow(first.tail, second.head, op, value, first.tail_slot, second.head_slot, sort, backward, backward != (sort == CARRIED))
 
 
-def _handed_text(op: Op, value: Value) -> str:
+def _operand_text(op: Op, value: Value) -> str:
     return next((_slot_text(op.inputs, slot, values.index(value)) for slot, values in op.inputs.items() if value in values), "")
 
 
@@ -460,11 +460,11 @@ class Pairs:
 
     def __init__(self, nesting: Nesting) -> None:
         self._nesting = nesting
-        self._handed: dict[Value, Value] = {}
+        self._passed_in: dict[Value, Value] = {}
         self.ops: dict[Op, Op] = {}
         for graph in nesting.graphs():
             for op in graph.controls:
-                self._note_handed(op)
+                self._note_passed_in(op)
         for graph in nesting.graphs():
             for op in graph.ops:
                 forward = self.forward(op)
@@ -473,7 +473,7 @@ class Pairs:
 
     def gradient_of(self, value: Value) -> Value | None:
         """The value this is the gradient of, in the forward graph."""
-        found = value.grad_of or self._handed.get(value) or gradient_of(value)
+        found = value.grad_of or self._passed_in.get(value) or gradient_of(value)
         while found is not None and (kept := residual_of(found)) is not None:
             found = kept
         return found
@@ -490,7 +490,7 @@ class Pairs:
         inputs = (self.gradient_of(value) for value in op.writes())
         return next((reader for value in inputs if value is not None for reader in value.readers if reader in writers), None)
 
-    def _note_handed(self, op: Op) -> None:
+    def _note_passed_in(self, op: Op) -> None:
         """The values that the operands and results of a gradient and of its graphs are gradients of, in the order of the operands."""
         forward, definition = _keeper(op), control_definition(op)
         if forward is None or definition is None or not definition.is_grad:
@@ -510,7 +510,7 @@ class Pairs:
     def _note(self, gradients: Iterable[Value], places: list[int | None], values: tuple[Value, ...] | list[Value]) -> None:
         for gradient, place in zip(gradients, places, strict=False):
             if place is not None and place < len(values):
-                self._handed[gradient] = values[place]
+                self._passed_in[gradient] = values[place]
 
 
 def _keeper(op: Op) -> Op | None:

@@ -348,11 +348,11 @@ def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], condit
             raise InvalidType(f"a condition of rule {name} is made of attributes, shapes and dtypes, not {condition!r}")
     known = {leaf for term in before for leaf in leaves(term)}
     for term in after:
-        _check_behind(name, term, known)
+        _check_after(name, term, known)
     _check_scalars(name, before, [*conditions, *_scalars(before), *_scalars(after)], known)
 
 
-def _check_behind(name: str, term: Term, known: set[Term]) -> None:
+def _check_after(name: str, term: Term, known: set[Term]) -> None:
     if isinstance(term, Constant) and term not in known:
         raise InvalidValue(f"rule {name} makes {term!r}, which does not say its shape: ops.fill_any_like(x, value=...) does")
     for leaf in leaves(term):

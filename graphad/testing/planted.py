@@ -109,7 +109,7 @@ class _Planting(Evaluation):
         self.done = {}
         self.block = self.program.create_block()
         names = self.plant(before)
-        results = [self._handed_out(name) for name in dict.fromkeys(names)]
+        results = [self._result_around(name) for name in dict.fromkeys(names)]
         if loop:
             self.block.append_op("increment", {"X": counter}, {"Out": counter}, {"step": 1.0})
             self.block.append_op("less_than", {"X": counter, "Y": limit}, {"Out": condition})
@@ -124,7 +124,7 @@ class _Planting(Evaluation):
             slots = {"Cond": condition, **({"Input": read} if read else {})}
             self.root.append_op("conditional_block", slots, {"Out": written, "Scope": self._fresh()}, {"sub_block": body})
 
-    def _handed_out(self, name: str) -> str:
+    def _result_around(self, name: str) -> str:
         """A variable around the block that takes a result; before, it is zero."""
         var, out = self._var(name), self._fresh()
         self.root.append_op("fill_constant", {}, {"Out": out}, {"shape": list(var.shape), "value": 0.0, "dtype": var.dtype})
