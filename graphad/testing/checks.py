@@ -320,6 +320,7 @@ class Reach:
 EXACT = 1e-9  # tolerance of gradients where all is float64
 UNSTABLE = 10  # how many times as much as arrays results may move within a tolerance
 UNSTABLE_AT_ENDS = 25  # and where the pass makes something nan or infinite: exponentials move by more, and still are finite
+NARROW, NORMAL = 1e-3, 2.0**-14  # a tolerance with which a pass may compute in float16, and the least number that it holds in full
 OF_TERMS = 0.1  # in float32, gradients that are smaller may be what is left of terms that cancel
 REORDERED = 1e-6  # by how much results may differ in float64 where numbers are added up in another order
 DIFFERENCED = 1e-4  # and of gradients held against central differences
@@ -381,9 +382,12 @@ def _is_finite(found: Observed) -> bool:
 def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool:
     """Whether the results before the pass differ much more than arrays that differ within the tolerance: at a jump, or a pole.
 
-    All arrays are moved up or down; or every second one the other way, which shows where large numbers cancel.
+    All arrays are moved up or down; or every second one the other way, which shows where large numbers cancel. With a tolerance of float16,
+    numbers that it holds with a few bits only decide nothing.
     """
     case, executor = trial.case, bounded_executor()
+    if tolerance >= NARROW and not is_in_range(case, least=NORMAL, most=np.inf):
+        return True
     for up, other in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
         ways = itertools.cycle((up, other))
         feeds, params = ({name: _moved(array, next(ways)) for name, array in each.items()} for each in (case.feeds, case.params))

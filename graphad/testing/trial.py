@@ -372,17 +372,18 @@ def slope(case: Case, direction: dict[str, Array], agrees: Callable[[float], boo
     return float(central)
 
 
-def is_in_range(case: Case) -> bool:
-    """Whether products of a few numbers that a program computes, in its blocks too, are neither infinite nor rounded to 0.
+def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
+    """Whether all numbers that a program computes, in its blocks too, are in a range, or 0, or not finite.
 
-    The gradient of ``1 / (1 / x)`` is 1; at 1e-300 it is computed as 0, and a difference, whose step is larger, does not see that.
+    With the usual range, products of a few of them are neither infinite nor rounded to 0. The gradient of ``1 / (1 / x)`` is 1; at
+    1e-300 it is computed as 0, and a difference, whose step is larger, does not see that.
     """
     seen = [True]
 
     def see(value: Value, array: object) -> None:
         if isinstance(array, np.ndarray) and array.dtype.kind == "f":
             size = np.abs(array[np.isfinite(array) & (array != 0)])
-            seen[0] &= bool(((size <= FAR) & (size >= 1 / FAR)).all())
+            seen[0] &= bool(((size <= most) & (size >= least)).all())
 
     watch(lower(case.program), case, see)
     return seen[0]

@@ -281,6 +281,8 @@ def _other_extent(op: Op, type: str, side: str, shape: Shapes, outer: Value) -> 
         columns = _attr(op, f"{side.lower()}_num_col_dims")
         shared = operand[:columns] if side == "X" else operand[columns:]
         return prod(cotangent) // max(prod(shared), 1)
+    if len(cotangent) < len(operand):  # the other one is a vector
+        return 1
     return cotangent[-1] if side == "X" else (cotangent[-2] if len(cotangent) > 1 else 1)
 
 

@@ -187,3 +187,16 @@ def test_the_body_of_a_loop_has_the_batch_of_what_it_is_handed() -> None:
 def test_a_stand_in_takes_no_memory() -> None:
     cost = estimated(graph_of("var x: float32[100] var s: float32[100] var y: float32[] stand_in(X=x) -> (Out=s) mean(X=s) -> (Out=y)"))
     assert (cost.given, cost.peak) == (400, 404)
+
+
+def test_the_gradient_of_a_product_of_vectors_has_a_cost() -> None:
+    program = ga.Program.parse(
+        "program { block 0 { var x: float64[5] var m: float64[3, 5] var d: float64[] var v: float64[3] "
+        "matmul_v2(X=x, Y=x) -> (Out=d) matmul_v2(X=m, Y=x) -> (Out=v) } }"
+    )
+    block = program.global_block()
+    ga.gradients([block.var("d"), block.var("v")], [block.var("x"), block.var("m")])
+    graph = ga.lower(program)
+    dot, product = (op for op in graph.ops if op.type == "matmul_v2")
+    costs = {len(op.input("X").shape): estimated(graph).ops[op].flops for op in graph.ops if op.type == "matmul_v2_grad"}
+    assert costs == {1: 2 * estimated(graph).ops[dot].flops, 2: 2 * estimated(graph).ops[product].flops}
