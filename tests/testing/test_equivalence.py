@@ -171,6 +171,7 @@ def test_what_fetch_writes_may_get_another_name() -> None:
 def test_numbers_that_float16_holds_with_a_few_bits_decide_nothing() -> None:
     text = (
         "program { block 0 { var x: float32[256, 256] var k: float32[256, 256] var y: float32[256, 256] var s: float32[] "
-        "fill_constant() -> (Out=k) {shape=[256, 256], value=1e-7} matmul_v2(X=x, Y=k) -> (Out=y) reduce_sum(X=y) -> (Out=s) {reduce_all=true} } }"
+        "fill_constant() -> (Out=k) {shape=[256, 256], value=1e-7} matmul_v2(X=x, Y=k) -> (Out=y) "
+        "reduce_sum(X=y) -> (Out=s) {reduce_all=true} } }"
     )
     check_case("mixed-precision", Case(ga.Program.parse(text), "", {"x": np.full((256, 256), -1.0, "float32")}, requested=("s",)))
