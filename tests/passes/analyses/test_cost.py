@@ -198,5 +198,5 @@ def test_the_gradient_of_a_product_of_vectors_has_a_cost() -> None:
     ga.gradients([block.var("d"), block.var("v")], [block.var("x"), block.var("m")])
     graph = ga.lower(program)
     dot, product = (op for op in graph.ops if op.type == "matmul_v2")
-    costs = {len(op.input("X").shape): estimated(graph).ops[op].flops for op in graph.ops if op.type == "matmul_v2_grad"}
+    costs = {len(op.input("X").shape or ()): estimated(graph).ops[op].flops for op in graph.ops if op.type == "matmul_v2_grad"}
     assert costs == {1: 2 * estimated(graph).ops[dot].flops, 2: 2 * estimated(graph).ops[product].flops}
