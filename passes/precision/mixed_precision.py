@@ -11,12 +11,12 @@ wide, and are cast where they are used (P. Micikevicius et al., "Mixed precision
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
-from graphad.ops import GradOpDef
+from graphad.ops import GradOpDef, OpDef
 from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import Pass, sweep
 from graphad.types import TENSOR
@@ -46,14 +46,21 @@ def scale_loss(graph: Graph, factor: float) -> bool:
         return False
     if any(op.attrs["value"] != 1.0 for op in starts):
         raise Refused(f"the loss cannot be scaled by {factor}: its gradient starts from {starts[0].attrs['value']}, not from 1")
-    proportional = _proportional(starts)
-    leaving = [v for op in graph.ops if op.role == BACKWARD for v in op.writes() if v in proportional and _leaves(graph, v)]
+    scaled = _scaled(graph, starts)
+    leaving = {}  # a value that others need as it was -> its readers that go on with the scaled one
+    for value in scaled:
+        keeping = [op for op in _by_value(value) if _keeps(op, scaled)]
+        if graph.is_observed(value) or len(keeping) < len(_by_value(value)):
+            leaving[value] = keeping
+    arrays = [value.name for value in leaving if value.kind != TENSOR]
+    if arrays:
+        raise Refused(f"the loss cannot be scaled: {arrays[0]!r}, which is no tensor, is used by more than the backward part")
     if not graph.allows("scale-loss", *starts):
         return False
     for op in starts:
         graph.set_attr(op, "value", factor)
-    for value in leaving:
-        _unscale(graph, value, 1.0 / factor)
+    for value, keeping in leaving.items():
+        _unscale(graph, value, 1.0 / factor, keeping)
     return True
 
 
@@ -63,43 +70,69 @@ def _is_start(op: Op) -> bool:
     return GRADIENT in op.output("Out").name and "@TEMP@" not in op.output("Out").name
 
 
-def _proportional(starts: Sequence[Op]) -> set[Value]:
-    """The values of the backward part that scale with the gradient of the loss: those that are made of it differentiably.
+def _scaled(graph: Graph, starts: Sequence[Op]) -> dict[Value, None]:
+    """The values of the backward part that are multiplied by the factor when the gradient of the loss is."""
+    scaled = dict.fromkeys(value for op in starts for value in op.writes())
+    for op in graph.ops:
+        if any(value in scaled for value in op.reads()) and _keeps(op, scaled):
+            scaled.update(dict.fromkeys(value for value in op.writes() if value.name != EMPTY))
+    return scaled
 
-    Their number of elements does not, nor where they are above zero.
+
+def _keeps(op: Op, scaled: Container[Value]) -> bool:
+    """Whether what an operator of the backward part writes is multiplied by what the scaled values among its inputs are.
+
+    It is where it is linear in all of them together, and in nothing else that counts, or in the only one of a product.
     """
-    found = {value for op in starts for value in op.writes()}
-    pending = list(found)
-    while pending:
-        value = pending.pop()
-        for reader in value.readers:
-            if reader.role == BACKWARD and any(value in values and _passes_on(reader, slot) for slot, values in reader.inputs.items()):
-                new = [made for made in reader.writes() if made not in found]
-                found.update(new)
-                pending += new
-    return found
-
-
-def _passes_on(op: Op, slot: str) -> bool:
-    """Whether what an operator writes scales with an input."""
-    if op.definition is None or op.graphs:
-        return True
-    return slot.endswith(GRADIENT) if isinstance(op.definition, GradOpDef) else slot in (op.definition.grads or ())
-
-
-def _leaves(graph: Graph, value: Value) -> bool:
-    """Whether a gradient is requested, or read by something outside of the backward part."""
-    if GRADIENT not in value.name or value.name == EMPTY:
+    if op.role != BACKWARD:
         return False
-    return graph.is_observed(value) or any(op.role != BACKWARD for op in value.readers)
+    definition = op.definition
+    if definition is None or op.graphs:
+        return True
+    if definition.of_shape:
+        return False
+    slots = [slot for slot, values in op.inputs.items() if any(value in scaled for value in values)]
+    if definition.bilinear:
+        return len(slots) == 1 and slots[0] in definition.bilinear
+    linear = {slot for slot, _ in definition.cotangents} if isinstance(definition, GradOpDef) else definition.linear
+    whole = all(value in scaled or _is_zero(value) for slot in linear for value in op.inputs.get(slot, ()))
+    return whole and all(slot in linear or slot in _of_shape(definition) for slot in slots) and not op.attrs.get(definition.offset)
 
 
-def _unscale(graph: Graph, value: Value, factor: float) -> None:
-    """Let the writer of a gradient write a scaled one, from which the gradient is made."""
+def _is_zero(value: Value) -> bool:
+    """Whether a value is 0 whatever the loss is: zeros multiplied by a factor are zeros."""
+    writer = value.writers[0] if value.writers else None
+    filled = writer is not None and writer.type in ("fill_constant", "fill_any_like") and not writer.attrs.get("value")
+    return filled or (writer is not None and writer.type == "fill_zeros_like") or value.name == EMPTY
+
+
+def _by_value(value: Value) -> list[Op]:
+    """The operators that read more of a value than its shape."""
+    return [op for op in value.readers if not _reads_shape(op, value)]
+
+
+def _reads_shape(op: Op, value: Value) -> bool:
+    definition = op.definition
+    if definition is None or op.graphs:
+        return False
+    return all(slot in _of_shape(definition) for slot, values in op.inputs.items() if value in values)
+
+
+def _of_shape(definition: OpDef) -> Container[str]:
+    """The slots of which an operator reads nothing but the shape and dtype."""
+    if definition.of_shape:
+        return definition.inputs
+    if isinstance(definition, GradOpDef) and definition.forward is not None:
+        return definition.forward.shapes
+    return ()
+
+
+def _unscale(graph: Graph, value: Value, factor: float, keeping: Sequence[Op]) -> None:
+    """Let the writer of a gradient write a scaled one, which ``keeping`` read, and make the gradient of that."""
     writer = value.writers[0]
     scaled = graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
     scaled.grad_of = value.grad_of
-    for reader in [op for op in value.readers if op.role == BACKWARD]:
+    for reader in keeping:
         for slot, values in list(reader.inputs.items()):
             if value in values:
                 graph.set_inputs(reader, slot, [scaled if v is value else v for v in values])

@@ -202,6 +202,22 @@ def test_what_does_not_scale_with_the_loss_is_not_divided() -> None:
     assert gradient.tolist() == [0.0, 1.0, 1.0]
 
 
+def test_a_gradient_of_a_gradient_is_not_scaled_twice_nor_left_scaled() -> None:
+    """``square_grad`` is linear in its X too, which is a gradient here, and another cotangent comes from outside."""
+    program = ga.Program.parse(
+        """program { block 0 { var x: float32[3] var h@GRAD: float32[3] var g@GRAD: float32[3] var p@GRAD: float32[3]
+        var gx@GRAD: float32[3] fill_any_like(X=x) -> (Out=g@GRAD) {value=1.0} backward
+        square_grad(X=g@GRAD, Out@GRAD=h@GRAD) -> (X@GRAD=gx@GRAD) backward
+        elementwise_mul(X=g@GRAD, Y=g@GRAD) -> (Out=p@GRAD) backward } }"""
+    )
+    graph = ga.lower(program, ["gx@GRAD", "p@GRAD"])
+    MixedPrecision(loss_scale=8.0).run(graph)
+    feed = {"x": np.ones(3, "float32"), "h@GRAD": np.array([1.0, 2.0, 3.0], "float32")}
+    gradient, product = ga.Executor().run(ga.schedule(graph), feed, ["gx@GRAD", "p@GRAD"])
+    assert gradient.tolist() == [2.0, 4.0, 6.0]
+    assert product.tolist() == [1.0, 1.0, 1.0]
+
+
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="knows the narrow types float16, float32, not int8"):
         MixedPrecision("int8")
