@@ -586,10 +586,20 @@ def _tolerance(trial: Trial) -> float:
 
 def _compared(trial: Trial, expected: dict[str, Array], got: dict[str, Array], one: str, other: str, tolerance: float) -> Finding | None:
     least = OF_TERMS if roundings(trial.before) else LEAST
+    undefined = _has_special(trial.case)
     for name, array in expected.items():
-        if text := difference(array, got[name], tolerance, (one, other), least):
+        made = got[name]
+        if undefined and np.shape(made) == array.shape:  # moved out of a branch that was not taken, 0 becomes 0 * nan
+            made = np.where(np.isnan(made), array, made)
+        if text := difference(array, made, tolerance, (one, other), least):
             return Finding("gradients", f"of {name}: {text}", "differ")
     return None
+
+
+def _has_special(case: Case) -> bool:
+    """Whether nan or infinities are among the inputs."""
+    arrays = [np.asarray(array) for array in (*case.feeds.values(), *case.params.values())]
+    return not all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
 
 
 CHECKS: dict[str, Check] = {

@@ -175,3 +175,12 @@ def test_numbers_that_float16_holds_with_a_few_bits_decide_nothing() -> None:
         "reduce_sum(X=y) -> (Out=s) {reduce_all=true} } }"
     )
     check_case("mixed-precision", Case(ga.Program.parse(text), "", {"x": np.full((256, 256), -1.0, "float32")}, requested=("s",)))
+
+
+def test_an_operator_moved_out_of_a_loop_that_does_not_run_may_have_nan_for_a_gradient_at_nan() -> None:
+    """The gradient through the loop is 0, after the move it is 0 times that of abs at nan; at other numbers both are 0."""
+    text = """program { block 0 { var go: bool[1] var x: float64[2] var y: float64[2] var loss: float64[]
+        while(Condition=go, X=x) -> (Out=[y, go]) {sub_block=block(1)} mean(X=y) -> (Out=loss) }
+        block 1 in 0 { var a: float64[2] abs(X=x) -> (Out=a) assign(X=a) -> (Out=y) } }"""
+    feeds = {"go": np.array([False]), "y": np.zeros(2), "x": np.array([np.nan, 2.0])}
+    check_case("hoist-invariants, " + BACKWARD, Case(ga.Program.parse(text), "loss", feeds))
