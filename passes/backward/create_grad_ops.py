@@ -114,7 +114,7 @@ def _grad_op(side: GradientSide, op: Op) -> Op:
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
             inputs[slot] = side.of_all(values)
-    outputs = {slot: side.of_all(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
+    outputs = {slot: side.written(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
     made = Op(side.graph, grad.type, inputs, outputs, op.attrs)
     made.role, made.forward, made.source, made.made_by = BACKWARD, op, op.source, side.graph.journal.author
     side.graph.link(made)
@@ -139,7 +139,7 @@ def _region_grad(made: GradOps, op: Op) -> Op:
     inputs |= {"X": side.read_all(tuple(given[i] for i in arguments))} if arguments else {}
     inputs[gradient.scopes] = (side.read(_scopes(op)),)
     inputs[f"Out{GRAD}"] = side.of_all(tuple(outcomes(op)[k] for k in carried))
-    outputs = {f"X{GRAD}": side.of_all(tuple(given[i] for i in starts))} if starts else {}
+    outputs = {f"X{GRAD}": side.written(tuple(given[i] for i in starts))} if starts else {}
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
     graphs = {name: each.side.graph for name, each in zip(gradient.blocks, inner, strict=True)}
     made.inner.update((each.side.graph, each) for each in inner)

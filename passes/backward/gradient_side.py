@@ -28,6 +28,18 @@ class GradientSide:
         """The gradients of values."""
         return (self.of(values[0]),) if len(values) == 1 else tuple(map(self.of, values))
 
+    def written(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The gradients that one operator writes: of several values of a name, the first version's keeps the name of the gradient."""
+        found = self.of_all(values)
+        if len({value.name for value in values}) == len(values):
+            return found
+        first: dict[str, Value] = {}
+        for value in sorted(dict.fromkeys(values), key=_version):
+            gradient = self.gradient[value]
+            if first.setdefault(gradient.name, gradient) is not gradient:
+                self.graph.rename(gradient, self.graph.values.fresh(gradient.name))
+        return found
+
     def of(self, value: Value) -> Value:
         """The gradient of a value."""
         found = self.gradient.get(value)
@@ -77,3 +89,8 @@ class GradientSide:
         found = self.graph.add_input(name, value.shape, value.dtype)
         found.kind = value.kind
         return found
+
+
+def _version(value: Value) -> int:
+    """Where a value of a name comes among the others: what is there from the beginning is first."""
+    return -1 if value.writer is None else value.writer.order
