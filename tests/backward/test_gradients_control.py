@@ -189,11 +189,11 @@ def test_four_levels_deep(c: bool) -> None:
 
 def test_two_values_of_a_name_that_one_loop_reads_have_gradients_of_their_own() -> None:
     """After the copies are gone, the loop carries one x and reads the other, which was swapped with y."""
-    text = """program { block 0 { var x: float64[2] var y: float64[2] var t: float64[2] var go: bool[1] var s: STEP_SCOPES var loss: float64[]
+    text = """program { block 0 { var x: float64[2] var y: float64[2] var t: float64[2] var go: bool[1]
+        var s: ?[?] STEP_SCOPES var loss: float64[]
         assign(X=x) -> (Out=t) assign(X=y) -> (Out=x) assign(X=t) -> (Out=y)
         while(Condition=go, X=x) -> (StepScopes=s, Out=[y, go]) {sub_block=block(1)} reduce_sum(X=y) -> (Out=loss) }
         block 1 in 0 { scale(X=x) -> (Out=y) {scale=3.0} fill_constant() -> (Out=go) {shape=[1], value=0.0, dtype="bool"} } }"""
-    text = text.replace("var s: STEP_SCOPES", "var s: ?[?] STEP_SCOPES")
     passes = "fuse-elementwise, simplify, find-op-path{targets=[loss]}, create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars"
     graph = ga.lower(ga.Program.parse(text))
     ga.Pipeline.parse(passes).run(graph)
