@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 
 Shape = tuple[int, ...]
+Array = NDArray[Any]  # of any dtype: what a kernel may do with it, inference says
 
 FLOATS = ("float16", "float32", "float64")
 INTS = ("bool", "uint8", "int8", "int16", "int32", "int64")

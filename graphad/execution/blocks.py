@@ -9,7 +9,6 @@ from math import comb, log2
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import ExecutionError, InvalidValue
 from graphad.execution.steps import (
@@ -32,7 +31,7 @@ from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
 from graphad.ops.control_flow import FUSED_ELEMENTWISE
 from graphad.ops.out_kernels import Write, takes_required, writer
 from graphad.program import EMPTY, Block, Operator, located
-from graphad.types import TENSOR, Shape, element_count
+from graphad.types import TENSOR, Array, Shape, element_count
 
 # -- iterations run again --------------------------------------------------------------------------
 # Iterations of a loop run again for its gradient, from the few starts that were kept.
@@ -145,7 +144,6 @@ def _advance(count: int, free: int) -> int:
 # Buffers between operators are as long as a piece, and reused. Where arrays turn out not to be of one shape, where something is
 # kept for a gradient, or where an operator has no such form, the block is run as that of a ``net``.
 
-Array = NDArray[Any]
 PIECE = 1 << 20  # bytes that all the arrays of a piece take together, about
 _LEAST = 2048  # elements of a piece, at least
 
@@ -165,7 +163,7 @@ class _Work(NamedTuple):
     """
 
     calls: list[_Call]
-    dtypes: list[np.dtype[Any]]
+    dtypes: list[np.dtype[np.generic]]
     whole: list[bool]
     inputs: list[str]
     results: list[str]
@@ -263,7 +261,7 @@ class _Plan:
         var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
         return (None, None) if var is None or var.type != TENSOR else var.declared
 
-    def dtype(self, name: str) -> np.dtype[Any] | None:
+    def dtype(self, name: str) -> np.dtype[np.generic] | None:
         """The dtype of a tensor of the common shape or of one element; None for any other."""
         shape, dtype = self.declared(name)
         if shape is None or dtype is None or not (shape == self.shape or (self.is_one(name) and name in self.inputs)):

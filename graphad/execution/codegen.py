@@ -361,7 +361,7 @@ def in_place(run: Owner, op: Operator, definition: OpDef, layout: Layout, freed:
     return _reusing(run, partial(_writer, definition, op.attrs), reads, reads.index((0, names[0])), (home(layout, outs[0]), outs[0]), plain)
 
 
-def _writer(definition: OpDef, attrs: Mapping[str, Any], dtype: np.dtype[Any], count: int, reused: int) -> Write | None:
+def _writer(definition: OpDef, attrs: Mapping[str, Any], dtype: np.dtype[np.generic], count: int, reused: int) -> Write | None:
     """The function for arrays of one dtype, None if the operator makes another one of them."""
     dtypes = [dtype] * count
     return writer(definition, attrs, dtypes, dtype, [reused]) if writes_into(definition, dtypes, attrs) else None
@@ -371,7 +371,7 @@ def _reusing(
     run: Owner, make: Callable[..., Write | None], reads: list[Place], reused: int, place: Place, plain: Callable[[Frames], None]
 ) -> Step:
     at, name = place
-    writers: dict[np.dtype[Any], Write | None] = {}
+    writers: dict[np.dtype[np.generic], Write | None] = {}
 
     def step(frames: Frames) -> None:
         try:

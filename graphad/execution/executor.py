@@ -15,15 +15,13 @@ from graphad.execution.scope import Scope, global_scope
 from graphad.ops.aggregates import TensorArray
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Program, Variable, default_main_program, name_in
-from graphad.types import FLOATS, Shape
+from graphad.types import FLOATS, Array, Shape
 
 # -- feeding ---------------------------------------------------------------------------------------
 # Fed values as arrays of the declared types: converted if that is lossless, else refused with an error that shows both types.
 #
 # An array is taken as it is, and must have the declared dtype. Lists and numbers are converted: whole numbers to any dtype that holds them,
 # truth values to numbers, other numbers to floating point, and numbers that are 0 or 1 to truth values.
-
-Array = NDArray[Any]
 
 
 def fed_array(name: str, value: Any, shape: Shape | None, dtype: str | None) -> Array:

@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any, TypeVar
 
 from graphad.errors import InvalidValue, ShapeError
-from graphad.ops.definition import Array, Tensor
+from graphad.ops.definition import Tensor
 from graphad.ops.inference import check_index, matched
 from graphad.ops.parameters import REQUIRED, Parameter, declare, parameters_of
 from graphad.ops.registry import REGISTRY
-from graphad.types import TensorType, element_count
+from graphad.types import Array, TensorType, element_count
 
 # -- attributes as tensors -------------------------------------------------------------------------
 # Attributes that may come as tensors instead: lists of integers that are known at run time only.

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops.formulas import function_of, kernel_of
@@ -76,7 +75,6 @@ def shared_slot(name: str, variadic: bool, optional: bool) -> Slot:
 # ``grad={}`` says that the outputs do not depend differentiably on the inputs; ``grad=None`` (no rule
 # known) makes differentiating through the operator an error.
 
-Array = NDArray[Any]
 Tensor = Any  # an array, or a symbol that stands for one
 Typed = Any  # an array, or its type: what has a shape and a dtype
 Inputs = Mapping[str, Sequence[Any]]

@@ -17,12 +17,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import NDArray
 
 from graphad.ops.inference import aligned
 from graphad.ops.parameters import Parameter, declare, parameters_of
+from graphad.types import Array
 
-Array = NDArray[Any]
 Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
 _FUNCTION = "__graphad_function__"
@@ -38,7 +37,7 @@ class Tracer(NDArrayOperatorsMixin):
 
     __slots__ = ("dtype",)
     __hash__ = object.__hash__
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
 
     def apply(self, function: Function, args: Sequence[Any]) -> Tracer:
         """The result of a function of tracers and numbers: a ufunc, one of numpy's ``where`` and such, or a ``primitive``."""
@@ -177,7 +176,7 @@ class Formula(NamedTuple):
 
     calls: tuple[Call, ...]
     reads: tuple[frozenset[int], ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    dtypes: tuple[np.dtype[np.generic], ...]
     result: Input | int
 
 
@@ -186,7 +185,7 @@ class _Recorded(Tracer):
 
     __slots__ = ("place", "trace")
 
-    def __init__(self, trace: list[_Note], dtype: np.dtype[Any], place: Input | int) -> None:
+    def __init__(self, trace: list[_Note], dtype: np.dtype[np.generic], place: Input | int) -> None:
         self.trace, self.dtype, self.place = trace, dtype, place
 
     def apply(self, function: Function, args: Sequence[Any]) -> Tracer:
@@ -204,16 +203,16 @@ class _Recorded(Tracer):
 
 
 @lru_cache(maxsize=4096)
-def _result_dtype(function: np.ufunc, *kinds: Any) -> np.dtype[Any]:
+def _result_dtype(function: np.ufunc, *kinds: Any) -> np.dtype[np.generic]:
     """The dtype of what a ufunc makes of arrays of dtypes, and of Python's numbers."""
-    result: np.dtype[Any] = function(*(np.empty(0, kind) if isinstance(kind, np.dtype) else kind() for kind in kinds)).dtype
+    result: np.dtype[np.generic] = function(*(np.empty(0, kind) if isinstance(kind, np.dtype) else kind() for kind in kinds)).dtype
     return result
 
 
 class _Note(NamedTuple):
     function: Function
     args: tuple[Input | int | Constant, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
 
 
 def _constant(value: Any, args: Sequence[Any], function: Function) -> Constant:
@@ -230,7 +229,7 @@ def _constant(value: Any, args: Sequence[Any], function: Function) -> Constant:
     return Constant(array, f"{text} as {dtype}")
 
 
-def formula(function: Function, dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any], variadic: bool = False) -> Formula | None:
+def formula(function: Function, dtypes: Sequence[np.dtype[np.generic]], attrs: Mapping[str, Any], variadic: bool = False) -> Formula | None:
     """The calls that a function makes for inputs of some dtypes; None if it cannot be traced.
 
     Args:
@@ -249,7 +248,7 @@ class _Exact(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _formula(
-    function: Function, dtypes: tuple[np.dtype[Any], ...], attrs: tuple[tuple[str, _Exact], ...], variadic: bool
+    function: Function, dtypes: tuple[np.dtype[np.generic], ...], attrs: tuple[tuple[str, _Exact], ...], variadic: bool
 ) -> Formula | None:
     trace: list[_Note] = []
     inputs = [_Recorded(trace, dtype, Input(i)) for i, dtype in enumerate(dtypes)]

@@ -10,14 +10,14 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.definition import OpDef, Tensor, operator
 from graphad.ops.elementwise import elementwise_max
 from graphad.ops.inference import matched, same_float
 from graphad.ops.like import fill_any_like
 from graphad.ops.reduction import frobenius_norm, reduce_sum
 from graphad.ops.summation import power_norm
 from graphad.ops.traits import Declared
-from graphad.types import TensorType, element_count
+from graphad.types import Array, TensorType, element_count
 
 # -- optimize --------------------------------------------------------------------------------------
 # Updates of a parameter by its gradient, and clipping of gradients. A program writes the outputs back to the inputs' names.

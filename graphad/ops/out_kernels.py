@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphad.ops.definition import Array, OpDef
+from graphad.ops.definition import OpDef
 from graphad.ops.formulas import Call, Constant, Formula, Input, converted, filled, formula, text_of
 from graphad.ops.inference import aligned
+from graphad.types import Array
 
 INPLACE = "inplace"  # the attribute: ["Out:X"], the output in slot Out may be computed into the memory of the input in slot X
 Write = Callable[[Sequence[Array], Array], None]
@@ -100,7 +101,7 @@ def _aligning(function: Callable[..., None], axis: int) -> Write:
 _INTO: Mapping[Callable[..., Any], str] = {converted: "copyto(o, {0}, casting='unsafe')", filled: "copyto(o, {1}, casting='unsafe')"}
 
 
-def _can_write(found: Formula | None, dtype: np.dtype[Any]) -> bool:
+def _can_write(found: Formula | None, dtype: np.dtype[np.generic]) -> bool:
     """Whether a formula's result of a dtype can be put into an array that is there, rather than copied to it."""
     if found is None or isinstance(found.result, Input) or found.dtypes[found.result] != dtype:
         return False
@@ -111,7 +112,7 @@ def _can_write(found: Formula | None, dtype: np.dtype[Any]) -> bool:
 class _Lines:
     """The lines of a function that computes a formula into an array ``o``."""
 
-    def __init__(self, found: Formula, aliased: frozenset[int], dtype: np.dtype[Any], count: int) -> None:
+    def __init__(self, found: Formula, aliased: frozenset[int], dtype: np.dtype[np.generic], count: int) -> None:
         self.found = found
         self.globals: dict[str, Any] = {"copyto": np.copyto}
         self.names: list[str] = []
@@ -170,7 +171,7 @@ def _code(text: str) -> Any:
     return compile(text, "<formula>", "exec")
 
 
-def _written(found: Formula, dtype: np.dtype[Any], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
+def _written(found: Formula, dtype: np.dtype[np.generic], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
     """A function ``(x0, x1, ..., o)`` of arrays that computes a formula into the last of them.
 
     The arrays are of one shape with axes, or of one element. ``aliased`` are the inputs that may be the output.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.ops.definition import Array
+from graphad.types import Array
 
 FEW = 64  # rows that are added one after the other
 BLOCK = 128  # rows of a block

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array
-from graphad.types import Shape, TensorType
+from graphad.types import Array, Shape, TensorType
 
 # -- windows ---------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, InvalidValue, NoGradient
 from graphad.ops import OpDef
@@ -28,12 +27,11 @@ from graphad.rewriting.rule_inputs import (
     filled,
     shown,
 )
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
 # -- rule gradients --------------------------------------------------------------------------------
 # Gradients of the two sides of a rule: reverse mode over the operators of terms, by the operators' own gradient rules on arrays.
 
-Array = NDArray[Any]
 Place = tuple[Any, str, int]  # an operator (None: the rule's tensors), a slot or "", which of the arrays there
 
 

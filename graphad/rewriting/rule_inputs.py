@@ -10,19 +10,16 @@ from math import gcd
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ops import OpDef
 from graphad.ops.parameters import REQUIRED
 from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.pattern import Attribute, Call, Constant, Result, Scalar, Several, Term, calls_in, leaves, parts_of
-from graphad.types import FLOATS, Shape, TensorType
+from graphad.types import FLOATS, Array, Shape, TensorType
 
 # -- rule settings ---------------------------------------------------------------------------------
 # Types, attributes and arrays in the place of a match, to test a rule on.
-
-Array = NDArray[Any]
 
 
 @dataclass

@@ -13,12 +13,12 @@ from graphad.errors import GraphadError
 from graphad.ops import GRAD, OpDef
 from graphad.ops.aggregates import zeros_like
 from graphad.ops.definition import Attr, checked_attr
-from graphad.ops.sample import Array, Value
+from graphad.ops.sample import Value
 from graphad.testing.cases import KINDS, Choices, array_of
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import outputs_of
 from graphad.testing.values import arrays, name_of, remade, type_of
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
 # -- attribute values ------------------------------------------------------------------------------
 # Other values for the attributes of an operator, so that random programs have each of them at two values at least.
@@ -323,16 +323,16 @@ def _numbers_dtype(inputs: Slots) -> str:
     return next((name for name in names if name in FLOATS), names[0] if names else "")
 
 
-def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
+def _cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
     return array.astype(dtype)
 
 
-def _rounded(array: Array, dtype: np.dtype[Any]) -> Array:
+def _rounded(array: Array, dtype: np.dtype[np.generic]) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(np.round(np.nan_to_num(array) * 3), dtype)
 
 
-def _above_zero(array: Array, dtype: np.dtype[Any]) -> Array:
+def _above_zero(array: Array, dtype: np.dtype[np.generic]) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(np.ceil(np.abs(np.nan_to_num(array)) + 0.1), dtype)
 

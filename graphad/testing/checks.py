@@ -20,7 +20,6 @@ from graphad.errors import GraphadError, InvalidGraph, NoGradient, PassError, Re
 from graphad.ir import Graph, schedule
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef
-from graphad.ops.sample import Array
 from graphad.plugins import ensure_plugins
 from graphad.program import EMPTY, RANDOM_STREAM, Program
 from graphad.rewriting import Pass, Rule
@@ -54,6 +53,7 @@ from graphad.testing.trial import (
     scheduled,
     slope,
 )
+from graphad.types import Array
 
 # -- naming ----------------------------------------------------------------------------------------
 # The same program with other names, in the same order: a pass that follows the hashes of names makes something else of it.

@@ -12,11 +12,10 @@ import numpy as np
 
 from graphad.execution.steps import blocks_of
 from graphad.ops import lookup
-from graphad.ops.sample import Array
 from graphad.program import Block, Operator, Program, Variable
 from graphad.testing.cases import Case, Choices, outside_reads, outside_writes
 from graphad.testing.straight_line import uniform_array
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Array
 
 # -- nested operators ------------------------------------------------------------------------------
 # What random nested programs are written with: a ``Writer`` that knows which names have values where, and smooth operators.

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.backward import gradients
 from graphad.execution import Executor
 from graphad.ops import OpDef, lookup
 from graphad.program import Block, Program, Variable
-from graphad.types import TensorType
+from graphad.types import Array, TensorType
 
-Array = NDArray[Any]
 Given = Mapping[str, Any]
 
 DIRECTIONS, STEP = 3, 1e-5

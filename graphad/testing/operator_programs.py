@@ -13,7 +13,7 @@ from graphad.errors import GraphadError
 from graphad.execution.steps import blocks_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.aggregates import Tape, TensorArray
-from graphad.ops.sample import Array, Value
+from graphad.ops.sample import Value
 from graphad.plugins import ensure_plugins
 from graphad.program import Block, Operator, Program, Variable
 from graphad.program.operator import check
@@ -22,7 +22,7 @@ from graphad.testing.cases import NON_FINITE, Case, Choices, array_of, outside_r
 from graphad.testing.samples import samples_of
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import name_of
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
 # -- call writer -----------------------------------------------------------------------------------
 # What programs of calls are written with: a ``CallWriter`` that knows the value of every name while it writes.

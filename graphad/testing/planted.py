@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from graphad.ops import OpDef
-from graphad.ops.sample import Array
 from graphad.program import Program, Variable
 from graphad.rewriting import PatternRule, Rule
 from graphad.rewriting.evaluation import Evaluation, Slots
@@ -20,7 +19,7 @@ from graphad.rewriting.pattern import Constant, Result, Scalar, Several, Term
 from graphad.rewriting.rule_check import applicable
 from graphad.rewriting.rule_inputs import Drawn
 from graphad.testing.cases import KINDS, MIXED, NON_FINITE, Case, Choices, array_of, outside_reads, outside_writes
-from graphad.types import FLOATS, TensorType
+from graphad.types import FLOATS, Array, TensorType
 
 SEEDS = 10_000
 

@@ -17,13 +17,12 @@ from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.ops.parameters import REQUIRED
-from graphad.ops.sample import Array
 from graphad.program import EMPTY, Block, Operator, Program
 from graphad.testing.cases import Case, always_written, completed, fitted, outside_reads, outside_writes, reads
 from graphad.testing.checks import examine
 from graphad.testing.programs import case_with_gradients
 from graphad.testing.trial import Finding, Subject, observe
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Array
 
 # -- edits -----------------------------------------------------------------------------------------
 # Smaller programs made from a program: operators left out, blocks inlined, numbers made simpler, extents made smaller.

@@ -28,11 +28,11 @@ import numpy as np
 
 from graphad.ir import Graph
 from graphad.ops.registry import REGISTRY
-from graphad.ops.sample import Array
 from graphad.rewriting import Fixpoint, Nested, Pass, Pipeline
 from graphad.testing.cases import Case
 from graphad.testing.trial import Subject, as_pass, inner_passes
 from graphad.testing.values import array_text
+from graphad.types import Array
 
 # -- sources ---------------------------------------------------------------------------------------
 # Where things are defined in source text: in files and in the cells of notebooks, at the top or inside functions.

@@ -11,10 +11,9 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops import lookup
-from graphad.ops.sample import Array
 from graphad.program import Program
 from graphad.testing.cases import Case, Choices
-from graphad.types import TensorType
+from graphad.types import Array, TensorType
 
 # -- operators -------------------------------------------------------------------------------------
 # What random programs are written with: a ``Writer`` that computes while it writes, and recipes for operators.

@@ -9,7 +9,6 @@ import numpy as np
 
 from graphad import layers
 from graphad.layers.helper import ParamAttr
-from graphad.ops.sample import Array
 from graphad.optimizer import (
     SGD,
     Adadelta,
@@ -33,6 +32,7 @@ from graphad.optimizer import (
 from graphad.passes.optimization import ACCUMULATORS, accumulator_name
 from graphad.program import L2Decay, Parameter, Program, Variable, program_guard
 from graphad.testing.cases import Case, Choices, array_of
+from graphad.types import Array
 
 # -- networks --------------------------------------------------------------------------------------
 # Random networks: their layers, data and loss, from which ``training_program`` and ``trainable_program`` draw.

@@ -22,7 +22,6 @@ from graphad.ir.verify import verify
 from graphad.knobs import changed_knobs
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
 from graphad.ops.definition import GRAD
-from graphad.ops.sample import Array
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
@@ -32,7 +31,7 @@ from graphad.rewriting.passes import check_order
 from graphad.testing.cases import Case
 from graphad.testing.values import number, short_text
 from graphad.testing.watched import watch
-from graphad.types import FLOATS, TENSOR
+from graphad.types import FLOATS, TENSOR, Array
 
 # -- equivalence -----------------------------------------------------------------------------------
 # Whether two programs compute the same: both are run on the same arrays in fresh scopes, step by step, and all they give is compared.

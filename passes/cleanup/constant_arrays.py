@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.ir import Op, Value
 from graphad.ops import lookup
-from graphad.types import Shape
+from graphad.types import Array, Shape
 
-Array = NDArray[Any]
 _SOURCES = ("fill_constant", "assign_value", "eye")  # constants as they are written down, where they read nothing
 _LISTS = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
 

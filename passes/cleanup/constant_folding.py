@@ -22,9 +22,9 @@ import numpy as np
 from graphad.ir import Graph, Op, Value
 from graphad.ops import ControlDef, OpDef, lookup
 from graphad.ops.out_kernels import filling, takes_required
-from graphad.passes.cleanup.constant_arrays import Array, constant_for, element_count, is_source, known_array
+from graphad.passes.cleanup.constant_arrays import constant_for, element_count, is_source, known_array
 from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Array
 
 Arrays = dict[str, list[Array]]
 

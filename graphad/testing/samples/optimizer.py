@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, uniform
+from graphad.ops.sample import Sample, uniform
+from graphad.types import Array
 
 BASE: dict[str, Array | list[Array]] = {"Param": uniform(2, 3), "Grad": uniform(2, 3, seed=1), "LearningRate": np.array([0.1])}
 POWERS = {"Beta1Pow": np.array([0.9]), "Beta2Pow": np.array([0.999])}

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, away_from_zero, uniform
+from graphad.ops.sample import Sample, away_from_zero, uniform
+from graphad.types import Array
 
 OPERANDS = [
     Sample({"X": uniform(2, 3), "Y": away_from_zero(2, 3)}),
