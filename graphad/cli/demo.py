@@ -102,7 +102,7 @@ class Gallery:
         if "optimize" not in step.name:
             self._draw(graph, step.name, new)
 
-    def _draw(self, graph: Graph, name: str, highlight: Any) -> None:
+    def _draw(self, graph: Graph, name: str, highlight: object) -> None:
         path = self.folder / f"{len(self.files):02d}-{name}.svg"
         self.files.append(draw(graph, path, title=name, highlight=highlight))
 

@@ -40,10 +40,10 @@ class _Sketch(Evaluation):
     def knows(self, constant: Term) -> bool:
         return True
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: object) -> Any:
         return repr(value) if isinstance(value, Scalar) else value
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         shown = ", ".join(f"{name}={value}" for name, value in attrs.items())
         outputs = {slot.name: [self._fresh()] for slot in definition.outputs.values() if not slot.optional}
         self.graph.add_op(f"{definition.type} {{{shown}}}" if shown else definition.type, inputs, outputs)
@@ -63,7 +63,7 @@ class _Sketch(Evaluation):
 class _Endless(list[Value]):
     """Results of a slot that holds a list, all drawn as one."""
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         return super().__getitem__(0)
 
 

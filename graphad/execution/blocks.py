@@ -197,7 +197,7 @@ def fused_step(run: Runner, op: Operator, layout: Layout, plain: Step) -> Step:
 # -- running -------------------------------------------------------------------------------------
 
 
-def _common_shape(work: _Work, arrays: Sequence[Any]) -> tuple[int, ...] | None:
+def _common_shape(work: _Work, arrays: Sequence[object]) -> tuple[int, ...] | None:
     """The shape that all arrays have, but for those of one element; None if there is none, or something is not as declared."""
     shape = None
     for array, dtype, whole in zip(arrays, work.dtypes, work.whole, strict=False):
@@ -328,7 +328,7 @@ class _Plan:
         return shape is not None and self.shape is not None and len(shape) <= len(self.shape) and element_count(shape) == 1
 
 
-def writer_of(definition: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write:
+def writer_of(definition: OpDef, attrs: Mapping[str, object], dtypes: Sequence[object], out: object, aliased: Sequence[int] = ()) -> Write:
     """The function that computes an operator into an array: by its arithmetic, or by its kernel and a copy."""
     flat = {**attrs, "axis": -1} if "axis" in definition.attrs else attrs
     found = writer(definition, flat, dtypes, out, aliased)
@@ -487,7 +487,7 @@ class _Sums:
                 totals[i] = settled(totals[i] + term)
                 own[i] = isinstance(totals[i], np.ndarray)
 
-    def total(self, like: Sequence[Any]) -> list[Any]:
+    def total(self, like: Sequence[object]) -> list[Any]:
         """The totals; zeros where no iteration gave anything."""
         return [zeros_like(x) if t is None and x is not None else t for t, x in zip(self.totals, like, strict=False)]
 
@@ -574,11 +574,11 @@ class _Inside:
             )
         return found
 
-    def operands(self, outer: Sequence[Any]) -> Frame:
+    def operands(self, outer: Sequence[object]) -> Frame:
         """The operands X that are passed in, by their names inside."""
         return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
 
-    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[Any]) -> list[Any]:
+    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[object]) -> list[Any]:
         """Run the block once."""
         local = operands.copy()
         for name, value in zip(self.cotangents, cotangents, strict=True):
@@ -590,7 +590,7 @@ class _Inside:
         except KeyError:
             return [local.get(name, kept.get(name)) for name in self.outputs]
 
-    def write(self, frames: Frames, results: Sequence[Any]) -> None:
+    def write(self, frames: Frames, results: Sequence[object]) -> None:
         """Hand the results out."""
         for (at, name), result in zip(self.targets, results, strict=True):
             if name != EMPTY and result is not None:

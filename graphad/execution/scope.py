@@ -26,7 +26,7 @@ class Scope:
         self.arrays: dict[str, Array] = {}
         self.runs = 0
 
-    def set(self, name: str, array: Any) -> None:
+    def set(self, name: str, array: object) -> None:
         """Store a copy of an array under a name."""
         if not isinstance(name, str):
             raise InvalidType(f"a scope stores arrays by name, not by {name!r}")

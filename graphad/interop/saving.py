@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -33,7 +33,7 @@ class Saved(NamedTuple):
     arrays: dict[str, Array]
 
 
-def save(program: Program, path: PathLike, scope: Any = None) -> None:
+def save(program: Program, path: PathLike, scope: object = None) -> None:
     """Write a program and the values of its persistable variables, both files or none.
 
     A process that is killed while it saves leaves the old pair or the new one, which ``load`` reads; the next ``save`` into the
@@ -114,7 +114,7 @@ def _values_path(path: PathLike) -> Path:
     return Path(path).with_suffix(".pdiparams" if known == "protobuf" else ".npz")
 
 
-def _checked(var: Variable, value: Any) -> Array:
+def _checked(var: Variable, value: object) -> Array:
     if value is None:
         raise InvalidValue(f"{var!r} has no value among those passed in: run the startup program, or set it")
     array = np.asarray(value) if isinstance(value, np.ndarray | np.generic | list | int | float) else None

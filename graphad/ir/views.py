@@ -125,7 +125,7 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
     _adj: Any
     _pred: Any
 
-    def subgraph(self, nodes: Any) -> Any:
+    def subgraph(self, nodes: object) -> Any:
         """networkx's view of some nodes, as a plain networkx graph."""
         plain: Any = nx.MultiDiGraph()
         plain._node, plain._adj, plain._pred = self._node, self._adj, self._pred
@@ -140,7 +140,7 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
         self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
         nx.MultiDiGraph.__init__(self)
 
-    def _become_view(self, graph: Any) -> None:
+    def _become_view(self, graph: object) -> None:
         """networkx makes its views of an empty Graph as well, telling it what it is a view of."""
         self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
         self.__dict__["_graph"] = graph
@@ -151,7 +151,7 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
 def _plain_first(name: str) -> Callable[..., Any]:
     method = getattr(nx.MultiDiGraph, name)
 
-    def changed(self: PlainResults, *args: Any, **kwargs: Any) -> Any:
+    def changed(self: PlainResults, *args: object, **kwargs: object) -> Any:
         self._as_plain()
         return method(self, *args, **kwargs)
 

@@ -184,7 +184,7 @@ def read_signature(text: str) -> list[tuple[str, Any]]:
     return list(zip(names, [*[EMPTY] * (len(names) - len(defaults)), *defaults], strict=True))
 
 
-def _bound(definition: OpDef, spec: Spec, name: str, default: Any) -> Part:
+def _bound(definition: OpDef, spec: Spec, name: str, default: object) -> Part:
     target = spec.binds.get(name)
     if target == "" or (name in LAST and target is None):
         return Part(name, default)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -220,7 +219,7 @@ declare(_softshrink_grad, [Parameter("Out"), Parameter("dOut"), _LAMBDA])
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _softshrink_grad}, **FUNCTION, own=True)
-def softshrink(X: Array, **attrs: Any) -> Tensor:
+def softshrink(X: Array, **attrs: object) -> Tensor:
     """X moved towards 0 by the attribute ``lambda`` (0.5), 0 where its absolute value is not above it."""
     limit = attrs.get("lambda", 0.5)
     return np.sign(X) * np.maximum(np.abs(X) - limit, 0.0)

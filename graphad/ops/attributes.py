@@ -78,7 +78,7 @@ def is_given(whole: object, each: Sequence[object] | None) -> bool:
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-def attributes(spec: Any, **defaults: Any) -> Callable[[Kernel], Kernel]:
+def attributes(spec: object, **defaults: object) -> Callable[[Kernel], Kernel]:
     """Give a kernel or a rule that takes ``**attrs`` the fields of a dataclass as its attributes, some with defaults of its own."""
 
     def add(function: Kernel) -> Kernel:
@@ -89,7 +89,7 @@ def attributes(spec: Any, **defaults: Any) -> Callable[[Kernel], Kernel]:
     return add
 
 
-def _parameters(spec: Any, defaults: Mapping[str, Any]) -> Iterator[Parameter]:
+def _parameters(spec: object, defaults: Mapping[str, object]) -> Iterator[Parameter]:
     """The fields of a dataclass as keyword-only parameters."""
     return (p._replace(default=defaults[p.name]) if p.name in defaults else p for p in _fields(spec))
 
@@ -105,10 +105,10 @@ def _default(field: Field[Any]) -> Any:
     return REQUIRED if field.default is MISSING else field.default
 
 
-def applied(op_type: str, reads: str, spec: Any) -> Callable[..., Tensor]:
+def applied(op_type: str, reads: str, spec: object) -> Callable[..., Tensor]:
     """A gradient rule: another operator, with the same attributes, applied to what ``reads`` names."""
 
-    def rule(*operands: Tensor, **attrs: Any) -> Tensor:
+    def rule(*operands: Tensor, **attrs: object) -> Tensor:
         return REGISTRY[op_type](*operands, **attrs)
 
     declare(rule, [*map(Parameter, reads.split()), *_parameters(spec, {})])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def _bits(X: TensorType, Y: TensorType | None = None) -> TensorType:
     return X if Y is None else broadcast(X, Y)
 
 
-def _bit_row(name: str, function: Callable[..., Any]) -> OpDef:
+def _bit_row(name: str, function: Callable[..., object]) -> OpDef:
     kernel = kernel_of(function, "X", "Y", module=__name__)
     return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, uniform=True, safe_dtypes="all", **ELEMENTWISE)(kernel)
 
@@ -92,7 +91,7 @@ def _isclose_type(
     *,
     rtol: str = "1e-5",
     atol: str = "1e-8",
-    **_: Any,
+    **_: object,
 ) -> TensorType:
     return _close_type(Input, Other, Rtol, Atol, rtol, atol)
 

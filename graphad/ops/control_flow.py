@@ -57,7 +57,7 @@ class ControlDef(OpDef):
         """Whether an operator may run none of its blocks."""
         return False
 
-    def infer_types(self, inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+    def infer_types(self, inputs: Mapping[str, Any], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """Nothing is inferred: the blocks say it; a condition that is not one boolean is a ``ShapeError``."""
         for given in inputs.get(self.condition, ()):
             if attrs.get("is_scalar_condition", True) and (given.dtype != "bool" or any(e not in (1, -1) for e in given.shape)):
@@ -102,7 +102,7 @@ class CallDef(ControlDef):
 C = TypeVar("C", bound=ControlDef)
 
 
-def region_operator(signature: str, kind: type[C], name: str, **fields: Any) -> Callable[[Callable[..., Any]], C]:
+def region_operator(signature: str, kind: type[C], name: str, **fields: object) -> Callable[[Callable[..., Any]], C]:
     """Define an operator with blocks, which runs them as its ``kind`` says: what ``operator`` is for those without.
 
     Args:
@@ -123,7 +123,7 @@ def region_operator(signature: str, kind: type[C], name: str, **fields: Any) -> 
     >>> _ = REGISTRY.pop("traced")
     """
 
-    def add(function: Callable[..., Any]) -> C:
+    def add(function: Callable[..., object]) -> C:
         if name in REGISTRY:
             raise InvalidValue(f"operator {name!r} is defined twice")
         row = operator(signature, name=name, infer=_nothing, grad=None)(function)
@@ -159,7 +159,7 @@ def _check_fields(definition: ControlDef) -> None:
         )
 
 
-def _nothing(*_: Any, **__: Any) -> Any:
+def _nothing(*_: object, **__: object) -> Any:
     raise AssertionError("an operator with blocks is run by the executor")
 
 
@@ -173,7 +173,7 @@ _OF_NET = {"operands": "X", "results": f"X{GRAD}", "scopes": "Scope", "blocks": 
 
 
 @region_operator("X*? Condition -> Out*? StepScopes?", LoopDef, "while", **_WHILE)
-def while_(X: Any, Condition: Any, *, sub_block: Block, is_test: bool = False) -> Any:
+def while_(X: object, Condition: object, *, sub_block: Block, is_test: bool = False) -> Any:
     """Run the block again and again while Condition, which the block writes, holds.
 
     X is what the block reads, Out what it writes outside, the condition included.
@@ -181,7 +181,7 @@ def while_(X: Any, Condition: Any, *, sub_block: Block, is_test: bool = False) -
 
 
 @region_operator("Cond* X*? -> Out*? Scope?", BranchDef, "if_else", **_IF_ELSE)
-def if_else(Cond: Any, X: Any, *, true_block: Block, false_block: Block, is_scalar_condition: bool = True) -> Any:
+def if_else(Cond: object, X: object, *, true_block: Block, false_block: Block, is_scalar_condition: bool = True) -> Any:
     """Run one of two blocks; what only the other one writes stays as it was.
 
     The first runs if Cond holds; unless ``is_scalar_condition``, if no tensor in Cond is without elements.
@@ -190,21 +190,21 @@ def if_else(Cond: Any, X: Any, *, true_block: Block, false_block: Block, is_scal
 
 @region_operator("Cond* Input*? -> Out*? Scope?", BranchDef, "conditional_block", **_CONDITIONAL)
 def conditional_block(
-    Cond: Any, Input: Any, *, sub_block: Block, is_scalar_condition: bool = True, skip_eager_deletion_vars: list[str] | None = None
+    Cond: object, Input: object, *, sub_block: Block, is_scalar_condition: bool = True, skip_eager_deletion_vars: list[str] | None = None
 ) -> Any:
     """Run the block if Cond holds; unless ``is_scalar_condition``, if no tensor in Cond is without elements."""
 
 
 @region_operator("X*? -> Out*? Scope?", CallDef, "net", **_NET)
-def net(X: Any, *, sub_block: Block) -> Any:
+def net(X: object, *, sub_block: Block) -> Any:
     """Run the block: a network that is itself an operator."""
 
 
 @region_operator("X*? StepScopes Out@GRAD* -> X@GRAD*", LoopDef, "while_grad", **_OF_WHILE)
 def while_grad(
-    X: Any,
-    StepScopes: Any,
-    OutGRAD: Any,
+    X: object,
+    StepScopes: object,
+    OutGRAD: object,
     *,
     sub_block: Block,
     original_input: list[str],
@@ -230,10 +230,10 @@ def while_grad(
     ordinary="if_else",
 )
 def if_else_grad(
-    Cond: Any,
-    X: Any,
-    Scope: Any,
-    OutGRAD: Any,
+    Cond: object,
+    X: object,
+    Scope: object,
+    OutGRAD: object,
     *,
     true_block: Block,
     false_block: Block,
@@ -250,11 +250,11 @@ _PADDLES_GRAD = {"condition": "Cond", "operands": "Input", "results": f"Input{GR
 
 @region_operator("Cond* Input*? Out*? Out@GRAD*? Scope -> Cond@GRAD*? Input@GRAD*?", BranchDef, "conditional_block_grad", **_PADDLES_GRAD)
 def conditional_block_grad(
-    Cond: Any,
-    Input: Any,
-    Out: Any,
-    OutGRAD: Any,
-    Scope: Any,
+    Cond: object,
+    Input: object,
+    Out: object,
+    OutGRAD: object,
+    Scope: object,
     *,
     sub_block: Block,
     is_scalar_condition: bool = True,
@@ -268,9 +268,9 @@ def conditional_block_grad(
 
 @region_operator("X*? Scope Out@GRAD* -> X@GRAD*", CallDef, "net_grad", **_OF_NET)
 def net_grad(
-    X: Any,
-    Scope: Any,
-    OutGRAD: Any,
+    X: object,
+    Scope: object,
+    OutGRAD: object,
     *,
     sub_block: Block,
     original_input: list[str],
@@ -287,5 +287,5 @@ FUSED_ELEMENTWISE = "fused_elementwise"
 
 
 @region_operator("X*? -> Out*? Scope?", CallDef, FUSED_ELEMENTWISE, scopes="Scope", blocks=("sub_block",), gradient="net_grad", fused=True)
-def fused_elementwise(X: Any, *, sub_block: Block) -> Any:
+def fused_elementwise(X: object, *, sub_block: Block) -> Any:
     """Run the block, whose operators are elementwise: the executor does it piece by piece, as large as a cache."""

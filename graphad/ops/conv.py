@@ -430,7 +430,7 @@ def check_bias(Bias: TensorType | None, features: int) -> None:
 
 
 def _input_type(forward: Callable[..., TensorType]) -> Callable[..., TensorType]:
-    def infer(Filter: TensorType, X: TensorType, Like: TensorType, **attrs: Any) -> TensorType:
+    def infer(Filter: TensorType, X: TensorType, Like: TensorType, **attrs: object) -> TensorType:
         _check_output(X, forward(Like, Filter, **attrs))
         return TensorType(Like.shape, same_dtypes(Filter=Filter, X=X))
 
@@ -438,7 +438,7 @@ def _input_type(forward: Callable[..., TensorType]) -> Callable[..., TensorType]
 
 
 def _filter_type(forward: Callable[..., TensorType]) -> Callable[..., TensorType]:
-    def infer(Input: TensorType, X: TensorType, Like: TensorType, **attrs: Any) -> TensorType:
+    def infer(Input: TensorType, X: TensorType, Like: TensorType, **attrs: object) -> TensorType:
         _check_output(X, forward(Input, Like, **attrs))
         return TensorType(Like.shape, same_dtypes(Input=Input, X=X))
 

@@ -182,7 +182,7 @@ def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> An
 
 
 def _batch_type(
-    Input: TensorType, *, shape: list[int], input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32", **_: Any
+    Input: TensorType, *, shape: list[int], input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32", **_: object
 ) -> TensorType:
     extents = list(checked_shape(shape))
     place = normal_axis(output_dim_idx, len(extents), "output_dim_idx")

@@ -163,7 +163,7 @@ class OpDef(Traits):
         """The input slots that hold one value each, always."""
         return tuple(s.name for s in self.inputs.values() if not s.optional and not s.variadic)
 
-    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+    def __call__(self, *inputs: object, **attrs: object) -> Any:
         if len(inputs) < self.required["input"]:
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")
         for value in inputs:
@@ -192,11 +192,11 @@ class OpDef(Traits):
     def __repr__(self) -> str:
         return f"<operator {self.type}>"
 
-    def attr(self, name: str, attrs: Mapping[str, Any]) -> Any:
+    def attr(self, name: str, attrs: Mapping[str, object]) -> Any:
         """The attribute's value: as given, else its default."""
         return attrs[name] if name in attrs else self.attrs[name].default
 
-    def run(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    def run(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         """Compute the output slots (at least the wanted ones) from arrays; each slot is a list."""
         result = self.kernel(*self.arguments(inputs), **attrs)
         values = result if len(self.outputs) > 1 else (result,)
@@ -206,7 +206,7 @@ class OpDef(Traits):
         """The kernel's positional arguments: a list for a variadic slot, None for an absent one."""
         return [_argument(slot, inputs.get(slot.name)) for slot in self.inputs.values()]
 
-    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit."""
         result = self.infer(*self.arguments(inputs), **attrs)
         types = result if len(self.outputs) > 1 else (result,)
@@ -237,10 +237,10 @@ class GradOpDef(OpDef):
         """The cotangents it writes, each with the forward input slot it belongs to."""
         return tuple((slot, slot.removesuffix(GRAD)) for slot in self.outputs)
 
-    def run(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    def run(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         return (self.fast or self.meaning)(inputs, attrs, wanted)
 
-    def meaning(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         """The wanted cotangents in terms of operators: over arrays they compute, over symbols they expand."""
         assert self.forward is not None and self.forward.grads is not None
         result: Outputs = {}
@@ -251,18 +251,18 @@ class GradOpDef(OpDef):
             result[name] = list(value) if isinstance(value, list | tuple) else [value]
         return result
 
-    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """A cotangent has the type of what it is the cotangent of, where that is among the inputs."""
         return {s: list(inputs[s.removesuffix(GRAD)]) for s in self.outputs if inputs.get(s.removesuffix(GRAD))}
 
 
-def _argument(slot: Slot, values: Sequence[Any] | None) -> Any:
+def _argument(slot: Slot, values: Sequence[object] | None) -> Any:
     if not values:
         return None
     return list(values) if slot.variadic else values[0]
 
 
-def _no_kernel(*_: Any, **__: Any) -> Any:
+def _no_kernel(*_: object, **__: object) -> Any:
     raise AssertionError("a grad operator runs by its rules")
 
 
@@ -273,21 +273,21 @@ def operator(
     signature: str,
     *,
     infer: Infer,
-    grad: Mapping[str, Callable[..., Any]] | None,
+    grad: Mapping[str, Callable[..., object]] | None,
     name: str | None = None,
     random: bool = False,
     side_effect: bool = False,
     partial: bool = False,
     kinds: Mapping[str, str] | None = None,
     shapes: str = "",
-    specialize: Callable[..., Callable[..., Any] | None] | None = None,
+    specialize: Callable[..., Callable[..., object] | None] | None = None,
     samples: Samples = (),
     **traits: Unpack[Declared],
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Add a definition to the table, and that of its grad operator; see the module's text."""
     inputs, outputs = slots_of(signature)
 
-    def add(function: Callable[..., Any]) -> OpDef:
+    def add(function: Callable[..., object]) -> OpDef:
         kernel = kernel_of(function) if traits.get("elementwise") and function_of(function) is function else function
         row = OpDef(
             type=name or kernel.__name__,
@@ -330,7 +330,7 @@ def register(definition: OpDef) -> OpDef:
     return definition
 
 
-def _is_rerun(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+def _is_rerun(old: Callable[..., object], new: Callable[..., object]) -> bool:
     """Whether a kernel comes from where another one came from: the same function of the same line, or of a notebook or a prompt."""
     if not inspect.isfunction(old) or not inspect.isfunction(new):
         return False
@@ -340,7 +340,7 @@ def _is_rerun(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
     return first == second or (new.__module__ == "__main__" and not any(os.path.isfile(file) for file, _ in (first, second)))
 
 
-def _where(kernel: Callable[..., Any]) -> str:
+def _where(kernel: Callable[..., object]) -> str:
     return f", first at {kernel.__code__.co_filename}:{kernel.__code__.co_firstlineno}" if inspect.isfunction(kernel) else ""
 
 
@@ -385,7 +385,7 @@ def did_you_mean(name: str, known: Any) -> str:
 # -- reading signatures --------------------------------------------------------------------------
 
 
-def _attrs(kernel: Callable[..., Any]) -> dict[str, Attr]:
+def _attrs(kernel: Callable[..., object]) -> dict[str, Attr]:
     try:
         parameters = parameters_of(kernel)
     except ValueError:  # a numpy ufunc
@@ -393,12 +393,12 @@ def _attrs(kernel: Callable[..., Any]) -> dict[str, Attr]:
     return {p.name: Attr(p.name, _kind(p.annotation), p.default) for p in parameters if p.keyword_only and p.name != "rng"}
 
 
-def _kind(annotation: Any) -> str:
+def _kind(annotation: object) -> str:
     """An annotation as text, whether it was written as text, as a type, or as text where all annotations are text."""
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).strip("'\"")
 
 
-def _grad_rule(function: Callable[..., Any], inputs: Mapping[str, Slot], outputs: Mapping[str, Slot]) -> GradRule:
+def _grad_rule(function: Callable[..., object], inputs: Mapping[str, Slot], outputs: Mapping[str, Slot]) -> GradRule:
     cotangents = {f"d{slot}": f"{slot}{GRAD}" for slot in outputs}
     reads, optional, attrs = [], set(), []
     for p in parameters_of(function):
@@ -454,7 +454,7 @@ def fits_64_bits(value: int) -> bool:
     return -(1 << 63) <= value < 1 << 63
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """The value as Python writes it, cut where that is long."""
     text = _written(value)
     return text if len(text) <= 100 else f"{text[:80]}... ({len(text)} characters)"
@@ -474,7 +474,7 @@ _LISTS = {"list[int]": int, "list[float]": float, "list[str]": str, "list[bool]"
 _SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
 
 
-def checked_attr(attr: Attr, value: Any) -> Any:
+def checked_attr(attr: Attr, value: object) -> Any:
     """The value in its canonical form; TypeError if it is not of the attribute's kind."""
     if attr.kind == "DType":
         return "" if isinstance(value, int | str) and value in (-1, "") else dtype_name(value)
@@ -487,7 +487,7 @@ def checked_attr(attr: Attr, value: Any) -> Any:
     return value
 
 
-def _scalar(attr: Attr, value: Any, kind: type) -> Any:
+def _scalar(attr: Attr, value: object, kind: type) -> Any:
     if type(value) is kind and kind is not int:
         return value
     if kind is float and isinstance(value, int | float | np.number) and not isinstance(value, bool):
@@ -506,5 +506,5 @@ def _scalar(attr: Attr, value: Any, kind: type) -> Any:
     raise InvalidType(_wrong_kind(attr, value))
 
 
-def _wrong_kind(attr: Attr, value: Any) -> str:
+def _wrong_kind(attr: Attr, value: object) -> str:
     return f"attribute {attr.name!r} is {attr.kind}, got {type(value).__name__} {shortened(value)}"

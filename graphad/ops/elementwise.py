@@ -346,9 +346,9 @@ def _float_broadcast(X: TensorType, Y: TensorType, *, axis: int = -1) -> TensorT
 
 def _plain_binary(
     name: str,
-    function: Callable[..., Any],
-    grad: Mapping[str, Callable[..., Any]],
-    infer: Callable[..., Any] = broadcast,
+    function: Callable[..., object],
+    grad: Mapping[str, Callable[..., object]],
+    infer: Callable[..., object] = broadcast,
     **traits: Unpack[Declared],
 ) -> OpDef:
     said: Declared = {**ELEMENTWISE, **traits}

@@ -39,11 +39,11 @@ class Tracer(NDArrayOperatorsMixin):
     __hash__ = object.__hash__
     dtype: np.dtype[np.generic]
 
-    def apply(self, function: Function, args: Sequence[Any]) -> Tracer:
+    def apply(self, function: Function, args: Sequence[object]) -> Tracer:
         """The result of a function of tracers and numbers: a ufunc, one of numpy's ``where`` and such, or a ``primitive``."""
         raise NotImplementedError
 
-    def like(self, number: Any) -> Any:
+    def like(self, number: object) -> Any:
         """A number in the dtype of the array."""
         return self.dtype.type(number)
 
@@ -52,23 +52,23 @@ class Tracer(NDArrayOperatorsMixin):
         same = np.dtype(dtype) == self.dtype and not copy
         return self if same else self.apply(converted, (self, np.dtype(dtype).name))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
         if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
             raise Untraceable(f"{ufunc.__name__} with {method} or options")
         return self.apply(ufunc, inputs)
 
-    def __array_function__(self, function: Function, types: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def __array_function__(self, function: Function, types: object, args: Sequence[object], options: Mapping[str, object]) -> Any:
         if function not in _PLAIN or options:
             raise Untraceable(f"{function.__name__} with {options}")
         return self.apply(function, args)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+    def __array__(self, dtype: object = None, copy: object = None) -> Array:
         raise Untraceable("a tracer is no array")
 
     def __bool__(self) -> bool:
         raise Untraceable("a tracer has no value")
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Any:
         raise Untraceable("what arrays do with ** depends on the exponent: use np.power, or raised")
 
 
@@ -84,7 +84,7 @@ def primitive(function: _F) -> _F:
     """Let a function of an array, and of others or of plain values, be one call in a trace."""
 
     @wraps(function)
-    def call(x: Any, *args: Any) -> Any:
+    def call(x: object, *args: object) -> Any:
         return x.apply(call, (x, *args)) if isinstance(x, Tracer) else function(x, *args)
 
     return call  # type: ignore[return-value]
@@ -117,7 +117,7 @@ def kernel_of(function: Function, *inputs: str, module: str | None = None) -> Fu
         module: where it is defined, if not where the function is.
     """
 
-    def kernel(*arrays: Any, **attrs: Any) -> Any:
+    def kernel(*arrays: object, **attrs: object) -> Any:
         result = function(*arrays, **attrs)
         return np.asarray(result) if isinstance(result, np.generic) else result
 
@@ -188,7 +188,7 @@ class _Recorded(Tracer):
     def __init__(self, trace: list[_Note], dtype: np.dtype[np.generic], place: Input | int) -> None:
         self.trace, self.dtype, self.place = trace, dtype, place
 
-    def apply(self, function: Function, args: Sequence[Any]) -> Tracer:
+    def apply(self, function: Function, args: Sequence[object]) -> Tracer:
         for each in args:
             if isinstance(each, np.ndarray) or (isinstance(each, _Recorded) and each.trace is not self.trace):
                 raise Untraceable(f"{function} of {each!r}")
@@ -215,7 +215,7 @@ class _Note(NamedTuple):
     dtype: np.dtype[np.generic]
 
 
-def _constant(value: Any, args: Sequence[Any], function: Function) -> Constant:
+def _constant(value: object, args: Sequence[object], function: Function) -> Constant:
     """A number beside arrays of one floating-point dtype becomes an array of that dtype, as numpy makes it at each call."""
     text = f"{type(value).__name__} {value!r}"
     dtypes = {each.dtype for each in args if isinstance(each, _Recorded)}
@@ -229,7 +229,9 @@ def _constant(value: Any, args: Sequence[Any], function: Function) -> Constant:
     return Constant(array, f"{text} as {dtype}")
 
 
-def formula(function: Function, dtypes: Sequence[np.dtype[np.generic]], attrs: Mapping[str, Any], variadic: bool = False) -> Formula | None:
+def formula(
+    function: Function, dtypes: Sequence[np.dtype[np.generic]], attrs: Mapping[str, object], variadic: bool = False
+) -> Formula | None:
     """The calls that a function makes for inputs of some dtypes; None if it cannot be traced.
 
     Args:
@@ -287,7 +289,7 @@ def _times(function: Function, args: Sequence[Input | int | Constant], number: f
     return None
 
 
-def _is_number(arg: Any) -> bool:
+def _is_number(arg: object) -> bool:
     return isinstance(arg, Constant) and isinstance(arg.value, np.ndarray) and not arg.value.ndim
 
 

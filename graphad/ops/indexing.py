@@ -452,7 +452,7 @@ def index_sample(X: Array, Index: Array) -> Array:
     return np.asarray(X[at(from_front("Index", Index, X.shape[1]), 1)])
 
 
-def _scattered_type(X: TensorType, Ids: TensorType, Updates: TensorType, **_: Any) -> TensorType:
+def _scattered_type(X: TensorType, Ids: TensorType, Updates: TensorType, **_: object) -> TensorType:
     check_index("Ids", Ids)
     if not X.shape or len(Ids.shape) not in (1, 2) or (len(Ids.shape) == 2 and not matched(Ids.shape[1], 1)):
         raise ShapeError(f"X is {X}, Ids is {Ids}: rows, and [N] or [N, 1] numbers of rows are expected")

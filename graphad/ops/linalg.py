@@ -632,7 +632,7 @@ def _check_square(name: str, t: TensorType) -> None:
         raise ShapeError(f"{name} is {t}; float32 or float64 is expected")
 
 
-def _square(X: TensorType, **_: Any) -> TensorType:
+def _square(X: TensorType, **_: object) -> TensorType:
     _check_square("the input", X)
     return X
 
@@ -641,7 +641,7 @@ def _decompositions_turned(t: Tensor) -> Tensor:
     return transpose(t, axis=[*range(t.ndim - 2), t.ndim - 1, t.ndim - 2])
 
 
-def _computed(function: Callable[..., Any], *arrays: Array) -> Array:
+def _computed(function: Callable[..., object], *arrays: Array) -> Array:
     """A function of numpy's linear algebra; InvalidValue where it finds no solution."""
     try:
         return np.asarray(function(*arrays))
@@ -683,7 +683,7 @@ def matrix_power(X: Array, *, n: int) -> Array:
 # -- triangles -----------------------------------------------------------------------------------
 
 
-def _solved_type(X: TensorType, Y: TensorType, matrix: str = "X", right: str = "Y", **_: Any) -> TensorType:
+def _solved_type(X: TensorType, Y: TensorType, matrix: str = "X", right: str = "Y", **_: object) -> TensorType:
     _check_square(matrix, X)
     if len(Y.shape) < 2 or not matched(X.shape[-1], Y.shape[-2]):
         raise ShapeError(f"{matrix} is {X}, {right} is {Y}: they have to have as many rows")

@@ -367,7 +367,7 @@ def cross_entropy(X: Array, Label: Array, *, soft_label: bool = False, ignore_in
 
 
 def _softmax_loss_type(
-    Logits: TensorType, Label: TensorType, *, soft_label: bool = False, axis: int = -1, **_: Any
+    Logits: TensorType, Label: TensorType, *, soft_label: bool = False, axis: int = -1, **_: object
 ) -> tuple[TensorType, TensorType]:
     return Logits, _chosen_type(Logits, Label, soft_label, axis)
 
@@ -408,7 +408,7 @@ def softmax_with_cross_entropy(
 
 
 @grad_kernel("softmax_with_cross_entropy")
-def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
     """Hard labels through the softmax: one product, and one subtraction for each label."""
     definition = lookup("softmax_with_cross_entropy_grad")
     assert isinstance(definition, GradOpDef)

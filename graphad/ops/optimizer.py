@@ -32,15 +32,15 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[C
     names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
     signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
 
-    def infer(*types: TensorType | None, **_: Any) -> Any:
+    def infer(*types: TensorType | None, **_: object) -> Any:
         given = {name: type_ for name, type_ in zip(names, types, strict=True) if type_ is not None}
         _check_state(given)
         new = tuple(given.get(name, given["Param"]) for name in updated)
         return new if len(new) > 1 else new[0]
 
-    def add(formula: Callable[..., Any]) -> OpDef:
+    def add(formula: Callable[..., object]) -> OpDef:
         @wraps(formula)
-        def kernel(*arrays: Array | None, **attrs: Any) -> Any:
+        def kernel(*arrays: Array | None, **attrs: object) -> Any:
             new = formula(*arrays, **attrs)
             return tuple(map(np.asarray, new)) if isinstance(new, tuple) else np.asarray(new)
 

@@ -26,7 +26,7 @@ def takes_required(definition: OpDef, slots: Collection[str]) -> bool:
     return [*slots] == [name for name, slot in definition.inputs.items() if not slot.optional]
 
 
-def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Formula | None:
+def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, object]) -> Formula | None:
     """The arithmetic of an elementwise operator on its required inputs, aligned with each other; None if it is not known.
 
     Args:
@@ -46,7 +46,7 @@ def writes_into(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, An
     return _can_write(formula_of(definition, dtypes, attrs), np.dtype(dtypes[0])) if dtypes else False
 
 
-def makes_array(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+def makes_array(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, object]) -> bool:
     """Whether the result of an elementwise operator is an array of its own, and not its input."""
     found = formula_of(definition, dtypes, attrs)
     return found is not None and not isinstance(found.result, Input)
@@ -59,7 +59,7 @@ class Filling(NamedTuple):
     dtype: str
 
 
-def filling(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Filling | None:
+def filling(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, object]) -> Filling | None:
     """What an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
     found = formula_of(definition, dtypes, attrs)
     if found is None or len(found.calls) != 1 or found.calls[0].function not in (filled, np.zeros_like):
@@ -68,7 +68,7 @@ def filling(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) 
     return Filling(number.value if isinstance(number, Constant) else 0.0, found.dtypes[0].name)
 
 
-def writer(definition: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:
+def writer(definition: OpDef, attrs: Mapping[str, object], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:
     """The function that computes an operator into an array; None if the arithmetic of the operator is not known.
 
     Args:
@@ -125,7 +125,7 @@ class _Lines:
             return f"x{arg.number}"
         return self.names[arg] if isinstance(arg, int) else self.object(arg.value)
 
-    def object(self, value: Any) -> str:
+    def object(self, value: object) -> str:
         name = f"k{len(self.globals)}"
         self.globals[name] = value
         return name

@@ -135,7 +135,7 @@ def _pad2d_type(
     paddings: list[int] = _NO_PADDING,
     mode: str = "constant",
     data_format: str = "NCHW",
-    **_: Any,
+    **_: object,
 ) -> TensorType:
     return _IMAGES.padded(X, Paddings, paddings, mode, data_format)
 
@@ -195,7 +195,7 @@ def _pad3d_type(
     paddings: list[int] = NO_INTS,
     mode: str = "constant",
     data_format: str = "NCDHW",
-    **_: Any,
+    **_: object,
 ) -> TensorType:
     return _VOLUMES.padded(X, Paddings, paddings, mode, data_format)
 

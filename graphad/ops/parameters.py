@@ -25,7 +25,7 @@ class Parameter(NamedTuple):
     variable: bool = False  # *args or **kwargs
 
 
-def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+def parameters_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
     """The parameters of a function in their order: as declared by ``declare``, else as written.
 
     Raises:
@@ -39,7 +39,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     return _written(function)
 
 
-def declare(function: Callable[..., Any], parameters: Iterable[Parameter]) -> None:
+def declare(function: Callable[..., object], parameters: Iterable[Parameter]) -> None:
     """Let a function that takes ``**attrs`` say what it takes."""
     setattr(function, _DECLARED, tuple(parameters))
 

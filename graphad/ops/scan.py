@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from graphad.types import Array, TensorType, element_count
 # Running sums and products along an axis, and the recurrence that the gradient of a running product is.
 
 
-def _accumulated(accumulate: Callable[..., Any], X: Array, axis: int, exclusive: bool, reverse: bool, start: float) -> Array:
+def _accumulated(accumulate: Callable[..., object], X: Array, axis: int, exclusive: bool, reverse: bool, start: float) -> Array:
     """Everything up to each element along an axis; ``exclusive`` leaves out the element, ``reverse`` runs from the end.
 
     Floats are accumulated in float64: the error does not grow with the place, and an intermediate result may be large.

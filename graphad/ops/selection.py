@@ -108,7 +108,7 @@ def _like(X: TensorType, Mask: TensorType, Like: list[TensorType] | None = None)
     view="X",
     flops=0,
 )
-def select_output(X: Any, Mask: Array, Like: list[Any] | None = None) -> list[Any]:
+def select_output(X: object, Mask: Array, Like: list[Any] | None = None) -> list[Any]:
     """X at ``Out[Mask]``, zeros in the shape of Like everywhere else (nothing where Like has no value)."""
     if not Like:
         raise InvalidValue("Like is empty: it has as many tensors as Out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def _back(dOut: Tensor, X: Tensor = None, XShape: Tensor = None) -> Tensor:
 
 
 def _with_old_shape(new_shape: NewShape) -> Callable[..., tuple[TensorType, TensorType]]:
-    def infer(X: TensorType, **attrs: Any) -> tuple[TensorType, TensorType]:
+    def infer(X: TensorType, **attrs: object) -> tuple[TensorType, TensorType]:
         return TensorType(new_shape(X.shape, **attrs), X.dtype), TensorType((0, *X.shape), X.dtype)
 
     return infer

@@ -50,33 +50,33 @@ class Symbol(Methods):
     def __getitem__(self, key: Any) -> Any:
         return subscripted(self, key, _is_symbol)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self.refuse(f"{self!r} is not changed in place: layers.where, layers.scatter or layers.set_value make another tensor")
 
     # -- arithmetic ------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return _affine(self, bias=other) if is_number(other) else _binary("elementwise_add", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return _affine(self, bias=other) if is_number(other) else _binary("elementwise_add", other, self)
 
     def __sub__(self, other: Any) -> Any:
         return _affine(self, bias=-other) if is_number(other) else _binary("elementwise_sub", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return _affine(self, scale=-1.0, bias=other) if is_number(other) else _binary("elementwise_sub", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return _binary("elementwise_div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return _binary("elementwise_div", other, self)
 
     def __pow__(self, other: Any) -> Any:
@@ -84,25 +84,25 @@ class Symbol(Methods):
             return REGISTRY["pow"](self, factor=float(other))
         return _binary("elementwise_pow", self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> Any:
         return _binary("elementwise_pow", other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         return _binary("elementwise_mod", self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return _binary("elementwise_mod", other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         return _binary("elementwise_floordiv", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         return _binary("elementwise_floordiv", other, self)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: object) -> Any:
         return _binary("matmul_v2", self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: object) -> Any:
         return _binary("matmul_v2", other, self)
 
     def __neg__(self) -> Any:
@@ -121,31 +121,31 @@ class Symbol(Methods):
 
     # -- comparisons and logic -------------------------------------------------------------------
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return _binary("less_than", self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return _binary("less_equal", self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return _binary("greater_than", self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return _binary("greater_equal", self, other)
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> Any:
         return _binary("equal", self, other) if _is_operand(other) else NotImplemented
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: object) -> Any:
         return _binary("not_equal", self, other) if _is_operand(other) else NotImplemented
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Any:
         return _logic("and", self, other)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return _logic("or", self, other)
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: object) -> Any:
         return _logic("xor", self, other)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
@@ -193,13 +193,13 @@ class Symbol(Methods):
             )
         return iter([self[i] for i in range(self.shape[0])])
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: object) -> bool:
         self.refuse(f"{self!r} {_NO_VALUE}, so Python cannot search it: layers.reduce_any(x == item) says whether it holds an item")
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
         self.refuse(f"{self!r} {_NO_VALUE}, so it is no array: {self.how_to_fetch()}")
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **options: object) -> Any:
         """``array + symbol``, which numpy leaves to the symbol; other functions of numpy are refused."""
         names = BINARY.get(ufunc.__name__)
         if names is None or method != "__call__" or options or len(inputs) != 2:
@@ -207,16 +207,16 @@ class Symbol(Methods):
         first, second = inputs
         return getattr(first, names[0])(second) if isinstance(first, Symbol) else getattr(second, names[1])(first)
 
-    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, options: Any) -> Any:
+    def __array_function__(self, function: Callable[..., object], types: object, args: object, options: object) -> Any:
         name = function.__name__
         self.refuse(f"np.{name} computes on arrays, and {self!r} {_NO_VALUE}; use {instead_of(name, REGISTRY)}")
 
 
-def _is_symbol(value: Any) -> bool:
+def _is_symbol(value: object) -> bool:
     return isinstance(value, Symbol)
 
 
-def _is_operand(value: Any) -> bool:
+def _is_operand(value: object) -> bool:
     return isinstance(value, Symbol) or is_literal(value)
 
 
@@ -231,5 +231,5 @@ def _binary(op: str, x: Any, y: Any) -> Any:
     return REGISTRY[op](as_tensor(x, like), as_tensor(y, like))
 
 
-def _logic(name: str, x: Symbol, y: Any) -> Any:
+def _logic(name: str, x: Symbol, y: object) -> Any:
     return _binary(f"logical_{name}" if x.dtype == "bool" else f"bitwise_{name}", x, y)

@@ -37,7 +37,7 @@ from graphad.types import element_count
 # Which numbers optimizers take.
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a number, Python's or numpy's; a bool is none."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
@@ -65,14 +65,14 @@ def at_least_zero(what: str, value: Any) -> float:
     return float(value)
 
 
-def flag(what: str, value: Any) -> bool:
+def flag(what: str, value: object) -> bool:
     """The value; TypeError unless it is True or False."""
     if not isinstance(value, bool):
         raise InvalidType(f"{what} is True or False, not {value!r}")
     return value
 
 
-def function(what: str, value: Any) -> Any:
+def function(what: str, value: object) -> Any:
     """The value; TypeError unless it is None or can be called."""
     if value is not None and not callable(value):
         raise InvalidType(f"{what} is a function or None, not {value!r}")
@@ -163,7 +163,9 @@ class Optimizer:
     type: ClassVar[str] = ""
     starts: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, learning_rate: Any, regularization: Any = None, grad_clip: Any = None, parameter_list: Any = None) -> None:
+    def __init__(
+        self, learning_rate: object, regularization: object = None, grad_clip: object = None, parameter_list: object = None
+    ) -> None:
         if not isinstance(learning_rate, Variable) and not is_number(learning_rate):
             raise InvalidType(f"learning_rate is a number or a Variable, not {learning_rate!r}")
         if isinstance(learning_rate, Variable) and element_count(learning_rate.shape) != 1:
@@ -186,7 +188,7 @@ class Optimizer:
         return {}
 
     def minimize(
-        self, loss: Variable, startup_program: Program | None = None, parameter_list: Any = None, no_grad_set: Any = None
+        self, loss: Variable, startup_program: Program | None = None, parameter_list: object = None, no_grad_set: object = None
     ) -> tuple[list[Operator], Pairs]:
         """Append the backward and the updates to the program of ``loss``; initialize their state in the startup program.
 
@@ -210,7 +212,7 @@ class Optimizer:
             return self._minimize(program, startup, loss, wanted, no_grad_set)
 
     def _minimize(
-        self, program: Program, startup: Program, loss: Variable, parameter_list: Any, no_grad_set: Any
+        self, program: Program, startup: Program, loss: Variable, parameter_list: object, no_grad_set: object
     ) -> tuple[list[Operator], Pairs]:
         graph, block = lower(program), program.global_block()
         known = _updates_for(block, loss)

@@ -18,7 +18,7 @@ class SGD(Optimizer):
 
     type = "sgd"
 
-    def __init__(self, learning_rate: Any = 0.01, **options: Any) -> None:
+    def __init__(self, learning_rate: object = 0.01, **options: Any) -> None:
         super().__init__(learning_rate, **options)
 
 
@@ -27,7 +27,7 @@ class Momentum(Optimizer):
 
     type = "momentum"
 
-    def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, use_nesterov: bool = False, **options: Any) -> None:
+    def __init__(self, learning_rate: object = 0.01, momentum: float = 0.9, use_nesterov: bool = False, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.momentum = number("momentum", momentum)
         self.use_nesterov = flag("use_nesterov", use_nesterov)
@@ -44,7 +44,7 @@ class ProximalGD(Optimizer):
 
     type = "proximal_gd"
 
-    def __init__(self, learning_rate: Any = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Any) -> None:
+    def __init__(self, learning_rate: object = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.l1 = at_least_zero("l1", l1)
         self.l2 = at_least_zero("l2", l2)
@@ -70,7 +70,7 @@ class Adagrad(Optimizer):
     type = "adagrad"
     starts: ClassVar = {"Moment": "initial_accumulator_value"}
 
-    def __init__(self, learning_rate: Any = 0.01, epsilon: float = 1e-6, initial_accumulator_value: float = 0.0, **options: Any) -> None:
+    def __init__(self, learning_rate: object = 0.01, epsilon: float = 1e-6, initial_accumulator_value: float = 0.0, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.epsilon = at_least_zero("epsilon", epsilon)
         self.initial_accumulator_value = at_least_zero("initial_accumulator_value", initial_accumulator_value)
@@ -84,7 +84,7 @@ class DecayedAdagrad(Optimizer):
 
     type = "decayed_adagrad"
 
-    def __init__(self, learning_rate: Any = 0.01, decay: float = 0.95, epsilon: float = 1e-6, **options: Any) -> None:
+    def __init__(self, learning_rate: object = 0.01, decay: float = 0.95, epsilon: float = 1e-6, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.decay = fraction("decay", decay)
         self.epsilon = at_least_zero("epsilon", epsilon)
@@ -98,7 +98,7 @@ class ProximalAdagrad(Optimizer):
 
     type = "proximal_adagrad"
 
-    def __init__(self, learning_rate: Any = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Any) -> None:
+    def __init__(self, learning_rate: object = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.l1 = at_least_zero("l1", l1)
         self.l2 = at_least_zero("l2", l2)
@@ -112,7 +112,7 @@ class Adadelta(Optimizer):
 
     type = "adadelta"
 
-    def __init__(self, learning_rate: Any = 0.001, epsilon: float = 1e-6, rho: float = 0.95, **options: Any) -> None:
+    def __init__(self, learning_rate: object = 0.001, epsilon: float = 1e-6, rho: float = 0.95, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.epsilon = at_least_zero("epsilon", epsilon)
         self.rho = fraction("rho", rho)
@@ -128,7 +128,7 @@ class RMSProp(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: object = 0.01,
         rho: float = 0.95,
         epsilon: float = 1e-6,
         momentum: float = 0.0,
@@ -157,7 +157,7 @@ class Ftrl(Optimizer):
 
     type = "ftrl"
 
-    def __init__(self, learning_rate: Any = 0.01, l1: float = 0.0, l2: float = 0.0, lr_power: float = -0.5, **options: Any) -> None:
+    def __init__(self, learning_rate: object = 0.01, l1: float = 0.0, l2: float = 0.0, lr_power: float = -0.5, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.l1 = at_least_zero("l1", l1)
         self.l2 = at_least_zero("l2", l2)
@@ -176,7 +176,7 @@ class Ftrl(Optimizer):
 class _WithMoments(Optimizer):
     """Base of those with two decays and an epsilon."""
 
-    def __init__(self, learning_rate: Any, beta1: float, beta2: float, epsilon: float, **options: Any) -> None:
+    def __init__(self, learning_rate: object, beta1: float, beta2: float, epsilon: float, **options: Any) -> None:
         super().__init__(learning_rate, **options)
         self.beta1 = fraction("beta1", beta1)
         self.beta2 = fraction("beta2", beta2)
@@ -192,7 +192,9 @@ class Adam(_WithMoments):
     type = "adam"
     starts: ClassVar = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
 
-    def __init__(self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any) -> None:
+    def __init__(
+        self, learning_rate: object = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any
+    ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **options)
 
 
@@ -202,7 +204,9 @@ class Adamax(_WithMoments):
     type = "adamax"
     starts: ClassVar = {"Beta1Pow": "beta1"}
 
-    def __init__(self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any) -> None:
+    def __init__(
+        self, learning_rate: object = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any
+    ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **options)
 
 
@@ -223,7 +227,7 @@ class AdamW(_WithMoments):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: object = 0.001,
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
@@ -264,7 +268,7 @@ class Lamb(_WithMoments):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: object = 0.001,
         lamb_weight_decay: float = 0.01,
         beta1: float = 0.9,
         beta2: float = 0.999,

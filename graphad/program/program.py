@@ -315,7 +315,7 @@ class Program:
         twin.blocks = [Block(twin, b.idx, b.parent_idx, b.stored) for b in self.blocks]
         return twin
 
-    def prune(self, targets: Any) -> Program:
+    def prune(self, targets: object) -> Program:
         """A copy with only the operators that the targets need, and the variables those use.
 
         Args:
@@ -352,7 +352,7 @@ class Program:
         self.blocks = left
         self._current = new.get(self._current, 0)
 
-    def _target(self, target: Any) -> list[str]:
+    def _target(self, target: object) -> list[str]:
         if isinstance(target, Operator):
             return target.output_names()
         name = name_in("cannot prune", self.global_block(), target) if isinstance(target, Variable) else target

@@ -31,7 +31,7 @@ class Evaluation(ABC):
         """The value of a tensor of the pattern; for a ``Several`` a list."""
 
     @abstractmethod
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         """The result of an operator on its evaluated inputs."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Evaluation(ABC):
         """Whether a constant is one of those that were matched."""
         return constant in self.found.values
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: object) -> Any:
         """An attribute's value."""
         value = value.value(self.found) if isinstance(value, Scalar) else value
         return [self.scalar(each) for each in value] if isinstance(value, tuple | list) else value
@@ -90,7 +90,7 @@ class Types(Evaluation):
             return [self.known[value] for value in self.found.lists[term]]
         return self.known[self.found.values[term]]
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         return definition.infer_types(inputs, attrs)
 
     def filled(self, number: Any, like: TensorType) -> TensorType:
@@ -103,7 +103,7 @@ class Arrays(Evaluation):
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in inputs.items()}, attrs)
         return definition.run(inputs, attrs, tuple(definition.outputs))
 
@@ -139,7 +139,7 @@ class Instance(Evaluation):
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         return self.builder.add(definition, inputs, attrs)
 
     def filled(self, number: Any, like: Value) -> Value:
@@ -150,7 +150,7 @@ class Instance(Evaluation):
 class _Builder(Builder):
     """Adds operators in the place of one, on its line and for what it is the gradient of."""
 
-    def add(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def add(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         """Add an operator over values; return the values it writes, slot by slot."""
         symbols = [self._symbols(definition, slot, inputs) for slot in definition.inputs]
         result = self.emit(definition, symbols, attrs)

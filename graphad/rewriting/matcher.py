@@ -161,7 +161,7 @@ def _match_number(term: Constant, value: Value, found: Match) -> bool:
     return _bind(wanted, number, found, f"the number in {value!r}")
 
 
-def _bind(wanted: Any, actual: Any, found: Match, what: str) -> bool:
+def _bind(wanted: object, actual: object, found: Match, what: str) -> bool:
     if isinstance(wanted, Attribute):
         known = found.attrs.setdefault(wanted.name, actual)
         return same_number(known, actual) or found.fail(lambda: f"{wanted.name} is {known!r}, but {what} is {actual!r}")
@@ -173,7 +173,7 @@ def _bind(wanted: Any, actual: Any, found: Match, what: str) -> bool:
     return same_number(wanted, actual) or found.fail(lambda: f"expected {what} to be {wanted!r}, found {actual!r}")
 
 
-def _bind_items(wanted: Sequence[Any], actual: Any, found: Match, what: str) -> bool:
+def _bind_items(wanted: Sequence[object], actual: object, found: Match, what: str) -> bool:
     if not isinstance(actual, list | tuple) or len(actual) != len(wanted):
         return found.fail(lambda: f"expected {what} to be {list(wanted)!r}, found {actual!r}")
     return all(_bind(item, each, found, f"{what}[{i}]") for i, (item, each) in enumerate(zip(wanted, actual, strict=True)))

@@ -79,15 +79,15 @@ def element_sort() -> Any:
     return z3.DeclareSort("Element")
 
 
-def _put(items: Sequence[Any], place: int, *new: Any, instead: int = 1) -> tuple[Any, ...]:
+def _put(items: Sequence[object], place: int, *new: object, instead: int = 1) -> tuple[Any, ...]:
     return (*items[:place], *new, *items[place + instead :])
 
 
-def _same(facts: Facts, x: Grid, **_: Any) -> list[Grid]:
+def _same(facts: Facts, x: Grid, **_: object) -> list[Grid]:
     return [x]
 
 
-def _transpose(facts: Facts, x: Grid, *, axis: Sequence[int], **_: Any) -> list[Grid]:
+def _transpose(facts: Facts, x: Grid, *, axis: Sequence[int], **_: object) -> list[Grid]:
     order = [_axis(a, x.rank) for a in axis]
     if sorted(order) != list(range(x.rank)):
         raise Unsupported("no order of axes")
@@ -101,7 +101,7 @@ def _flip(facts: Facts, x: Grid, *, axis: Sequence[int]) -> list[Grid]:
     return [Grid(x.extents, lambda places: x.at([x.extents[i] - 1 - p if i in turned else p for i, p in enumerate(places)]))]
 
 
-def _concat(facts: Facts, *grids: Grid, axis: int = 0, **_: Any) -> list[Grid]:
+def _concat(facts: Facts, *grids: Grid, axis: int = 0, **_: object) -> list[Grid]:
     along = _axis(axis, grids[0].rank)
 
     def at(places: Places) -> Any:
@@ -164,7 +164,7 @@ def _unsqueeze(facts: Facts, x: Grid, *, axes: Sequence[int]) -> list[Grid]:
     return [Grid(_put(x.extents, along, z3.IntVal(1), instead=0), lambda places: x.at(_put(places, along)))]
 
 
-def _pad(facts: Facts, x: Grid, *, paddings: Sequence[Any], pad_value: Any = 0.0) -> list[Grid]:
+def _pad(facts: Facts, x: Grid, *, paddings: Sequence[Any], pad_value: object = 0.0) -> list[Grid]:
     if len(paddings) != 2 * x.rank:
         raise Unsupported("paddings of another rank")
     before, after = paddings[::2], paddings[1::2]
@@ -190,7 +190,7 @@ def _expand(facts: Facts, x: Grid, *, shape: Sequence[Any]) -> list[Grid]:
     return [Grid(tuple(extents), lambda places: x.at([z3.If(e == 1, 0, p) for e, p in zip(x.extents, places[offset:], strict=True)]))]
 
 
-def _slice(facts: Facts, x: Grid, *, axes: Sequence[int], starts: Sequence[Any], ends: Sequence[Any], **_: Any) -> list[Grid]:
+def _slice(facts: Facts, x: Grid, *, axes: Sequence[int], starts: Sequence[object], ends: Sequence[object], **_: object) -> list[Grid]:
     extents, first = list(x.extents), [z3.IntVal(0)] * x.rank
     if len({_axis(a, x.rank) for a in axes}) != len(axes) or not len(axes) == len(starts) == len(ends):
         raise Unsupported("an axis twice, or bounds for others")
@@ -225,7 +225,7 @@ MOVES: Mapping[str, Callable[..., list[Grid]]] = {
 AMOUNTS = {("pad", "paddings"), ("expand_v2", "shape"), ("slice", "starts"), ("slice", "ends")}  # numbers of the solver
 
 
-def padding_of(value: Any) -> Any:
+def padding_of(value: object) -> Any:
     """The element that a padding is."""
     return z3.Const(f"padding {value!r}", element_sort())
 
@@ -248,7 +248,7 @@ class _Grids(Evaluation):
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         operands = [grid for slot in definition.inputs for grid in inputs.get(slot, ())]
         out = next(iter(definition.outputs))
         return {out: MOVES[definition.type](self.facts, *operands, **attrs)}
@@ -322,7 +322,7 @@ def _tried(rule: Any, choice: _Choice) -> tuple[bool, str | None]:
     return True, None
 
 
-def _premises(condition: Any, choice: _Choice) -> Iterator[Any]:
+def _premises(condition: object, choice: _Choice) -> Iterator[Any]:
     """A condition as a term of the solver: one, or none if it has no meaning there."""
     try:
         held = _value(condition, choice)
@@ -331,7 +331,7 @@ def _premises(condition: Any, choice: _Choice) -> Iterator[Any]:
         return
 
 
-def _value(scalar: Any, choice: _Choice) -> Any:
+def _value(scalar: object, choice: _Choice) -> Any:
     if not isinstance(scalar, Scalar):
         return scalar
     if isinstance(scalar, Attribute) or (scalar.parts and scalar.parts[0] is FOUND):

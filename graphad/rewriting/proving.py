@@ -59,7 +59,7 @@ class Proof:
         return "\n".join([*told, *([self.counterexample] if self.counterexample else [])])
 
 
-def prove(rule: Any, timeout: float = 20.0) -> Proof:
+def prove(rule: object, timeout: float = 20.0) -> Proof:
     """Try to prove that both sides of a rule compute the same, to the last bit.
 
     Args:
@@ -217,7 +217,7 @@ class _Prover:
         return reason
 
 
-def _solved(claim: Any, seconds: float) -> tuple[Any, str | None]:
+def _solved(claim: object, seconds: float) -> tuple[Any, str | None]:
     """A model of a claim, and why there is none; None twice if there cannot be one."""
     solver = z3.SolverFor("QF_FPBV")
     solver.set("timeout", int(seconds * 1000))

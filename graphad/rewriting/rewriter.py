@@ -250,7 +250,7 @@ def _writer_type(op: Op, slot: str, index: int) -> str:
     return values[index].writers[0].type if len(values) > index and values[index].writers else ""
 
 
-def timed(rule: Rule, op: Op, form: Any, running: tuple[RuleTimings, ...]) -> bool:
+def timed(rule: Rule, op: Op, form: object, running: tuple[RuleTimings, ...]) -> bool:
     """Try a rule, and add its time to those that are being taken."""
     if not running:
         return rule.rewrite_as(op, form)

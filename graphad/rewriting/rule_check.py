@@ -61,7 +61,7 @@ class Gradients:
     def _place(self, term: Term) -> Any:
         return (term.call, term.slot, term.index) if isinstance(term, Result) else (term, 0)
 
-    def _add(self, place: Any, cotangent: Any) -> None:
+    def _add(self, place: object, cotangent: object) -> None:
         present = self.cotangents.get(place)
         self.cotangents[place] = np.asarray(cotangent) if present is None else present + cotangent
 
@@ -96,7 +96,7 @@ class Gradients:
         return [self.cotangents.get((call, slot, i), np.zeros_like(array)) for i, array in enumerate(arrays)]
 
 
-def _with_defaults(call: Call, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(call: Call, attrs: Mapping[str, object]) -> dict[str, Any]:
     return {name: attrs.get(name, attr.default) for name, attr in call.definition.attrs.items()}
 
 
@@ -273,12 +273,12 @@ def _refuse_forgotten(rule: Any) -> None:
                 )
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: object) -> list[Any]:
     items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
     return [value, *(part for item in items for part in _parts(item))]
 
 
-def _number(term: Any) -> list[Any]:
+def _number(term: object) -> list[Any]:
     return _parts(term.number) if isinstance(term, Constant) else []
 
 
@@ -289,7 +289,7 @@ def _calls(terms: Sequence[Any]) -> list[Any]:
 class _Computed(Arrays):
     """Terms as arrays, where inference has taken the types already."""
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         return definition.run(inputs, attrs, tuple(definition.outputs))
 
 
@@ -449,7 +449,7 @@ def _arrays_of(drawn: Drawn) -> list[Array]:
     return [*drawn.values.values(), *(array for arrays in drawn.lists.values() for array in arrays)]
 
 
-def _largest(array: Any) -> float:
+def _largest(array: object) -> float:
     """The largest absolute value that is finite."""
     if not isinstance(array, np.ndarray | np.generic) or array.dtype.kind != "f":
         return 0.0

@@ -91,7 +91,7 @@ class _Inferred(Evaluation):
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         return definition.infer_types(inputs, attrs)
 
     def filled(self, number: Any, like: TensorType) -> TensorType:
@@ -218,7 +218,7 @@ def kinks_of(numbers: Iterable[float]) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=1024, typed=True)
-def numbers_for(kind: str, rank: int, default: Any, extra: tuple[Any, ...], exact: bool) -> tuple[Any, ...]:
+def numbers_for(kind: str, rank: int, default: object, extra: tuple[Any, ...], exact: bool) -> tuple[Any, ...]:
     """The values to try for an attribute of a kind, the likeliest first; ``extra`` are numbers that the rule names."""
     options: list[Any] = []
     if kind == "float":
@@ -410,7 +410,7 @@ class Inputs:
             setting.attrs.pop(name, None)
         return False
 
-    def _options(self, kind: tuple[str, Any], shape: Shape, place: int) -> list[Any]:
+    def _options(self, kind: tuple[str, object], shape: Shape, place: int) -> list[Any]:
         text, default = kind
         if text.startswith("list[int]"):
             options: list[Any] = [list(each) for each in int_lists(shape)]
@@ -556,7 +556,7 @@ _BROADCAST: tuple[Callable[[Shape, int], Shape], ...] = (
 )
 
 
-def _unbound(call: Call, bound: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, Any]]]:
+def _unbound(call: Call, bound: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, Any]]]:
     """The attributes of the rule that an operator binds, with the kind and the default of the operator's attribute."""
     for name, value in call.attrs.items():
         attr = call.definition.attrs[name]
@@ -566,7 +566,7 @@ def _unbound(call: Call, bound: Mapping[str, Any]) -> Iterator[tuple[str, tuple[
             yield from ((item.name, (attr.kind[5:-1], None)) for item in value if isinstance(item, Attribute) and item.name not in bound)
 
 
-def _attributes_in(value: Any) -> list[Attribute]:
+def _attributes_in(value: object) -> list[Attribute]:
     return [part for part in parts_of(value) if isinstance(part, Attribute)]
 
 

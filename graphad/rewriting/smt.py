@@ -51,7 +51,7 @@ class Functions:
         self._results: dict[tuple[Any, ...], Any] = {}
         self.applied: list[tuple[str, tuple[Any, ...], Any]] = []  # names, arguments and results, in this order
 
-    def apply(self, name: str, sort: Any, *arguments: Element) -> tuple[Element, bool]:
+    def apply(self, name: str, sort: object, *arguments: Element) -> tuple[Element, bool]:
         """The result of a function, and whether it is a new one."""
         arguments = tuple(z3.simplify(a) for a in arguments)
         key = (name, *(a.get_id() for a in arguments))
@@ -96,7 +96,7 @@ def sort_of(dtype: str) -> Any:
     return z3.BitVecSort(np.dtype(dtype).itemsize * 8)
 
 
-def number(value: Any, dtype: str) -> Element:
+def number(value: object, dtype: str) -> Element:
     """A number of Python or the solver as an element of a dtype: what ``X.dtype.type(value)`` is."""
     sort = sort_of(dtype)
     if z3.is_expr(value):
@@ -111,7 +111,7 @@ def number(value: Any, dtype: str) -> Element:
     return literal(held, sort) if dtype.startswith("float") else z3.BitVecVal(held, sort)
 
 
-def literal(value: float, sort: Any) -> Element:
+def literal(value: float, sort: object) -> Element:
     """A floating-point number."""
     if value != value:
         return z3.fpNaN(sort)
@@ -194,7 +194,7 @@ def by_case(x: Element, function: Callable[[Element], Element]) -> Element:
     return z3.If(x.arg(0), function(x.arg(1)), function(x.arg(2)))
 
 
-def like(value: Any, x: Element) -> Element:
+def like(value: object, x: Element) -> Element:
     return number(value, dtype_of(x))
 
 

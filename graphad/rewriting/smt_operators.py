@@ -185,7 +185,7 @@ class Unknown:
     def __init__(self, element: Element) -> None:
         self.element = element
 
-    def _refused(self, *_: Any) -> Any:
+    def _refused(self, *_: object) -> Any:
         raise Unsupported("an attribute that decides what is computed")
 
     __bool__ = __float__ = __int__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = is_integer = _refused
@@ -203,10 +203,10 @@ class SolverTerm(Tracer):
         self.element, self.squares, self.assumed = element, squares, assumed
         self.dtype = np.dtype(dtype_of(element))
 
-    def like(self, number: Any) -> SolverTerm:
+    def like(self, number: object) -> SolverTerm:
         return self._made(like(_held(number), self.element))
 
-    def apply(self, function: Callable[..., Any], args: Sequence[Any]) -> SolverTerm:
+    def apply(self, function: Callable[..., object], args: Sequence[object]) -> SolverTerm:
         meaning = MEANINGS.get(function)
         if meaning is None:
             raise NoMeaning(f"{function.__name__} has no meaning for the solver")
@@ -223,18 +223,18 @@ class SolverTerm(Tracer):
         return SolverTerm(element, self.squares, self.assumed)
 
 
-def _held(value: Any) -> Any:
+def _held(value: object) -> Any:
     return value.element if isinstance(value, Unknown) else value
 
 
-def _element(value: Any, dtype: str) -> Element:
+def _element(value: object, dtype: str) -> Element:
     """An operand as an element: a number of Python takes the dtype of the others."""
     if isinstance(value, SolverTerm):
         return value.element
     return number(_held(value), value.dtype.name if isinstance(value, np.generic) else dtype)
 
 
-def meaning_of(definition: OpDef, elements: Sequence[Element], attrs: Mapping[str, Any], squares: bool, assumed: set[str]) -> Element:
+def meaning_of(definition: OpDef, elements: Sequence[Element], attrs: Mapping[str, object], squares: bool, assumed: set[str]) -> Element:
     """One element of the output of an elementwise operator, made of one element of each input.
 
     Args:
@@ -261,7 +261,7 @@ def meaning_of(definition: OpDef, elements: Sequence[Element], attrs: Mapping[st
 # -- what numpy's functions do with elements -------------------------------------------------------
 
 
-def _compare(fp: str, ints: Callable[[Any, Any], Any]) -> Builder:
+def _compare(fp: str, ints: Callable[[Any, Any], object]) -> Builder:
     def build(x: Element, y: Element) -> Element:
         if z3.is_fp(x):
             return getattr(z3, fp)(x, y)
@@ -272,7 +272,7 @@ def _compare(fp: str, ints: Callable[[Any, Any], Any]) -> Builder:
     return build
 
 
-def _logical(function: Callable[..., Any]) -> Builder:
+def _logical(function: Callable[..., object]) -> Builder:
     def build(x: Element, y: Element) -> Element:
         return function(truth(x), truth(y))
 
@@ -370,7 +370,7 @@ def _converted(x: Element, out_dtype: str) -> Element:
     return z3.SignExt(wide, x) if wide >= 0 else z3.Extract(np.dtype(out_dtype).itemsize * 8 - 1, 0, x)
 
 
-def _filled(x: Element, value: Any, dtype: str) -> Element:
+def _filled(x: Element, value: object, dtype: str) -> Element:
     if z3.is_expr(value) and not dtype.startswith("float"):
         raise Unsupported("integers filled with an attribute")
     return number(value, dtype)
@@ -460,7 +460,7 @@ class Elements(Evaluation):
         symbolic: the attributes that are numbers of the solver.
     """
 
-    def __init__(self, setting: Setting, symbolic: Mapping[str, Any]) -> None:
+    def __init__(self, setting: Setting, symbolic: Mapping[str, object]) -> None:
         super().__init__(setting)
         self.attrs: dict[str, Any] = {**setting.attrs, **symbolic}
         self.elements: dict[Any, Any] = {}
@@ -513,7 +513,7 @@ class Elements(Evaluation):
             self.assumed.add(NONNEGATIVE[call.definition.type])
         return elements
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         operands = [element for slot in definition.inputs for element in inputs.get(slot, ())]
         self.needs += [smt.fits(value, smt.dtype_of(operands[0])) for value in attrs.values()]
         return {next(iter(definition.outputs)): [meaning_of(definition, operands, attrs, bool(self.rank), self.assumed)]}
@@ -521,14 +521,14 @@ class Elements(Evaluation):
     def filled(self, number: Any, like: Any) -> Any:
         return smt.number(number, smt.dtype_of(like))
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: object) -> Any:
         if isinstance(value, tuple | list):
             return [self.scalar(item) for item in value]
         return self.value(value) if isinstance(value, Scalar) else value
 
     # -- attributes and conditions -------------------------------------------------------------------
 
-    def value(self, scalar: Any) -> Any:
+    def value(self, scalar: object) -> Any:
         """The value of a scalar: a Python value if it is known, else a number or truth value of the solver."""
         if not isinstance(scalar, Scalar):
             return scalar
@@ -546,7 +546,7 @@ class Elements(Evaluation):
             self.needs.append(z3.Not(z3.fpIsZero(_fp(parts[1]))))
         return meaning(*parts)
 
-    def conditions(self, scalars: Sequence[Any]) -> Iterator[Any]:
+    def conditions(self, scalars: Sequence[object]) -> Iterator[Any]:
         """The conditions as truth values, without those that have no meaning for the solver: fewer conditions are harder to prove from."""
         for scalar in scalars:
             if isinstance(scalar, Scalar) and scalar.function is both:
@@ -579,11 +579,11 @@ def _compared(fp: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any],
     return compare
 
 
-def _truth(value: Any) -> Any:
+def _truth(value: object) -> Any:
     return smt.truth(value) if z3.is_expr(value) else z3.BoolVal(bool(value))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if z3.is_expr(value) and not z3.is_fp(value):
         return z3.BoolVal(True)
     return z3.Not(z3.Or(z3.fpIsNaN(_fp(value)), z3.fpIsInf(_fp(value))))

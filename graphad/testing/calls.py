@@ -82,7 +82,7 @@ def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[Any]], attrs: dict[str
     return False
 
 
-def canonical(op: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def canonical(op: OpDef, attrs: Mapping[str, object]) -> dict[str, Any]:
     """The attributes as programs hold them."""
     return {name: checked_attr(op.attrs[name], value) for name, value in attrs.items()}
 
@@ -369,7 +369,7 @@ def rank_of(value: Value) -> int:
     return value.ndim if isinstance(value, np.ndarray) else 0
 
 
-def _has(value: Any, extent: int) -> bool:
+def _has(value: object, extent: int) -> bool:
     return isinstance(value, list) and any(type(e) is int and e == extent for e in value)
 
 

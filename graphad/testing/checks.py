@@ -131,7 +131,7 @@ def own_functions(kind: type) -> list[FunctionType]:
     return sorted(functions, key=lambda f: (f.__code__.co_filename, f.__code__.co_firstlineno))
 
 
-def _function(value: Any) -> FunctionType | None:
+def _function(value: object) -> FunctionType | None:
     value = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", None) or value
     value = inspect.unwrap(value) if callable(value) else value
     return value if isinstance(value, FunctionType) else None
@@ -210,7 +210,7 @@ def _told_apart(code: CodeType, types: dict[tuple[str, str], list[str]]) -> Iter
             yield from found
 
 
-def _words(values: Iterable[Any], depth: int = 3) -> Iterator[str]:
+def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
     """The words in texts, and in collections of texts."""
     for value in values:
         if isinstance(value, str):
@@ -286,12 +286,12 @@ class Reach:
     def _tracer(self, arcs: set[Arc]) -> Any:
         names = self.names
 
-        def trace_call(frame: FrameType, event: str, argument: Any) -> Any:
+        def trace_call(frame: FrameType, event: str, argument: object) -> Any:
             if frame.f_code not in names:
                 return None
             code, last = frame.f_code, 0
 
-            def trace_line(frame: FrameType, event: str, argument: Any) -> Any:
+            def trace_line(frame: FrameType, event: str, argument: object) -> Any:
                 nonlocal last
                 if event == "line":
                     arcs.add((code, last, frame.f_lineno))

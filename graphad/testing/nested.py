@@ -68,7 +68,7 @@ class Writer:
 
     # -- drawing ---------------------------------------------------------------------------------
 
-    def one_of(self, *choices: Any) -> Any:
+    def one_of(self, *choices: object) -> Any:
         return self.choices.one_of(choices)
 
     def rarely(self, one_in: int = 4) -> bool:
@@ -159,7 +159,7 @@ class Writer:
         self.feeds[name] = self.array(shape, 1.0)
         self.scopes[0].tensors[name] = shape
 
-    def fed(self, stem: str, value: Any, dtype: str) -> str:
+    def fed(self, stem: str, value: object, dtype: str) -> str:
         name, array = self.unique(stem), np.asarray(value, dtype)
         self.program.global_block().create_var(name=name, shape=[-1] if dtype == "float64" else [1], dtype=dtype, stop_gradient=True)
         self.feeds[name] = array
@@ -185,7 +185,7 @@ class Writer:
 
     # -- operators -------------------------------------------------------------------------------
 
-    def append(self, op_type: str, inputs: dict[str, Any], out: str, **attrs: Any) -> str:
+    def append(self, op_type: str, inputs: dict[str, Any], out: str, **attrs: object) -> str:
         """Append an operator that writes a name; return it."""
         block = self.scope.block
         names = {slot: list(value) if isinstance(value, list) else [value] for slot, value in inputs.items()}

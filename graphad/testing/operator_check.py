@@ -19,7 +19,7 @@ DIRECTIONS, STEP = 3, 1e-5
 
 
 def check_operator(
-    op_type: str, inputs: Given, attrs: Mapping[str, Any] | None = None, *, order: int = 2, tolerance: float = 1e-5, seed: int = 0
+    op_type: str, inputs: Given, attrs: Mapping[str, object] | None = None, *, order: int = 2, tolerance: float = 1e-5, seed: int = 0
 ) -> None:
     """Hold an operator to what its definition says, on one set of inputs.
 
@@ -49,7 +49,7 @@ def check_operator(
         _check_derivatives(definition, given, dict(attrs or {}), outputs, order, tolerance, np.random.default_rng(seed))
 
 
-def _list(value: Any) -> list[Array]:
+def _list(value: object) -> list[Array]:
     return [np.asarray(v) for v in value] if isinstance(value, list | tuple) else [np.asarray(value)]
 
 
@@ -69,7 +69,7 @@ def _check_derivatives(
     definition: OpDef,
     given: Mapping[str, Sequence[Array]],
     attrs: dict[str, Any],
-    outputs: Mapping[str, Sequence[Any]],
+    outputs: Mapping[str, Sequence[object]],
     order: int,
     tolerance: float,
     rng: np.random.Generator,

@@ -170,7 +170,7 @@ class _Planting(Evaluation):
     def knows(self, constant: Constant) -> bool:
         return True
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
         outputs = {
             slot.name: [self._fresh() for _ in range(self._count(definition, slot.name, inputs, attrs))]
             for slot in definition.outputs.values()
@@ -180,7 +180,7 @@ class _Planting(Evaluation):
         self.inside.append([name for names in outputs.values() for name in names])
         return outputs
 
-    def _count(self, definition: OpDef, slot: str, inputs: Slots, attrs: Mapping[str, Any]) -> int:
+    def _count(self, definition: OpDef, slot: str, inputs: Slots, attrs: Mapping[str, object]) -> int:
         if not definition.outputs[slot].variadic:
             return 1
         types = {s: [TensorType(self._var(n).shape, self._var(n).dtype) for n in names] for s, names in inputs.items()}
@@ -189,7 +189,7 @@ class _Planting(Evaluation):
     def filled(self, number: Any, like: Any) -> Any:
         raise AssertionError("a constant is a leaf of its own")
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: object) -> Any:
         value = value.value(self.found) if isinstance(value, Scalar) else value
         return list(value) if isinstance(value, tuple) else value
 
@@ -202,7 +202,7 @@ class _Planting(Evaluation):
         self.feeds[name] = np.array(array)
         return name
 
-    def _append(self, op_type: str, inputs: Slots, attrs: Mapping[str, Any]) -> str:
+    def _append(self, op_type: str, inputs: Slots, attrs: Mapping[str, object]) -> str:
         name = self._fresh()
         self.block.append_op(type=op_type, inputs=inputs, outputs={"Out": name}, attrs=dict(attrs))
         return name

@@ -249,7 +249,7 @@ class Checked:
             yield f"never ran: {len(self.unreached) - MOST} more lines"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return str(value) if isinstance(value, Number | list | tuple) else type(value).__name__
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -203,7 +202,7 @@ def _edits_simpler(value: float) -> list[float]:
     return [*known, value // 2] if math.isfinite(value) and abs(value) > 3 and value == int(value) else known
 
 
-def _with_attr(place: Place, name: str, value: Any = None) -> Edit:
+def _with_attr(place: Place, name: str, value: object = None) -> Edit:
     """Give an attribute another value, or take it away."""
 
     def edit(program: Program) -> None:

@@ -122,7 +122,7 @@ def normalized_product(net: Network, hidden: Variable) -> Variable:
     return layers.reshape(normalized, shape=[-1, normalized.shape[1]]) if len(normalized.shape) > 2 else normalized
 
 
-def _row_product(net: Network, hidden: Variable, bias: Any) -> Variable:
+def _row_product(net: Network, hidden: Variable, bias: object) -> Variable:
     if net.choices.boolean():
         rows: Variable = layers.fc(hidden, size=2, param_attr=net.attr(), bias_attr=bias)
         return rows
@@ -130,7 +130,7 @@ def _row_product(net: Network, hidden: Variable, bias: Any) -> Variable:
     return product
 
 
-def _image_product(net: Network, hidden: Variable, bias: Any) -> Variable:
+def _image_product(net: Network, hidden: Variable, bias: object) -> Variable:
     """A convolution of an image of one pixel, with as many channels as there are features, and as many groups or one."""
     channels = hidden.shape[-1]
     image = layers.reshape(hidden, shape=[-1, channels, 1, 1])

@@ -34,7 +34,7 @@ def _listed(array: Array) -> str:
     return number(array[()]) if array.ndim == 0 else f"[{', '.join(map(_listed, array))}]"
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """The shortest text that gives a number back in its dtype; nan and infinities are names.
 
     >>> number(np.float32(0.1)), number(np.int64(3)), number(-np.inf)

@@ -71,7 +71,7 @@ def _listed(array: Array) -> tuple[str, dict[str, Any]] | None:
     return _checked("assign_value", attrs, array)
 
 
-def _checked(op_type: str, attrs: Mapping[str, Any], array: Array) -> tuple[str, dict[str, Any]] | None:
+def _checked(op_type: str, attrs: Mapping[str, object], array: Array) -> tuple[str, dict[str, Any]] | None:
     """The operator if it makes exactly the array: the same bits, but for those that tell one nan from another."""
     try:
         again = lookup(op_type).run({}, attrs, ("Out",))["Out"][0]

@@ -158,7 +158,7 @@ def _run(op: Op, definition: OpDef, small: bool) -> Any:
         return None
 
 
-def _constant(array: Any, value: Value, small: bool) -> tuple[str, dict[str, Any]] | None:
+def _constant(array: object, value: Value, small: bool) -> tuple[str, dict[str, Any]] | None:
     if not isinstance(array, np.ndarray | np.generic) or value.dtype not in (None, array.dtype.name):
         return None
     shape = value.shape if small and value.shape is not None else array.shape

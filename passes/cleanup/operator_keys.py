@@ -16,7 +16,7 @@ Key = tuple[Any, ...]
 _UNLIKE = ("undefined",)
 
 
-def frozen(value: Any) -> Hashable:
+def frozen(value: object) -> Hashable:
     """A hashable that is equal for equal attributes only: 1, 1.0 and True differ, zeros of both signs too; nan equals nan.
 
     >>> frozen([1, 2.0]) == frozen([1, 2.0]), frozen(1) == frozen(True), frozen(float("nan")) == frozen(float("nan"))

@@ -56,7 +56,7 @@ class ClipGradients(Pass):
             updates.gradient[name] = self._clipped(gradient, factor).value
         return bool(symbols)
 
-    def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def intended(self, program: Program, values: Mapping[str, object]) -> Mapping[str, Any]:
         gradients = applied(program, values, self.parameters)
         norms = {name: float(np.linalg.norm(g.astype("float64"))) for name, g in gradients.items()}
         if self.kind == "global-norm":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphad.ops.sample import Sample, uniform
@@ -18,7 +16,7 @@ def states(*names: str) -> dict[str, Array]:
     return {name: uniform(2, 3, low=0.0, high=1.0, seed=i) for i, name in enumerate(names)}
 
 
-def sample(*names: str, inputs: dict[str, Array] | None = None, **attrs: Any) -> Sample:
+def sample(*names: str, inputs: dict[str, Array] | None = None, **attrs: object) -> Sample:
     """An update of a 2 x 3 parameter."""
     return Sample({**BASE, **states(*names), **(inputs or {})}, attrs)
 
