@@ -130,7 +130,7 @@ class Executor:
         self.check_finite = check_finite
         self.max_iterations = max_iterations
         self.trips: frozenset[int] = frozenset()
-        self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
+        self._idle: dict[tuple[object, ...], list[Prepared]] = {}
         self._lock = Lock()
 
     def run(

@@ -59,7 +59,7 @@ class Journal:
     asked: tuple[str, ...] | None = None
     history: list[Any] = field(default_factory=list)
     touched: list[Op] | None = None
-    followers: dict[Any, int] = field(default_factory=dict)
+    followers: dict[object, int] = field(default_factory=dict)
     kept: dict[Any, Any] = field(default_factory=dict)
     memory: dict[Any, Any] = field(default_factory=dict)
 

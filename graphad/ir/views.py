@@ -30,7 +30,7 @@ class NodeTable(Mapping[Node, dict[str, Any]]):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.attributes: dict[Node, dict[str, Any]] = {}
+        self.attributes: dict[Node, dict[str, object]] = {}
         self._edits = -1
         self._neighbors: dict[tuple[Op, str], Neighbors] = {}
 
@@ -122,8 +122,8 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
     """A MultiDiGraph that networkx cannot edit: an empty one that it adds to, or makes a view of, becomes a plain one."""
 
     _node: Any
-    _adj: Any
-    _pred: Any
+    _adj: object
+    _pred: object
 
     def subgraph(self, nodes: object) -> Any:
         """networkx's view of some nodes, as a plain networkx graph."""

@@ -126,7 +126,7 @@ def _transposed(
         x, channels, count, last = _checked(kind, input, groups, filters, axes, data_format)
         if channels % count or filters % count:
             raise InvalidValue(f"{channels} channels and {filters} filters do not split into {count} groups")
-        attrs: dict[str, Any] = {
+        attrs: dict[str, object] = {
             "strides": listed("stride", stride, axes),
             "dilations": listed("dilation", dilation, axes),
             "groups": count,
@@ -354,7 +354,7 @@ def batch_norm(
         x = checked_input("batch_norm", input)
         last = checked_format("data_layout", data_layout, _LAYOUTS)
         checked_flag("is_test", is_test)
-        attrs: dict[str, Any] = {
+        attrs: dict[str, object] = {
             "momentum": checked_float("momentum", momentum),
             "epsilon": checked_float("epsilon", epsilon),
             "is_test": is_test,

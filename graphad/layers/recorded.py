@@ -104,8 +104,8 @@ def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]
 
 
 def _called(form: Form, given: Mapping[str, object]) -> Any:
-    slots: dict[str, Any] = {}
-    attrs: dict[str, Any] = {}
+    slots: dict[str, object] = {}
+    attrs: dict[str, object] = {}
     for name, value in _with_defaults(form, given).items():
         part = form.parts[name]
         if part.slot is not None:

@@ -77,7 +77,7 @@ def split(
         by_count = isinstance(num_or_sections, int | np.integer) and not isinstance(num_or_sections, bool)
         if not by_count and not isinstance(num_or_sections, list | tuple):
             raise InvalidType(f"num_or_sections is an int or a list of ints, not {num_or_sections!r}")
-        parts: dict[str, Any] = {"num": num_or_sections} if by_count else {"sections": list(num_or_sections)}  # type: ignore[arg-type]
+        parts: dict[str, object] = {"num": num_or_sections} if by_count else {"sections": list(num_or_sections)}  # type: ignore[arg-type]
     return _emitted("split", [x], name, **parts, axis=-1 if along is None else checked_int("layers.split: dim", along))  # type: ignore[no-any-return]
 
 
@@ -322,12 +322,12 @@ def image_resize(
             raise InvalidValue(f"data_format is 'NCHW' or 'NHWC' (with a D for the depth), not {data_format!r}")
         if len(x.shape) != axes:
             raise ShapeError(f"resample={resample!r} takes {axes} axes, not {x!r}")
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "align_corners": align_corners,
         "align_mode": align_mode,
         "data_layout": "NHWC" if data_format.endswith("C") else "NCHW",
     }
-    inputs: list[Any] = [x]
+    inputs: list[object] = [x]
     size = out_shape if actual_shape is None else actual_shape
     if isinstance(size, Variable):
         inputs.append(size)

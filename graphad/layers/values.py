@@ -59,7 +59,7 @@ def value_dtype(value: object, like: TensorType | None = None) -> str | None:
 
 def write_literal(block: Block, name: str, value: object, type: TensorType) -> None:
     """Append the operator that gives a name the value of a number or an array; ValueError if the dtype cannot hold it."""
-    attrs: dict[str, Any] = {"shape": list(type.shape), "dtype": type.dtype}
+    attrs: dict[str, object] = {"shape": list(type.shape), "dtype": type.dtype}
     values, number = _values(value, type.dtype), _repeated(value)
     if number is not None:
         block.append_op("fill_constant", {}, {"Out": name}, {**attrs, "value": number})

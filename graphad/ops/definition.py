@@ -94,7 +94,7 @@ class Attr(NamedTuple):
 
     name: str
     kind: str
-    default: Any
+    default: object
 
     @property
     def has_default(self) -> bool:
@@ -135,7 +135,7 @@ class OpDef(Traits):
     partial: bool = False
     kinds: Mapping[str, str] = field(default_factory=lambda: _NO_KINDS)
     shapes: frozenset[str] = _NO_NAMES
-    specialize: Callable[..., Callable[..., Any] | None] | None = None
+    specialize: Callable[..., Callable[..., object] | None] | None = None
     samples: Samples = ()
 
     @property

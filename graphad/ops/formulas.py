@@ -193,7 +193,7 @@ class _Recorded(Tracer):
             if isinstance(each, np.ndarray) or (isinstance(each, _Recorded) and each.trace is not self.trace):
                 raise Untraceable(f"{function} of {each!r}")
         if isinstance(function, np.ufunc):
-            kinds: list[Any] = [each.dtype if isinstance(each, _Recorded | np.generic) else type(each) for each in args]
+            kinds: list[object] = [each.dtype if isinstance(each, _Recorded | np.generic) else type(each) for each in args]
             dtype = _result_dtype(function, *kinds)
         else:
             dtype = function(*(np.empty(0, each.dtype) if isinstance(each, _Recorded) else each for each in args)).dtype

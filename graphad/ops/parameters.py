@@ -8,9 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-REQUIRED: Any = object()
+REQUIRED: object = object()
 _DECLARED = "__graphad_parameters__"
 _OTHERS = ("__wrapped__", "__signature__")
 
@@ -19,8 +19,8 @@ class Parameter(NamedTuple):
     """A parameter; its default is ``REQUIRED`` if it has none."""
 
     name: str
-    default: Any = REQUIRED
-    annotation: Any = inspect.Parameter.empty
+    default: object = REQUIRED
+    annotation: object = inspect.Parameter.empty
     keyword_only: bool = False
     variable: bool = False  # *args or **kwargs
 

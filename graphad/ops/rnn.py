@@ -135,9 +135,9 @@ def _weights(Weight: Tensor) -> tuple[Tensor, Tensor]:
 class Back(NamedTuple):
     """The cotangents within a GRU cell: before its gates (update, reset), before its candidate, and of the state before."""
 
-    gates: Any
-    candidate: Any
-    hidden: Any
+    gates: Tensor
+    candidate: Tensor
+    hidden: Tensor
 
     @property
     def input(self) -> Tensor:

@@ -43,12 +43,12 @@ class StridedCut(Cut):
 class Bounds(NamedTuple):
     """Where slices start and end and what their steps are, as tensors: each takes the place of an attribute, or is None."""
 
-    starts: Any = None
-    ends: Any = None
-    starts_list: Any = None
-    ends_list: Any = None
-    strides: Any = None
-    strides_list: Any = None
+    starts: object = None
+    ends: object = None
+    starts_list: object = None
+    ends_list: object = None
+    strides: object = None
+    strides_list: object = None
 
     def pairs(self, cut: StridedCut) -> list[tuple[str, list[int], Any, Any]]:
         """What starts, ends and strides are called, their attributes, and their tensors."""

@@ -80,7 +80,7 @@ def cotangents(function: Callable[[list[Any]], Sequence[object]], given: Sequenc
     """
     calls: list[_Call] = []
     traced = [Traced(value, calls) for value in given]
-    found: dict[int, Any] = {}
+    found: dict[int, object] = {}
     for result, start in zip(function(list(traced)), starts, strict=True):
         if isinstance(result, Traced) and start is not None:
             _add(found, result, start)

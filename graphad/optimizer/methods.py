@@ -245,7 +245,7 @@ class AdamW(_WithMoments):
         return {**super().attrs(), "coeff": self.weight_decay, "with_decay": True}
 
     def own_attrs(self, param: Parameter) -> dict[str, Any]:
-        own: dict[str, Any] = {}
+        own: dict[str, object] = {}
         if self.apply_decay_param_fun is not None and not self.apply_decay_param_fun(param.name):
             own["with_decay"] = False
         if self.lr_ratio is not None:

@@ -54,7 +54,7 @@ class Check(NamedTuple):
     """An attribute given by an expression: the expression, the attribute in the graph, and its description."""
 
     wanted: Scalar
-    actual: Any
+    actual: object
     what: str
 
 

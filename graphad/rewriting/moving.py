@@ -243,7 +243,7 @@ class _Grids(Evaluation):
 
     def __init__(self, found: _Choice) -> None:
         super().__init__(found)
-        self.facts: list[Any] = []
+        self.facts: list[object] = []
 
     def leaf(self, term: Term) -> Any:
         return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]

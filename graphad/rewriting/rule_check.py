@@ -46,7 +46,7 @@ class Gradients:
 
     def __init__(self, terms: Sequence[Term], values: Evaluation, seeds: Sequence[Array]) -> None:
         self.values = values
-        self.cotangents: dict[Any, Array] = {}
+        self.cotangents: dict[object, Array] = {}
         for term, seed in zip(terms, seeds, strict=True):
             if seed.dtype.kind == "f":
                 self._add(self._place(term), seed)

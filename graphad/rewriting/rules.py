@@ -34,7 +34,7 @@ from graphad.rewriting.rule_check import Evidence, Kinks, check_rule
 from graphad.rewriting.rule_inputs import Example
 from graphad.types import FLOATS
 
-several: Any = object()
+several: object = object()
 
 
 @dataclass(frozen=True)

@@ -392,7 +392,7 @@ def _negative(x: Element) -> Element:
     return neg(x) if z3.is_fp(x) else -x
 
 
-MEANINGS: Mapping[Callable[..., Any], Builder] = {
+MEANINGS: Mapping[Callable[..., object], Builder] = {
     np.add: add,
     np.subtract: sub,
     np.multiply: mul,
@@ -436,7 +436,7 @@ MEANINGS: Mapping[Callable[..., Any], Builder] = {
     filled: _filled,
     raised: _raised,
 }
-ASSUMED: Mapping[Callable[..., Any], str] = {
+ASSUMED: Mapping[Callable[..., object], str] = {
     np.exp: "exp(x) >= 0 unless x is nan, then it is nan; exp(-0) = exp(0)",
     np.cos: "cos(-x) = cos(x)",
     np.power: "x**1 = x",
@@ -462,9 +462,9 @@ class Elements(Evaluation):
 
     def __init__(self, setting: Setting, symbolic: Mapping[str, object]) -> None:
         super().__init__(setting)
-        self.attrs: dict[str, Any] = {**setting.attrs, **symbolic}
+        self.attrs: dict[str, object] = {**setting.attrs, **symbolic}
         self.elements: dict[Any, Any] = {}
-        self.needs: list[Any] = []  # what has to hold for the operators to run
+        self.needs: list[object] = []  # what has to hold for the operators to run
         self.assumed: set[str] = set()
         # Numpy squares arrays where it raises single numbers to the power 2.
         self.rank = max((len(type.shape) for type in setting.values.values()), default=0)
@@ -589,7 +589,7 @@ def _finite(value: object) -> Any:
     return z3.Not(z3.Or(z3.fpIsNaN(_fp(value)), z3.fpIsInf(_fp(value))))
 
 
-_SCALARS: Mapping[Any, Callable[..., Any]] = {
+_SCALARS: Mapping[object, Callable[..., object]] = {
     python.add: lambda a, b: z3.fpAdd(z3.RNE(), _fp(a), _fp(b)),
     python.sub: lambda a, b: z3.fpSub(z3.RNE(), _fp(a), _fp(b)),
     python.mul: lambda a, b: mul(_fp(a), _fp(b)),

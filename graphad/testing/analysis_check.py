@@ -154,7 +154,7 @@ class _Looking:
 
     def __init__(self, analysis: Dataflow[Any], facts: Facts[object], checked: AnalysisChecked) -> None:
         self.analysis, self.facts, self.checked = analysis, facts, checked
-        self.run: dict[Any, Any] = {}
+        self.run: dict[object, object] = {}
 
     def see(self, value: Value, array: object) -> None:
         """Look at one array; raise if the fact does not hold."""

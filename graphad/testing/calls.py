@@ -92,7 +92,7 @@ def candidates_of(op: OpDef, number: int, name: str) -> list[Any]:
     samples, attr = samples_of(op.type), op.attrs[name]
     current = canonical(op, samples[number].attrs).get(name, attr.default)
     others = [sample.attrs[name] for sample in samples if name in sample.attrs]
-    unique: dict[str, Any] = {}
+    unique: dict[str, object] = {}
     for value in (*others, *_values(attr, current)):
         try:
             checked = checked_attr(attr, value)

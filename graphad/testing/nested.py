@@ -539,7 +539,7 @@ def _if_else(w: NestedWriter) -> None:
 def _conditional_block(w: NestedWriter) -> None:
     """A block that overwrites variables around it, or not."""
     w.left -= 1
-    tested: tuple[dict[str, Any], bool]
+    tested: tuple[dict[str, object], bool]
     if w.rarely(5):
         rows = [[0.5] * w.choices.integer(0, 1) for _ in range(w.choices.integer(1, 2))]
         tested = {"Cond": [w.fed("r", row, "float64") for row in rows]}, False

@@ -141,7 +141,7 @@ class CallWriter:
         """A constant of the current block, by one number where all are equal."""
         dtype, shape = name_of(array.dtype), list(array.shape)
         first = array.flat[0] if array.size else np.zeros((), dtype)
-        attrs: dict[str, Any] = {"shape": shape, "dtype": dtype}
+        attrs: dict[str, object] = {"shape": shape, "dtype": dtype}
         if not array.size or ((array == first).all() and _same_signs(array)):
             op_type, attrs = "fill_constant", {**attrs, "value": float(first)}
         elif dtype == "bool":

@@ -67,7 +67,7 @@ class _Planting(Evaluation):
         self.program = Program()
         self.root = self.block = self.program.global_block()
         self.feeds: dict[str, Array] = {}
-        self.leaves: dict[Term, Any] = {}
+        self.leaves: dict[Term, object] = {}
         self.inside: list[list[str]] = []
         self.finals: list[str] = []
 

@@ -39,7 +39,7 @@ from graphad.types import Array
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-UNKNOWN: Any = object()
+UNKNOWN: object = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Scope:
     texts: Sequence[Text]
     functions: Sequence[Function] = ()
     text: Text | None = None
-    cells: dict[str, Any] = field(default_factory=dict)
+    cells: dict[str, object] = field(default_factory=dict)
 
     @property
     def globals(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def codes_of(value: object) -> Iterator[CodeType]:
 
 def cells_of(value: object) -> dict[str, Any]:
     """The values that the functions of a class, or a function, keep of the functions around them."""
-    cells: dict[str, Any] = {}
+    cells: dict[str, object] = {}
     for function in functions_of(value):
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             if name != "__class__":
@@ -412,7 +412,7 @@ class Definitions:
         self.imports: dict[str, None] = {}
         self.sources: list[str] = []
         self.missing: dict[str, str] = {}
-        self._names: dict[str, Any] = {}
+        self._names: dict[str, object] = {}
         self._is_future = False
 
     def header(self, *imports: str) -> list[str]:

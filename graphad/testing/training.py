@@ -246,7 +246,7 @@ def _optimizer(choices: Choices, dtype: str) -> Optimizer:
 
 def _learning_rate(choices: Choices, dtype: str) -> Any:
     """A number, seldom a schedule."""
-    schedules: tuple[Callable[[], Any], ...] = (
+    schedules: tuple[Callable[[], object], ...] = (
         lambda: layers.exponential_decay(0.1, decay_steps=2, decay_rate=0.7, dtype=dtype),
         lambda: layers.piecewise_decay([2, 5], [0.1, 0.03, 0.01], dtype=dtype),
         lambda: layers.polynomial_decay(0.1, decay_steps=5, dtype=dtype),

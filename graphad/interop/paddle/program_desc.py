@@ -215,7 +215,7 @@ _SCALAR_FIELDS = {1: "b", 2: "i", 3: "r"}
 # On any operator: where it was written, on which device and by which library it runs, what a quantizer noted.
 _UNIVERSAL = COMMON_ATTRS - {"run_once", RANDOM_STREAM}
 # On an operator whose definition does not have it: the values that change nothing (None: any value).
-_NEUTRAL: Mapping[str, tuple[Any, ...] | None] = {
+_NEUTRAL: Mapping[str, tuple[object, ...] | None] = {
     **dict.fromkeys(
         ("exhaustive_search", "force_cpu", "is_test", "place_type", "skip_eager_deletion_vars", "use_addto", "workspace_size_MB")
     ),
