@@ -265,7 +265,7 @@ def _complete(
     definition: OpDef,
     reads: dict[str, list[Place]],
     writes: dict[str, list[Place | None]],
-    attrs: dict[str, Any],
+    attrs: dict[str, object],
 ) -> Step:
     """A partial operator of one input slot and one output: the short way if all it reads has a value."""
     general = _general(run, op, definition, reads, writes, attrs, True)
@@ -293,7 +293,7 @@ def _gradient(
     definition: GradOpDef,
     reads: dict[str, list[Place]],
     writes: dict[str, list[Place | None]],
-    attrs: dict[str, Any],
+    attrs: dict[str, object],
 ) -> Step:
     """A grad operator that has no kernel of its own: its rules, each run for its cotangent."""
     forward = definition.forward
@@ -327,7 +327,7 @@ def _general(
     definition: OpDef,
     reads: dict[str, list[Place]],
     writes: dict[str, list[Place | None]],
-    attrs: dict[str, Any],
+    attrs: dict[str, object],
     partial: bool,
 ) -> Step:
     """Any operator. A partial one gets None for names without a value, and a result that is None is not written."""

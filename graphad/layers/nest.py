@@ -98,7 +98,7 @@ def _children(structure: object) -> list[tuple[Any, Any]] | None:
     return list(enumerate(structure)) if isinstance(structure, list | tuple) else None
 
 
-def _same_keys(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> bool:
+def _same_keys(first: list[tuple[object, object]], second: list[tuple[object, object]]) -> bool:
     return {key for key, _ in first} == {key for key, _ in second}
 
 

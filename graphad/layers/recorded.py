@@ -133,7 +133,7 @@ def _with_defaults(form: Form, given: Mapping[str, object]) -> dict[str, Any]:
     return {**differ, **given}
 
 
-def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, Any], attrs: dict[str, Any]) -> None:
+def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, object], attrs: dict[str, object]) -> None:
     attr = part.attr or ""
     one, several = form.tensor_slots[attr]
     if isinstance(value, Variable):
@@ -191,7 +191,7 @@ def _name(form: Form, given: Mapping[str, object]) -> str | None:
     return name
 
 
-def _with_constants(form: Form, inputs: list[Any]) -> list[Any]:
+def _with_constants(form: Form, inputs: list[object]) -> list[Any]:
     """Numbers and arrays beside variables as constants."""
     like = next(
         (each for given in inputs for each in (given if isinstance(given, list | tuple) else [given]) if isinstance(each, Symbol)), None
@@ -209,7 +209,7 @@ def _constant(like: Variable, value: object) -> Any:
     return constant(default_main_program().current_block(), "number", value, like.tensor_type)
 
 
-def _recorded(form: Form, inputs: list[Any], attrs: dict[str, Any], name: str | None) -> Any:
+def _recorded(form: Form, inputs: list[object], attrs: dict[str, object], name: str | None) -> Any:
     definition = form.definition
     for slot, value in zip(definition.inputs.values(), inputs, strict=False):
         if value is None and not slot.optional:

@@ -19,7 +19,7 @@ def is_literal(value: object) -> bool:
     return isinstance(value, bool | int | float | np.generic | np.ndarray)
 
 
-def checked_values(what: str, values: list[Any]) -> None:
+def checked_values(what: str, values: list[object]) -> None:
     """TypeError unless each is a variable, a number or an array."""
     for value in values:
         if not isinstance(value, Variable) and not is_literal(value):

@@ -172,7 +172,7 @@ class StepScopes(Aggregate):
 
     __slots__ = ("count", "steps")
 
-    def __init__(self, steps: list[dict[str, Any]], count: int) -> None:
+    def __init__(self, steps: list[dict[str, object]], count: int) -> None:
         self.steps = steps
         self.count = count
 
@@ -197,14 +197,14 @@ class Checkpoints(StepScopes):
 
     __slots__ = ("context", "every", "path")
 
-    def __init__(self, steps: list[dict[str, Any]], count: int, every: int, context: dict[str, Any], path: tuple[int, ...]) -> None:
+    def __init__(self, steps: list[dict[str, object]], count: int, every: int, context: dict[str, object], path: tuple[int, ...]) -> None:
         super().__init__(steps, count)
         self.every = every
         self.context = context
         self.path = path
 
 
-def _tape(entries: list[tuple[Any, ...]]) -> Tape:
+def _tape(entries: list[tuple[object, ...]]) -> Tape:
     tape = Tape()
     for entry in entries:
         tape = tape.push(entry)

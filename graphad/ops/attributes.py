@@ -99,7 +99,7 @@ def _fields(spec: Any) -> tuple[Parameter, ...]:
     return tuple(Parameter(f.name, _default(f), f.type, keyword_only=True) for f in fields(spec))
 
 
-def _default(field: Field[Any]) -> Any:
+def _default(field: Field[object]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return REQUIRED if field.default is MISSING else field.default

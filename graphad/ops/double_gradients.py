@@ -78,7 +78,7 @@ class DoubleGradOpDef(GradOpDef):
         start = self._cotangent(given, known, stand_ins, like, attrs)
         names = [*known, ""]
 
-        def first(tensors: list[Any]) -> list[Any]:
+        def first(tensors: list[object]) -> list[Any]:
             values = dict(zip(names, tensors, strict=True))
             return [self._apply(self._rules[slot], values, stand_ins, attrs) for slot in starts]
 

@@ -84,7 +84,7 @@ def _chosen(X: list[TensorType], Mask: TensorType) -> TensorType:
     linear="X",
     flops=0,
 )
-def select_input(X: list[Any], Mask: Array) -> Any:
+def select_input(X: list[Tensor], Mask: Array) -> Any:
     """``X[Mask]``; the others need not have a value."""
     which = _which(Mask, len(X))
     if X[which] is None:
@@ -108,7 +108,7 @@ def _like(X: TensorType, Mask: TensorType, Like: list[TensorType] | None = None)
     view="X",
     flops=0,
 )
-def select_output(X: object, Mask: Array, Like: list[Any] | None = None) -> list[Any]:
+def select_output(X: Tensor, Mask: Array, Like: list[Tensor] | None = None) -> list[Any]:
     """X at ``Out[Mask]``, zeros in the shape of Like everywhere else (nothing where Like has no value)."""
     if not Like:
         raise InvalidValue("Like is empty: it has as many tensors as Out")

@@ -47,7 +47,7 @@ class _Item:
     places: Any = None  # where the mask holds that the index tensor is a column of
 
 
-def subscripted(x: Tensor, key: object, is_symbol: Callable[[Any], bool]) -> Any:
+def subscripted(x: Tensor, key: object, is_symbol: Callable[[object], bool]) -> Any:
     """``x[key]``.
 
     Raises:
@@ -63,7 +63,7 @@ def subscripted(x: Tensor, key: object, is_symbol: Callable[[Any], bool]) -> Any
 # -- reading a subscript -------------------------------------------------------------------------
 
 
-def _items(x: Tensor, key: object, is_symbol: Callable[[Any], bool]) -> list[_Item]:
+def _items(x: Tensor, key: object, is_symbol: Callable[[object], bool]) -> list[_Item]:
     parts = [_tensor_of(x, part, is_symbol) for part in (key if isinstance(key, tuple) else (key,))]
     used = sum(_width(part) for part in parts)
     rank = len(x.shape)
@@ -97,7 +97,7 @@ def _placed(x: Tensor, parts: Sequence[Any]) -> list[_Item]:
     return items
 
 
-def _tensor_of(x: Tensor, part: Any, is_symbol: Callable[[Any], bool]) -> Any:
+def _tensor_of(x: Tensor, part: Any, is_symbol: Callable[[object], bool]) -> Any:
     """A part of a subscript with arrays and lists as index tensors."""
     if part is None or part is ... or isinstance(part, builtins.slice):
         return _whole(x, part) if isinstance(part, builtins.slice) else part

@@ -185,7 +185,7 @@ def create_tape() -> Tape:
     linear="Scopes X",
     flops=0,
 )
-def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
+def push_tape(Scopes: Tape, X: list[Tensor], *, count: int) -> Tape:
     """The tape with one more entry, the ``count`` values in X; one of them may be missing."""
     return Scopes.push(X)
 

@@ -63,7 +63,7 @@ def _values(given: object) -> Any:
     return given.value if isinstance(given, Traced) else given
 
 
-def cotangents(function: Callable[[list[Any]], Sequence[object]], given: Sequence[object], starts: Sequence[object]) -> list[Any]:
+def cotangents(function: Callable[[list[object]], Sequence[object]], given: Sequence[object], starts: Sequence[object]) -> list[Any]:
     """The cotangents of the arguments of a function, from those of its results; None for arguments that no result depends on.
 
     Args:
@@ -89,11 +89,11 @@ def cotangents(function: Callable[[list[Any]], Sequence[object]], given: Sequenc
     return [found.get(id(each)) for each in traced]
 
 
-def _add(found: dict[int, Any], to: Traced, cotangent: object) -> None:
+def _add(found: dict[int, object], to: Traced, cotangent: object) -> None:
     found[id(to)] = elementwise_add(found[id(to)], cotangent) if id(to) in found else cotangent
 
 
-def _backwards(call: _Call, found: dict[int, Any]) -> None:
+def _backwards(call: _Call, found: dict[int, object]) -> None:
     outputs = {slot: each if isinstance(each, list) else [each] for slot, each in call.outputs.items()}
     if not any(id(each) in found for made in outputs.values() for each in made) or call.op.grads == {}:
         return

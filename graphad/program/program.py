@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, ControlDef
@@ -296,7 +295,7 @@ class Program:
             twin._drop_unused(keep=_used(self.blocks, FORWARD))
         return twin
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+    def __deepcopy__(self, memo: dict[int, object]) -> Program:
         """A clone; what else is copied with it and refers to this program's blocks, variables or operators then refers to the clone's."""
         twin = memo[id(self)] = self.clone()
         for old, new in zip(self.blocks, twin.blocks, strict=True):

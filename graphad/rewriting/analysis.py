@@ -70,7 +70,7 @@ def drop_outgrown(graph: Graph) -> None:
     graph.analyses = {kind: kept for kind, kept in graph.analyses.items() if not isinstance(kept, _Kept) or kept[:2] == now}
 
 
-def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, Any], who: str) -> None:
+def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, object], who: str) -> None:
     """Keep, of the analyses there were before a pass, those it preserves; the rest is gone.
 
     Raises:

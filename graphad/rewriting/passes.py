@@ -438,7 +438,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
         available |= set(each.establishes)
 
 
-def _keep_books(each: Pass, graph: Graph, changed: bool, before: dict[type, Any]) -> None:
+def _keep_books(each: Pass, graph: Graph, changed: bool, before: dict[type, object]) -> None:
     graph.properties.difference_update(each.clears)
     graph.properties.update(claim for claim in each.establishes if isinstance(claim, str))
     if changed and not each.combines:

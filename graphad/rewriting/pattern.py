@@ -60,7 +60,7 @@ def parts_of(value: object) -> Iterator[Any]:
         yield from parts_of(item)
 
 
-def _infix(name: str, mark: str, function: Callable[[Any, Any], object], mirrored: bool = False) -> None:
+def _infix(name: str, mark: str, function: Callable[[object, object], object], mirrored: bool = False) -> None:
     def method(self: Scalar, other: object) -> Scalar:
         return Scalar(f"({self!r} {mark} {other!r})", function, (self, other))
 

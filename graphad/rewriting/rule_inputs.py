@@ -535,7 +535,7 @@ def _takes(setting: Setting, call: Call) -> bool:
     return True
 
 
-def _diagonal(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
+def _diagonal(choices: list[list[object]]) -> Iterator[tuple[Any, ...]]:
     """Combinations of options: first the one in front, then those that differ from it in one place, then others."""
     first = tuple(options[0] for options in choices)
     yield first

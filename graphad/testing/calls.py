@@ -66,7 +66,7 @@ def _fits(op: OpDef, number: int, name: str, index: int) -> bool:
     return outputs is not None and not _divides_by_zero(op, sample.slots(), attrs, outputs)
 
 
-def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[Any]], attrs: dict[str, Any], outputs: Mapping[str, list[Any]]) -> bool:
+def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[object]], attrs: dict[str, object], outputs: Mapping[str, list[object]]) -> bool:
     """Whether a gradient rule divides by an attribute that is zero, which is an error where the kernel gives infinity."""
     if op.grad is None:
         return False
@@ -197,12 +197,12 @@ class Call:
         """The call on other inputs; None if the operator does not take them."""
         return checked(self.op, inputs, self.attrs, self.number)
 
-    def with_attrs(self, attrs: dict[str, Any]) -> Call | None:
+    def with_attrs(self, attrs: dict[str, object]) -> Call | None:
         """The call with other attributes; None if the operator does not take them."""
         return checked(self.op, self.inputs, attrs, self.number)
 
 
-def checked(op: OpDef, inputs: Slots, attrs: dict[str, Any], number: int = 0) -> Call | None:
+def checked(op: OpDef, inputs: Slots, attrs: dict[str, object], number: int = 0) -> Call | None:
     """The call, None if the operator does not take it or makes something large of it."""
     outputs = outputs_of(op, inputs, attrs)
     if outputs is None or any(np.size(value) > MOST_RESULTS for values in outputs.values() for value in values):
@@ -272,7 +272,7 @@ def sampled(draft: Draft) -> Call | None:
 # -- attributes ----------------------------------------------------------------------------------
 
 
-def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, Any], interest: Interest) -> dict[str, Any]:
+def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, object], interest: Interest) -> dict[str, Any]:
     """The attributes with one changed, mostly one of interest; as they are if there is none to change."""
     names = [name for name in interest.attrs if name in op.attrs]
     if not names or choices.chance(4):
@@ -297,7 +297,7 @@ def other_attr(choices: Choices, call: Call, interest: Interest) -> Call | None:
 # -- dtypes --------------------------------------------------------------------------------------
 
 
-def in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, Any], dtype: str) -> Iterator[Written]:
+def in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, object], dtype: str) -> Iterator[Written]:
     """The call with its numbers, but not its indices, in another dtype; or with another attribute ``dtype``."""
     main = _numbers_dtype(inputs)
     typed = [a.name for a in op.attrs.values() if a.kind == "DType" and attrs.get(a.name, a.default) == (main or "float64")]

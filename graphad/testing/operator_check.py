@@ -54,7 +54,7 @@ def _list(value: object) -> list[Array]:
 
 
 def _check_types(
-    definition: OpDef, given: Mapping[str, Sequence[Array]], attrs: dict[str, Any], outputs: Mapping[str, Sequence[Any]]
+    definition: OpDef, given: Mapping[str, Sequence[Array]], attrs: dict[str, object], outputs: Mapping[str, Sequence[Any]]
 ) -> None:
     inferred = definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in given.items()}, attrs)
     for slot, arrays in outputs.items():
@@ -68,7 +68,7 @@ def _check_types(
 def _check_derivatives(
     definition: OpDef,
     given: Mapping[str, Sequence[Array]],
-    attrs: dict[str, Any],
+    attrs: dict[str, object],
     outputs: Mapping[str, Sequence[object]],
     order: int,
     tolerance: float,

@@ -106,7 +106,7 @@ def texts_of(module: str, files: Sequence[str] = ()) -> list[Text]:
     return [text for text in texts if text is not None]
 
 
-def _file(names: dict[str, Any]) -> list[str]:
+def _file(names: dict[str, object]) -> list[str]:
     file = names.get("__file__")
     return [file] if isinstance(file, str) else []
 
