@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence, Set
 
 import networkx as nx
 
@@ -18,6 +17,7 @@ from graphad.rewriting import Pipeline, diagnoses_only
 from graphad.types import element_count, joined_shape
 
 Names = tuple[str, ...]
+Named = Sequence[Variable | str] | Set[Variable | str]  # a list or a set of variables, or their names
 
 
 def backward_pipeline(
@@ -36,7 +36,9 @@ def backward_pipeline(
     return Pipeline(find, ExpandGradOps(), build) if expand else build
 
 
-def append_backward(loss: Variable, parameter_list: object = None, no_grad_set: object = None) -> list[tuple[Parameter, Variable]]:
+def append_backward(
+    loss: Variable, parameter_list: Named | None = None, no_grad_set: Named | None = None
+) -> list[tuple[Parameter, Variable]]:
     """Append the backward of a scalar loss to the program it lives in.
 
     Args:
@@ -70,7 +72,7 @@ def append_backward(loss: Variable, parameter_list: object = None, no_grad_set: 
 
 
 def build_backward(
-    graph: Graph, loss: Variable, parameter_list: object = None, no_grad_set: object = None
+    graph: Graph, loss: Variable, parameter_list: Named | None = None, no_grad_set: Named | None = None
 ) -> list[tuple[Parameter, Value]]:
     """``append_backward`` on a lowered program: (parameter, gradient value) pairs, the graph not yet scheduled."""
     program = _checked_loss(loss)
@@ -87,7 +89,7 @@ def build_backward(
     return [(p, g) for p in parameters if (g := found[p.name]) is not None]
 
 
-def gradients(targets: object, inputs: object, target_gradients: object = None, no_grad_set: object = None) -> list[Variable | None]:
+def gradients(targets: object, inputs: object, target_gradients: object = None, no_grad_set: Named | None = None) -> list[Variable | None]:
     """Append the gradients of targets with respect to inputs to their program.
 
     Args:
@@ -213,7 +215,7 @@ def _check_made(graph: Graph, loss: Variable) -> None:
         raise NoGradient(f"the loss {loss.name!r} has stop_gradient set: nothing would get a gradient")
 
 
-def _parameters(program: Program, parameter_list: object) -> list[Parameter]:
+def _parameters(program: Program, parameter_list: Named | None) -> list[Parameter]:
     if parameter_list is None:
         return [p for p in program.all_parameters() if p.trainable]
     block = program.global_block()
@@ -233,11 +235,12 @@ def _names(what: str, program: Program, given: object) -> Names:
 
 
 def _variables(what: str, given: object) -> list[Variable]:
-    items: Iterable[Any] = given if isinstance(given, list | tuple) else [given]
-    for item in items:
+    variables: list[Variable] = []
+    for item in given if isinstance(given, list | tuple) else [given]:
         if not isinstance(item, Variable):
             raise InvalidType(f"{what} are Variables, not {item!r}")
-    return list(items)
+        variables.append(item)
+    return variables
 
 
 def _one_program(variables: Sequence[Variable]) -> Program:

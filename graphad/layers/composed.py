@@ -8,7 +8,7 @@ from typing import Any
 from graphad import ops
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_float, checked_int
-from graphad.layers.helper import LayerHelper, checked_input, layer
+from graphad.layers.helper import AttrLike, LayerHelper, checked_input, layer
 from graphad.layers.nn import fc
 from graphad.layers.shaping import image_resize
 from graphad.layers.tensor import equal, fill_constant, gaussian_random, range_
@@ -39,8 +39,8 @@ def lstm_unit(
     hidden_t_prev: Variable,
     cell_t_prev: Variable | None = None,
     forget_bias: float = 0.0,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """One step of an LSTM (S. Hochreiter and J. Schmidhuber, 1997): the next hidden state and the next cell.
@@ -66,8 +66,8 @@ def gru_unit(
     input: Variable,
     hidden: Variable,
     size: Any,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     activation: Any = "tanh",
     gate_activation: Any = "sigmoid",
     origin_mode: bool = False,
@@ -109,8 +109,8 @@ def bilinear_tensor_product(
     size: int,
     act: str | None = None,
     name: str | None = None,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
 ) -> Variable:
     """``x @ W[i] @ y.T`` for each row and each i below ``size``, plus a bias: ``[batch, size]``."""
     helper = LayerHelper("bilinear_tensor_product", name)

@@ -13,7 +13,7 @@ from graphad.initializer import Constant, Initializer, Xavier
 from graphad.layers.synonyms import renamed
 from graphad.ops import REGISTRY, find
 from graphad.ops.definition import did_you_mean
-from graphad.program import Parameter, Variable, default_main_program, default_startup_program, located, user_line
+from graphad.program import Parameter, Regularizer, Variable, default_main_program, default_startup_program, located, user_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,13 +30,16 @@ class ParamAttr:
     name: str | None = None
     initializer: Initializer | None = None
     learning_rate: float = 1.0
-    regularizer: Any = None
+    regularizer: Regularizer | None = None
     trainable: bool = True
     need_clip: bool = True
 
     def named(self, name: str) -> ParamAttr:
         """The same under another name."""
         return replace(self, name=name)
+
+
+AttrLike = ParamAttr | Initializer | str | bool | None  # a name, a start, True and None for what is usual, False for no parameter
 
 
 class LayerHelper:
@@ -48,18 +51,18 @@ class LayerHelper:
         self.main = default_main_program()
         self.name = self.main.names.generate(kind) if name is None else name
 
-    def parameter(self, attr: object, suffix: str, shape: list[int], dtype: str, default: Initializer | None = None) -> Parameter:
+    def parameter(self, attr: AttrLike, suffix: str, shape: list[int], dtype: str, default: Initializer | None = None) -> Parameter:
         """A parameter, initialized in the startup program; one that exists by its given name is shared."""
         attr = as_param_attr(attr)
         name = attr.name or self.main.names.generate(f"{self.name}.{suffix}")
-        options = {"learning_rate": attr.learning_rate, "regularizer": attr.regularizer, "need_clip": attr.need_clip}
-        shared = self.main.global_block().has_var(name)
-        param = self.main.global_block().create_parameter(name, shape, dtype, attr.trainable, **options)
+        block = self.main.global_block()
+        shared = block.has_var(name)
+        param = block.create_parameter(name, shape, dtype, attr.trainable, attr.learning_rate, attr.regularizer, attr.need_clip)
         if not shared:
             self.initialize(param, attr.initializer or default or Xavier())
         return param
 
-    def bias(self, attr: object, shape: list[int], dtype: str) -> Parameter | None:
+    def bias(self, attr: AttrLike, shape: list[int], dtype: str) -> Parameter | None:
         """A bias that starts at zero; None if ``attr`` is False."""
         return None if attr is False else self.parameter(attr, "b", shape, dtype, Constant(0.0))
 
@@ -158,7 +161,7 @@ def declare_in(block: Any, var: Variable) -> Variable:
     return block.vars[var.name]  # type: ignore[no-any-return]
 
 
-def as_param_attr(attr: object) -> ParamAttr:
+def as_param_attr(attr: AttrLike) -> ParamAttr:
     """A ParamAttr from one, a name, an initializer, or None."""
     if attr is None or attr is True:
         return ParamAttr()

@@ -8,7 +8,7 @@ from typing import Any
 from graphad.errors import InvalidType, InvalidValue
 from graphad.initializer import Constant, Normal
 from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, listed, padding_attrs
-from graphad.layers.helper import LayerHelper, checked_input, layer
+from graphad.layers.helper import AttrLike, LayerHelper, checked_input, layer
 from graphad.program import Variable
 from graphad.program.source import at_users_line
 from graphad.types import element_count
@@ -36,7 +36,7 @@ def _checked(
     return x, channels, count, last
 
 
-def _finished(helper: LayerHelper, out: Variable, filters: int, bias_attr: object, act: str | None, last: bool) -> Variable:
+def _finished(helper: LayerHelper, out: Variable, filters: int, bias_attr: AttrLike, act: str | None, last: bool) -> Variable:
     bias = helper.bias(bias_attr, [filters], out.dtype)
     if bias is not None:
         out = helper.append("elementwise_add", {"X": out, "Y": bias}, {"axis": len(out.shape) - 1 if last else 1})
@@ -73,8 +73,8 @@ def conv2d(
     padding: Padding = 0,
     dilation: Window = 1,
     groups: int | None = None,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -103,8 +103,8 @@ def conv3d(
     padding: Padding = 0,
     dilation: Window = 1,
     groups: int | None = None,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -167,8 +167,8 @@ def conv2d_transpose(
     stride: Window = 1,
     dilation: Window = 1,
     groups: int | None = None,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -196,8 +196,8 @@ def conv3d_transpose(
     stride: Window = 1,
     dilation: Window = 1,
     groups: int | None = None,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -331,8 +331,8 @@ def batch_norm(
     is_test: bool = False,
     momentum: float = 0.9,
     epsilon: float = 1e-5,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     data_layout: str = "NCHW",
     in_place: bool = False,
     name: str | None = None,
@@ -381,7 +381,7 @@ def batch_norm(
     return helper.activate(out, act)
 
 
-def _scaled(helper: LayerHelper, x: Variable, width: int, param_attr: object, bias_attr: object) -> dict[str, Variable]:
+def _scaled(helper: LayerHelper, x: Variable, width: int, param_attr: AttrLike, bias_attr: AttrLike) -> dict[str, Variable]:
     """The inputs of a normalization: what is normalized, the scale and the shift, which False leaves out."""
     inputs = {"X": x}
     if param_attr is not False:
@@ -398,8 +398,8 @@ def layer_norm(
     shift: bool = True,
     begin_norm_axis: int = 1,
     epsilon: float = 1e-5,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -425,7 +425,7 @@ def layer_norm(
 
 @layer
 def instance_norm(
-    input: Variable, epsilon: float = 1e-5, param_attr: object = None, bias_attr: object = None, name: str | None = None
+    input: Variable, epsilon: float = 1e-5, param_attr: AttrLike = None, bias_attr: AttrLike = None, name: str | None = None
 ) -> Variable:
     """Normalize each channel of each sample over ``[batch, channels, ...]`` (D. Ulyanov et al., 2016)."""
     with at_users_line("layers.instance_norm"):
@@ -444,8 +444,8 @@ def group_norm(
     input: Variable,
     groups: int,
     epsilon: float = 1e-5,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     act: str | None = None,
     data_layout: str = "NCHW",
     name: str | None = None,

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.initializer import Constant
 from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
-from graphad.layers.helper import LayerHelper, as_param_attr, checked_input, layer
+from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_input, layer
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
@@ -94,8 +94,8 @@ def fc(
     input: Variable | Sequence[Variable],
     size: int,
     num_flatten_dims: int = 1,
-    param_attr: object = None,
-    bias_attr: object = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -133,7 +133,7 @@ def fc(
     return helper.activate(out, act)
 
 
-def _product(helper: LayerHelper, x: Variable, size: int, axes: int, attr: object) -> Variable:
+def _product(helper: LayerHelper, x: Variable, size: int, axes: int, attr: AttrLike) -> Variable:
     width = element_count(x.shape[axes:])
     if width <= 0:
         raise InvalidValue(f"layers.fc: {x!r} has no known width after its first {axes} axes")
@@ -182,7 +182,7 @@ def embedding(
     is_sparse: bool = False,
     is_distributed: bool = False,
     padding_idx: int | None = None,
-    param_attr: object = None,
+    param_attr: AttrLike = None,
     dtype: object = "float32",
     name: str | None = None,
 ) -> Variable:
@@ -210,7 +210,7 @@ def embedding(
 
 
 @layer
-def prelu(x: Variable, mode: str, param_attr: object = None, name: str | None = None) -> Variable:
+def prelu(x: Variable, mode: str, param_attr: AttrLike = None, name: str | None = None) -> Variable:
     """``x`` where it is positive, else ``alpha * x``, alpha being trained (K. He et al., 2015).
 
     Args:

@@ -41,7 +41,7 @@ class Methods:
         return len(self.shape)
 
     @property
-    def size(self) -> Any:
+    def size(self) -> int | Self:
         """The number of elements: an int, or a tensor of it where an extent is unknown before the program runs."""
         count = element_count(self.shape)
         return count if -1 not in self.shape else self._on("size")
@@ -54,15 +54,15 @@ class Methods:
         """How to come by the value."""
         return "executor.run(program, feed, fetch_list=[x]) returns its value as an array"
 
-    def numpy(self) -> Any:
+    def numpy(self) -> NoReturn:
         """Raise TypeError: a run returns values, ``executor.run(program, feed, fetch_list=[x])``."""
         self.refuse(f"{self!r} has no value before the program runs: {self.how_to_fetch()}")
 
-    def item(self) -> Any:
+    def item(self) -> NoReturn:
         """Raise TypeError as ``numpy`` does."""
         self.numpy()
 
-    def tolist(self) -> Any:
+    def tolist(self) -> NoReturn:
         """Raise TypeError as ``numpy`` does."""
         self.numpy()
 

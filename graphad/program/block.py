@@ -10,7 +10,7 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import ControlDef, OpDef, Slot, lookup
 from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
 from graphad.program.source import at_users_line, located, user_line
-from graphad.program.variable import Parameter, Variable
+from graphad.program.variable import Parameter, Regularizer, Variable
 from graphad.types import TENSOR, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Block:
         dtype: Any = "float32",
         trainable: bool = True,
         learning_rate: float = 1.0,
-        regularizer: Any = None,
+        regularizer: Regularizer | None = None,
         need_clip: bool = True,
     ) -> Parameter:
         """Declare a parameter: a persistable variable of block 0 that training updates if ``trainable``.

@@ -184,7 +184,7 @@ class OptimizeParameters(Pass):
         if factor == 1.0:
             return rate
         build = Builder(graph, f"{name}@LEARNING_RATE", role=OPTIMIZE, forward=gradient.writer)
-        return (build.symbol(rate) * factor).value  # type: ignore[no-any-return]
+        return (build.symbol(rate) * factor).value
 
 
 def _next(graph: Graph, value: Value) -> Value:
