@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ class Match:
     """
 
     values: dict[Term, Value] = field(default_factory=dict)
-    lists: dict[Several, tuple[Value, ...]] = field(default_factory=dict)
+    lists: dict[Term, tuple[Value, ...]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     ops: dict[Call, Op] = field(default_factory=dict)
     later: tuple[Check, ...] = ()
@@ -94,7 +94,7 @@ class Match:
             raise InvalidValue(f"{term!r} is no tensor of the pattern")
         return self.values[term]
 
-    def fail(self, reason: Any) -> bool:
+    def fail(self, reason: Callable[..., str]) -> bool:
         """False; record the reason if an explanation was requested."""
         if self.trace is not None:
             self.trace.failed(len(self.ops) + len(self.values), reason())

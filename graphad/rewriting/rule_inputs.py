@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import permutations, product
 from math import gcd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphad.errors import GraphadError, InvalidValue
-from graphad.ops import OpDef
 from graphad.ops.parameters import REQUIRED
-from graphad.rewriting.evaluation import Evaluation, Slots
+from graphad.rewriting.evaluation import Bound, TypeEvaluation
 from graphad.rewriting.pattern import Attribute, Call, Constant, Result, Scalar, Several, Term, calls_in, leaves, parts_of
 from graphad.types import FLOATS, Array, Shape, TensorType
+
+if TYPE_CHECKING:
+    from graphad.rewriting.rules import PatternRule
 
 # -- rule settings ---------------------------------------------------------------------------------
 # Types, attributes and arrays in the place of a match, to test a rule on.
@@ -76,26 +78,15 @@ class Setting:
 
     def type_of(self, term: Term) -> TensorType:
         """Shape and dtype of the value bound to a term."""
-        result = self.inferred.of(term)
-        assert isinstance(result, TensorType)
-        return result
+        return self.inferred.of(term)
 
     def uses_of(self, term: Term) -> int:
         """One: nothing else is there."""
         return 1
 
 
-class _Inferred(Evaluation):
+class _Inferred(Bound[TensorType], TypeEvaluation):
     """Terms as types, over a ``Setting``."""
-
-    def leaf(self, term: Term) -> Any:
-        return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
-
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
-        return definition.infer_types(inputs, attrs)
-
-    def filled(self, number: Any, like: TensorType) -> TensorType:
-        return TensorType((), like.dtype)
 
 
 # -- rule values -----------------------------------------------------------------------------------
@@ -302,7 +293,7 @@ class Inputs:
         exact: whether numbers at the ends of the dtypes' ranges are among the attributes and the elements.
     """
 
-    def __init__(self, rule: Any, exact: bool) -> None:
+    def __init__(self, rule: PatternRule, exact: bool) -> None:
         self.rule = rule
         self.exact = exact
         self.leaves = list(dict.fromkeys(leaf for term in rule.before for leaf in leaves(term)))
@@ -570,7 +561,7 @@ def _attributes_in(value: object) -> list[Attribute]:
     return [part for part in parts_of(value) if isinstance(part, Attribute)]
 
 
-def _literals(rule: Any) -> Iterator[float]:
+def _literals(rule: PatternRule) -> Iterator[float]:
     """The numbers that a rule names: in its conditions, attributes and constants."""
     calls = [call for term in (*rule.before, *rule.after) for call in calls_in(term)]
     values = [*rule.conditions, *(value for call in calls for value in call.attrs.values())]

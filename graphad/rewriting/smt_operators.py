@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator as python
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from graphad.rewriting.smt import (
     unknown_function,
     z3,
 )
+
+if TYPE_CHECKING:
+    from graphad.rewriting.rules import PatternRule
 
 # -- arithmetic ------------------------------------------------------------------------------------
 # Sums, products, quotients, maxima and minima of single elements.
@@ -261,7 +264,7 @@ def meaning_of(definition: OpDef, elements: Sequence[Element], attrs: Mapping[st
 # -- what numpy's functions do with elements -------------------------------------------------------
 
 
-def _compare(fp: str, ints: Callable[[Any, Any], object]) -> Builder:
+def _compare(fp: str, ints: Callable[[Element, Element], Element]) -> Builder:
     def build(x: Element, y: Element) -> Element:
         if z3.is_fp(x):
             return getattr(z3, fp)(x, y)
@@ -450,7 +453,7 @@ ASSUMED: Mapping[Callable[..., object], str] = {
 NONNEGATIVE: Mapping[str, str] = {"softmax": "softmax(x) is >= 0 or nan"}
 
 
-class Elements(Evaluation):
+class Elements(Evaluation[Element]):
     """Terms as single elements: those of all tensors that broadcasting brings to one place of the result.
 
     Operators that are not elementwise give an element of which nothing is known: a proof that does not need it holds all the same.
@@ -460,10 +463,12 @@ class Elements(Evaluation):
         symbolic: the attributes that are numbers of the solver.
     """
 
+    found: Setting
+
     def __init__(self, setting: Setting, symbolic: Mapping[str, object]) -> None:
         super().__init__(setting)
         self.attrs: dict[str, object] = {**setting.attrs, **symbolic}
-        self.elements: dict[Any, Any] = {}
+        self.elements: dict[Term | tuple[Term, int], Element] = {}
         self.needs: list[object] = []  # what has to hold for the operators to run
         self.assumed: set[str] = set()
         # Numpy squares arrays where it raises single numbers to the power 2.
@@ -474,7 +479,7 @@ class Elements(Evaluation):
             for i, type in enumerate(types):
                 self.elements[term, i] = z3.Const(f"{term!r}.{i}", smt.sort_of(type.dtype))
 
-    def _element(self, term: Term, dtype: str) -> Any:
+    def _element(self, term: Term, dtype: str) -> Element:
         if not isinstance(term, Constant):
             return z3.Const(repr(term), smt.sort_of(dtype))
         if not isinstance(term.number, Scalar):
@@ -486,12 +491,13 @@ class Elements(Evaluation):
         self.attrs[term.number.name] = z3.fpFPToFP(z3.RNE(), element, z3.Float64()) if is_narrow else element
         return element
 
-    def leaf(self, term: Term) -> Any:
-        if isinstance(term, Several):
-            return [self.elements[term, i] for i in range(len(self.found.lists[term]))]
+    def leaf(self, term: Term) -> Element:
         return self.elements[term]
 
-    def _call(self, call: Call) -> Slots:
+    def leaves(self, term: Several) -> list[Element]:
+        return [self.elements[term, i] for i in range(len(self.found.lists[term]))]
+
+    def _call(self, call: Call) -> Slots[Element]:
         if not call.definition.elementwise:
             return self._unknown(call)
         try:
@@ -499,7 +505,7 @@ class Elements(Evaluation):
         except NoMeaning:
             return self._unknown(call)
 
-    def _unknown(self, call: Call) -> Slots:
+    def _unknown(self, call: Call) -> Slots[Element]:
         """An unknown element for each result of an operator that is not elementwise."""
         types = self.found.inferred.done.get(call) or self.found.inferred._call(call)
         elements = {
@@ -513,15 +519,15 @@ class Elements(Evaluation):
             self.assumed.add(NONNEGATIVE[call.definition.type])
         return elements
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots[Element], attrs: Mapping[str, object]) -> Slots[Element]:
         operands = [element for slot in definition.inputs for element in inputs.get(slot, ())]
         self.needs += [smt.fits(value, smt.dtype_of(operands[0])) for value in attrs.values()]
         return {next(iter(definition.outputs)): [meaning_of(definition, operands, attrs, bool(self.rank), self.assumed)]}
 
-    def filled(self, number: Any, like: Any) -> Any:
+    def filled(self, number: float, like: Element) -> Element:
         return smt.number(number, smt.dtype_of(like))
 
-    def scalar(self, value: object) -> Any:
+    def scalar(self, value: object) -> object:
         if isinstance(value, tuple | list):
             return [self.scalar(item) for item in value]
         return self.value(value) if isinstance(value, Scalar) else value
@@ -546,7 +552,7 @@ class Elements(Evaluation):
             self.needs.append(z3.Not(z3.fpIsZero(_fp(parts[1]))))
         return meaning(*parts)
 
-    def conditions(self, scalars: Sequence[object]) -> Iterator[Any]:
+    def conditions(self, scalars: Sequence[object]) -> Iterator[Element]:
         """The conditions as truth values, without those that have no meaning for the solver: fewer conditions are harder to prove from."""
         for scalar in scalars:
             if isinstance(scalar, Scalar) and scalar.function is both:
@@ -559,14 +565,14 @@ class Elements(Evaluation):
             yield held if z3.is_expr(held) else z3.BoolVal(bool(held))
 
 
-def _fp(value: Any) -> Any:
+def _fp(value: Element | float) -> Element:
     if z3.is_expr(value) and not z3.is_fp(value):
         raise Unsupported("arithmetic of an integer attribute")
     return value if z3.is_expr(value) else smt.literal(float(value), z3.Float64())
 
 
-def _compared(fp: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def compare(a: Any, b: Any) -> Any:
+def _compared(fp: str, plain: Callable[[Element, Element], Element]) -> Callable[[Element, Element], Element]:
+    def compare(a: Element, b: Element) -> Element:
         if any(z3.is_bv(x) for x in (a, b)):
             dtype = smt.dtype_of(a if z3.is_bv(a) else b)
             if any(not z3.is_expr(x) and x != int(x) for x in (a, b)):
@@ -579,11 +585,11 @@ def _compared(fp: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any],
     return compare
 
 
-def _truth(value: object) -> Any:
+def _truth(value: object) -> Element:
     return smt.truth(value) if z3.is_expr(value) else z3.BoolVal(bool(value))
 
 
-def _finite(value: object) -> Any:
+def _finite(value: object) -> Element:
     if z3.is_expr(value) and not z3.is_fp(value):
         return z3.BoolVal(True)
     return z3.Not(z3.Or(z3.fpIsNaN(_fp(value)), z3.fpIsInf(_fp(value))))
@@ -613,6 +619,6 @@ _SCALARS: Mapping[object, Callable[..., object]] = {
 }
 
 
-def starts_elementwise(rule: Any) -> bool:
+def starts_elementwise(rule: PatternRule) -> bool:
     """Whether the operators that a rule starts from are elementwise."""
     return all(term.call.definition.elementwise for term in rule.before)
