@@ -31,7 +31,7 @@ from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
 from graphad.ops.control_flow import FUSED_ELEMENTWISE
 from graphad.ops.out_kernels import Write, takes_required, writer
 from graphad.program import EMPTY, Block, Operator, located
-from graphad.types import TENSOR, Array, Shape, element_count
+from graphad.types import TENSOR, Array, Function, Shape, element_count
 
 # -- iterations run again --------------------------------------------------------------------------
 # Iterations of a loop run again for its gradient, from the few starts that were kept.
@@ -335,7 +335,7 @@ def writer_of(definition: OpDef, attrs: Mapping[str, object], dtypes: Sequence[o
     return _copied(definition.kernel, flat) if found is None else found
 
 
-def _copied(kernel: Callable[..., Any], attrs: Mapping[str, Any]) -> Write:
+def _copied(kernel: Function, attrs: Mapping[str, Any]) -> Write:
     def write(arrays: Sequence[Array], out: Array) -> None:
         np.copyto(out, kernel(*arrays, **attrs))
 

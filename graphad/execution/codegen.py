@@ -16,7 +16,7 @@ from graphad.ops.formulas import Constant, Formula, Input, text_of
 from graphad.ops.inference import aligned
 from graphad.ops.out_kernels import INPLACE, Write, formula_of, takes_required, writer, writes_into
 from graphad.program import EMPTY, Block, Operator, Variable
-from graphad.types import TENSOR, Array, Shape, TensorType, element_count
+from graphad.types import TENSOR, Array, Function, Shape, TensorType, element_count
 
 # -- direct ----------------------------------------------------------------------------------------
 # Operators as plain calls of numpy, prepared where attributes and types are known before they run.
@@ -24,7 +24,6 @@ from graphad.types import TENSOR, Array, Shape, TensorType, element_count
 # An elementwise operator makes the calls of its arithmetic (``graphad.ops.formulas``), another one a call of its kernel, specialized where
 # it can be. A grad operator is traced: its rules run on symbols, which record the operators.
 
-Function = Callable[..., Any]
 Types = Sequence[TensorType]
 
 

@@ -10,6 +10,7 @@ import networkx as nx
 from graphad.errors import InvalidGraph
 from graphad.ir.nodes import Node, Op, Slots, Value
 from graphad.ir.tables import WIDE
+from graphad.types import Function
 
 if TYPE_CHECKING:
     from graphad.ir.graph import Graph
@@ -148,7 +149,7 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
     _graph = property(fset=_become_view)
 
 
-def _plain_first(name: str) -> Callable[..., Any]:
+def _plain_first(name: str) -> Function:
     method = getattr(nx.MultiDiGraph, name)
 
     def changed(self: PlainResults, *args: object, **kwargs: object) -> Any:

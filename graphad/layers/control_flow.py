@@ -26,12 +26,10 @@ from graphad.layers.values import (
 )
 from graphad.program import TENSOR, TENSOR_ARRAY, Block, Program, Variable
 from graphad.program.source import at_users_line
-from graphad.types import INTS, Shape, TensorType, checked_shape
+from graphad.types import INTS, Function, Shape, TensorType, checked_shape
 
 # -- loops -----------------------------------------------------------------------------------------
 # The parts of a loop over functions: variables of its own, the condition before it, the body that overwrites them.
-
-Function = Callable[..., Any]
 
 
 def checked_loop_vars(loop_vars: object) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,12 +16,12 @@ from graphad.ops import REGISTRY, ControlDef, GradOpDef, Symbol, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
-from graphad.types import FLOATS, dtype_name
+from graphad.types import FLOATS, Function, dtype_name
 
 _DTYPES = ("dtype", "out_dtype", "in_dtype")
 
 
-def as_layer(form: Form) -> Callable[..., Any]:
+def as_layer(form: Form) -> Function:
     """An operator as a layer; its signature is Fluid's where that is known, else the definition's own."""
     name, definition = form.name, form.definition
 
@@ -246,7 +246,7 @@ def form_of(name: str) -> Form | None:
     return None if definition is None else Form(name, definition, spec)
 
 
-def operator_layer(name: str) -> Callable[..., Any] | None:
+def operator_layer(name: str) -> Function | None:
     """The layer of such a name."""
     form = form_of(name)
     return None if form is None else as_layer(form)

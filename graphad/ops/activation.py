@@ -8,7 +8,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Attr, Tensor, operator
+from graphad.ops.definition import Attr, operator
 from graphad.ops.elementwise import abs_, between, erf, exp, square, tanh
 from graphad.ops.formulas import like
 from graphad.ops.indexing import put_along_axis
@@ -21,7 +21,7 @@ from graphad.ops.selection import where
 from graphad.ops.shapes import wide
 from graphad.ops.summation import summed
 from graphad.ops.traits import FUNCTION
-from graphad.types import Array, Shape, TensorType, broadcast_shapes, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, joined_shape
 
 relu = unary(
     "relu",

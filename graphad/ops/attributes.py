@@ -8,11 +8,10 @@ from functools import cache
 from typing import Any, TypeVar
 
 from graphad.errors import InvalidValue, ShapeError
-from graphad.ops.definition import Tensor
 from graphad.ops.inference import check_index, matched
 from graphad.ops.parameters import REQUIRED, Parameter, declare, parameters_of
 from graphad.ops.registry import REGISTRY
-from graphad.types import Array, TensorType, element_count
+from graphad.types import Array, Function, Tensor, TensorType, element_count
 
 # -- attributes as tensors -------------------------------------------------------------------------
 # Attributes that may come as tensors instead: lists of integers that are known at run time only.
@@ -75,7 +74,7 @@ def is_given(whole: object, each: Sequence[object] | None) -> bool:
 # @attributes(Pooling)
 # def pool2d_spread(X: Array, Like: Array, **attrs: Any) -> Array: ...
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+Kernel = TypeVar("Kernel", bound=Function)
 
 
 def attributes(spec: object, **defaults: object) -> Callable[[Kernel], Kernel]:

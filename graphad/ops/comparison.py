@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import OpDef, Tensor, operator
+from graphad.ops.definition import OpDef, operator
 from graphad.ops.formulas import kernel_of
 from graphad.ops.inference import broadcast, compared, matched, same_dtypes
 from graphad.ops.makers import binary, unary
 from graphad.ops.traits import ELEMENTWISE, FUNCTION
-from graphad.types import INTS, Array, TensorType, element_count
+from graphad.types import INTS, Array, Tensor, TensorType, element_count
 
 less_than = binary("less_than", np.less, {}, compared, uniform=True)
 less_equal = binary("less_equal", np.less_equal, {}, compared, uniform=True)

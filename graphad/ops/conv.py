@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
-from graphad.ops.definition import NO_INTS, OpDef, Tensor, operator
+from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
 from graphad.ops.traits import PRODUCT, Declared
@@ -37,7 +37,7 @@ from graphad.ops.windows import (
     to_front,
     windows,
 )
-from graphad.types import Array, Shape, TensorType, element_count
+from graphad.types import Array, Shape, Tensor, TensorType, element_count
 
 # -- three products --------------------------------------------------------------------------------
 # The three products of a convolution on arrays ``[N, C, ...]``, over any number of spatial axes.

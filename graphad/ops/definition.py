@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, NoReturn, Unpack
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from graphad.ops.sample import Sample
 from graphad.ops.symbol import Symbol
 from graphad.ops.traits import Declared, Traits, check, read
 from graphad.plugins import ensure_plugins
-from graphad.types import TensorType, dtype_name
+from graphad.types import Function, Tensor, TensorType, dtype_name
 
 # -- signatures ------------------------------------------------------------------------------------
 # The slots that a signature names: ``X Y? -> Out*``.
@@ -75,11 +75,9 @@ def shared_slot(name: str, variadic: bool, optional: bool) -> Slot:
 # ``grad={}`` says that the outputs do not depend differentiably on the inputs; ``grad=None`` (no rule
 # known) makes differentiating through the operator an error.
 
-Tensor = Any  # an array, or a symbol that stands for one
 Typed = Any  # an array, or its type: what has a shape and a dtype
-Inputs = Mapping[str, Sequence[Any]]
-Outputs = dict[str, list[Any]]
-Infer = Callable[..., Any]
+Inputs = Mapping[str, Sequence[Tensor]]
+Outputs = dict[str, list[Tensor]]
 Samples = Sequence[Sample] | Callable[[], Sequence[Sample]]
 
 GRAD = "@GRAD"
@@ -104,7 +102,7 @@ class Attr(NamedTuple):
 class GradRule(NamedTuple):
     """The cotangent of one input slot, and which tensors and attributes it reads."""
 
-    function: Callable[..., Any]
+    function: Function
     reads: tuple[str, ...]
     optional: frozenset[str]
     attrs: tuple[str, ...]
@@ -127,8 +125,8 @@ class OpDef(Traits):
     inputs: dict[str, Slot]
     outputs: dict[str, Slot]
     attrs: dict[str, Attr]
-    kernel: Callable[..., Any]
-    infer: Infer
+    kernel: Function
+    infer: Function
     grads: dict[str, GradRule] | None
     random: bool = False
     side_effect: bool = False
@@ -144,12 +142,12 @@ class OpDef(Traits):
         return REGISTRY.get(f"{self.type}{GRAD_SUFFIX}") if self.grads else None  # type: ignore[return-value]
 
     @property
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Function:
         """What the kernel does, written over numpy; of an elementwise operator its arithmetic (``graphad.ops.formulas``)."""
         return function_of(self.kernel)
 
     @cached_property
-    def memory(self) -> dict[Any, Any]:
+    def memory(self) -> dict[object, Any]:
         """What others find out about the definition once, by who they are; it goes with the definition."""
         return {}
 
@@ -163,7 +161,7 @@ class OpDef(Traits):
         """The input slots that hold one value each, always."""
         return tuple(s.name for s in self.inputs.values() if not s.optional and not s.variadic)
 
-    def __call__(self, *inputs: object, **attrs: object) -> Any:
+    def __call__(self, *inputs: object, **attrs: object) -> Tensor:
         if len(inputs) < self.required["input"]:
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")
         for value in inputs:
@@ -172,7 +170,7 @@ class OpDef(Traits):
                     return item.emit(self, inputs, attrs)
         return self.without_optional(self.kernel(*inputs, **attrs))
 
-    def without_optional(self, result: Any) -> Any:
+    def without_optional(self, result: Tensor) -> Tensor:
         """The outputs that are not optional: what a call returns, on arrays as on symbols."""
         if len(self.outputs) == 1 or not any(s.optional for s in self.outputs.values()):
             return result
@@ -202,7 +200,7 @@ class OpDef(Traits):
         values = result if len(self.outputs) > 1 else (result,)
         return {slot.name: list(v) if slot.variadic else [v] for slot, v in zip(self.outputs.values(), values, strict=True)}
 
-    def arguments(self, inputs: Inputs) -> list[Any]:
+    def arguments(self, inputs: Inputs) -> list[Tensor]:
         """The kernel's positional arguments: a list for a variadic slot, None for an absent one."""
         return [_argument(slot, inputs.get(slot.name)) for slot in self.inputs.values()]
 
@@ -256,13 +254,13 @@ class GradOpDef(OpDef):
         return {s: list(inputs[s.removesuffix(GRAD)]) for s in self.outputs if inputs.get(s.removesuffix(GRAD))}
 
 
-def _argument(slot: Slot, values: Sequence[object] | None) -> Any:
+def _argument(slot: Slot, values: Sequence[object] | None) -> Tensor:
     if not values:
         return None
     return list(values) if slot.variadic else values[0]
 
 
-def _no_kernel(*_: object, **__: object) -> Any:
+def _no_kernel(*_: object, **__: object) -> NoReturn:
     raise AssertionError("a grad operator runs by its rules")
 
 
@@ -272,7 +270,7 @@ def _no_kernel(*_: object, **__: object) -> Any:
 def operator(
     signature: str,
     *,
-    infer: Infer,
+    infer: Function,
     grad: Mapping[str, Callable[..., object]] | None,
     name: str | None = None,
     random: bool = False,
@@ -283,7 +281,7 @@ def operator(
     specialize: Callable[..., Callable[..., object] | None] | None = None,
     samples: Samples = (),
     **traits: Unpack[Declared],
-) -> Callable[[Callable[..., Any]], OpDef]:
+) -> Callable[[Function], OpDef]:
     """Add a definition to the table, and that of its grad operator; see the module's text."""
     inputs, outputs = slots_of(signature)
 
@@ -376,7 +374,7 @@ def lookup(op_type: str) -> OpDef:
     return definition
 
 
-def did_you_mean(name: str, known: Any) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the known names nearest to a mistyped one."""
     near = difflib.get_close_matches(name, list(known), n=3)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

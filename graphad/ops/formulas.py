@@ -10,7 +10,7 @@ A function that looks at shapes or values cannot be traced: it is the kernel and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, wraps
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
@@ -20,9 +20,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from graphad.ops.inference import aligned
 from graphad.ops.parameters import Parameter, declare, parameters_of
-from graphad.types import Array
+from graphad.types import Array, Function
 
-Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
 _FUNCTION = "__graphad_function__"
 _PLAIN = (np.where, np.zeros_like, np.clip)  # functions of numpy that are no ufuncs

@@ -11,14 +11,14 @@ from graphad.ops.attributes import how_many, one_number
 from graphad.ops.casting import as_mask, assign
 from graphad.ops.comparison import equal
 from graphad.ops.creation import tril_triu
-from graphad.ops.definition import Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.indices import from_either_end, from_front, refuse
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, unbroadcast
 from graphad.ops.reduction import reduce_prod
 from graphad.ops.selection import where
 from graphad.ops.shapes import inverse_order, transpose, unsqueeze
-from graphad.types import INTS, Array, Shape, TensorType, broadcast_shapes
+from graphad.types import INTS, Array, Shape, Tensor, TensorType, broadcast_shapes
 
 # -- gather and scatter ----------------------------------------------------------------------------
 # Operators that pick elements by index or condition, and their transposes.

@@ -13,12 +13,12 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.creation import tril_triu
-from graphad.ops.definition import Tensor, Typed, operator
+from graphad.ops.definition import Typed, operator
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
 from graphad.ops.shapes import reshape, squeeze, transpose, unsqueeze
 from graphad.ops.traits import PRODUCT
-from graphad.types import Array, Shape, TensorType, broadcast_extent, broadcast_shapes, element_count, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_extent, broadcast_shapes, element_count, joined_shape
 
 # -- linalg ----------------------------------------------------------------------------------------
 # Products of matrices and vectors.

@@ -10,7 +10,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.activation import log_softmax, logsigmoid, sigmoid
 from graphad.ops.casting import as_mask, cast
-from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
+from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import clip, elementwise_max, log, log1p, pow_
 from graphad.ops.formulas import like
 from graphad.ops.indexing import at, gather, index_add, one_of, put_along_axis, take_along_axis
@@ -24,7 +24,7 @@ from graphad.ops.shapes import reshape, shape_, size, unsqueeze
 from graphad.ops.slicing import slice_
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.traits import ELEMENTWISE
-from graphad.types import INTS, Array, TensorType, dtype_name, element_count
+from graphad.types import INTS, Array, Tensor, TensorType, dtype_name, element_count
 
 # -- choices between classes -----------------------------------------------------------------------
 # Losses of a choice between classes: negative likelihoods, pairwise ranking, focal loss; and labels made less certain.

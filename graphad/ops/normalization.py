@@ -13,7 +13,7 @@ from graphad.errors import ShapeError
 from graphad.ops.attributes import attributes
 from graphad.ops.casting import cast
 from graphad.ops.conv import channel_axis
-from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
+from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import elementwise_add, elementwise_mul, elementwise_sub, pow_, rsqrt, sqrt
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
@@ -21,7 +21,7 @@ from graphad.ops.reduction import reduce_mean, reduce_sum
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.windows import check_images
-from graphad.types import Array, TensorType, dtype_name, element_count
+from graphad.types import Array, Tensor, TensorType, dtype_name, element_count
 
 # -- mean and variance -----------------------------------------------------------------------------
 # Mean and variance over some axes, and what a normalization by them sends back: shared by the normalizations.

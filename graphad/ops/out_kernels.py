@@ -14,7 +14,7 @@ import numpy as np
 from graphad.ops.definition import OpDef
 from graphad.ops.formulas import Call, Constant, Formula, Input, converted, filled, formula, text_of
 from graphad.ops.inference import aligned
-from graphad.types import Array
+from graphad.types import Array, Function
 
 INPLACE = "inplace"  # the attribute: ["Out:X"], the output in slot Out may be computed into the memory of the input in slot X
 Write = Callable[[Sequence[Array], Array], None]
@@ -98,7 +98,7 @@ def _aligning(function: Callable[..., None], axis: int) -> Write:
 
 # -- writing it down -----------------------------------------------------------------------------
 
-_INTO: Mapping[Callable[..., Any], str] = {converted: "copyto(o, {0}, casting='unsafe')", filled: "copyto(o, {1}, casting='unsafe')"}
+_INTO: Mapping[Function, str] = {converted: "copyto(o, {0}, casting='unsafe')", filled: "copyto(o, {1}, casting='unsafe')"}
 
 
 def _can_write(found: Formula | None, dtype: np.dtype[np.generic]) -> bool:

@@ -9,10 +9,10 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import how_many, numbers
-from graphad.ops.definition import Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.inference import matched
 from graphad.ops.slicing import slice_
-from graphad.types import Array, TensorType
+from graphad.types import Array, Tensor, TensorType
 
 TO_THE_END = 2**31 - 1
 NO_INTS: list[int] = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
-from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, Tensor, grad_kernel, operator
+from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, operator
 from graphad.ops.inference import matched, same_dtypes, same_number
 from graphad.ops.registry import REGISTRY
 from graphad.ops.windows import (
@@ -31,7 +31,7 @@ from graphad.ops.windows import (
     padded,
     to_front,
 )
-from graphad.types import FLOATS, Array, Shape, TensorType
+from graphad.types import FLOATS, Array, Shape, Tensor, TensorType
 
 # -- windows ---------------------------------------------------------------------------------------
 # The windows of a pooling, and its kernels on arrays ``[N, C, ...]`` over any number of spatial axes.

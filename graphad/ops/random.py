@@ -11,9 +11,9 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.inference import matched, same_float
-from graphad.types import FLOATS, INTS, Array, TensorType, checked_shape, element_count
+from graphad.types import FLOATS, INTS, Array, Tensor, TensorType, checked_shape, element_count
 
 DType = str
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask, cast, in_dtype_of
-from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, Tensor, grad_kernel, lookup, operator
+from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import abs_, exp, pow_, sign
 from graphad.ops.inference import reduced, reduced_axes, same_float
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like
@@ -19,7 +19,7 @@ from graphad.ops.selection import where
 from graphad.ops.shapes import size, unsqueeze
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.traits import Declared
-from graphad.types import Array, TensorType, dtype_name
+from graphad.types import Array, Tensor, TensorType, dtype_name
 
 DType = str
 

@@ -11,7 +11,7 @@ from graphad.errors import ShapeError
 from graphad.ops.activation import sigmoid
 from graphad.ops.attributes import attributes
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.elementwise import tanh
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
@@ -20,7 +20,7 @@ from graphad.ops.normalization import times, total
 from graphad.ops.registry import REGISTRY
 from graphad.ops.shapes import reshape
 from graphad.ops.slicing import slice_
-from graphad.types import Array, TensorType
+from graphad.types import Array, Tensor, TensorType
 
 # -- lstm_unit -----------------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.elementwise import exp
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import reshape_like
-from graphad.types import Array, TensorType, element_count
+from graphad.types import Array, Tensor, TensorType, element_count
 
 # -- scan ------------------------------------------------------------------------------------------
 # Running sums and products along an axis, and the recurrence that the gradient of a running product is.

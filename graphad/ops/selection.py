@@ -8,11 +8,11 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import zeros_like
-from graphad.ops.definition import AS_INPUT, Tensor, operator
+from graphad.ops.definition import AS_INPUT, operator
 from graphad.ops.inference import same_dtypes
 from graphad.ops.like import fill_zeros_like, unbroadcast
 from graphad.ops.traits import ELEMENTWISE
-from graphad.types import Array, TensorType, broadcast_shapes, joined_shape
+from graphad.types import Array, Tensor, TensorType, broadcast_shapes, joined_shape
 
 # -- conditions ----------------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, given, hinted, is_given, numbers
 from graphad.ops.casting import assign
-from graphad.ops.definition import NO_INTS, OpDef, Tensor, operator
+from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.inference import matched, normal_axis
 from graphad.ops.like import reshape_like, sum_like
 from graphad.ops.summation import summed
 from graphad.ops.traits import PART_OF_X, Declared
-from graphad.types import Array, Shape, TensorType, broadcast_shapes, element_count, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_shape
 
 # -- shapes known at run time only ---------------------------------------------------------------
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, attributes, hinted, how_many, is_given, numbers
-from graphad.ops.definition import NO_INTS, DType, Tensor, operator
+from graphad.ops.definition import NO_INTS, DType, operator
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.joining import stack
 from graphad.ops.like import unbroadcast
 from graphad.ops.shapes import flip, shape_, unsqueeze
 from graphad.ops.traits import Declared
-from graphad.types import Array, Shape, TensorType, broadcast_shapes, element_count, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_shape
 
 # -- slicing ---------------------------------------------------------------------------------------
 # Slices of tensors, with fixed bounds or with bounds in tensors, and their transpose.

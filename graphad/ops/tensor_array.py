@@ -9,9 +9,9 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import Tape, TensorArray
-from graphad.ops.definition import DType, Tensor, operator
+from graphad.ops.definition import DType, operator
 from graphad.ops.inference import normal_axis
-from graphad.types import STEP_SCOPES, TENSOR_ARRAY, Array, TensorType
+from graphad.types import STEP_SCOPES, TENSOR_ARRAY, Array, Tensor, TensorType
 
 # -- arrays ----------------------------------------------------------------------------------------
 # Arrays of tensors (``LOD_TENSOR_ARRAY``): writing makes a new array; reading and writing are each other's gradient.

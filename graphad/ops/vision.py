@@ -12,7 +12,7 @@ from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import applied, attributes
 from graphad.ops.casting import as_mask, cast
 from graphad.ops.conv import channel_axis
-from graphad.ops.definition import OpDef, Tensor, operator
+from graphad.ops.definition import OpDef, operator
 from graphad.ops.elementwise import abs_, clip, elementwise_mul, floor, round_
 from graphad.ops.indexing import put_along_axis, take_along_axis
 from graphad.ops.inference import matched, same_dtypes, same_float
@@ -24,7 +24,7 @@ from graphad.ops.registry import REGISTRY
 from graphad.ops.shapes import reshape
 from graphad.ops.slicing import slice_
 from graphad.ops.windows import channels_first, check_images, divided_extent, from_front, laid_out, times_extent, to_front
-from graphad.types import FLOATS, Array, Shape, TensorType, element_count
+from graphad.types import FLOATS, Array, Shape, Tensor, TensorType, element_count
 
 # -- channels, space and columns -------------------------------------------------------------------
 # Operators that move elements between channels, space and columns of windows, and affine maps of channels.

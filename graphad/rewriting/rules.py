@@ -32,7 +32,7 @@ from graphad.rewriting.pattern import (
 from graphad.rewriting.rewriter import Place, Rule, Start, sweep
 from graphad.rewriting.rule_check import Evidence, Kinks, check_rule
 from graphad.rewriting.rule_inputs import Example
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Function
 
 several: object = object()
 
@@ -205,7 +205,7 @@ def rewrite(function: Callable[..., object]) -> PatternRule: ...
 @overload
 def rewrite(
     *, fast: bool = ..., verify: bool = ..., example: Example | None = ..., gradients: Kinks = ...
-) -> Callable[[Callable[..., Any]], PatternRule]: ...
+) -> Callable[[Function], PatternRule]: ...
 def rewrite(
     function: Any = None, *, fast: bool = True, verify: bool = True, example: Example | None = None, gradients: Kinks = "all"
 ) -> Any:
