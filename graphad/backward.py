@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence, Set
 
 import networkx as nx
 
@@ -18,6 +17,7 @@ from graphad.rewriting import Pipeline, diagnoses_only
 from graphad.types import element_count, joined_shape
 
 Names = tuple[str, ...]
+Named = Sequence[Variable | str] | Set[Variable | str]  # a list or a set of variables, or their names
 
 
 def backward_pipeline(
@@ -36,7 +36,9 @@ def backward_pipeline(
     return Pipeline(find, ExpandGradOps(), build) if expand else build
 
 
-def append_backward(loss: Variable, parameter_list: Any = None, no_grad_set: Any = None) -> list[tuple[Parameter, Variable]]:
+def append_backward(
+    loss: Variable, parameter_list: Named | None = None, no_grad_set: Named | None = None
+) -> list[tuple[Parameter, Variable]]:
     """Append the backward of a scalar loss to the program it lives in.
 
     Args:
@@ -69,7 +71,9 @@ def append_backward(loss: Variable, parameter_list: Any = None, no_grad_set: Any
     return [(param, block.var(gradient.name)) for param, gradient in pairs]
 
 
-def build_backward(graph: Graph, loss: Variable, parameter_list: Any = None, no_grad_set: Any = None) -> list[tuple[Parameter, Value]]:
+def build_backward(
+    graph: Graph, loss: Variable, parameter_list: Named | None = None, no_grad_set: Named | None = None
+) -> list[tuple[Parameter, Value]]:
     """``append_backward`` on a lowered program: (parameter, gradient value) pairs, the graph not yet scheduled."""
     program = _checked_loss(loss)
     _check_made(graph, loss)
@@ -85,7 +89,7 @@ def build_backward(graph: Graph, loss: Variable, parameter_list: Any = None, no_
     return [(p, g) for p in parameters if (g := found[p.name]) is not None]
 
 
-def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None) -> list[Variable | None]:
+def gradients(targets: object, inputs: object, target_gradients: object = None, no_grad_set: Named | None = None) -> list[Variable | None]:
     """Append the gradients of targets with respect to inputs to their program.
 
     Args:
@@ -190,7 +194,7 @@ def _cut_between(op: Op, value: Value, way: Collection[Value | Op]) -> str:
 # -- arguments -----------------------------------------------------------------------------------
 
 
-def _checked_loss(loss: Any) -> Program:
+def _checked_loss(loss: object) -> Program:
     if not isinstance(loss, Variable):
         raise InvalidType(f"loss is a Variable, not {loss!r}")
     if loss.block.idx:
@@ -211,14 +215,14 @@ def _check_made(graph: Graph, loss: Variable) -> None:
         raise NoGradient(f"the loss {loss.name!r} has stop_gradient set: nothing would get a gradient")
 
 
-def _parameters(program: Program, parameter_list: Any) -> list[Parameter]:
+def _parameters(program: Program, parameter_list: Named | None) -> list[Parameter]:
     if parameter_list is None:
         return [p for p in program.all_parameters() if p.trainable]
     block = program.global_block()
     return [block.var(name) for name in _names("parameter_list", program, parameter_list)]  # type: ignore[misc]
 
 
-def _names(what: str, program: Program, given: Any) -> Names:
+def _names(what: str, program: Program, given: object) -> Names:
     if given is None:
         return ()
     if not isinstance(given, list | tuple | set | frozenset):
@@ -230,12 +234,13 @@ def _names(what: str, program: Program, given: Any) -> Names:
     return tuple(sorted(names) if isinstance(given, set | frozenset) else names)
 
 
-def _variables(what: str, given: Any) -> list[Variable]:
-    items: Iterable[Any] = given if isinstance(given, list | tuple) else [given]
-    for item in items:
+def _variables(what: str, given: object) -> list[Variable]:
+    variables: list[Variable] = []
+    for item in given if isinstance(given, list | tuple) else [given]:
         if not isinstance(item, Variable):
             raise InvalidType(f"{what} are Variables, not {item!r}")
-    return list(items)
+        variables.append(item)
+    return variables
 
 
 def _one_program(variables: Sequence[Variable]) -> Program:
@@ -249,7 +254,7 @@ def _one_program(variables: Sequence[Variable]) -> Program:
     return variables[0].block.program
 
 
-def _starts(targets: Sequence[Variable], given: Any) -> Names:
+def _starts(targets: Sequence[Variable], given: object) -> Names:
     if given is None:
         return ()
     items = given if isinstance(given, list | tuple) else [given]
@@ -258,7 +263,7 @@ def _starts(targets: Sequence[Variable], given: Any) -> Names:
     return tuple(_start(target, item) for target, item in zip(targets, items, strict=True))
 
 
-def _start(target: Variable, start: Any) -> str:
+def _start(target: Variable, start: object) -> str:
     if start is None:
         return ""
     if not isinstance(start, Variable):

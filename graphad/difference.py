@@ -11,7 +11,6 @@ import difflib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from graphad.errors import InvalidType
 from graphad.ir import Graph, Op, Value, lower, print_graph
@@ -181,5 +180,5 @@ def _body(graph: Graph) -> str:
     return _digest([*cones.values(), *results])
 
 
-def _digest(parts: Sequence[Any]) -> str:
+def _digest(parts: Sequence[object]) -> str:
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()

@@ -11,9 +11,8 @@ nothing. What it makes says who made it and from what (``graph.why``). Single op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from graphad.errors import InvalidGraph, InvalidType
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
@@ -47,8 +46,9 @@ from graphad.ir.edits import (
 )
 from graphad.ir.provenance import recorded
 from graphad.ir.regions import BranchLike, CallLike, LoopLike
+from graphad.types import Function
 
-Body = Callable[..., Any]  # of symbols, the block arguments, to a symbol or several: what the graph yields
+Body = Function  # of symbols, the block arguments, to a symbol or several: what the graph yields
 
 
 @contextmanager

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from graphad.errors import InvalidValue
 from graphad.program import Block, Operator, Variable
@@ -22,7 +22,7 @@ class Initializer:
         attrs = {"shape": list(var.shape), "dtype": var.dtype, **attrs, "run_once": True}
         return block.append_op(op_type, {}, {"Out": var}, attrs)
 
-    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+    def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         """The operator's type and attributes besides shape and dtype."""
         raise NotImplementedError
 
@@ -33,7 +33,7 @@ class Constant(Initializer):
 
     value: float = 0.0
 
-    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+    def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         return "fill_constant", {"value": self.value}
 
 
@@ -45,7 +45,7 @@ class Uniform(Initializer):
     high: float = 1.0
     seed: int = 0
 
-    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+    def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         return "uniform_random", {"min": self.low, "max": self.high, "seed": self.seed}
 
 
@@ -57,7 +57,7 @@ class Normal(Initializer):
     scale: float = 1.0
     seed: int = 0
 
-    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+    def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         return "gaussian_random", {"mean": self.loc, "std": self.scale, "seed": self.seed}
 
 
@@ -69,7 +69,7 @@ class TruncatedNormal(Initializer):
     scale: float = 1.0
     seed: int = 0
 
-    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+    def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         return "truncated_gaussian_random", {"mean": self.loc, "std": self.scale, "seed": self.seed}
 
 
@@ -80,7 +80,7 @@ class Xavier(Initializer):
     uniform: bool = True
     seed: int = 0
 
-    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+    def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         fan_in, fan_out = fans(var)
         if self.uniform:
             return Uniform(*_within(math.sqrt(6.0 / (fan_in + fan_out))), self.seed).operator(var)
@@ -94,7 +94,7 @@ class MSRA(Initializer):
     uniform: bool = True
     seed: int = 0
 
-    def operator(self, var: Variable) -> tuple[str, dict[str, Any]]:
+    def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         fan_in, _ = fans(var)
         if self.uniform:
             return Uniform(*_within(math.sqrt(6.0 / fan_in)), self.seed).operator(var)
@@ -105,7 +105,7 @@ class MSRA(Initializer):
 class NumpyArray(Initializer):
     """The values of an array, of the parameter's shape."""
 
-    value: Any = None
+    value: ArrayLike = ()
 
     def append(self, block: Block, var: Variable) -> Operator:
         array = np.asarray(self.value, var.dtype)

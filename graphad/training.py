@@ -38,7 +38,7 @@ def train(
     reader: Reader,
     epochs: int = 1,
     metrics: Mapping[str, Variable] | None = None,
-    feed_list: Sequence[Any] | None = None,
+    feed_list: Sequence[object] | None = None,
     scope: Scope | None = None,
     executor: Executor | None = None,
     progress: bool = True,
@@ -99,7 +99,7 @@ def _check_optimized(program: Program, cost: Variable) -> None:
         )
 
 
-def _feed_names(program: Program, feed_list: Sequence[Any] | None) -> list[str]:
+def _feed_names(program: Program, feed_list: Sequence[object] | None) -> list[str]:
     block = program.global_block()
     return [name_in("feed_list", block, v) if isinstance(v, Variable) else str(v) for v in feed_list or data_variables(program)]
 
@@ -130,7 +130,7 @@ def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         yield dict(zip(names, batch, strict=True))
 
 
-def _length(reader: Any) -> int | None:
+def _length(reader: object) -> int | None:
     return len(reader) if hasattr(reader, "__len__") else None
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 
 Shape = tuple[int, ...]
+Array = NDArray[Any]  # of any dtype: what a kernel may do with it, inference says
+Tensor = Any  # an array, or a symbol that stands for one: both have a shape, a dtype and arithmetic
+Function = Callable[..., Any]  # with parameters of its own: a kernel, a gradient rule, the body of a block
 
 FLOATS = ("float16", "float32", "float64")
 INTS = ("bool", "uint8", "int8", "int16", "int32", "int64")

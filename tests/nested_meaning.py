@@ -12,8 +12,8 @@ import numpy as np
 
 import graphad as ga
 from graphad.ops import REGISTRY
-from graphad.ops.sample import Array
 from graphad.testing import Case
+from graphad.types import Array
 
 STEP = 1e-5
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, assume, given, settings
 
 import graphad as ga
 from graphad.ir.verify import verify
-from graphad.ops.sample import Array
 from graphad.testing import Case, nested_programs
+from graphad.types import Array
 from tests.nested_meaning import Meaning, differences, unrolled
 from tests.test_random_programs import assert_copies_schedule_the_same, close, differentiated, frozen, run
 from tests.test_random_programs import differences as differences_of_gradients

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, assume, given, settings
 
 import graphad as ga
 from graphad.ir.verify import verify
-from graphad.ops.sample import Array
 from graphad.testing import Case, straight_line_programs
+from graphad.types import Array
 
 STEP = 1e-5
 many = settings(max_examples=max(100, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

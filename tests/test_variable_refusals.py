@@ -80,7 +80,9 @@ def test_unknown_extents_are_counted_when_the_program_runs() -> None:
     main = ga.Program()
     with ga.program_guard(main):
         x = L.data("x", [3])
-        results = [x.sum() / x.size.astype("float32"), x.mean(), x[-1], x[::-1][:2], x[x[:, 0] > 0.0], x.flatten()]
+        count = x.size
+        assert isinstance(count, ga.Variable)
+        results = [x.sum() / count.astype("float32"), x.mean(), x[-1], x[::-1][:2], x[x[:, 0] > 0.0], x.flatten()]
     array = np.arange(12.0, dtype="float32").reshape(4, 3)
     got = ga.Executor().run(main, {"x": array}, results)
     expected = [array.mean(), array.mean(), array[-1], array[::-1][:2], array[array[:, 0] > 0], array.ravel()]

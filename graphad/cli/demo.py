@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -23,8 +22,8 @@ from graphad.passes.backward import OpPath
 from graphad.program import Program, Variable, program_guard
 from graphad.rewriting import Pass, Step, observing
 from graphad.training import train
+from graphad.types import Array
 
-Array = NDArray[Any]
 DATASETS = "sklearn.datasets"  # imported by the demo alone: that takes a second
 TEST_IMAGES = 360
 BATCH = 32
@@ -103,7 +102,7 @@ class Gallery:
         if "optimize" not in step.name:
             self._draw(graph, step.name, new)
 
-    def _draw(self, graph: Graph, name: str, highlight: Any) -> None:
+    def _draw(self, graph: Graph, name: str, highlight: object) -> None:
         path = self.folder / f"{len(self.files):02d}-{name}.svg"
         self.files.append(draw(graph, path, title=name, highlight=highlight))
 

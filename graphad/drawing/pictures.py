@@ -6,7 +6,6 @@ import os
 import secrets
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from graphad.drawing.dot import dot_text
 from graphad.drawing.plan import Options, checked_options
@@ -19,7 +18,7 @@ FORMATS = (".svg", ".png", ".dot")
 NOTEBOOK_SECONDS = 20.0
 
 
-def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **options: Any) -> Path:
+def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **options: object) -> Path:
     """Draw a program or a graph to a file; on an error the file stays as it was.
 
     The blocks of loops and branches are drawn as frames with their operator: captured values enter them, carried values go
@@ -72,12 +71,12 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
     return target
 
 
-def to_dot(program_or_graph: Program | Graph, **options: Any) -> str:
+def to_dot(program_or_graph: Program | Graph, **options: object) -> str:
     """The DOT text of a drawing; options and errors as in ``draw``, but Graphviz is not run."""
     return dot_text(_graph(program_or_graph), checked_options(options))
 
 
-def to_svg(program_or_graph: Program | Graph, **options: Any) -> str:
+def to_svg(program_or_graph: Program | Graph, **options: object) -> str:
     """A drawing as one ``<svg>`` element; options and errors as in ``draw``."""
     given = checked_options(options)
     return _svg(dot_text(_graph(program_or_graph), given), given)
@@ -89,8 +88,8 @@ def draw_pair(
     path: str | os.PathLike[str],
     *,
     titles: tuple[str, str] = ("before", "after"),
-    highlight: Collection[Any] = (),
-    **options: Any,
+    highlight: Collection[object] = (),
+    **options: object,
 ) -> Path:
     """Draw two programs or graphs beside each other, with an arrow between, as one SVG.
 

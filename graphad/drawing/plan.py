@@ -48,7 +48,7 @@ class Options:
     """
 
     title: str | None = None
-    highlight: Collection[Any] = ()
+    highlight: Collection[object] = ()
     highlight_means: str = "highlighted"
     values: str = "auto"
     links: str = "auto"

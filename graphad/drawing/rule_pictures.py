@@ -13,16 +13,17 @@ from graphad.ir import Graph, Value
 from graphad.ops import OpDef
 from graphad.rewriting import PatternRule
 from graphad.rewriting.evaluation import Evaluation, Slots
+from graphad.rewriting.matcher import Match
 from graphad.rewriting.pattern import Call, Scalar, Several, Term
 
 
-class _Sketch(Evaluation):
+class _Sketch(Evaluation[Value]):
     """Terms as values of a graph that is only looked at: operators show the attributes that the rule names."""
 
     def __init__(self) -> None:
-        super().__init__(None)
+        super().__init__(Match())
         self.graph = Graph()
-        self.leaves: dict[Term, Value] = {}
+        self.drawn: dict[Term, Value] = {}
 
     def draw(self, terms: Sequence[Term], names: Sequence[str]) -> Graph:
         """The graph of some terms, whose values get these names."""
@@ -32,18 +33,21 @@ class _Sketch(Evaluation):
                 self.graph.rename(value, name)
         return self.graph
 
-    def leaf(self, term: Term) -> Any:
-        if term not in self.leaves:
-            self.leaves[term] = self.graph.add_input(repr(term))
-        return [self.leaves[term]] if isinstance(term, Several) else self.leaves[term]
+    def leaf(self, term: Term) -> Value:
+        if term not in self.drawn:
+            self.drawn[term] = self.graph.add_input(repr(term))
+        return self.drawn[term]
+
+    def leaves(self, term: Several) -> list[Value]:
+        return [self.leaf(term)]
 
     def knows(self, constant: Term) -> bool:
         return True
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: object) -> object:
         return repr(value) if isinstance(value, Scalar) else value
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots[Value], attrs: Mapping[str, object]) -> Slots[Value]:
         shown = ", ".join(f"{name}={value}" for name, value in attrs.items())
         outputs = {slot.name: [self._fresh()] for slot in definition.outputs.values() if not slot.optional}
         self.graph.add_op(f"{definition.type} {{{shown}}}" if shown else definition.type, inputs, outputs)
@@ -52,10 +56,10 @@ class _Sketch(Evaluation):
     def _fresh(self) -> Value:
         return self.graph.add_value("·" + "'" * len(self.graph.ops))
 
-    def filled(self, number: Any, like: Any) -> Any:
+    def filled(self, number: float, like: Value) -> Value:
         raise AssertionError("a constant is a leaf of its own")
 
-    def _call(self, call: Call) -> Slots:
+    def _call(self, call: Call) -> Slots[Value]:
         made = super()._call(call)
         return {slot: _Endless(values) for slot, values in made.items()}
 
@@ -63,7 +67,7 @@ class _Sketch(Evaluation):
 class _Endless(list[Value]):
     """Results of a slot that holds a list, all drawn as one."""
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Value:  # type: ignore[override]
         return super().__getitem__(0)
 
 

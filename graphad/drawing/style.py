@@ -112,7 +112,7 @@ def arrow_tooltip(value: Value, tail_slot: str, head_slot: str, note: str = "") 
     return tooltip(f"{text}: {note}" if note else text)
 
 
-def attr_text(value: Any) -> str:
+def attr_text(value: object) -> str:
     """An attribute's value, the same in every run."""
     if isinstance(value, Block):
         return f"block {value.idx}"

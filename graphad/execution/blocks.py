@@ -9,7 +9,6 @@ from math import comb, log2
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import ExecutionError, InvalidValue
 from graphad.execution.steps import (
@@ -32,7 +31,7 @@ from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
 from graphad.ops.control_flow import FUSED_ELEMENTWISE
 from graphad.ops.out_kernels import Write, takes_required, writer
 from graphad.program import EMPTY, Block, Operator, located
-from graphad.types import TENSOR, Shape, element_count
+from graphad.types import TENSOR, Array, Function, Shape, element_count
 
 # -- iterations run again --------------------------------------------------------------------------
 # Iterations of a loop run again for its gradient, from the few starts that were kept.
@@ -145,7 +144,6 @@ def _advance(count: int, free: int) -> int:
 # Buffers between operators are as long as a piece, and reused. Where arrays turn out not to be of one shape, where something is
 # kept for a gradient, or where an operator has no such form, the block is run as that of a ``net``.
 
-Array = NDArray[Any]
 PIECE = 1 << 20  # bytes that all the arrays of a piece take together, about
 _LEAST = 2048  # elements of a piece, at least
 
@@ -165,7 +163,7 @@ class _Work(NamedTuple):
     """
 
     calls: list[_Call]
-    dtypes: list[np.dtype[Any]]
+    dtypes: list[np.dtype[np.generic]]
     whole: list[bool]
     inputs: list[str]
     results: list[str]
@@ -199,7 +197,7 @@ def fused_step(run: Runner, op: Operator, layout: Layout, plain: Step) -> Step:
 # -- running -------------------------------------------------------------------------------------
 
 
-def _common_shape(work: _Work, arrays: Sequence[Any]) -> tuple[int, ...] | None:
+def _common_shape(work: _Work, arrays: Sequence[object]) -> tuple[int, ...] | None:
     """The shape that all arrays have, but for those of one element; None if there is none, or something is not as declared."""
     shape = None
     for array, dtype, whole in zip(arrays, work.dtypes, work.whole, strict=False):
@@ -263,7 +261,7 @@ class _Plan:
         var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
         return (None, None) if var is None or var.type != TENSOR else var.declared
 
-    def dtype(self, name: str) -> np.dtype[Any] | None:
+    def dtype(self, name: str) -> np.dtype[np.generic] | None:
         """The dtype of a tensor of the common shape or of one element; None for any other."""
         shape, dtype = self.declared(name)
         if shape is None or dtype is None or not (shape == self.shape or (self.is_one(name) and name in self.inputs)):
@@ -330,14 +328,14 @@ class _Plan:
         return shape is not None and self.shape is not None and len(shape) <= len(self.shape) and element_count(shape) == 1
 
 
-def writer_of(definition: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write:
+def writer_of(definition: OpDef, attrs: Mapping[str, object], dtypes: Sequence[object], out: object, aliased: Sequence[int] = ()) -> Write:
     """The function that computes an operator into an array: by its arithmetic, or by its kernel and a copy."""
     flat = {**attrs, "axis": -1} if "axis" in definition.attrs else attrs
     found = writer(definition, flat, dtypes, out, aliased)
     return _copied(definition.kernel, flat) if found is None else found
 
 
-def _copied(kernel: Callable[..., Any], attrs: Mapping[str, Any]) -> Write:
+def _copied(kernel: Function, attrs: Mapping[str, Any]) -> Write:
     def write(arrays: Sequence[Array], out: Array) -> None:
         np.copyto(out, kernel(*arrays, **attrs))
 
@@ -489,7 +487,7 @@ class _Sums:
                 totals[i] = settled(totals[i] + term)
                 own[i] = isinstance(totals[i], np.ndarray)
 
-    def total(self, like: Sequence[Any]) -> list[Any]:
+    def total(self, like: Sequence[object]) -> list[Any]:
         """The totals; zeros where no iteration gave anything."""
         return [zeros_like(x) if t is None and x is not None else t for t, x in zip(self.totals, like, strict=False)]
 
@@ -576,11 +574,11 @@ class _Inside:
             )
         return found
 
-    def operands(self, outer: Sequence[Any]) -> Frame:
+    def operands(self, outer: Sequence[object]) -> Frame:
         """The operands X that are passed in, by their names inside."""
         return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
 
-    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[Any]) -> list[Any]:
+    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[object]) -> list[Any]:
         """Run the block once."""
         local = operands.copy()
         for name, value in zip(self.cotangents, cotangents, strict=True):
@@ -592,7 +590,7 @@ class _Inside:
         except KeyError:
             return [local.get(name, kept.get(name)) for name in self.outputs]
 
-    def write(self, frames: Frames, results: Sequence[Any]) -> None:
+    def write(self, frames: Frames, results: Sequence[object]) -> None:
         """Hand the results out."""
         for (at, name), result in zip(self.targets, results, strict=True):
             if name != EMPTY and result is not None:

@@ -16,7 +16,7 @@ from graphad.ops.formulas import Constant, Formula, Input, text_of
 from graphad.ops.inference import aligned
 from graphad.ops.out_kernels import INPLACE, Write, formula_of, takes_required, writer, writes_into
 from graphad.program import EMPTY, Block, Operator, Variable
-from graphad.types import TENSOR, Shape, TensorType, element_count
+from graphad.types import TENSOR, Array, Function, Shape, TensorType, element_count
 
 # -- direct ----------------------------------------------------------------------------------------
 # Operators as plain calls of numpy, prepared where attributes and types are known before they run.
@@ -24,7 +24,6 @@ from graphad.types import TENSOR, Shape, TensorType, element_count
 # An elementwise operator makes the calls of its arithmetic (``graphad.ops.formulas``), another one a call of its kernel, specialized where
 # it can be. A grad operator is traced: its rules run on symbols, which record the operators.
 
-Function = Callable[..., Any]
 Types = Sequence[TensorType]
 
 
@@ -40,7 +39,7 @@ class Call(NamedTuple):
 
 
 def calls_of(
-    definition: OpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
+    definition: OpDef, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, object]
 ) -> list[Call] | str | None:
     """The calls that an operator of one output makes, in sequence; a name if it is that input; None if it is not that simple."""
     if (
@@ -60,7 +59,7 @@ def calls_of(
 
 
 def add_calls(
-    calls: list[Call], definition: OpDef, operands: Sequence[tuple[str | int, TensorType]], attrs: Mapping[str, Any]
+    calls: list[Call], definition: OpDef, operands: Sequence[tuple[str | int, TensorType]], attrs: Mapping[str, object]
 ) -> str | int:
     """Add the calls of an operator; return the number of the one that returns its output, or the operand that it is."""
     args, types = [place for place, _ in operands], [type for _, type in operands]
@@ -92,7 +91,7 @@ def _add_formula(calls: list[Call], found: Formula, operands: Sequence[str | int
     return operands[found.result.number] if isinstance(found.result, Input) else found.result + first
 
 
-def _kernel(definition: OpDef, types: Types, attrs: Mapping[str, Any]) -> Function:
+def _kernel(definition: OpDef, types: Types, attrs: Mapping[str, object]) -> Function:
     """The kernel of an operator, for these types and attributes."""
     own = {name: value for name, value in attrs.items() if name in definition.attrs}
     special = definition.specialize(*types, **own) if definition.specialize is not None else None
@@ -108,7 +107,7 @@ def _simple(slot: Slot, names: Sequence[str] | None) -> bool:
 
 
 def traced(
-    definition: GradOpDef, slot: str, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, Any]
+    definition: GradOpDef, slot: str, names: Mapping[str, Sequence[str]], types: Mapping[str, TensorType], attrs: Mapping[str, object]
 ) -> list[Call] | str | None:
     """A rule as calls, the last of which returns the cotangent; a name if it is that input; None if it cannot be traced."""
     if definition.forward is None or definition.forward.grads is None:
@@ -242,7 +241,7 @@ class _Source:
                 free = ["del " + ", ".join(f"f0[{name!r}]" for name in names)] if names else []
             self.lines.append("    " + "; ".join([text, *free]))
 
-    def _object(self, value: Any) -> str:
+    def _object(self, value: object) -> str:
         name = f"k{len(self.globals)}"
         self.globals[name] = value
         return name
@@ -342,7 +341,7 @@ class _Source:
 class Owner(Reader, Protocol):
     """The run that a step belongs to."""
 
-    def is_given(self, array: Any) -> bool:
+    def is_given(self, array: Array) -> bool:
         """Whether an array was fed or is the scope's."""
 
 
@@ -361,7 +360,7 @@ def in_place(run: Owner, op: Operator, definition: OpDef, layout: Layout, freed:
     return _reusing(run, partial(_writer, definition, op.attrs), reads, reads.index((0, names[0])), (home(layout, outs[0]), outs[0]), plain)
 
 
-def _writer(definition: OpDef, attrs: Mapping[str, Any], dtype: np.dtype[Any], count: int, reused: int) -> Write | None:
+def _writer(definition: OpDef, attrs: Mapping[str, object], dtype: np.dtype[np.generic], count: int, reused: int) -> Write | None:
     """The function for arrays of one dtype, None if the operator makes another one of them."""
     dtypes = [dtype] * count
     return writer(definition, attrs, dtypes, dtype, [reused]) if writes_into(definition, dtypes, attrs) else None
@@ -371,7 +370,7 @@ def _reusing(
     run: Owner, make: Callable[..., Write | None], reads: list[Place], reused: int, place: Place, plain: Callable[[Frames], None]
 ) -> Step:
     at, name = place
-    writers: dict[np.dtype[Any], Write | None] = {}
+    writers: dict[np.dtype[np.generic], Write | None] = {}
 
     def step(frames: Frames) -> None:
         try:
@@ -395,7 +394,7 @@ def _reusing(
     return step
 
 
-def _fit(arrays: list[Any], out: Any) -> bool:
+def _fit(arrays: list[Any], out: object) -> bool:
     """Whether all are arrays of one dtype; more than two, which are computed one after the other, have to be of one shape, too.
 
     They are laid out in the order of their elements, as a new array would be: what adds them up later adds in that order.

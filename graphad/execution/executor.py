@@ -15,7 +15,7 @@ from graphad.execution.scope import Scope, global_scope
 from graphad.ops.aggregates import TensorArray
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Program, Variable, default_main_program, name_in
-from graphad.types import FLOATS, Shape
+from graphad.types import FLOATS, Array, Shape
 
 # -- feeding ---------------------------------------------------------------------------------------
 # Fed values as arrays of the declared types: converted if that is lossless, else refused with an error that shows both types.
@@ -23,10 +23,8 @@ from graphad.types import FLOATS, Shape
 # An array is taken as it is, and must have the declared dtype. Lists and numbers are converted: whole numbers to any dtype that holds them,
 # truth values to numbers, other numbers to floating point, and numbers that are 0 or 1 to truth values.
 
-Array = NDArray[Any]
 
-
-def fed_array(name: str, value: Any, shape: Shape | None, dtype: str | None) -> Array:
+def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) -> Array:
     """The value as an array of the declared shape and dtype (None: not declared).
 
     Raises:
@@ -132,14 +130,14 @@ class Executor:
         self.check_finite = check_finite
         self.max_iterations = max_iterations
         self.trips: frozenset[int] = frozenset()
-        self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
+        self._idle: dict[tuple[object, ...], list[Prepared]] = {}
         self._lock = Lock()
 
     def run(
         self,
         program: Program | None = None,
-        feed: Mapping[str, Any] | None = None,
-        fetch_list: Any = None,
+        feed: Mapping[str, object] | None = None,
+        fetch_list: object = None,
         scope: Scope | None = None,
         reinitialize: bool = False,
     ) -> list[Array]:
@@ -185,7 +183,7 @@ class Executor:
             self._give_back(key, run)
         return results
 
-    def _taken(self, key: tuple[Any, ...]) -> Prepared | None:
+    def _taken(self, key: tuple[object, ...]) -> Prepared | None:
         """A prepared program that no run uses and that is still up to date, which then belongs to the caller; None if there is none."""
         with self._lock:
             idle = self._idle.get(key, [])
@@ -196,7 +194,7 @@ class Executor:
             self._idle.pop(key, None)
         return None
 
-    def _give_back(self, key: tuple[Any, ...], prepared: Prepared) -> None:
+    def _give_back(self, key: tuple[object, ...], prepared: Prepared) -> None:
         """Keep a prepared program for later runs, and forget the program that was not run for longest."""
         if not self._keeps:
             return
@@ -216,32 +214,32 @@ class OneRun(Executor):
 # -- feeding and fetching ------------------------------------------------------------------------
 
 
-def _fed(block: Block, feed: Mapping[str, Any]) -> Env:
+def _fed(block: Block, feed: Mapping[str, object]) -> Env:
     if not isinstance(feed, Mapping):
         raise InvalidType(f"feed is a dict from name to array, not {feed!r}")
     return {name: _fed_array(block, name, value) for name, value in feed.items()}
 
 
-def _fed_array(block: Block, name: str, value: Any) -> Array:
+def _fed_array(block: Block, name: str, value: object) -> Array:
     if name not in block.vars:
         raise InvalidValue(f"feed has {name!r}, which the program does not declare{did_you_mean(str(name), block.vars)}")
     return fed_array(name, value, *block.vars[name].declared)
 
 
-def _own(value: Any) -> Any:
+def _own(value: object) -> Any:
     """The fetched values, as copies for the caller: an array of tensors as a list."""
     if isinstance(value, TensorArray):
         return [_own(value.read(i)) for i in range(len(value))]
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _fetch_items(fetch_list: Any) -> Sequence[Any]:
+def _fetch_items(fetch_list: object) -> Sequence[Any]:
     if fetch_list is None:
         return ()
     return fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]
 
 
-def _fetch_name(block: Block, item: Any) -> str:
+def _fetch_name(block: Block, item: object) -> str:
     name = name_in("cannot fetch", block, item) if isinstance(item, Variable) else item
     if not isinstance(name, str):
         raise InvalidType(f"fetch_list holds variables or their names, not {item!r}")

@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue, TooManyIterations
 from graphad.execution.blocks import Body, control_step
@@ -35,9 +34,8 @@ from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
 from graphad.program import Block, Operator, Program, check_distinct, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
 from graphad.program.operator import COMMON_ATTRS
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
-Array = NDArray[Any]
 Env = dict[str, Any]
 WARM: ContextVar[int] = ContextVar("warm", default=8)  # runs of a block before it becomes a function; 0: it never does
 _PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"

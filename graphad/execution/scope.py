@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.types import Array
 
 
 class Scope:
@@ -23,16 +23,16 @@ class Scope:
     """
 
     def __init__(self) -> None:
-        self.arrays: dict[str, NDArray[Any]] = {}
+        self.arrays: dict[str, Array] = {}
         self.runs = 0
 
-    def set(self, name: str, array: Any) -> None:
+    def set(self, name: str, array: object) -> None:
         """Store a copy of an array under a name."""
         if not isinstance(name, str):
             raise InvalidType(f"a scope stores arrays by name, not by {name!r}")
         self.arrays[name] = np.array(array)
 
-    def get(self, name: str) -> NDArray[Any]:
+    def get(self, name: str) -> Array:
         """The array of a name, read-only (change it with ``set``); ValueError if there is none."""
         if name not in self.arrays:
             raise InvalidValue(f"the scope has no value for {name!r}; has the startup program been run in it?")

@@ -202,7 +202,7 @@ class Reader(Protocol):
         """The random numbers of an operator."""
 
 
-def settled(value: Any) -> Any:
+def settled(value: object) -> Any:
     """The result of a kernel, as an array or an aggregate."""
     return value if isinstance(value, np.ndarray | Aggregate) else np.asarray(value)
 
@@ -241,7 +241,7 @@ def _places(op: Operator, layout: Layout) -> tuple[dict[str, list[Place]], dict[
     return reads, {slot: places for slot, places in writes.items() if any(places)}
 
 
-def _plain(run: Reader, op: Operator, kernel: Callable[..., Any], reads: list[Place], place: Place, attrs: Mapping[str, Any]) -> Step:
+def _plain(run: Reader, op: Operator, kernel: Callable[..., object], reads: list[Place], place: Place, attrs: Mapping[str, object]) -> Step:
     """An operator of one value a slot and one output."""
     at, name = place
 
@@ -265,7 +265,7 @@ def _complete(
     definition: OpDef,
     reads: dict[str, list[Place]],
     writes: dict[str, list[Place | None]],
-    attrs: dict[str, Any],
+    attrs: dict[str, object],
 ) -> Step:
     """A partial operator of one input slot and one output: the short way if all it reads has a value."""
     general = _general(run, op, definition, reads, writes, attrs, True)
@@ -293,7 +293,7 @@ def _gradient(
     definition: GradOpDef,
     reads: dict[str, list[Place]],
     writes: dict[str, list[Place | None]],
-    attrs: dict[str, Any],
+    attrs: dict[str, object],
 ) -> Step:
     """A grad operator that has no kernel of its own: its rules, each run for its cotangent."""
     forward = definition.forward
@@ -327,7 +327,7 @@ def _general(
     definition: OpDef,
     reads: dict[str, list[Place]],
     writes: dict[str, list[Place | None]],
-    attrs: dict[str, Any],
+    attrs: dict[str, object],
     partial: bool,
 ) -> Step:
     """Any operator. A partial one gets None for names without a value, and a result that is None is not written."""
@@ -361,7 +361,7 @@ def _general(
     return step
 
 
-def _write(run: Reader, op: Operator, frames: Frames, place: Place, result: Any, inputs: Mapping[str, Sequence[Any]]) -> None:
+def _write(run: Reader, op: Operator, frames: Frames, place: Place, result: object, inputs: Mapping[str, Sequence[object]]) -> None:
     at, name = place
     if result is None:
         frames[at].pop(name, None)
@@ -373,20 +373,20 @@ def _write(run: Reader, op: Operator, frames: Frames, place: Place, result: Any,
         raise ExecutionError(located(f"operator {op.type!r} made {bad} in {name!r}\n{_inputs_text(op, given)}", op.source))
 
 
-def failure(op: Operator, inputs: Mapping[str, Any], error: Exception) -> ExecutionError:
+def failure(op: Operator, inputs: Mapping[str, object], error: Exception) -> ExecutionError:
     """The error of an operator that failed: its reason, inputs and attributes, and the user's line."""
     reason = str(error) if isinstance(error, GraphadError) else f"{type(error).__name__}: {error}"
     return ExecutionError(located(f"operator {op.type!r} failed: {reason}\n{_inputs_text(op, inputs)}", op.source))
 
 
-def _inputs_text(op: Operator, inputs: Mapping[str, Any]) -> str:
+def _inputs_text(op: Operator, inputs: Mapping[str, object]) -> str:
     slot_of = {name: slot for slots in (op.outputs, op.inputs) for slot, names in slots.items() for name in names}
     lines = [f"  {slot_of.get(name, '')} = {name}: {_described(value)}" for name, value in inputs.items()]
     attrs = ", ".join(f"{k}={v!r}" for k, v in op.attrs.items())
     return "\n".join([*lines, *([f"  attributes: {attrs}"] if attrs else [])])
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)
 
 

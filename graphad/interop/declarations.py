@@ -116,7 +116,7 @@ def fields_of(var: Variable) -> Fields:
     return fields
 
 
-def declare(block: Block, name: str, given: Mapping[str, Any]) -> Variable:
+def declare(block: Block, name: str, given: Mapping[str, object]) -> Variable:
     """Declare a variable from its fields; those left out have their defaults. ParseError for what is no field or of the wrong kind."""
     if name in block.vars:
         raise ParseError(f"variable {name!r} is declared twice")
@@ -156,7 +156,7 @@ def _check(fields: Fields) -> None:
             raise ParseError(f"decay is [kind, coefficient] with a kind of {', '.join(_DECAYS)}, not {other!r}")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -165,7 +165,7 @@ def differing(fields: Fields, others: Fields) -> Fields:
     return {key: value for key, value in fields.items() if repr(value) != repr(others[key])}
 
 
-def names_in(what: str, given: Any) -> dict[str, list[str]]:
+def names_in(what: str, given: object) -> dict[str, list[str]]:
     """Names by slot, checked: a dict from slot to a list of names that are not empty."""
     if not isinstance(given, Mapping):
         raise ParseError(f"{what} is an object from slot to names, not {given!r}")

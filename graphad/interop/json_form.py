@@ -63,7 +63,7 @@ def _operator(op: Operator) -> Json:
     return doc | ({"attrs": attrs} if attrs else {}) | ({} if op.role == FORWARD else {"role": op.role})
 
 
-def _value(value: Any) -> Json:
+def _value(value: object) -> Json:
     if isinstance(value, Block):
         return {"block": value.idx}
     if isinstance(value, float) and not math.isfinite(value):

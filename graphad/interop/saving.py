@@ -9,12 +9,11 @@ import zipfile
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.interop.files import PathLike, naming, read_together, write_together
@@ -22,9 +21,7 @@ from graphad.interop.formats import format_of, program_bytes, program_from
 from graphad.interop.paddle.program_desc import message
 from graphad.interop.paddle.tensors import read_tensors, write_tensors
 from graphad.program import Program, Variable
-from graphad.types import DTYPES, FLOATS, TENSOR
-
-Array = NDArray[Any]
+from graphad.types import DTYPES, FLOATS, TENSOR, Array
 
 _TENSOR_KINDS = (7, 8)  # LOD_TENSOR, SELECTED_ROWS
 
@@ -36,7 +33,7 @@ class Saved(NamedTuple):
     arrays: dict[str, Array]
 
 
-def save(program: Program, path: PathLike, scope: Any = None) -> None:
+def save(program: Program, path: PathLike, scope: object = None) -> None:
     """Write a program and the values of its persistable variables, both files or none.
 
     A process that is killed while it saves leaves the old pair or the new one, which ``load`` reads; the next ``save`` into the
@@ -117,7 +114,7 @@ def _values_path(path: PathLike) -> Path:
     return Path(path).with_suffix(".pdiparams" if known == "protobuf" else ".npz")
 
 
-def _checked(var: Variable, value: Any) -> Array:
+def _checked(var: Variable, value: object) -> Array:
     if value is None:
         raise InvalidValue(f"{var!r} has no value among those passed in: run the startup program, or set it")
     array = np.asarray(value) if isinstance(value, np.ndarray | np.generic | list | int | float) else None
@@ -127,7 +124,7 @@ def _checked(var: Variable, value: Any) -> Array:
     return array
 
 
-def _check_type(var: Variable, extents: Sequence[int], kind: np.dtype[Any]) -> None:
+def _check_type(var: Variable, extents: Sequence[int], kind: np.dtype[np.generic]) -> None:
     shape, dtype = var.declared
     fits = shape is None or (len(shape) == len(extents) and all(e in (-1, a) for e, a in zip(shape, extents, strict=True)))
     if not fits or (dtype is not None and dtype != kind and not (dtype in FLOATS and kind.kind == "f")):
@@ -203,7 +200,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, var: Variable) -> A
         return npy.read_array(file, allow_pickle=False)
 
 
-def _check_member(var: Variable, shape: Sequence[int], dtype: np.dtype[Any], stored: int) -> None:
+def _check_member(var: Variable, shape: Sequence[int], dtype: np.dtype[np.generic], stored: int) -> None:
     size = math.prod(shape) * dtype.itemsize
     if stored != size:
         raise ValueError(f"the value of {var.name!r} takes {size} bytes as {dtype}{list(shape)}, not {stored}")

@@ -82,7 +82,7 @@ class GraphSymbol(Symbol):
         return repr(self.value)
 
 
-def _left_out(value: Any, default: Any) -> bool:
+def _left_out(value: object, default: object) -> bool:
     """Whether an attribute says no more than its default. An empty list may: ``shape=[]`` is the shape of a number."""
     return value is default or (value == default and not isinstance(value, list))
 

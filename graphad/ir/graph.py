@@ -59,7 +59,7 @@ class Journal:
     asked: tuple[str, ...] | None = None
     history: list[Any] = field(default_factory=list)
     touched: list[Op] | None = None
-    followers: dict[Any, int] = field(default_factory=dict)
+    followers: dict[object, int] = field(default_factory=dict)
     kept: dict[Any, Any] = field(default_factory=dict)
     memory: dict[Any, Any] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ def drop_outdated_marks(graph: Graph) -> bool:
     return found
 
 
-def mark(op: Op, value: Any) -> None:
+def mark(op: Op, value: object) -> None:
     """Mark an operator, or take its mark away (an empty list); no change of the graph itself."""
     drop_outdated_marks(op.graph)
     attrs = {name: old for name, old in op.attrs.items() if name != INPLACE}
@@ -256,7 +256,7 @@ class Graph(OldNames, PlainResults):
         targets: of a whole program's graph, the requested final values, by name. Persistable variables are kept besides.
     """
 
-    def __init__(self, block: Block | None = None, **_: Any) -> None:
+    def __init__(self, block: Block | None = None, **_: object) -> None:
         super().__init__()
         self.block = block
         self.ops = OpList()
@@ -380,7 +380,7 @@ class Graph(OldNames, PlainResults):
         type: str,
         inputs: Mapping[str, Sequence[Value]],
         outputs: Mapping[str, Sequence[Value]],
-        attrs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, object] | None = None,
         before: Op | None = None,
         role: str | None = None,
         forward: Op | None = None,
@@ -503,7 +503,7 @@ class Graph(OldNames, PlainResults):
             self.journal.touch(*value.writers)
             self._drop_if_unused(value)
 
-    def set_attr(self, op: Op, name: str, value: Any) -> None:
+    def set_attr(self, op: Op, name: str, value: object) -> None:
         """Give an operator an attribute."""
         if name == INPLACE:
             return mark(op, value)

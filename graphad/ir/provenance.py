@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from graphad.errors import InvalidType
 from graphad.ir.nodes import Node, Op, Value
@@ -47,7 +47,7 @@ def origin_of(author: str | None, rule: str, ops: Sequence[Op]) -> Origin:
     """The record of a rewrite of some operators; operators made by the same rule are replaced by their ancestors."""
     if len(ops) == 1:
         return _made_by_same(ops[0], author, rule) or _from([_ancestor(ops[0])], rule)
-    found: dict[Any, Ancestor] = {}
+    found: dict[object, Ancestor] = {}
     for op in ops:
         known = _made_by_same(op, author, rule)
         for ancestor in [_ancestor(op)] if known is None else known.ancestors:

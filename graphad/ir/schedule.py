@@ -571,7 +571,7 @@ class _Writer:
         return self.schedule.kept[value]
 
     def _as_written(
-        self, op: Op, inputs: SlotNames, outputs: SlotNames, attrs: dict[str, Any], definition: ControlDef, op_type: str
+        self, op: Op, inputs: SlotNames, outputs: SlotNames, attrs: dict[str, object], definition: ControlDef, op_type: str
     ) -> Operator:
         """The operator with its names in the order its program had them, if they are the same."""
         results = set(outputs.get(definition.results, ()))

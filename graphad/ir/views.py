@@ -10,6 +10,7 @@ import networkx as nx
 from graphad.errors import InvalidGraph
 from graphad.ir.nodes import Node, Op, Slots, Value
 from graphad.ir.tables import WIDE
+from graphad.types import Function
 
 if TYPE_CHECKING:
     from graphad.ir.graph import Graph
@@ -30,7 +31,7 @@ class NodeTable(Mapping[Node, dict[str, Any]]):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.attributes: dict[Node, dict[str, Any]] = {}
+        self.attributes: dict[Node, dict[str, object]] = {}
         self._edits = -1
         self._neighbors: dict[tuple[Op, str], Neighbors] = {}
 
@@ -122,10 +123,10 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
     """A MultiDiGraph that networkx cannot edit: an empty one that it adds to, or makes a view of, becomes a plain one."""
 
     _node: Any
-    _adj: Any
-    _pred: Any
+    _adj: object
+    _pred: object
 
-    def subgraph(self, nodes: Any) -> Any:
+    def subgraph(self, nodes: object) -> Any:
         """networkx's view of some nodes, as a plain networkx graph."""
         plain: Any = nx.MultiDiGraph()
         plain._node, plain._adj, plain._pred = self._node, self._adj, self._pred
@@ -140,7 +141,7 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
         self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
         nx.MultiDiGraph.__init__(self)
 
-    def _become_view(self, graph: Any) -> None:
+    def _become_view(self, graph: object) -> None:
         """networkx makes its views of an empty Graph as well, telling it what it is a view of."""
         self.__class__ = nx.MultiDiGraph  # type: ignore[assignment]
         self.__dict__["_graph"] = graph
@@ -148,10 +149,10 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
     _graph = property(fset=_become_view)
 
 
-def _plain_first(name: str) -> Callable[..., Any]:
+def _plain_first(name: str) -> Function:
     method = getattr(nx.MultiDiGraph, name)
 
-    def changed(self: PlainResults, *args: Any, **kwargs: Any) -> Any:
+    def changed(self: PlainResults, *args: object, **kwargs: object) -> Any:
         self._as_plain()
         return method(self, *args, **kwargs)
 

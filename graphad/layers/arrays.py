@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from graphad.types import dtype_name
 
 
 @layer
-def create_array(dtype: Any, initialized_list: Sequence[Variable] | None = None) -> Variable:
+def create_array(dtype: object, initialized_list: Sequence[Variable] | None = None) -> Variable:
     """An array of tensors without elements, or with those of a list.
 
     Args:
@@ -41,7 +40,7 @@ def create_array(dtype: Any, initialized_list: Sequence[Variable] | None = None)
     return array
 
 
-def _checked_list(items: Any, dtype: str) -> list[Variable]:
+def _checked_list(items: object, dtype: str) -> list[Variable]:
     if not isinstance(items, list | tuple | None) or not all(isinstance(item, Variable) for item in items or ()):
         raise InvalidType(f"initialized_list is a list of Variables, not {items!r}")
     for i, item in enumerate(items or ()):
@@ -133,17 +132,17 @@ def array_length(array: Variable) -> Variable:
     return length
 
 
-def _checked_array(array: Any) -> None:
+def _checked_array(array: object) -> None:
     if not isinstance(array, Variable) or array.type != TENSOR_ARRAY:
         raise InvalidType(f"array is an array of tensors, not {array!r}")
 
 
-def _checked_index(i: Any) -> None:
+def _checked_index(i: object) -> None:
     if not isinstance(i, Variable | int | np.integer) or isinstance(i, bool):
         raise InvalidType(f"i is an integer Variable of one element or a number, not {i!r}")
     if not isinstance(i, Variable) and i < 0:
         raise InvalidValue(f"i is an index from 0 on, not {i}")
 
 
-def _index(helper: LayerHelper, i: Any) -> Variable:
+def _index(helper: LayerHelper, i: object) -> Variable:
     return i if isinstance(i, Variable) else constant(helper.main.current_block(), f"{helper.name}.index", i)

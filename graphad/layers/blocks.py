@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from graphad.errors import InvalidValue
 from graphad.layers.values import copied
@@ -84,7 +84,7 @@ def append_holder(
     blocks: Mapping[str, Block],
     results: Sequence[str] = (),
     fresh: Collection[str] = (),
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, object] | None = None,
 ) -> Operator:
     """Append the operator that runs blocks.
 

@@ -11,7 +11,7 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.program import Variable
 
 
-def checked_int(what: str, value: Any, least: int | None = None) -> int:
+def checked_int(what: str, value: object, least: int | None = None) -> int:
     """A whole number; TypeError if it is none, ValueError if it is less than the least."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidType(f"{what} is an int, not {value!r}{_meant(value)}")
@@ -20,32 +20,32 @@ def checked_int(what: str, value: Any, least: int | None = None) -> int:
     return int(value)
 
 
-def checked_float(what: str, value: Any) -> float:
+def checked_float(what: str, value: object) -> float:
     """A number; TypeError if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InvalidType(f"{what} is a number, not {value!r}{_meant(value)}")
     return float(value)
 
 
-def checked_flag(what: str, value: Any) -> bool:
+def checked_flag(what: str, value: object) -> bool:
     """True or False; TypeError for anything else."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidType(f"{what} is True or False, not {value!r}; give what you mean by its keyword{_meant(value)}")
     return bool(value)
 
 
-def checked_format(what: str, value: Any, known: Sequence[str]) -> bool:
+def checked_format(what: str, value: object, known: Sequence[str]) -> bool:
     """Whether a layout has its channels last; ValueError if it is not one of those that the layer knows."""
     if value not in known:
         raise InvalidValue(f"{what} is {' or '.join(map(repr, known))}, not {value!r}{_meant(value)}")
     return str(value).endswith("C")
 
 
-def _meant(value: Any) -> str:
+def _meant(value: object) -> str:
     return f": did you mean act={value!r} or name={value!r}?" if isinstance(value, str) else ""
 
 
-def listed(what: str, value: Any, count: int) -> list[int]:
+def listed(what: str, value: object, count: int) -> list[int]:
     """One number for each of the axes of a window: a number stands for all of them."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return [int(value)] * count
@@ -56,7 +56,7 @@ def listed(what: str, value: Any, count: int) -> list[int]:
     return [int(each) for each in value]
 
 
-def padding_attrs(what: str, value: Any, axes: int, channels_last: bool) -> dict[str, Any]:
+def padding_attrs(what: str, value: object, axes: int, channels_last: bool) -> dict[str, Any]:
     """The attributes of a padding: a number, one for each axis, one for each end, pairs for all axes of the input, or "SAME", "VALID"."""
     if isinstance(value, str):
         if value.upper() not in ("SAME", "VALID"):

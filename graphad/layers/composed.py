@@ -8,7 +8,7 @@ from typing import Any
 from graphad import ops
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_float, checked_int
-from graphad.layers.helper import LayerHelper, checked_input, layer
+from graphad.layers.helper import AttrLike, LayerHelper, checked_input, layer
 from graphad.layers.nn import fc
 from graphad.layers.shaping import image_resize
 from graphad.layers.tensor import equal, fill_constant, gaussian_random, range_
@@ -19,11 +19,11 @@ from graphad.types import dtype_name
 _GATES = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
 
 
-def _emitted(op: str, inputs: Sequence[Any], name: str | None = None, **attrs: Any) -> Any:
+def _emitted(op: str, inputs: Sequence[object], name: str | None = None, **attrs: object) -> Any:
     return default_main_program().current_block().emit(ops.lookup(op), inputs, attrs, name)
 
 
-def _refused(layer: str, **given: Any) -> None:
+def _refused(layer: str, **given: object) -> None:
     """TypeError for parameters of Fluid's that mean nothing here."""
     for word, value in given.items():
         if value is not None:
@@ -39,8 +39,8 @@ def lstm_unit(
     hidden_t_prev: Variable,
     cell_t_prev: Variable | None = None,
     forget_bias: float = 0.0,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """One step of an LSTM (S. Hochreiter and J. Schmidhuber, 1997): the next hidden state and the next cell.
@@ -66,8 +66,8 @@ def gru_unit(
     input: Variable,
     hidden: Variable,
     size: Any,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     activation: Any = "tanh",
     gate_activation: Any = "sigmoid",
     origin_mode: bool = False,
@@ -104,7 +104,13 @@ def gru_unit(
 
 @layer
 def bilinear_tensor_product(
-    x: Variable, y: Variable, size: int, act: str | None = None, name: str | None = None, param_attr: Any = None, bias_attr: Any = None
+    x: Variable,
+    y: Variable,
+    size: int,
+    act: str | None = None,
+    name: str | None = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
 ) -> Variable:
     """``x @ W[i] @ y.T`` for each row and each i below ``size``, plus a bias: ``[batch, size]``."""
     helper = LayerHelper("bilinear_tensor_product", name)
@@ -200,7 +206,7 @@ def full(
     shape: Sequence[int],
     fill_value: float,
     out: Variable | None = None,
-    dtype: Any = None,
+    dtype: object = None,
     device: None = None,
     stop_gradient: bool = True,
     name: str | None = None,
@@ -217,7 +223,7 @@ def full_like(
     input: Variable,
     fill_value: float,
     out: None = None,
-    dtype: Any = None,
+    dtype: object = None,
     device: None = None,
     stop_gradient: bool = True,
     name: str | None = None,
@@ -232,7 +238,7 @@ def full_like(
 
 
 @layer
-def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
+def arange(start: object, end: object = None, step: object = 1, dtype: object = None, name: str | None = None) -> Variable:
     """The numbers from ``start`` up to ``end`` (left out) in steps; from 0 if only one bound is given. int64 unless a bound is a float."""
     first, last = (0, start) if end is None else (start, end)
     floating = any(isinstance(each, float) for each in (first, last, step))
@@ -241,7 +247,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: 
 
 @layer
 def randn(
-    shape: Sequence[int], out: None = None, dtype: Any = None, device: None = None, stop_gradient: bool = True, name: str | None = None
+    shape: Sequence[int], out: None = None, dtype: object = None, device: None = None, stop_gradient: bool = True, name: str | None = None
 ) -> Variable:
     """Normally distributed numbers of mean 0 and deviation 1."""
     _refused("randn", out=out, device=device)
@@ -256,7 +262,7 @@ def randint(
     high: int | None = None,
     shape: Sequence[int] | None = None,
     out: None = None,
-    dtype: Any = None,
+    dtype: object = None,
     device: None = None,
     stop_gradient: bool = False,
     seed: int = 0,
@@ -297,11 +303,11 @@ def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: st
 @layer
 def interpolate(
     input: Variable,
-    out_shape: Any = None,
+    out_shape: object = None,
     scale: float | None = None,
     name: str | None = None,
     resample: str = "BILINEAR",
-    actual_shape: Any = None,
+    actual_shape: object = None,
     align_corners: bool = True,
     align_mode: int = 1,
     data_format: str = "NCHW",

@@ -26,15 +26,13 @@ from graphad.layers.values import (
 )
 from graphad.program import TENSOR, TENSOR_ARRAY, Block, Program, Variable
 from graphad.program.source import at_users_line
-from graphad.types import INTS, Shape, TensorType, checked_shape
+from graphad.types import INTS, Function, Shape, TensorType, checked_shape
 
 # -- loops -----------------------------------------------------------------------------------------
 # The parts of a loop over functions: variables of its own, the condition before it, the body that overwrites them.
 
-Function = Callable[..., Any]
 
-
-def checked_loop_vars(loop_vars: Any) -> list[Any]:
+def checked_loop_vars(loop_vars: object) -> list[Any]:
     """The leaves of the loop variables; TypeError if one is no value."""
     if not isinstance(loop_vars, list | tuple):
         raise InvalidType(f"loop_vars is {loop_vars!r}; a list of variables is expected")
@@ -45,7 +43,7 @@ def checked_loop_vars(loop_vars: Any) -> list[Any]:
     return values
 
 
-def checked_invariants(shapes: Any, count: int) -> list[Shape | None]:
+def checked_invariants(shapes: object, count: int) -> list[Shape | None]:
     """A shape for each loop variable, None where nothing is said."""
     if shapes is None:
         return [None] * count
@@ -56,7 +54,7 @@ def checked_invariants(shapes: Any, count: int) -> list[Shape | None]:
     return [None if shape is None else checked_shape(shape) for shape in shapes]
 
 
-def start(block: Block, helper: LayerHelper, i: int, value: Any, shape: Shape | None) -> Variable:
+def start(block: Block, helper: LayerHelper, i: int, value: object, shape: Shape | None) -> Variable:
     """A loop variable of its own."""
     key = f"{helper.name}.tmp"
     var = copied(block, key, value) if isinstance(value, Variable) else constant(block, key, value)
@@ -78,7 +76,7 @@ def first_condition(block: Block, helper: LayerHelper, cond: Function, args: Any
 
 
 def write_body(
-    block: Block, helper: LayerHelper, cond: Function, body: Function, loop_vars: Any, carried: list[Variable], condition: Variable
+    block: Block, helper: LayerHelper, cond: Function, body: Function, loop_vars: object, carried: list[Variable], condition: Variable
 ) -> None:
     """The body, the condition on its results, and the loop variables overwritten with them."""
     declared = [var.declared for var in carried]
@@ -119,7 +117,7 @@ def _results(block: Block, helper: LayerHelper, given: Any, loop_vars: Any, carr
     return [value if isinstance(value, Variable) else constant(block, key, value, var.tensor_type) for _, var, value in pairs]
 
 
-def _check_kept(path: nest.Path, var: Variable, value: Any) -> None:
+def _check_kept(path: nest.Path, var: Variable, value: object) -> None:
     """A loop variable stays what it is: tensor or array, its dtype, its rank, its known extents."""
     is_array = isinstance(value, Variable) and value.type == TENSOR_ARRAY
     old, new = var.tensor_type, value_type(value, var.tensor_type)
@@ -196,7 +194,7 @@ def _at(path: nest.Path) -> str:
 # -- one leaf of the result ----------------------------------------------------------------------
 
 
-def _merged(helper: LayerHelper, around: Block, first: tuple[_Built, Any], second: tuple[_Built, Any], path: nest.Path) -> Variable:
+def _merged(helper: LayerHelper, around: Block, first: tuple[_Built, object], second: tuple[_Built, object], path: nest.Path) -> Variable:
     """A variable around the branches that each of them gives its value."""
     (_, a), (_, b) = first, second
     a_type, b_type = (value_type(x, value_type(other)) for x, other in ((a, b), (b, a)))
@@ -211,7 +209,7 @@ def _merged(helper: LayerHelper, around: Block, first: tuple[_Built, Any], secon
     return stopped_unless_float(out)
 
 
-def _put(block: Block, out: Variable, value: Any, type: TensorType | None) -> None:
+def _put(block: Block, out: Variable, value: object, type: TensorType | None) -> None:
     if isinstance(value, Variable):
         block.append_op("assign", {"X": value}, {"Out": out})
     else:
@@ -219,7 +217,9 @@ def _put(block: Block, out: Variable, value: Any, type: TensorType | None) -> No
         write_literal(block, out.name, value, type)
 
 
-def _joined(a: Any, b: Any, a_type: TensorType | None, b_type: TensorType | None) -> tuple[str, tuple[Shape | None, str | None] | None]:
+def _joined(
+    a: object, b: object, a_type: TensorType | None, b_type: TensorType | None
+) -> tuple[str, tuple[Shape | None, str | None] | None]:
     """Kind, and shape and dtype, that two values have in common; None for the latter if they disagree."""
     kinds = [x.type if isinstance(x, Variable) else TENSOR for x in (a, b)]
     dtypes = [value_dtype(a, b_type), value_dtype(b, a_type)]
@@ -240,7 +240,7 @@ def _either(a: Shape, b: Shape, exact: bool) -> Shape | None:
     return tuple(x if x == y else -1 for x, y in zip(a, b, strict=True))
 
 
-def _shown(value: Any, type: TensorType | None) -> str:
+def _shown(value: object, type: TensorType | None) -> str:
     return f"{value.name!r}, {described(value)}" if isinstance(value, Variable) else f"{value!r}, {type}"
 
 
@@ -256,7 +256,7 @@ def _shown(value: Any, type: TensorType | None) -> str:
 #                 j = k; y = z; go = more }               before anything is overwritten
 
 
-def _check_functions(**functions: Any) -> None:
+def _check_functions(**functions: object) -> None:
     for what, function in functions.items():
         if not callable(function):
             raise InvalidType(f"{what} is {function!r}; a function is expected")
@@ -269,7 +269,7 @@ def _check_functions(**functions: Any) -> None:
 def while_loop(
     cond: Function,
     body: Function,
-    loop_vars: Sequence[Any],
+    loop_vars: Sequence[object],
     is_test: bool = False,
     name: str | None = None,
     shape_invariants: Sequence[Sequence[int] | None] | None = None,
@@ -380,7 +380,7 @@ def case(pred_fn_pairs: Sequence[tuple[Variable, Function]], default: Function |
     return _chosen("layers.case", branches, default, name)
 
 
-def _checked_pairs(pairs: Any) -> list[tuple[Variable, Function]]:
+def _checked_pairs(pairs: object) -> list[tuple[Variable, Function]]:
     if not isinstance(pairs, list | tuple):
         raise InvalidType(f"pred_fn_pairs is {pairs!r}; a list of pairs is expected")
     if not pairs:
@@ -446,7 +446,7 @@ def switch_case(
     return _chosen("layers.switch_case", list(zip_longest(tests, branches)), default, name)
 
 
-def _check_index(index: Any) -> None:
+def _check_index(index: object) -> None:
     if not isinstance(index, Variable):
         raise InvalidType(f"branch_index is {index!r}; an integer Variable of one element is expected")
     shape, dtype = index.declared
@@ -454,7 +454,7 @@ def _check_index(index: Any) -> None:
         raise ShapeError(f"branch_index is {index.name!r}, {described(index)}; an integer Variable of one element is expected")
 
 
-def _checked_branches(functions: Any) -> dict[int, Function]:
+def _checked_branches(functions: object) -> dict[int, Function]:
     """The functions by index, in the order of that."""
     if not isinstance(functions, dict | list | tuple):
         raise InvalidType(f"branch_fns is {functions!r}; a dict or a list of functions is expected")
@@ -471,7 +471,7 @@ def _checked_branches(functions: Any) -> dict[int, Function]:
     return found
 
 
-def _indexed(i: int, item: Any) -> tuple[Any, Any]:
+def _indexed(i: int, item: object) -> tuple[Any, Any]:
     return (item[0], item[1]) if isinstance(item, list | tuple) and len(item) == 2 else (i, item)
 
 

@@ -224,7 +224,7 @@ class IfElse:
         return stopped_unless_float(block.var(name))
 
 
-def _one_boolean_a_row(cond: Any) -> Variable:
+def _one_boolean_a_row(cond: object) -> Variable:
     if not isinstance(cond, Variable):
         raise InvalidType(f"cond is {cond!r}; a boolean Variable of shape [N, 1] is expected")
     shape, dtype = cond.declared
@@ -530,7 +530,7 @@ class StaticRNN:
         return self._results[0] if len(self._results) == 1 else list(self._results)
 
 
-def _checked_length(x: Any, known: int) -> int:
+def _checked_length(x: object, known: int) -> int:
     if not isinstance(x, Variable):
         raise InvalidType(f"step_input takes a Variable, not {x!r}")
     length = x.shape[0] if x.shape else -1

@@ -13,7 +13,7 @@ from graphad.initializer import Constant, Initializer, Xavier
 from graphad.layers.synonyms import renamed
 from graphad.ops import REGISTRY, find
 from graphad.ops.definition import did_you_mean
-from graphad.program import Parameter, Variable, default_main_program, default_startup_program, located, user_line
+from graphad.program import Parameter, Regularizer, Variable, default_main_program, default_startup_program, located, user_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,13 +30,16 @@ class ParamAttr:
     name: str | None = None
     initializer: Initializer | None = None
     learning_rate: float = 1.0
-    regularizer: Any = None
+    regularizer: Regularizer | None = None
     trainable: bool = True
     need_clip: bool = True
 
     def named(self, name: str) -> ParamAttr:
         """The same under another name."""
         return replace(self, name=name)
+
+
+AttrLike = ParamAttr | Initializer | str | bool | None  # a name, a start, True and None for what is usual, False for no parameter
 
 
 class LayerHelper:
@@ -48,18 +51,18 @@ class LayerHelper:
         self.main = default_main_program()
         self.name = self.main.names.generate(kind) if name is None else name
 
-    def parameter(self, attr: Any, suffix: str, shape: list[int], dtype: str, default: Initializer | None = None) -> Parameter:
+    def parameter(self, attr: AttrLike, suffix: str, shape: list[int], dtype: str, default: Initializer | None = None) -> Parameter:
         """A parameter, initialized in the startup program; one that exists by its given name is shared."""
         attr = as_param_attr(attr)
         name = attr.name or self.main.names.generate(f"{self.name}.{suffix}")
-        options = {"learning_rate": attr.learning_rate, "regularizer": attr.regularizer, "need_clip": attr.need_clip}
-        shared = self.main.global_block().has_var(name)
-        param = self.main.global_block().create_parameter(name, shape, dtype, attr.trainable, **options)
+        block = self.main.global_block()
+        shared = block.has_var(name)
+        param = block.create_parameter(name, shape, dtype, attr.trainable, attr.learning_rate, attr.regularizer, attr.need_clip)
         if not shared:
             self.initialize(param, attr.initializer or default or Xavier())
         return param
 
-    def bias(self, attr: Any, shape: list[int], dtype: str) -> Parameter | None:
+    def bias(self, attr: AttrLike, shape: list[int], dtype: str) -> Parameter | None:
         """A bias that starts at zero; None if ``attr`` is False."""
         return None if attr is False else self.parameter(attr, "b", shape, dtype, Constant(0.0))
 
@@ -78,7 +81,7 @@ class LayerHelper:
         self.main.startup = startup
         initializer.append(startup.global_block(), declare_in(startup.global_block(), var))
 
-    def append(self, type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any] | None = None, out: str = "Out") -> Variable:
+    def append(self, type: str, inputs: Mapping[str, object], attrs: Mapping[str, object] | None = None, out: str = "Out") -> Variable:
         """Append an operator with one fresh output; return that."""
         (result,) = self.append_all(type, inputs, (out,), attrs)
         return result
@@ -86,10 +89,10 @@ class LayerHelper:
     def append_all(
         self,
         type: str,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
         outputs: Sequence[str],
-        attrs: Mapping[str, Any] | None = None,
-        written: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, object] | None = None,
+        written: Mapping[str, object] | None = None,
         stopped: Sequence[str] = (),
     ) -> list[Variable]:
         """Append an operator with fresh outputs and return those.
@@ -108,7 +111,7 @@ class LayerHelper:
         return x if act is None else self.append(checked_activation(act), {"X": x})
 
 
-def checked_activation(act: Any) -> str:
+def checked_activation(act: object) -> str:
     """The type of an activation's operator; ValueError if there is no such activation."""
     definition = find(act) if isinstance(act, str) else None
     if definition is None or [*definition.inputs][0:1] != ["X"] or definition.required["input"] != 1 or len(definition.outputs) != 1:
@@ -116,7 +119,7 @@ def checked_activation(act: Any) -> str:
     return definition.type
 
 
-def _near(act: Any) -> str:
+def _near(act: object) -> str:
     return did_you_mean(act, REGISTRY) if isinstance(act, str) else ""
 
 
@@ -139,7 +142,7 @@ def layer(function: Callable[P, R]) -> Callable[P, R]:
     return atomic
 
 
-def _misfit(function: Callable[..., Any], options: Mapping[str, Any], error: TypeError) -> str:
+def _misfit(function: Callable[..., object], options: Mapping[str, object], error: TypeError) -> str:
     """What is wrong with arguments that do not fit a layer's parameters."""
     known = signature(function)
     shown = str(
@@ -158,7 +161,7 @@ def declare_in(block: Any, var: Variable) -> Variable:
     return block.vars[var.name]  # type: ignore[no-any-return]
 
 
-def as_param_attr(attr: Any) -> ParamAttr:
+def as_param_attr(attr: AttrLike) -> ParamAttr:
     """A ParamAttr from one, a name, an initializer, or None."""
     if attr is None or attr is True:
         return ParamAttr()
@@ -178,7 +181,7 @@ def as_param_attr(attr: Any) -> ParamAttr:
     raise InvalidType(f"param_attr is a ParamAttr, a name, an initializer, or None, not {attr!r}")
 
 
-def checked_input(layer: str, x: Any) -> Variable:
+def checked_input(layer: str, x: object) -> Variable:
     """The input of a layer; TypeError if it is no variable."""
     if not isinstance(x, Variable):
         raise InvalidType(f"layers.{layer} takes a Variable, not {x!r}")

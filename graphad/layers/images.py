@@ -8,7 +8,7 @@ from typing import Any
 from graphad.errors import InvalidType, InvalidValue
 from graphad.initializer import Constant, Normal
 from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, listed, padding_attrs
-from graphad.layers.helper import LayerHelper, checked_input, layer
+from graphad.layers.helper import AttrLike, LayerHelper, checked_input, layer
 from graphad.program import Variable
 from graphad.program.source import at_users_line
 from graphad.types import element_count
@@ -36,7 +36,7 @@ def _checked(
     return x, channels, count, last
 
 
-def _finished(helper: LayerHelper, out: Variable, filters: int, bias_attr: Any, act: str | None, last: bool) -> Variable:
+def _finished(helper: LayerHelper, out: Variable, filters: int, bias_attr: AttrLike, act: str | None, last: bool) -> Variable:
     bias = helper.bias(bias_attr, [filters], out.dtype)
     if bias is not None:
         out = helper.append("elementwise_add", {"X": out, "Y": bias}, {"axis": len(out.shape) - 1 if last else 1})
@@ -73,8 +73,8 @@ def conv2d(
     padding: Padding = 0,
     dilation: Window = 1,
     groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -103,8 +103,8 @@ def conv3d(
     padding: Padding = 0,
     dilation: Window = 1,
     groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -126,7 +126,7 @@ def _transposed(
         x, channels, count, last = _checked(kind, input, groups, filters, axes, data_format)
         if channels % count or filters % count:
             raise InvalidValue(f"{channels} channels and {filters} filters do not split into {count} groups")
-        attrs: dict[str, Any] = {
+        attrs: dict[str, object] = {
             "strides": listed("stride", stride, axes),
             "dilations": listed("dilation", dilation, axes),
             "groups": count,
@@ -141,7 +141,7 @@ def _transposed(
     return _finished(helper, out, filters, bias_attr, act, last)
 
 
-def _window(x: Variable, filter_size: Any, output: list[int] | None, attrs: dict[str, Any], axes: int, last: bool) -> list[int]:
+def _window(x: Variable, filter_size: object, output: list[int] | None, attrs: dict[str, Any], axes: int, last: bool) -> list[int]:
     """The extents of the filter: as given, or those with which the output has the size that is given."""
     if filter_size is not None:
         return listed("filter_size", filter_size, axes)
@@ -167,8 +167,8 @@ def conv2d_transpose(
     stride: Window = 1,
     dilation: Window = 1,
     groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -196,8 +196,8 @@ def conv3d_transpose(
     stride: Window = 1,
     dilation: Window = 1,
     groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
@@ -218,7 +218,7 @@ def _checked_type(pool_type: str) -> None:
 
 
 def _pooled(
-    axes: int, input: Variable, size: Any, windows: tuple[Any, Any], flags: dict[str, Any], data_format: str, name: str | None
+    axes: int, input: Variable, size: object, windows: tuple[object, object], flags: dict[str, Any], data_format: str, name: str | None
 ) -> Variable:
     kind = f"pool{axes}d"
     stride, padding = windows
@@ -243,7 +243,7 @@ def pool2d(
     pool_size: Window = -1,
     pool_type: str = "max",
     pool_stride: Window | None = 1,
-    pool_padding: Any = 0,
+    pool_padding: object = 0,
     global_pooling: bool = False,
     use_cudnn: bool = True,
     ceil_mode: bool = False,
@@ -273,7 +273,7 @@ def pool3d(
     pool_size: Window = -1,
     pool_type: str = "max",
     pool_stride: Window | None = 1,
-    pool_padding: Any = 0,
+    pool_padding: object = 0,
     global_pooling: bool = False,
     use_cudnn: bool = True,
     ceil_mode: bool = False,
@@ -287,7 +287,7 @@ def pool3d(
     return _pooled(3, input, pool_size, (pool_stride, pool_padding), flags, data_format, name)
 
 
-def _adaptive(axes: int, input: Variable, size: Any, pool_type: str, with_index: bool, name: str | None) -> Any:
+def _adaptive(axes: int, input: Variable, size: object, pool_type: str, with_index: bool, name: str | None) -> Any:
     kind = f"pool{axes}d"
     with at_users_line(f"layers.adaptive_{kind}"):
         x = checked_input(f"adaptive_{kind}", input)
@@ -331,8 +331,8 @@ def batch_norm(
     is_test: bool = False,
     momentum: float = 0.9,
     epsilon: float = 1e-5,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     data_layout: str = "NCHW",
     in_place: bool = False,
     name: str | None = None,
@@ -354,7 +354,7 @@ def batch_norm(
         x = checked_input("batch_norm", input)
         last = checked_format("data_layout", data_layout, _LAYOUTS)
         checked_flag("is_test", is_test)
-        attrs: dict[str, Any] = {
+        attrs: dict[str, object] = {
             "momentum": checked_float("momentum", momentum),
             "epsilon": checked_float("epsilon", epsilon),
             "is_test": is_test,
@@ -381,7 +381,7 @@ def batch_norm(
     return helper.activate(out, act)
 
 
-def _scaled(helper: LayerHelper, x: Variable, width: int, param_attr: Any, bias_attr: Any) -> dict[str, Variable]:
+def _scaled(helper: LayerHelper, x: Variable, width: int, param_attr: AttrLike, bias_attr: AttrLike) -> dict[str, Variable]:
     """The inputs of a normalization: what is normalized, the scale and the shift, which False leaves out."""
     inputs = {"X": x}
     if param_attr is not False:
@@ -398,8 +398,8 @@ def layer_norm(
     shift: bool = True,
     begin_norm_axis: int = 1,
     epsilon: float = 1e-5,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -425,7 +425,7 @@ def layer_norm(
 
 @layer
 def instance_norm(
-    input: Variable, epsilon: float = 1e-5, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
+    input: Variable, epsilon: float = 1e-5, param_attr: AttrLike = None, bias_attr: AttrLike = None, name: str | None = None
 ) -> Variable:
     """Normalize each channel of each sample over ``[batch, channels, ...]`` (D. Ulyanov et al., 2016)."""
     with at_users_line("layers.instance_norm"):
@@ -444,8 +444,8 @@ def group_norm(
     input: Variable,
     groups: int,
     epsilon: float = 1e-5,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     act: str | None = None,
     data_layout: str = "NCHW",
     name: str | None = None,

@@ -94,7 +94,7 @@ def _counter(name: str, begin: int, step: int) -> Variable:
 # -- what the schedules take -----------------------------------------------------------------------
 
 
-def _number(what: str, value: Any, above: float = -math.inf) -> float:
+def _number(what: str, value: object, above: float = -math.inf) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InvalidType(f"{what} is a number, not {value!r}")
     if not math.isfinite(value):
@@ -104,13 +104,13 @@ def _number(what: str, value: Any, above: float = -math.inf) -> float:
     return float(value)
 
 
-def _numbers(what: str, values: Any) -> list[float]:
+def _numbers(what: str, values: object) -> list[float]:
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         raise InvalidType(f"{what} is a list of numbers, not {values!r}")
     return [_number(f"{what}[{i}]", value) for i, value in enumerate(values)]
 
 
-def _rate(value: Any) -> Any:
+def _rate(value: object) -> Any:
     """A learning rate to start from: a number, or a Variable of one element, as float64 of shape [1]."""
     if not isinstance(value, Variable):
         return _number("learning_rate", value)
@@ -140,18 +140,18 @@ def _begin_of(name: str) -> int:
     return int(initial[-1].attrs.get("value", -1.0)) + 1 if initial else 0
 
 
-def _result(rate: Any, dtype: Any) -> Variable:
+def _result(rate: Any, dtype: object) -> Variable:
     name = dtype_name(dtype)
     if name not in FLOATS:
         raise InvalidValue(f"a learning rate is floating-point, not {name}")
     return _cast(rate, name)
 
 
-def _constant(value: Any, dtype: str = _EXACT) -> Variable:
+def _constant(value: object, dtype: str = _EXACT) -> Variable:
     return constant(default_main_program().current_block(), "learning_rate.number", np.array(value, dtype).reshape(-1))
 
 
-def _progress(decay_steps: Any, staircase: bool) -> Any:
+def _progress(decay_steps: object, staircase: bool) -> Any:
     """The step in units of ``decay_steps``."""
     progress = _step() / _number("decay_steps", decay_steps, above=0)
     return lookup("floor")(progress) if staircase else progress
@@ -162,7 +162,7 @@ def _progress(decay_steps: Any, staircase: bool) -> Any:
 
 @_schedule
 def exponential_decay(
-    learning_rate: Any, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: Any = "float32"
+    learning_rate: object, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: object = "float32"
 ) -> Variable:
     """``learning_rate * decay_rate ** (step / decay_steps)``.
 
@@ -196,7 +196,7 @@ def exponential_decay(
 
 @_schedule
 def natural_exp_decay(
-    learning_rate: Any, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: Any = "float32"
+    learning_rate: object, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: object = "float32"
 ) -> Variable:
     """``learning_rate * exp(-decay_rate * step / decay_steps)``; arguments and errors as ``exponential_decay``."""
     exponent = _progress(decay_steps, staircase) * -_number("decay_rate", decay_rate)
@@ -205,7 +205,7 @@ def natural_exp_decay(
 
 @_schedule
 def inverse_time_decay(
-    learning_rate: Any, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: Any = "float32"
+    learning_rate: object, decay_steps: float, decay_rate: float, staircase: bool = False, dtype: object = "float32"
 ) -> Variable:
     """``learning_rate / (1 + decay_rate * step / decay_steps)``; arguments and errors as ``exponential_decay``."""
     divisor = _progress(decay_steps, staircase) * _number("decay_rate", decay_rate) + 1.0
@@ -214,12 +214,12 @@ def inverse_time_decay(
 
 @_schedule
 def polynomial_decay(
-    learning_rate: Any,
+    learning_rate: object,
     decay_steps: float,
     end_learning_rate: float = 0.0001,
     power: float = 1.0,
     cycle: bool = False,
-    dtype: Any = "float32",
+    dtype: object = "float32",
 ) -> Variable:
     """``(learning_rate - end_learning_rate) * (1 - step / decay_steps) ** power + end_learning_rate``, and then the end.
 
@@ -235,7 +235,7 @@ def polynomial_decay(
 
 
 @_schedule
-def piecewise_decay(boundaries: Sequence[int], values: Sequence[float], dtype: Any = "float32") -> Variable:
+def piecewise_decay(boundaries: Sequence[int], values: Sequence[float], dtype: object = "float32") -> Variable:
     """``values[i]`` from step ``boundaries[i - 1]`` on and before step ``boundaries[i]``.
 
     Raises:
@@ -256,7 +256,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float], dtype: A
 
 
 @_schedule
-def cosine_decay(learning_rate: Any, step_each_epoch: int, epochs: int, dtype: Any = "float32") -> Variable:
+def cosine_decay(learning_rate: object, step_each_epoch: int, epochs: int, dtype: object = "float32") -> Variable:
     """``learning_rate / 2 * (cos(pi * epoch / epochs) + 1)``, where ``epoch`` is ``floor(step / step_each_epoch)``.
 
     Errors as ``exponential_decay``.
@@ -267,7 +267,7 @@ def cosine_decay(learning_rate: Any, step_each_epoch: int, epochs: int, dtype: A
 
 
 @_schedule
-def noam_decay(d_model: float, warmup_steps: float, learning_rate: Any = 1.0, dtype: Any = "float32") -> Variable:
+def noam_decay(d_model: float, warmup_steps: float, learning_rate: object = 1.0, dtype: object = "float32") -> Variable:
     """``learning_rate * d_model ** -0.5 * min(step ** -0.5, step * warmup_steps ** -1.5)``, with steps from 1 on.
 
     A. Vaswani et al., "Attention is all you need", 2017. Errors as ``exponential_decay``.
@@ -278,7 +278,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: Any = 1.0, dt
 
 
 @_schedule
-def linear_lr_warmup(learning_rate: Any, warmup_steps: float, start_lr: float, end_lr: float, dtype: Any = "float32") -> Variable:
+def linear_lr_warmup(learning_rate: object, warmup_steps: float, start_lr: float, end_lr: float, dtype: object = "float32") -> Variable:
     """From ``start_lr`` to ``end_lr`` in ``warmup_steps`` equal steps, and then ``learning_rate``.
 
     A ``learning_rate`` that is a schedule has counted all steps, also those of the warm-up. Errors as ``exponential_decay``.
@@ -291,7 +291,7 @@ def linear_lr_warmup(learning_rate: Any, warmup_steps: float, start_lr: float, e
 
 
 @_schedule
-def lambda_decay(learning_rate: Any, lr_lambda: Callable[[Variable], Any], dtype: Any = "float32") -> Variable:
+def lambda_decay(learning_rate: object, lr_lambda: Callable[[Variable], object], dtype: object = "float32") -> Variable:
     """``learning_rate * lr_lambda(step)``, the function being called once, with the step as a float64 Variable of shape [1].
 
     Other arguments and errors as ``exponential_decay``.

@@ -8,7 +8,7 @@ from typing import Any
 Path = tuple[Any, ...]  # the keys that lead to a place in a structure
 
 
-def walk(structure: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def walk(structure: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every leaf with its path; None has no leaves, and whatever is no list, tuple or dict is a leaf.
 
     >>> list(walk([1, {"a": (2,), "b": None}]))
@@ -22,12 +22,12 @@ def walk(structure: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from walk(child, (*path, key))
 
 
-def flatten(structure: Any) -> list[Any]:
+def flatten(structure: object) -> list[Any]:
     """The leaves in order."""
     return [leaf for _, leaf in walk(structure)]
 
 
-def pack(structure: Any, leaves: Iterable[Any]) -> Any:
+def pack(structure: object, leaves: Iterable[object]) -> Any:
     """A structure like the given one with other leaves.
 
     >>> pack([1, {"a": (2,), "b": None}], "xy")
@@ -36,7 +36,7 @@ def pack(structure: Any, leaves: Iterable[Any]) -> Any:
     return _packed(structure, iter(leaves))
 
 
-def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
+def _packed(structure: object, leaves: Iterator[object]) -> Any:
     if structure is None:
         return None
     if isinstance(structure, dict):
@@ -49,7 +49,7 @@ def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
     return type(structure)(*items) if hasattr(structure, "_fields") else tuple(items)
 
 
-def difference(first: Any, second: Any, path: Path = ()) -> tuple[Path, str, str] | None:
+def difference(first: object, second: object, path: Path = ()) -> tuple[Path, str, str] | None:
     """Where two structures first differ, and what each has there; None if they are the same. A list is as good as a tuple.
 
     >>> difference([1, (2, 3)], (4, [5, 6]))
@@ -76,7 +76,7 @@ def paired(first: Any, second: Any) -> Iterator[tuple[Path, Any, Any]]:
         yield path, leaf, other
 
 
-def describe(structure: Any) -> str:
+def describe(structure: object) -> str:
     """What is at a place of a structure, in a few words."""
     if isinstance(structure, dict):
         return f"a dict of {', '.join(map(repr, structure)) or 'nothing'}"
@@ -90,7 +90,7 @@ def subscripts(path: Path) -> str:
     return "".join(f"[{key!r}]" for key in path)
 
 
-def _children(structure: Any) -> list[tuple[Any, Any]] | None:
+def _children(structure: object) -> list[tuple[Any, Any]] | None:
     if structure is None:
         return []
     if isinstance(structure, dict):
@@ -98,11 +98,11 @@ def _children(structure: Any) -> list[tuple[Any, Any]] | None:
     return list(enumerate(structure)) if isinstance(structure, list | tuple) else None
 
 
-def _same_keys(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> bool:
+def _same_keys(first: list[tuple[object, object]], second: list[tuple[object, object]]) -> bool:
     return {key for key, _ in first} == {key for key, _ in second}
 
 
-def _kind(structure: Any) -> str:
+def _kind(structure: object) -> str:
     if structure is None:
         return "nothing"
     if isinstance(structure, dict):

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.initializer import Constant
 from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
-from graphad.layers.helper import LayerHelper, as_param_attr, checked_input, layer
+from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_input, layer
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
@@ -24,16 +24,16 @@ def data(
     name: str,
     shape: Sequence[int | None],
     append_batch_size: bool = ...,
-    dtype: Any = ...,
+    dtype: object = ...,
     lod_level: int = ...,
-    type: Any = ...,
+    type: object = ...,
     stop_gradient: bool = ...,
 ) -> Variable: ...
 @overload
 def data(
-    name: str, shape: Sequence[int | None], dtype: Any, append_batch_size: bool = ..., lod_level: int = ..., stop_gradient: bool = ...
+    name: str, shape: Sequence[int | None], dtype: object, append_batch_size: bool = ..., lod_level: int = ..., stop_gradient: bool = ...
 ) -> Variable: ...
-def data(name: str, shape: Any, *more: Any, **options: Any) -> Variable:
+def data(name: str, shape: object, *more: object, **options: object) -> Variable:
     """A variable that is fed: ``[-1, *shape]`` of a minibatch, or exactly ``shape`` with ``append_batch_size=False``.
 
     Args:
@@ -68,7 +68,7 @@ data.__signature__ = Signature(  # type: ignore[attr-defined]
 )
 
 
-def _data_options(more: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+def _data_options(more: tuple[object, ...], options: dict[str, object]) -> dict[str, Any]:
     """What follows the shape: Fluid's order, or with the dtype first, as in Paddle 2."""
     order = [*_DATA]
     if more and not isinstance(more[0], bool):
@@ -94,8 +94,8 @@ def fc(
     input: Variable | Sequence[Variable],
     size: int,
     num_flatten_dims: int = 1,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
@@ -133,7 +133,7 @@ def fc(
     return helper.activate(out, act)
 
 
-def _product(helper: LayerHelper, x: Variable, size: int, axes: int, attr: Any) -> Variable:
+def _product(helper: LayerHelper, x: Variable, size: int, axes: int, attr: AttrLike) -> Variable:
     width = element_count(x.shape[axes:])
     if width <= 0:
         raise InvalidValue(f"layers.fc: {x!r} has no known width after its first {axes} axes")
@@ -182,8 +182,8 @@ def embedding(
     is_sparse: bool = False,
     is_distributed: bool = False,
     padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
+    param_attr: AttrLike = None,
+    dtype: object = "float32",
     name: str | None = None,
 ) -> Variable:
     """Rows of a ``[count, width]`` table by integer ids.
@@ -210,7 +210,7 @@ def embedding(
 
 
 @layer
-def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
+def prelu(x: Variable, mode: str, param_attr: AttrLike = None, name: str | None = None) -> Variable:
     """``x`` where it is positive, else ``alpha * x``, alpha being trained (K. He et al., 2015).
 
     Args:
@@ -242,7 +242,7 @@ def create_parameter(
 
 @layer
 def create_global_var(
-    shape: Sequence[int], value: float, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
+    shape: Sequence[int], value: float, dtype: object, persistable: bool = False, force_cpu: bool = False, name: str | None = None
 ) -> Variable:
     """A variable of block 0 that starts at a value, which the startup program gives it.
 
@@ -258,7 +258,7 @@ def create_global_var(
 
 
 @layer
-def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
+def create_tensor(dtype: object, name: str | None = None, persistable: bool = False) -> Variable:
     """A variable without a shape yet, for ``layers.assign`` to write."""
     main = default_main_program()
     called = name or main.names.generate("create_tensor")

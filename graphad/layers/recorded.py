@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,17 +16,17 @@ from graphad.ops import REGISTRY, ControlDef, GradOpDef, Symbol, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
-from graphad.types import FLOATS, dtype_name
+from graphad.types import FLOATS, Function, dtype_name
 
 _DTYPES = ("dtype", "out_dtype", "in_dtype")
 
 
-def as_layer(form: Form) -> Callable[..., Any]:
+def as_layer(form: Form) -> Function:
     """An operator as a layer; its signature is Fluid's where that is known, else the definition's own."""
     name, definition = form.name, form.definition
 
     @layer
-    def bound(*args: Any, **options: Any) -> Any:
+    def bound(*args: object, **options: object) -> Any:
         with at_users_line(f"layers.{name}"):
             if _is_operator_call(form, args):
                 return definition(*args, **options)
@@ -34,7 +34,7 @@ def as_layer(form: Form) -> Callable[..., Any]:
 
     tensors = _tensors_alone(form)
 
-    def record(*args: Any, **options: Any) -> Any:
+    def record(*args: object, **options: object) -> Any:
         if not options and len(args) == tensors and all(isinstance(each, Variable) for each in args):
             return definition(*args)  # nothing to bind: the quick way of most calls
         return bound(*args, **options)
@@ -71,7 +71,7 @@ def documented(form: Form) -> str:
     return "\n".join(lines)
 
 
-def _is_operator_call(form: Form, args: Sequence[Any]) -> bool:
+def _is_operator_call(form: Form, args: Sequence[object]) -> bool:
     """Whether a call gives tensors by position where the layer takes none: the slots of the operator are meant, in their order."""
     for part, value in zip(form.positional, args, strict=False):
         if part.slot is None and (part.attr is None or form.tensor_slots[part.attr] == (None, None)) and _holds_symbol(value):
@@ -79,11 +79,11 @@ def _is_operator_call(form: Form, args: Sequence[Any]) -> bool:
     return len(args) > len(form.positional) and all(each is None or _holds_symbol(each) for each in args)
 
 
-def _holds_symbol(value: Any) -> bool:
+def _holds_symbol(value: object) -> bool:
     return isinstance(value, Symbol) or (isinstance(value, list | tuple) and any(isinstance(each, Symbol) for each in value))
 
 
-def _arguments(form: Form, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]) -> dict[str, Any]:
     """What a call gives, by parameter; TypeError for what it does not take, lacks, or gives twice."""
     if args and not form.positional:
         raise InvalidType(f"{form} takes {', '.join(form.definition.attrs) or 'nothing'} by keyword, not {args!r}")
@@ -103,9 +103,9 @@ def _arguments(form: Form, args: Sequence[Any], options: Mapping[str, Any]) -> d
     return given
 
 
-def _called(form: Form, given: Mapping[str, Any]) -> Any:
-    slots: dict[str, Any] = {}
-    attrs: dict[str, Any] = {}
+def _called(form: Form, given: Mapping[str, object]) -> Any:
+    slots: dict[str, object] = {}
+    attrs: dict[str, object] = {}
     for name, value in _with_defaults(form, given).items():
         part = form.parts[name]
         if part.slot is not None:
@@ -121,7 +121,7 @@ def _called(form: Form, given: Mapping[str, Any]) -> Any:
     return _activated(form, results, given.get("act"))
 
 
-def _with_defaults(form: Form, given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(form: Form, given: Mapping[str, object]) -> dict[str, Any]:
     """What is given, and the defaults that differ from the operator's."""
     attrs = form.definition.attrs
     differ = {
@@ -133,7 +133,7 @@ def _with_defaults(form: Form, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**differ, **given}
 
 
-def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, Any], attrs: dict[str, Any]) -> None:
+def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, object], attrs: dict[str, object]) -> None:
     attr = part.attr or ""
     one, several = form.tensor_slots[attr]
     if isinstance(value, Variable):
@@ -154,11 +154,11 @@ def _refuse_tensor(form: Form, part: Part, value: Variable) -> NoReturn:
     raise InvalidType(f"{form}: {part.name} is no tensor, but {value!r} was given")
 
 
-def _number(value: Any) -> Variable:
+def _number(value: object) -> Variable:
     return constant(default_main_program().current_block(), "number", np.array([value], "int32"))
 
 
-def _plain(attr: str, kind: str, value: Any) -> Any:
+def _plain(attr: str, kind: str, value: object) -> Any:
     """A value as the kind of an attribute: one number for a list of one, a tuple for a list, numpy's for Python's."""
     if attr in _DTYPES and value != "":
         return dtype_name(value)
@@ -175,14 +175,14 @@ def _plain(attr: str, kind: str, value: Any) -> Any:
     return float(value) if kind == "float" and isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _check_hint(form: Form, part: Part, value: Any) -> None:
+def _check_hint(form: Form, part: Part, value: object) -> None:
     if part.default is None and value is not None:
         raise InvalidType(f"{form}: {part.name} means nothing here, so it is None, not {value!r}")
     if isinstance(part.default, bool) and not isinstance(value, bool | np.bool_):
         raise InvalidType(f"{form}: {part.name} is a hint, True or False, not {value!r}; give what you mean by its keyword")
 
 
-def _name(form: Form, given: Mapping[str, Any]) -> str | None:
+def _name(form: Form, given: Mapping[str, object]) -> str | None:
     if "name" in form.definition.attrs:
         return None
     name = given.get("name")
@@ -191,7 +191,7 @@ def _name(form: Form, given: Mapping[str, Any]) -> str | None:
     return name
 
 
-def _with_constants(form: Form, inputs: list[Any]) -> list[Any]:
+def _with_constants(form: Form, inputs: list[object]) -> list[Any]:
     """Numbers and arrays beside variables as constants."""
     like = next(
         (each for given in inputs for each in (given if isinstance(given, list | tuple) else [given]) if isinstance(each, Symbol)), None
@@ -201,7 +201,7 @@ def _with_constants(form: Form, inputs: list[Any]) -> list[Any]:
     return [_constant(like, given) for given in inputs]
 
 
-def _constant(like: Variable, value: Any) -> Any:
+def _constant(like: Variable, value: object) -> Any:
     if not is_literal(value):
         return value
     if isinstance(value, np.ndarray) and value.dtype.kind == "f" and like.dtype in FLOATS:
@@ -209,7 +209,7 @@ def _constant(like: Variable, value: Any) -> Any:
     return constant(default_main_program().current_block(), "number", value, like.tensor_type)
 
 
-def _recorded(form: Form, inputs: list[Any], attrs: dict[str, Any], name: str | None) -> Any:
+def _recorded(form: Form, inputs: list[object], attrs: dict[str, object], name: str | None) -> Any:
     definition = form.definition
     for slot, value in zip(definition.inputs.values(), inputs, strict=False):
         if value is None and not slot.optional:
@@ -226,7 +226,7 @@ def _recorded(form: Form, inputs: list[Any], attrs: dict[str, Any], name: str | 
     return stopped_unless_float(out) if isinstance(out, Variable) else out
 
 
-def _activated(form: Form, results: Any, act: Any) -> Any:
+def _activated(form: Form, results: object, act: object) -> Any:
     written = [slot.name for slot in form.definition.outputs.values() if not slot.optional]
     if form.returned != tuple(written):
         by_slot = dict(zip(written, results if isinstance(results, tuple) else (results,), strict=True))
@@ -246,7 +246,7 @@ def form_of(name: str) -> Form | None:
     return None if definition is None else Form(name, definition, spec)
 
 
-def operator_layer(name: str) -> Callable[..., Any] | None:
+def operator_layer(name: str) -> Function | None:
     """The layer of such a name."""
     form = form_of(name)
     return None if form is None else as_layer(form)

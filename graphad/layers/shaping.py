@@ -18,12 +18,12 @@ from graphad.program.source import at_users_line
 from graphad.types import FLOATS, dtype_name
 
 
-def _emitted(op: str, inputs: Sequence[Any], name: str | None = None, **attrs: Any) -> Any:
+def _emitted(op: str, inputs: Sequence[object], name: str | None = None, **attrs: object) -> Any:
     return default_main_program().current_block().emit(ops.lookup(op), inputs, attrs, name)
 
 
 @layer
-def softmax(input: Variable, use_cudnn: Any = False, name: str | None = None, axis: int = -1) -> Variable:
+def softmax(input: Variable, use_cudnn: object = False, name: str | None = None, axis: int = -1) -> Variable:
     """``exp(x)`` over its sum along an axis.
 
     Args:
@@ -77,12 +77,12 @@ def split(
         by_count = isinstance(num_or_sections, int | np.integer) and not isinstance(num_or_sections, bool)
         if not by_count and not isinstance(num_or_sections, list | tuple):
             raise InvalidType(f"num_or_sections is an int or a list of ints, not {num_or_sections!r}")
-        parts: dict[str, Any] = {"num": num_or_sections} if by_count else {"sections": list(num_or_sections)}  # type: ignore[arg-type]
+        parts: dict[str, object] = {"num": num_or_sections} if by_count else {"sections": list(num_or_sections)}  # type: ignore[arg-type]
     return _emitted("split", [x], name, **parts, axis=-1 if along is None else checked_int("layers.split: dim", along))  # type: ignore[no-any-return]
 
 
 @layer
-def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Variable:
+def where(condition: Variable, x: object = None, y: object = None, name: str | None = None) -> Variable:
     """Where a condition holds: the places, as rows of int64, as in Fluid; with x and y the elements of x there and those of y elsewhere."""
     with at_users_line("layers.where"):
         checked_input("where", condition)
@@ -119,7 +119,7 @@ def ones_like(x: Variable, out: Variable | None = None) -> Variable:
 
 
 @layer
-def linspace(start: Any, stop: Any, num: Any, dtype: Any = "float32", name: str | None = None) -> Variable:
+def linspace(start: object, stop: object, num: Any, dtype: Any = "float32", name: str | None = None) -> Variable:
     """``num`` numbers from ``start`` to ``stop``, both among them, at equal distances.
 
     Args:
@@ -139,7 +139,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = "float32", name: str 
 
 
 @layer
-def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
+def sequence_mask(x: Variable, maxlen: object = None, dtype: object = "int64", name: str | None = None) -> Variable:
     """Ones up to the lengths in x and zeros after: ``[..., maxlen]``.
 
     Args:
@@ -154,7 +154,7 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
     return _emitted("cast", [mask], name, out_dtype=dtype_name(dtype))  # type: ignore[no-any-return]
 
 
-def _places(end: Any, dtype: str) -> Variable:
+def _places(end: object, dtype: str) -> Variable:
     block = default_main_program().current_block()
     if not isinstance(end, Variable):
         return constant(block, "number", np.arange(checked_int("layers.sequence_mask: maxlen", end, 0), dtype=dtype))
@@ -164,7 +164,9 @@ def _places(end: Any, dtype: str) -> Variable:
 
 
 @layer
-def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False, *, dtype: Any = "float32", name: str | None = None) -> Variable:
+def one_hot(
+    input: Variable, depth: int, allow_out_of_range: bool = False, *, dtype: object = "float32", name: str | None = None
+) -> Variable:
     """A one at each label and zeros elsewhere, along a last axis of extent ``depth``.
 
     Args:
@@ -254,7 +256,7 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Any:
 
 
 @layer
-def clamp(input: Variable, min: Any = None, max: Any = None, output: Variable | None = None, name: str | None = None) -> Variable:
+def clamp(input: Variable, min: object = None, max: object = None, output: Variable | None = None, name: str | None = None) -> Variable:
     """The elements, at least ``min`` and at most ``max``; None leaves a side open. ``output`` is a Variable to overwrite."""
     x = checked_input("clamp", input)
     out = x.clip(None if min is None else checked_float("min", min), None if max is None else checked_float("max", max))
@@ -320,12 +322,12 @@ def image_resize(
             raise InvalidValue(f"data_format is 'NCHW' or 'NHWC' (with a D for the depth), not {data_format!r}")
         if len(x.shape) != axes:
             raise ShapeError(f"resample={resample!r} takes {axes} axes, not {x!r}")
-    attrs: dict[str, Any] = {
+    attrs: dict[str, object] = {
         "align_corners": align_corners,
         "align_mode": align_mode,
         "data_layout": "NHWC" if data_format.endswith("C") else "NCHW",
     }
-    inputs: list[Any] = [x]
+    inputs: list[object] = [x]
     size = out_shape if actual_shape is None else actual_shape
     if isinstance(size, Variable):
         inputs.append(size)
@@ -340,10 +342,10 @@ def image_resize(
 @layer
 def resize_bilinear(
     input: Variable,
-    out_shape: Any = None,
+    out_shape: object = None,
     scale: float | None = None,
     name: str | None = None,
-    actual_shape: Any = None,
+    actual_shape: object = None,
     align_corners: bool = True,
     align_mode: int = 1,
     data_format: str = "NCHW",
@@ -355,10 +357,10 @@ def resize_bilinear(
 @layer
 def resize_nearest(
     input: Variable,
-    out_shape: Any = None,
+    out_shape: object = None,
     scale: float | None = None,
     name: str | None = None,
-    actual_shape: Any = None,
+    actual_shape: object = None,
     align_corners: bool = True,
     data_format: str = "NCHW",
 ) -> Variable:
@@ -369,10 +371,10 @@ def resize_nearest(
 @layer
 def resize_trilinear(
     input: Variable,
-    out_shape: Any = None,
+    out_shape: object = None,
     scale: float | None = None,
     name: str | None = None,
-    actual_shape: Any = None,
+    actual_shape: object = None,
     align_corners: bool = True,
     align_mode: int = 1,
     data_format: str = "NCDHW",

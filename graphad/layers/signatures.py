@@ -20,7 +20,7 @@ from graphad.layers.synonyms import SYNONYMS, synonym
 from graphad.ops import OpDef, Slot
 
 LAST = ("name", "act")  # the parameters that layers have in common: how the result is called, and what is applied to it
-EMPTY: Any = Parameter.empty
+EMPTY: object = Parameter.empty
 _NO_BINDS: Mapping[str, str] = {}
 
 
@@ -41,7 +41,7 @@ class Part:
     """A parameter of a layer: a slot, an attribute, one of ``LAST``, or nothing (a hint)."""
 
     name: str
-    default: Any = EMPTY
+    default: object = EMPTY
     slot: Slot | None = None
     attr: str | None = None
     keyword_only: bool = False
@@ -184,7 +184,7 @@ def read_signature(text: str) -> list[tuple[str, Any]]:
     return list(zip(names, [*[EMPTY] * (len(names) - len(defaults)), *defaults], strict=True))
 
 
-def _bound(definition: OpDef, spec: Spec, name: str, default: Any) -> Part:
+def _bound(definition: OpDef, spec: Spec, name: str, default: object) -> Part:
     target = spec.binds.get(name)
     if target == "" or (name in LAST and target is None):
         return Part(name, default)

@@ -29,7 +29,7 @@ def synonym(word: str, known: Container[str]) -> str | None:
     return next((each for each in SYNONYMS.get(word, ()) if each in known), None)
 
 
-def renamed(options: Mapping[str, Any], known: Container[str]) -> dict[str, Any] | None:
+def renamed(options: Mapping[str, object], known: Container[str]) -> dict[str, Any] | None:
     """Options under the names of a layer's parameters; None if that changes nothing, or would give one twice."""
     found = {word if word in known else synonym(word, known) or word: value for word, value in options.items()}
     return found if len(found) == len(options) and found.keys() != options.keys() else None

@@ -28,7 +28,7 @@ from graphad.types import FLOATS, TensorType, checked_shape, dtype_name
 # A name that is written again is a new value under the old name: gradients are those of what ran.
 
 
-def checked_target(what: str, value: Any, block: Block) -> Variable:
+def checked_target(what: str, value: object, block: Block) -> Variable:
     """A Variable that a block can overwrite; TypeError if it is none, ValueError if neither the block nor one around it has it."""
     if not isinstance(value, Variable):
         raise InvalidType(f"{what} is a Variable to write into, not {value!r}")
@@ -39,9 +39,9 @@ def checked_target(what: str, value: Any, block: Block) -> Variable:
 
 def _append(
     op_type: str,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
     out: Variable | None,
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, object] | None = None,
     what: str = "out",
     name: str | None = None,
 ) -> Variable:
@@ -56,7 +56,7 @@ def _append(
     return target
 
 
-def _tensor(what: str, value: Any) -> Variable:
+def _tensor(what: str, value: object) -> Variable:
     if not isinstance(value, Variable) or value.type == TENSOR_ARRAY:
         raise InvalidType(f"{what} is a tensor Variable, not {value!r}")
     return value
@@ -66,7 +66,7 @@ def _tensor(what: str, value: Any) -> Variable:
 
 
 @layer
-def assign(input: Any, output: Variable | None = None) -> Variable:
+def assign(input: object, output: Variable | None = None) -> Variable:
     """Give a Variable the value of another one, of a number or of a numpy array.
 
     Args:
@@ -162,13 +162,13 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
 # -- comparisons ---------------------------------------------------------------------------------
 
 
-def _binary(op_type: str, x: Any, y: Any, out: Variable | None, what: str, axis: int, name: str | None = None) -> Variable:
+def _binary(op_type: str, x: object, y: object, out: Variable | None, what: str, axis: int, name: str | None = None) -> Variable:
     with at_users_line(f"layers.{op_type}"):
         inputs = _operands(op_type, x, y)
     return _append(op_type, inputs, out, {"axis": axis}, what, name)
 
 
-def _operands(op_type: str, x: Any, y: Any) -> dict[str, Variable]:
+def _operands(op_type: str, x: object, y: object) -> dict[str, Variable]:
     """Two operands, of which one may be a number or an array; a number takes the dtype and the one element of the other."""
     for name, value in (("x", x), ("y", y)):
         if not is_literal(value):
@@ -182,7 +182,7 @@ def _operands(op_type: str, x: Any, y: Any) -> dict[str, Variable]:
 
 
 @layer
-def less_than(x: Any, y: Any, force_cpu: Any = None, cond: Variable | None = None, *, axis: int = -1) -> Variable:
+def less_than(x: object, y: object, force_cpu: object = None, cond: Variable | None = None, *, axis: int = -1) -> Variable:
     """Whether ``x < y``, elementwise.
 
     Args:
@@ -218,31 +218,31 @@ def less_than(x: Any, y: Any, force_cpu: Any = None, cond: Variable | None = Non
 
 
 @layer
-def less_equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
+def less_equal(x: object, y: object, cond: Variable | None = None, *, axis: int = -1) -> Variable:
     """Whether ``x <= y``, elementwise; arguments and errors as ``less_than``."""
     return _binary("less_equal", x, y, cond, "cond", axis)
 
 
 @layer
-def greater_than(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
+def greater_than(x: object, y: object, cond: Variable | None = None, *, axis: int = -1) -> Variable:
     """Whether ``x > y``, elementwise; arguments and errors as ``less_than``."""
     return _binary("greater_than", x, y, cond, "cond", axis)
 
 
 @layer
-def greater_equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
+def greater_equal(x: object, y: object, cond: Variable | None = None, *, axis: int = -1) -> Variable:
     """Whether ``x >= y``, elementwise; arguments and errors as ``less_than``."""
     return _binary("greater_equal", x, y, cond, "cond", axis)
 
 
 @layer
-def equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
+def equal(x: object, y: object, cond: Variable | None = None, *, axis: int = -1) -> Variable:
     """Whether ``x == y``, elementwise; arguments and errors as ``less_than``."""
     return _binary("equal", x, y, cond, "cond", axis)
 
 
 @layer
-def not_equal(x: Any, y: Any, cond: Variable | None = None, *, axis: int = -1) -> Variable:
+def not_equal(x: object, y: object, cond: Variable | None = None, *, axis: int = -1) -> Variable:
     """Whether ``x != y``, elementwise; arguments and errors as ``less_than``."""
     return _binary("not_equal", x, y, cond, "cond", axis)
 
@@ -259,19 +259,19 @@ def logical_not(x: Variable, out: Variable | None = None, name: str | None = Non
 
 
 @layer
-def logical_and(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
+def logical_and(x: object, y: object, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
     """Whether x and y hold, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
     return _binary("logical_and", x, y, out, "out", axis, name)
 
 
 @layer
-def logical_or(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
+def logical_or(x: object, y: object, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
     """Whether x or y holds, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
     return _binary("logical_or", x, y, out, "out", axis, name)
 
 
 @layer
-def logical_xor(x: Any, y: Any, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
+def logical_xor(x: object, y: object, out: Variable | None = None, name: str | None = None, *, axis: int = -1) -> Variable:
     """Whether one of x and y holds, elementwise; arguments and errors as ``less_than``, with ``out`` for ``cond``."""
     return _binary("logical_xor", x, y, out, "out", axis, name)
 
@@ -288,7 +288,7 @@ _EXACT = 1 << 53  # up to here every whole number is a float
 
 
 @layer
-def fill_constant(shape: Sequence[int], dtype: Any, value: Any, force_cpu: Any = False, out: Variable | None = None) -> Variable:
+def fill_constant(shape: Sequence[int], dtype: object, value: Any, force_cpu: Any = False, out: Variable | None = None) -> Variable:
     """A tensor of one value.
 
     Gradients reach it if it is floating-point, so what it is overwritten with in a loop is trained.
@@ -329,7 +329,7 @@ def fill_constant(shape: Sequence[int], dtype: Any, value: Any, force_cpu: Any =
     return stopped_unless_float(block.var(name)) if target is None else target
 
 
-def _repeated(value: Any, type: TensorType) -> Any:
+def _repeated(value: object, type: TensorType) -> Any:
     try:
         return np.full(type.shape, value, type.dtype)
     except OverflowError:
@@ -344,19 +344,19 @@ def _known_shape(shape: Any) -> tuple[int, ...]:
 
 
 @layer
-def zeros(shape: Sequence[int], dtype: Any = "float32", force_cpu: bool = False) -> Variable:
+def zeros(shape: Sequence[int], dtype: object = "float32", force_cpu: bool = False) -> Variable:
     """A tensor of zeros; errors as ``fill_constant``."""
     return fill_constant(shape, dtype, 0, force_cpu)
 
 
 @layer
-def ones(shape: Sequence[int], dtype: Any = "float32", force_cpu: bool = False) -> Variable:
+def ones(shape: Sequence[int], dtype: object = "float32", force_cpu: bool = False) -> Variable:
     """A tensor of ones; errors as ``fill_constant``."""
     return fill_constant(shape, dtype, 1, force_cpu)
 
 
 @layer
-def eye(num_rows: int, num_columns: int | None = None, batch_shape: Any = None, dtype: Any = "float32") -> Variable:
+def eye(num_rows: int, num_columns: int | None = None, batch_shape: object = None, dtype: object = "float32") -> Variable:
     """A matrix with ones on its diagonal and zeros elsewhere, square unless ``num_columns`` is given.
 
     Args:
@@ -406,13 +406,13 @@ def range_(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
     return out
 
 
-def _bound(helper: LayerHelper, value: Any, dtype: str) -> Variable:
+def _bound(helper: LayerHelper, value: object, dtype: str) -> Variable:
     if not isinstance(value, Variable):
         return constant(helper.main.current_block(), f"{helper.name}.tmp", np.full([1], value, dtype))
     return value if value.dtype == dtype else helper.append("cast", {"X": value}, {"in_dtype": value.dtype, "out_dtype": dtype})
 
 
-def _length(start: Any, end: Any, step: Any, dtype: str) -> int:
+def _length(start: object, end: object, step: object, dtype: str) -> int:
     first, last, by = (float(np.full([1], value, dtype)[0]) for value in (start, end, step))
     if not by:
         raise InvalidValue(f"step is {step!r}, which is 0 as {dtype}; it leads nowhere")
@@ -423,14 +423,14 @@ def _length(start: Any, end: Any, step: Any, dtype: str) -> int:
 
 
 @layer
-def uniform_random(shape: Sequence[int], dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0) -> Variable:
+def uniform_random(shape: Sequence[int], dtype: object = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0) -> Variable:
     """Numbers spread evenly over [min, max), the same in every run if a seed is given."""
     attrs = {"shape": shape, "dtype": dtype, "min": min, "max": max, "seed": seed}
     return LayerHelper("uniform_random").append("uniform_random", {}, attrs)
 
 
 @layer
-def gaussian_random(shape: Sequence[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
+def gaussian_random(shape: Sequence[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: object = "float32") -> Variable:
     """Normally distributed numbers, the same in every run if a seed is given."""
     attrs = {"shape": shape, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
     return LayerHelper("gaussian_random").append("gaussian_random", {}, attrs)

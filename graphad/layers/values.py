@@ -14,19 +14,19 @@ _VALUES = {"bool": "bool_values", "float64": "fp64_values", "int32": "int32_valu
 _EXACT = 1 << 53  # up to here every whole number is a float
 
 
-def is_literal(value: Any) -> bool:
+def is_literal(value: object) -> bool:
     """Whether a value is a number or an array, which a constant stands for."""
     return isinstance(value, bool | int | float | np.generic | np.ndarray)
 
 
-def checked_values(what: str, values: list[Any]) -> None:
+def checked_values(what: str, values: list[object]) -> None:
     """TypeError unless each is a variable, a number or an array."""
     for value in values:
         if not isinstance(value, Variable) and not is_literal(value):
             raise InvalidType(f"{what} holds {value!r}; a Variable, a number or an array is expected")
 
 
-def literal_type(value: Any, like: TensorType | None = None) -> TensorType:
+def literal_type(value: object, like: TensorType | None = None) -> TensorType:
     """Shape and dtype of the constant for a number or an array.
 
     An array keeps its own. A number takes those of ``like`` where that has one element and numbers of its kind; else it is a
@@ -38,7 +38,7 @@ def literal_type(value: Any, like: TensorType | None = None) -> TensorType:
     return TensorType(shape, _number_dtype(value, None if like is None else like.dtype))
 
 
-def _number_dtype(value: Any, like: str | None) -> str:
+def _number_dtype(value: object, like: str | None) -> str:
     if isinstance(value, bool | np.bool_):
         return "bool"
     whole = isinstance(value, int | np.integer)
@@ -47,19 +47,19 @@ def _number_dtype(value: Any, like: str | None) -> str:
     return "int64" if whole else "float32"
 
 
-def value_type(value: Any, like: TensorType | None = None) -> TensorType | None:
+def value_type(value: object, like: TensorType | None = None) -> TensorType | None:
     """Shape and dtype of a variable, a number or an array; None where the shape is not known."""
     return value.tensor_type if isinstance(value, Variable) else literal_type(value, like)
 
 
-def value_dtype(value: Any, like: TensorType | None = None) -> str | None:
+def value_dtype(value: object, like: TensorType | None = None) -> str | None:
     """The dtype of a variable, a number or an array; None where it is not known."""
     return value.declared[1] if isinstance(value, Variable) else literal_type(value, like).dtype
 
 
-def write_literal(block: Block, name: str, value: Any, type: TensorType) -> None:
+def write_literal(block: Block, name: str, value: object, type: TensorType) -> None:
     """Append the operator that gives a name the value of a number or an array; ValueError if the dtype cannot hold it."""
-    attrs: dict[str, Any] = {"shape": list(type.shape), "dtype": type.dtype}
+    attrs: dict[str, object] = {"shape": list(type.shape), "dtype": type.dtype}
     values, number = _values(value, type.dtype), _repeated(value)
     if number is not None:
         block.append_op("fill_constant", {}, {"Out": name}, {**attrs, "value": number})
@@ -68,7 +68,7 @@ def write_literal(block: Block, name: str, value: Any, type: TensorType) -> None
     block.append_op("assign_value", {}, {"Out": name}, {**attrs, slot: values})
 
 
-def _values(value: Any, dtype: str) -> list[Any]:
+def _values(value: object, dtype: str) -> list[Any]:
     try:
         with np.errstate(all="ignore"):
             values: list[Any] = np.asarray(value, dtype).ravel().tolist()
@@ -88,7 +88,7 @@ def _repeated(value: Any) -> float | None:
     return float(value)
 
 
-def constant(block: Block, key: str, value: Any, like: TensorType | None = None) -> Variable:
+def constant(block: Block, key: str, value: object, like: TensorType | None = None) -> Variable:
     """A fresh variable with the value of a number or an array."""
     name = block.program.names.generate(key)
     write_literal(block, name, value, literal_type(value, like))
@@ -116,7 +116,7 @@ def described(var: Variable) -> str:
     return f"{'an array of ' if var.type == TENSOR_ARRAY else ''}{dtype or 'float32'}[{extents}]"
 
 
-def one_boolean(what: str, value: Any) -> Variable:
+def one_boolean(what: str, value: object) -> Variable:
     """A condition; TypeError if it is no variable, ShapeError if it cannot be one boolean."""
     if not isinstance(value, Variable):
         raise InvalidType(f"{what} {value!r}; a boolean Variable of one element is expected")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Array, Attr, Tensor, operator
+from graphad.ops.definition import Attr, operator
 from graphad.ops.elementwise import abs_, between, erf, exp, square, tanh
 from graphad.ops.formulas import like
 from graphad.ops.indexing import put_along_axis
@@ -22,7 +21,7 @@ from graphad.ops.selection import where
 from graphad.ops.shapes import wide
 from graphad.ops.summation import summed
 from graphad.ops.traits import FUNCTION
-from graphad.types import Shape, TensorType, broadcast_shapes, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, joined_shape
 
 relu = unary(
     "relu",
@@ -220,7 +219,7 @@ declare(_softshrink_grad, [Parameter("Out"), Parameter("dOut"), _LAMBDA])
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _softshrink_grad}, **FUNCTION, own=True)
-def softshrink(X: Array, **attrs: Any) -> Tensor:
+def softshrink(X: Array, **attrs: object) -> Tensor:
     """X moved towards 0 by the attribute ``lambda`` (0.5), 0 where its absolute value is not above it."""
     limit = attrs.get("lambda", 0.5)
     return np.sign(X) * np.maximum(np.abs(X) - limit, 0.0)

@@ -62,7 +62,7 @@ class TensorArray(Aggregate):
             older._state = shared
         return shared
 
-    def _changed(self, index: int, item: Any, length: int) -> TensorArray:
+    def _changed(self, index: int, item: object, length: int) -> TensorArray:
         shared = self._entries()
         newer = TensorArray.__new__(TensorArray)
         newer._state, newer.length = shared, length
@@ -73,7 +73,7 @@ class TensorArray(Aggregate):
             shared[index] = item
         return newer
 
-    def write(self, index: int, item: Any) -> TensorArray:
+    def write(self, index: int, item: object) -> TensorArray:
         """This array with another tensor at an index, as long as need be."""
         if index < 0:
             raise InvalidValue(f"an array is written at an index from 0 on, not at {index}")
@@ -129,7 +129,7 @@ class Tape(Aggregate):
         self.rest = rest
         self.length: int = 0 if rest is None else rest.length + 1
 
-    def push(self, items: Sequence[Any]) -> Tape:
+    def push(self, items: Sequence[object]) -> Tape:
         """The tape with one more entry."""
         return Tape(tuple(items), self)
 
@@ -172,7 +172,7 @@ class StepScopes(Aggregate):
 
     __slots__ = ("count", "steps")
 
-    def __init__(self, steps: list[dict[str, Any]], count: int) -> None:
+    def __init__(self, steps: list[dict[str, object]], count: int) -> None:
         self.steps = steps
         self.count = count
 
@@ -197,14 +197,14 @@ class Checkpoints(StepScopes):
 
     __slots__ = ("context", "every", "path")
 
-    def __init__(self, steps: list[dict[str, Any]], count: int, every: int, context: dict[str, Any], path: tuple[int, ...]) -> None:
+    def __init__(self, steps: list[dict[str, object]], count: int, every: int, context: dict[str, object], path: tuple[int, ...]) -> None:
         super().__init__(steps, count)
         self.every = every
         self.context = context
         self.path = path
 
 
-def _tape(entries: list[tuple[Any, ...]]) -> Tape:
+def _tape(entries: list[tuple[object, ...]]) -> Tape:
     tape = Tape()
     for entry in entries:
         tape = tape.push(entry)
@@ -215,6 +215,6 @@ def _added(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else a + b
 
 
-def zeros_like(value: Any) -> Any:
+def zeros_like(value: object) -> Any:
     """Zeros for an array or an aggregate, nothing for nothing."""
     return value if value is None else value.zeros_like() if isinstance(value, Aggregate) else np.zeros_like(value)

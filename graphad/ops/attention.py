@@ -10,7 +10,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.activation import softmax
-from graphad.ops.definition import GRAD, Array, Inputs, Outputs, Tensor, grad_kernel, operator
+from graphad.ops.definition import GRAD, Inputs, Outputs, grad_kernel, operator
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.like import fill_any_like, sum_like
 from graphad.ops.linalg import matmul_v2
@@ -19,7 +19,7 @@ from graphad.ops.reduction import reduce_sum
 from graphad.ops.registry import REGISTRY
 from graphad.ops.selection import where
 from graphad.ops.shapes import transpose, unsqueeze
-from graphad.types import TensorType, broadcast_shapes
+from graphad.types import Array, Tensor, TensorType, broadcast_shapes
 
 FORBIDDEN = -1e30
 

@@ -8,11 +8,10 @@ from functools import cache
 from typing import Any, TypeVar
 
 from graphad.errors import InvalidValue, ShapeError
-from graphad.ops.definition import Array, Tensor
 from graphad.ops.inference import check_index, matched
 from graphad.ops.parameters import REQUIRED, Parameter, declare, parameters_of
 from graphad.ops.registry import REGISTRY
-from graphad.types import TensorType, element_count
+from graphad.types import Array, Function, Tensor, TensorType, element_count
 
 # -- attributes as tensors -------------------------------------------------------------------------
 # Attributes that may come as tensors instead: lists of integers that are known at run time only.
@@ -75,10 +74,10 @@ def is_given(whole: object, each: Sequence[object] | None) -> bool:
 # @attributes(Pooling)
 # def pool2d_spread(X: Array, Like: Array, **attrs: Any) -> Array: ...
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+Kernel = TypeVar("Kernel", bound=Function)
 
 
-def attributes(spec: Any, **defaults: Any) -> Callable[[Kernel], Kernel]:
+def attributes(spec: object, **defaults: object) -> Callable[[Kernel], Kernel]:
     """Give a kernel or a rule that takes ``**attrs`` the fields of a dataclass as its attributes, some with defaults of its own."""
 
     def add(function: Kernel) -> Kernel:
@@ -89,7 +88,7 @@ def attributes(spec: Any, **defaults: Any) -> Callable[[Kernel], Kernel]:
     return add
 
 
-def _parameters(spec: Any, defaults: Mapping[str, Any]) -> Iterator[Parameter]:
+def _parameters(spec: object, defaults: Mapping[str, object]) -> Iterator[Parameter]:
     """The fields of a dataclass as keyword-only parameters."""
     return (p._replace(default=defaults[p.name]) if p.name in defaults else p for p in _fields(spec))
 
@@ -99,16 +98,16 @@ def _fields(spec: Any) -> tuple[Parameter, ...]:
     return tuple(Parameter(f.name, _default(f), f.type, keyword_only=True) for f in fields(spec))
 
 
-def _default(field: Field[Any]) -> Any:
+def _default(field: Field[object]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return REQUIRED if field.default is MISSING else field.default
 
 
-def applied(op_type: str, reads: str, spec: Any) -> Callable[..., Tensor]:
+def applied(op_type: str, reads: str, spec: object) -> Callable[..., Tensor]:
     """A gradient rule: another operator, with the same attributes, applied to what ``reads`` names."""
 
-    def rule(*operands: Tensor, **attrs: Any) -> Tensor:
+    def rule(*operands: Tensor, **attrs: object) -> Tensor:
         return REGISTRY[op_type](*operands, **attrs)
 
     declare(rule, [*map(Parameter, reads.split()), *_parameters(spec, {})])

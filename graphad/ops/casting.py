@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphad.ops.definition import OUT_AS_X, Array, DType, Tensor, operator
+from graphad.ops.definition import OUT_AS_X, DType, operator
 from graphad.ops.inference import same
 from graphad.ops.traits import FUNCTION, PART_OF_X
-from graphad.types import TensorType, dtype_name
+from graphad.types import Array, Tensor, TensorType, dtype_name
 
 # -- copies and affine maps ----------------------------------------------------------------------
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.definition import OpDef, operator
 from graphad.ops.formulas import kernel_of
 from graphad.ops.inference import broadcast, compared, matched, same_dtypes
 from graphad.ops.makers import binary, unary
 from graphad.ops.traits import ELEMENTWISE, FUNCTION
-from graphad.types import INTS, TensorType, element_count
+from graphad.types import INTS, Array, Tensor, TensorType, element_count
 
 less_than = binary("less_than", np.less, {}, compared, uniform=True)
 less_equal = binary("less_equal", np.less_equal, {}, compared, uniform=True)
@@ -47,7 +46,7 @@ def _bits(X: TensorType, Y: TensorType | None = None) -> TensorType:
     return X if Y is None else broadcast(X, Y)
 
 
-def _bit_row(name: str, function: Callable[..., Any]) -> OpDef:
+def _bit_row(name: str, function: Callable[..., object]) -> OpDef:
     kernel = kernel_of(function, "X", "Y", module=__name__)
     return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, uniform=True, safe_dtypes="all", **ELEMENTWISE)(kernel)
 
@@ -92,7 +91,7 @@ def _isclose_type(
     *,
     rtol: str = "1e-5",
     atol: str = "1e-8",
-    **_: Any,
+    **_: object,
 ) -> TensorType:
     return _close_type(Input, Other, Rtol, Atol, rtol, atol)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import GRAD, OpDef, operator
 from graphad.ops.registry import REGISTRY
-from graphad.types import STEP_SCOPES, TensorType
+from graphad.types import STEP_SCOPES, Function, Tensor, TensorType
+
+if TYPE_CHECKING:
+    from graphad.program import Block
 
 # -- control ---------------------------------------------------------------------------------------
 # Operators that hold blocks: ``while``, ``if_else``, ``conditional_block``, ``net``, and their gradients.
@@ -22,8 +25,6 @@ from graphad.types import STEP_SCOPES, TensorType
 # ones hand values in and out: ``original_input``, ``original_output_grad`` and
 # ``original_input_grad`` are the names that X, Out@GRAD and X@GRAD have inside (for several blocks one list after the other); what
 # an iteration kept is read by its own name from the block around, which is the forward block.
-
-Block = Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,7 +58,7 @@ class ControlDef(OpDef):
         """Whether an operator may run none of its blocks."""
         return False
 
-    def infer_types(self, inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """Nothing is inferred: the blocks say it; a condition that is not one boolean is a ``ShapeError``."""
         for given in inputs.get(self.condition, ()):
             if attrs.get("is_scalar_condition", True) and (given.dtype != "bool" or any(e not in (1, -1) for e in given.shape)):
@@ -102,7 +103,7 @@ class CallDef(ControlDef):
 C = TypeVar("C", bound=ControlDef)
 
 
-def region_operator(signature: str, kind: type[C], name: str, **fields: Any) -> Callable[[Callable[..., Any]], C]:
+def region_operator(signature: str, kind: type[C], name: str, **fields: object) -> Callable[[Function], C]:
     """Define an operator with blocks, which runs them as its ``kind`` says: what ``operator`` is for those without.
 
     Args:
@@ -123,7 +124,7 @@ def region_operator(signature: str, kind: type[C], name: str, **fields: Any) -> 
     >>> _ = REGISTRY.pop("traced")
     """
 
-    def add(function: Callable[..., Any]) -> C:
+    def add(function: Callable[..., object]) -> C:
         if name in REGISTRY:
             raise InvalidValue(f"operator {name!r} is defined twice")
         row = operator(signature, name=name, infer=_nothing, grad=None)(function)
@@ -159,7 +160,7 @@ def _check_fields(definition: ControlDef) -> None:
         )
 
 
-def _nothing(*_: Any, **__: Any) -> Any:
+def _nothing(*_: object, **__: object) -> NoReturn:
     raise AssertionError("an operator with blocks is run by the executor")
 
 
@@ -173,7 +174,7 @@ _OF_NET = {"operands": "X", "results": f"X{GRAD}", "scopes": "Scope", "blocks": 
 
 
 @region_operator("X*? Condition -> Out*? StepScopes?", LoopDef, "while", **_WHILE)
-def while_(X: Any, Condition: Any, *, sub_block: Block, is_test: bool = False) -> Any:
+def while_(X: list[Tensor], Condition: Tensor, *, sub_block: Block, is_test: bool = False) -> None:
     """Run the block again and again while Condition, which the block writes, holds.
 
     X is what the block reads, Out what it writes outside, the condition included.
@@ -181,7 +182,7 @@ def while_(X: Any, Condition: Any, *, sub_block: Block, is_test: bool = False) -
 
 
 @region_operator("Cond* X*? -> Out*? Scope?", BranchDef, "if_else", **_IF_ELSE)
-def if_else(Cond: Any, X: Any, *, true_block: Block, false_block: Block, is_scalar_condition: bool = True) -> Any:
+def if_else(Cond: list[Tensor], X: list[Tensor], *, true_block: Block, false_block: Block, is_scalar_condition: bool = True) -> None:
     """Run one of two blocks; what only the other one writes stays as it was.
 
     The first runs if Cond holds; unless ``is_scalar_condition``, if no tensor in Cond is without elements.
@@ -190,21 +191,26 @@ def if_else(Cond: Any, X: Any, *, true_block: Block, false_block: Block, is_scal
 
 @region_operator("Cond* Input*? -> Out*? Scope?", BranchDef, "conditional_block", **_CONDITIONAL)
 def conditional_block(
-    Cond: Any, Input: Any, *, sub_block: Block, is_scalar_condition: bool = True, skip_eager_deletion_vars: list[str] | None = None
-) -> Any:
+    Cond: list[Tensor],
+    Input: list[Tensor],
+    *,
+    sub_block: Block,
+    is_scalar_condition: bool = True,
+    skip_eager_deletion_vars: list[str] | None = None,
+) -> None:
     """Run the block if Cond holds; unless ``is_scalar_condition``, if no tensor in Cond is without elements."""
 
 
 @region_operator("X*? -> Out*? Scope?", CallDef, "net", **_NET)
-def net(X: Any, *, sub_block: Block) -> Any:
+def net(X: list[Tensor], *, sub_block: Block) -> None:
     """Run the block: a network that is itself an operator."""
 
 
 @region_operator("X*? StepScopes Out@GRAD* -> X@GRAD*", LoopDef, "while_grad", **_OF_WHILE)
 def while_grad(
-    X: Any,
-    StepScopes: Any,
-    OutGRAD: Any,
+    X: list[Tensor],
+    StepScopes: Tensor,
+    OutGRAD: list[Tensor],
     *,
     sub_block: Block,
     original_input: list[str],
@@ -212,7 +218,7 @@ def while_grad(
     original_input_grad: list[str],
     checkpoint_every: int = 0,
     recursive: bool = False,
-) -> Any:
+) -> None:
     """Run the block over the iterations that the loop kept, the last one first.
 
     The first cotangents in X@GRAD belong to those in Out@GRAD: each iteration passes them to the one before. The others, of what
@@ -230,10 +236,10 @@ def while_grad(
     ordinary="if_else",
 )
 def if_else_grad(
-    Cond: Any,
-    X: Any,
-    Scope: Any,
-    OutGRAD: Any,
+    Cond: list[Tensor],
+    X: list[Tensor],
+    Scope: Tensor,
+    OutGRAD: list[Tensor],
     *,
     true_block: Block,
     false_block: Block,
@@ -241,7 +247,7 @@ def if_else_grad(
     original_output_grad: list[str],
     original_input_grad: list[str],
     is_scalar_condition: bool = True,
-) -> Any:
+) -> None:
     """Run the gradient of the branch that was taken."""
 
 
@@ -250,16 +256,16 @@ _PADDLES_GRAD = {"condition": "Cond", "operands": "Input", "results": f"Input{GR
 
 @region_operator("Cond* Input*? Out*? Out@GRAD*? Scope -> Cond@GRAD*? Input@GRAD*?", BranchDef, "conditional_block_grad", **_PADDLES_GRAD)
 def conditional_block_grad(
-    Cond: Any,
-    Input: Any,
-    Out: Any,
-    OutGRAD: Any,
-    Scope: Any,
+    Cond: list[Tensor],
+    Input: list[Tensor],
+    Out: list[Tensor],
+    OutGRAD: list[Tensor],
+    Scope: Tensor,
     *,
     sub_block: Block,
     is_scalar_condition: bool = True,
     skip_eager_deletion_vars: list[str] | None = None,
-) -> Any:
+) -> None:
     """Paddle's gradient of a ``conditional_block``, whose block finds all that it reads by name.
 
     Where a program is lowered or run it becomes an ``if_else_grad``.
@@ -268,15 +274,15 @@ def conditional_block_grad(
 
 @region_operator("X*? Scope Out@GRAD* -> X@GRAD*", CallDef, "net_grad", **_OF_NET)
 def net_grad(
-    X: Any,
-    Scope: Any,
-    OutGRAD: Any,
+    X: list[Tensor],
+    Scope: Tensor,
+    OutGRAD: list[Tensor],
     *,
     sub_block: Block,
     original_input: list[str],
     original_output_grad: list[str],
     original_input_grad: list[str],
-) -> Any:
+) -> None:
     """Run the gradient of the block."""
 
 
@@ -287,5 +293,5 @@ FUSED_ELEMENTWISE = "fused_elementwise"
 
 
 @region_operator("X*? -> Out*? Scope?", CallDef, FUSED_ELEMENTWISE, scopes="Scope", blocks=("sub_block",), gradient="net_grad", fused=True)
-def fused_elementwise(X: Any, *, sub_block: Block) -> Any:
+def fused_elementwise(X: list[Tensor], *, sub_block: Block) -> None:
     """Run the block, whose operators are elementwise: the executor does it piece by piece, as large as a cache."""

@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
-from graphad.ops.definition import NO_INTS, Array, OpDef, Tensor, operator
+from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
 from graphad.ops.traits import PRODUCT, Declared
@@ -37,7 +37,7 @@ from graphad.ops.windows import (
     to_front,
     windows,
 )
-from graphad.types import Shape, TensorType, element_count
+from graphad.types import Array, Shape, Tensor, TensorType, element_count
 
 # -- three products --------------------------------------------------------------------------------
 # The three products of a convolution on arrays ``[N, C, ...]``, over any number of spatial axes.
@@ -68,7 +68,7 @@ class _Kept(threading.local):
 _KEPT = _Kept()
 
 
-def _scratch(use: str, shape: Shape, dtype: np.dtype[Any]) -> Array:
+def _scratch(use: str, shape: Shape, dtype: np.dtype[np.generic]) -> Array:
     """Memory for what is forgotten within the call, one array for each use at a time."""
     count = prod(shape) * dtype.itemsize
     if count > KEPT_BYTES:
@@ -430,7 +430,7 @@ def check_bias(Bias: TensorType | None, features: int) -> None:
 
 
 def _input_type(forward: Callable[..., TensorType]) -> Callable[..., TensorType]:
-    def infer(Filter: TensorType, X: TensorType, Like: TensorType, **attrs: Any) -> TensorType:
+    def infer(Filter: TensorType, X: TensorType, Like: TensorType, **attrs: object) -> TensorType:
         _check_output(X, forward(Like, Filter, **attrs))
         return TensorType(Like.shape, same_dtypes(Filter=Filter, X=X))
 
@@ -438,7 +438,7 @@ def _input_type(forward: Callable[..., TensorType]) -> Callable[..., TensorType]
 
 
 def _filter_type(forward: Callable[..., TensorType]) -> Callable[..., TensorType]:
-    def infer(Input: TensorType, X: TensorType, Like: TensorType, **attrs: Any) -> TensorType:
+    def infer(Input: TensorType, X: TensorType, Like: TensorType, **attrs: object) -> TensorType:
         _check_output(X, forward(Input, Like, **attrs))
         return TensorType(Like.shape, same_dtypes(Input=Input, X=X))
 

@@ -9,12 +9,12 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, given, hinted, numbers
 from graphad.ops.casting import in_dtype_of
-from graphad.ops.definition import NO_INTS, Array, DType, Tensor, operator
+from graphad.ops.definition import NO_INTS, DType, operator
 from graphad.ops.indices import from_front
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.ops.like import fill_any_like, fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_sum
-from graphad.types import TensorType, checked_shape, element_count
+from graphad.types import Array, Tensor, TensorType, checked_shape, element_count
 
 # -- constants -----------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> An
 
 
 def _batch_type(
-    Input: TensorType, *, shape: list[int], input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32", **_: Any
+    Input: TensorType, *, shape: list[int], input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32", **_: object
 ) -> TensorType:
     extents = list(checked_shape(shape))
     place = normal_axis(output_dim_idx, len(extents), "output_dim_idx")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, NoReturn, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops.formulas import function_of, kernel_of
@@ -22,7 +21,7 @@ from graphad.ops.sample import Sample
 from graphad.ops.symbol import Symbol
 from graphad.ops.traits import Declared, Traits, check, read
 from graphad.plugins import ensure_plugins
-from graphad.types import TensorType, dtype_name
+from graphad.types import Function, Tensor, TensorType, dtype_name
 
 # -- signatures ------------------------------------------------------------------------------------
 # The slots that a signature names: ``X Y? -> Out*``.
@@ -76,12 +75,9 @@ def shared_slot(name: str, variadic: bool, optional: bool) -> Slot:
 # ``grad={}`` says that the outputs do not depend differentiably on the inputs; ``grad=None`` (no rule
 # known) makes differentiating through the operator an error.
 
-Array = NDArray[Any]
-Tensor = Any  # an array, or a symbol that stands for one
 Typed = Any  # an array, or its type: what has a shape and a dtype
-Inputs = Mapping[str, Sequence[Any]]
-Outputs = dict[str, list[Any]]
-Infer = Callable[..., Any]
+Inputs = Mapping[str, Sequence[Tensor]]
+Outputs = dict[str, list[Tensor]]
 Samples = Sequence[Sample] | Callable[[], Sequence[Sample]]
 
 GRAD = "@GRAD"
@@ -96,7 +92,7 @@ class Attr(NamedTuple):
 
     name: str
     kind: str
-    default: Any
+    default: object
 
     @property
     def has_default(self) -> bool:
@@ -106,7 +102,7 @@ class Attr(NamedTuple):
 class GradRule(NamedTuple):
     """The cotangent of one input slot, and which tensors and attributes it reads."""
 
-    function: Callable[..., Any]
+    function: Function
     reads: tuple[str, ...]
     optional: frozenset[str]
     attrs: tuple[str, ...]
@@ -129,15 +125,15 @@ class OpDef(Traits):
     inputs: dict[str, Slot]
     outputs: dict[str, Slot]
     attrs: dict[str, Attr]
-    kernel: Callable[..., Any]
-    infer: Infer
+    kernel: Function
+    infer: Function
     grads: dict[str, GradRule] | None
     random: bool = False
     side_effect: bool = False
     partial: bool = False
     kinds: Mapping[str, str] = field(default_factory=lambda: _NO_KINDS)
     shapes: frozenset[str] = _NO_NAMES
-    specialize: Callable[..., Callable[..., Any] | None] | None = None
+    specialize: Callable[..., Callable[..., object] | None] | None = None
     samples: Samples = ()
 
     @property
@@ -146,12 +142,12 @@ class OpDef(Traits):
         return REGISTRY.get(f"{self.type}{GRAD_SUFFIX}") if self.grads else None  # type: ignore[return-value]
 
     @property
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Function:
         """What the kernel does, written over numpy; of an elementwise operator its arithmetic (``graphad.ops.formulas``)."""
         return function_of(self.kernel)
 
     @cached_property
-    def memory(self) -> dict[Any, Any]:
+    def memory(self) -> dict[object, Any]:
         """What others find out about the definition once, by who they are; it goes with the definition."""
         return {}
 
@@ -165,7 +161,7 @@ class OpDef(Traits):
         """The input slots that hold one value each, always."""
         return tuple(s.name for s in self.inputs.values() if not s.optional and not s.variadic)
 
-    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+    def __call__(self, *inputs: object, **attrs: object) -> Tensor:
         if len(inputs) < self.required["input"]:
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")
         for value in inputs:
@@ -174,7 +170,7 @@ class OpDef(Traits):
                     return item.emit(self, inputs, attrs)
         return self.without_optional(self.kernel(*inputs, **attrs))
 
-    def without_optional(self, result: Any) -> Any:
+    def without_optional(self, result: Tensor) -> Tensor:
         """The outputs that are not optional: what a call returns, on arrays as on symbols."""
         if len(self.outputs) == 1 or not any(s.optional for s in self.outputs.values()):
             return result
@@ -194,21 +190,21 @@ class OpDef(Traits):
     def __repr__(self) -> str:
         return f"<operator {self.type}>"
 
-    def attr(self, name: str, attrs: Mapping[str, Any]) -> Any:
+    def attr(self, name: str, attrs: Mapping[str, object]) -> Any:
         """The attribute's value: as given, else its default."""
         return attrs[name] if name in attrs else self.attrs[name].default
 
-    def run(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    def run(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         """Compute the output slots (at least the wanted ones) from arrays; each slot is a list."""
         result = self.kernel(*self.arguments(inputs), **attrs)
         values = result if len(self.outputs) > 1 else (result,)
         return {slot.name: list(v) if slot.variadic else [v] for slot, v in zip(self.outputs.values(), values, strict=True)}
 
-    def arguments(self, inputs: Inputs) -> list[Any]:
+    def arguments(self, inputs: Inputs) -> list[Tensor]:
         """The kernel's positional arguments: a list for a variadic slot, None for an absent one."""
         return [_argument(slot, inputs.get(slot.name)) for slot in self.inputs.values()]
 
-    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit."""
         result = self.infer(*self.arguments(inputs), **attrs)
         types = result if len(self.outputs) > 1 else (result,)
@@ -239,10 +235,10 @@ class GradOpDef(OpDef):
         """The cotangents it writes, each with the forward input slot it belongs to."""
         return tuple((slot, slot.removesuffix(GRAD)) for slot in self.outputs)
 
-    def run(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    def run(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         return (self.fast or self.meaning)(inputs, attrs, wanted)
 
-    def meaning(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         """The wanted cotangents in terms of operators: over arrays they compute, over symbols they expand."""
         assert self.forward is not None and self.forward.grads is not None
         result: Outputs = {}
@@ -253,18 +249,18 @@ class GradOpDef(OpDef):
             result[name] = list(value) if isinstance(value, list | tuple) else [value]
         return result
 
-    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """A cotangent has the type of what it is the cotangent of, where that is among the inputs."""
         return {s: list(inputs[s.removesuffix(GRAD)]) for s in self.outputs if inputs.get(s.removesuffix(GRAD))}
 
 
-def _argument(slot: Slot, values: Sequence[Any] | None) -> Any:
+def _argument(slot: Slot, values: Sequence[object] | None) -> Tensor:
     if not values:
         return None
     return list(values) if slot.variadic else values[0]
 
 
-def _no_kernel(*_: Any, **__: Any) -> Any:
+def _no_kernel(*_: object, **__: object) -> NoReturn:
     raise AssertionError("a grad operator runs by its rules")
 
 
@@ -274,22 +270,22 @@ def _no_kernel(*_: Any, **__: Any) -> Any:
 def operator(
     signature: str,
     *,
-    infer: Infer,
-    grad: Mapping[str, Callable[..., Any]] | None,
+    infer: Function,
+    grad: Mapping[str, Callable[..., object]] | None,
     name: str | None = None,
     random: bool = False,
     side_effect: bool = False,
     partial: bool = False,
     kinds: Mapping[str, str] | None = None,
     shapes: str = "",
-    specialize: Callable[..., Callable[..., Any] | None] | None = None,
+    specialize: Callable[..., Callable[..., object] | None] | None = None,
     samples: Samples = (),
     **traits: Unpack[Declared],
-) -> Callable[[Callable[..., Any]], OpDef]:
+) -> Callable[[Function], OpDef]:
     """Add a definition to the table, and that of its grad operator; see the module's text."""
     inputs, outputs = slots_of(signature)
 
-    def add(function: Callable[..., Any]) -> OpDef:
+    def add(function: Callable[..., object]) -> OpDef:
         kernel = kernel_of(function) if traits.get("elementwise") and function_of(function) is function else function
         row = OpDef(
             type=name or kernel.__name__,
@@ -332,7 +328,7 @@ def register(definition: OpDef) -> OpDef:
     return definition
 
 
-def _is_rerun(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+def _is_rerun(old: Callable[..., object], new: Callable[..., object]) -> bool:
     """Whether a kernel comes from where another one came from: the same function of the same line, or of a notebook or a prompt."""
     if not inspect.isfunction(old) or not inspect.isfunction(new):
         return False
@@ -342,7 +338,7 @@ def _is_rerun(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
     return first == second or (new.__module__ == "__main__" and not any(os.path.isfile(file) for file, _ in (first, second)))
 
 
-def _where(kernel: Callable[..., Any]) -> str:
+def _where(kernel: Callable[..., object]) -> str:
     return f", first at {kernel.__code__.co_filename}:{kernel.__code__.co_firstlineno}" if inspect.isfunction(kernel) else ""
 
 
@@ -378,7 +374,7 @@ def lookup(op_type: str) -> OpDef:
     return definition
 
 
-def did_you_mean(name: str, known: Any) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the known names nearest to a mistyped one."""
     near = difflib.get_close_matches(name, list(known), n=3)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -387,7 +383,7 @@ def did_you_mean(name: str, known: Any) -> str:
 # -- reading signatures --------------------------------------------------------------------------
 
 
-def _attrs(kernel: Callable[..., Any]) -> dict[str, Attr]:
+def _attrs(kernel: Callable[..., object]) -> dict[str, Attr]:
     try:
         parameters = parameters_of(kernel)
     except ValueError:  # a numpy ufunc
@@ -395,12 +391,12 @@ def _attrs(kernel: Callable[..., Any]) -> dict[str, Attr]:
     return {p.name: Attr(p.name, _kind(p.annotation), p.default) for p in parameters if p.keyword_only and p.name != "rng"}
 
 
-def _kind(annotation: Any) -> str:
+def _kind(annotation: object) -> str:
     """An annotation as text, whether it was written as text, as a type, or as text where all annotations are text."""
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).strip("'\"")
 
 
-def _grad_rule(function: Callable[..., Any], inputs: Mapping[str, Slot], outputs: Mapping[str, Slot]) -> GradRule:
+def _grad_rule(function: Callable[..., object], inputs: Mapping[str, Slot], outputs: Mapping[str, Slot]) -> GradRule:
     cotangents = {f"d{slot}": f"{slot}{GRAD}" for slot in outputs}
     reads, optional, attrs = [], set(), []
     for p in parameters_of(function):
@@ -456,7 +452,7 @@ def fits_64_bits(value: int) -> bool:
     return -(1 << 63) <= value < 1 << 63
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """The value as Python writes it, cut where that is long."""
     text = _written(value)
     return text if len(text) <= 100 else f"{text[:80]}... ({len(text)} characters)"
@@ -476,7 +472,7 @@ _LISTS = {"list[int]": int, "list[float]": float, "list[str]": str, "list[bool]"
 _SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
 
 
-def checked_attr(attr: Attr, value: Any) -> Any:
+def checked_attr(attr: Attr, value: object) -> Any:
     """The value in its canonical form; TypeError if it is not of the attribute's kind."""
     if attr.kind == "DType":
         return "" if isinstance(value, int | str) and value in (-1, "") else dtype_name(value)
@@ -489,7 +485,7 @@ def checked_attr(attr: Attr, value: Any) -> Any:
     return value
 
 
-def _scalar(attr: Attr, value: Any, kind: type) -> Any:
+def _scalar(attr: Attr, value: object, kind: type) -> Any:
     if type(value) is kind and kind is not int:
         return value
     if kind is float and isinstance(value, int | float | np.number) and not isinstance(value, bool):
@@ -508,5 +504,5 @@ def _scalar(attr: Attr, value: Any, kind: type) -> Any:
     raise InvalidType(_wrong_kind(attr, value))
 
 
-def _wrong_kind(attr: Attr, value: Any) -> str:
+def _wrong_kind(attr: Attr, value: object) -> str:
     return f"attribute {attr.name!r} is {attr.kind}, got {type(value).__name__} {shortened(value)}"

@@ -69,7 +69,7 @@ class DoubleGradOpDef(GradOpDef):
     def _result(self) -> str:
         return next(iter(self._row.outputs))
 
-    def meaning(self, inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         given = {slot: values[0] for slot, values in inputs.items() if values}
         starts = {slot: given[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in given}
         known = {slot: given[slot] for slot in (*self._row.inputs, *self._row.outputs) if slot in given}
@@ -78,7 +78,7 @@ class DoubleGradOpDef(GradOpDef):
         start = self._cotangent(given, known, stand_ins, like, attrs)
         names = [*known, ""]
 
-        def first(tensors: list[Any]) -> list[Any]:
+        def first(tensors: list[object]) -> list[Any]:
             values = dict(zip(names, tensors, strict=True))
             return [self._apply(self._rules[slot], values, stand_ins, attrs) for slot in starts]
 
@@ -97,14 +97,14 @@ class DoubleGradOpDef(GradOpDef):
             return ""
         return self._result if slot in (f"D{self._result}", f"D{self._result}New") else slot.removesuffix(GRAD).removeprefix("D")
 
-    def _cotangent(self, given: Mapping[str, Any], known: Mapping[str, Any], stand_ins: Mapping[str, Any], like: Any, attrs: Any) -> Any:
+    def _cotangent(self, given: Mapping[str, Any], known: Mapping[str, Any], stand_ins: Mapping[str, Any], like: object, attrs: Any) -> Any:
         """The cotangent of the result: as given; or found from the one of X, which is a multiple of it, element by element."""
         if f"D{self._result}" in given or "DX" not in given:
             return like
         one = fill_any_like(given["DX"], value=1.0)
         return given["DX"] / self._apply(self._rules["X"], {**known, "": one}, stand_ins, attrs)
 
-    def _apply(self, rule: GradRule, known: Mapping[str, Any], stand_ins: Mapping[str, Any], attrs: Mapping[str, Any]) -> Any:
+    def _apply(self, rule: GradRule, known: Mapping[str, object], stand_ins: Mapping[str, object], attrs: Mapping[str, object]) -> Any:
         """A rule of the forward operator, which computes the result if that is not given."""
         values = {**stand_ins, **known, f"{self._result}{GRAD}": known[""]}
         if self._result in rule.reads and self._result not in values:
@@ -113,7 +113,7 @@ class DoubleGradOpDef(GradOpDef):
             )
         return rule.function(*(values.get(slot) for slot in rule.reads), **{a: self.attr(a, attrs) for a in rule.attrs})
 
-    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any]) -> dict[str, list[TensorType]]:
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """A cotangent has the type of what it is the cotangent of; that of the result, if neither is given, the one of X."""
         result = next(inputs[s] for s in (f"D{self._result}", self._result, "X") if inputs.get(s) and s in self.inputs)
         return {slot: list(inputs.get(self._of(slot)) or result) for slot in self.outputs}

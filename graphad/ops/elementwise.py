@@ -11,7 +11,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask, assign
 from graphad.ops.comparison import equal, greater_equal, greater_than, isnan_v2, less_equal, less_than, logical_and, logical_not, logical_or
-from graphad.ops.definition import OUT_AS_X, Array, OpDef, Tensor, operator
+from graphad.ops.definition import OUT_AS_X, OpDef, operator
 from graphad.ops.formulas import kernel_of, like, over_axis, raised
 from graphad.ops.inference import aligned, arithmetic, broadcast, matched, same, same_dtypes, same_number
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
@@ -20,7 +20,7 @@ from graphad.ops.selection import where
 from graphad.ops.shapes import wide
 from graphad.ops.special import error_function
 from graphad.ops.traits import ELEMENTWISE, FUNCTION, Declared
-from graphad.types import FLOATS, TensorType, broadcast_shapes, element_count
+from graphad.types import FLOATS, Array, Function, Tensor, TensorType, broadcast_shapes, element_count
 
 
 def _scale_grad(dOut: Tensor, *, scale: float) -> Tensor:
@@ -346,16 +346,16 @@ def _float_broadcast(X: TensorType, Y: TensorType, *, axis: int = -1) -> TensorT
 
 def _plain_binary(
     name: str,
-    function: Callable[..., Any],
-    grad: Mapping[str, Callable[..., Any]],
-    infer: Callable[..., Any] = broadcast,
+    function: Callable[..., object],
+    grad: Mapping[str, Callable[..., object]],
+    infer: Callable[..., object] = broadcast,
     **traits: Unpack[Declared],
 ) -> OpDef:
     said: Declared = {**ELEMENTWISE, **traits}
     return operator("X Y -> Out", name=name, infer=infer, grad=grad, **said)(kernel_of(over_axis(function), module=__name__))
 
 
-def _first(compare: OpDef) -> dict[str, Callable[..., Any]]:
+def _first(compare: OpDef) -> dict[str, Function]:
     """The cotangent goes to X where it compares so with Y or Y is not a number, else to Y."""
 
     def chosen(X: Tensor, Y: Tensor, axis: int) -> Tensor:

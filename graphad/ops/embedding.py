@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.indexing import added_rows
 from graphad.ops.indices import from_front
 from graphad.ops.inference import check_index, matched
 from graphad.ops.like import reshape_like
-from graphad.types import TensorType, element_count
+from graphad.types import Array, Tensor, TensorType, element_count
 
 # -- embeddings ----------------------------------------------------------------------------------
 

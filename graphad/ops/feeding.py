@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from graphad.ops.definition import Array, operator
+from graphad.ops.definition import operator
 from graphad.ops.inference import same
+from graphad.types import Array
 
 
 @operator("X -> Out", infer=same, grad={}, side_effect=True, view="X", flops=0)

@@ -10,20 +10,18 @@ A function that looks at shapes or values cannot be traced: it is the kernel and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, wraps
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import NDArray
 
 from graphad.ops.inference import aligned
 from graphad.ops.parameters import Parameter, declare, parameters_of
+from graphad.types import Array, Function
 
-Array = NDArray[Any]
-Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
 _FUNCTION = "__graphad_function__"
 _PLAIN = (np.where, np.zeros_like, np.clip)  # functions of numpy that are no ufuncs
@@ -38,13 +36,13 @@ class Tracer(NDArrayOperatorsMixin):
 
     __slots__ = ("dtype",)
     __hash__ = object.__hash__
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
 
-    def apply(self, function: Function, args: Sequence[Any]) -> Tracer:
+    def apply(self, function: Function, args: Sequence[object]) -> Tracer:
         """The result of a function of tracers and numbers: a ufunc, one of numpy's ``where`` and such, or a ``primitive``."""
         raise NotImplementedError
 
-    def like(self, number: Any) -> Any:
+    def like(self, number: object) -> Any:
         """A number in the dtype of the array."""
         return self.dtype.type(number)
 
@@ -53,23 +51,23 @@ class Tracer(NDArrayOperatorsMixin):
         same = np.dtype(dtype) == self.dtype and not copy
         return self if same else self.apply(converted, (self, np.dtype(dtype).name))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
         if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
             raise Untraceable(f"{ufunc.__name__} with {method} or options")
         return self.apply(ufunc, inputs)
 
-    def __array_function__(self, function: Function, types: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def __array_function__(self, function: Function, types: object, args: Sequence[object], options: Mapping[str, object]) -> Any:
         if function not in _PLAIN or options:
             raise Untraceable(f"{function.__name__} with {options}")
         return self.apply(function, args)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+    def __array__(self, dtype: object = None, copy: object = None) -> Array:
         raise Untraceable("a tracer is no array")
 
     def __bool__(self) -> bool:
         raise Untraceable("a tracer has no value")
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Any:
         raise Untraceable("what arrays do with ** depends on the exponent: use np.power, or raised")
 
 
@@ -85,7 +83,7 @@ def primitive(function: _F) -> _F:
     """Let a function of an array, and of others or of plain values, be one call in a trace."""
 
     @wraps(function)
-    def call(x: Any, *args: Any) -> Any:
+    def call(x: object, *args: object) -> Any:
         return x.apply(call, (x, *args)) if isinstance(x, Tracer) else function(x, *args)
 
     return call  # type: ignore[return-value]
@@ -118,7 +116,7 @@ def kernel_of(function: Function, *inputs: str, module: str | None = None) -> Fu
         module: where it is defined, if not where the function is.
     """
 
-    def kernel(*arrays: Any, **attrs: Any) -> Any:
+    def kernel(*arrays: object, **attrs: object) -> Any:
         result = function(*arrays, **attrs)
         return np.asarray(result) if isinstance(result, np.generic) else result
 
@@ -177,7 +175,7 @@ class Formula(NamedTuple):
 
     calls: tuple[Call, ...]
     reads: tuple[frozenset[int], ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    dtypes: tuple[np.dtype[np.generic], ...]
     result: Input | int
 
 
@@ -186,15 +184,15 @@ class _Recorded(Tracer):
 
     __slots__ = ("place", "trace")
 
-    def __init__(self, trace: list[_Note], dtype: np.dtype[Any], place: Input | int) -> None:
+    def __init__(self, trace: list[_Note], dtype: np.dtype[np.generic], place: Input | int) -> None:
         self.trace, self.dtype, self.place = trace, dtype, place
 
-    def apply(self, function: Function, args: Sequence[Any]) -> Tracer:
+    def apply(self, function: Function, args: Sequence[object]) -> Tracer:
         for each in args:
             if isinstance(each, np.ndarray) or (isinstance(each, _Recorded) and each.trace is not self.trace):
                 raise Untraceable(f"{function} of {each!r}")
         if isinstance(function, np.ufunc):
-            kinds: list[Any] = [each.dtype if isinstance(each, _Recorded | np.generic) else type(each) for each in args]
+            kinds: list[object] = [each.dtype if isinstance(each, _Recorded | np.generic) else type(each) for each in args]
             dtype = _result_dtype(function, *kinds)
         else:
             dtype = function(*(np.empty(0, each.dtype) if isinstance(each, _Recorded) else each for each in args)).dtype
@@ -204,19 +202,19 @@ class _Recorded(Tracer):
 
 
 @lru_cache(maxsize=4096)
-def _result_dtype(function: np.ufunc, *kinds: Any) -> np.dtype[Any]:
+def _result_dtype(function: np.ufunc, *kinds: Any) -> np.dtype[np.generic]:
     """The dtype of what a ufunc makes of arrays of dtypes, and of Python's numbers."""
-    result: np.dtype[Any] = function(*(np.empty(0, kind) if isinstance(kind, np.dtype) else kind() for kind in kinds)).dtype
+    result: np.dtype[np.generic] = function(*(np.empty(0, kind) if isinstance(kind, np.dtype) else kind() for kind in kinds)).dtype
     return result
 
 
 class _Note(NamedTuple):
     function: Function
     args: tuple[Input | int | Constant, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
 
 
-def _constant(value: Any, args: Sequence[Any], function: Function) -> Constant:
+def _constant(value: object, args: Sequence[object], function: Function) -> Constant:
     """A number beside arrays of one floating-point dtype becomes an array of that dtype, as numpy makes it at each call."""
     text = f"{type(value).__name__} {value!r}"
     dtypes = {each.dtype for each in args if isinstance(each, _Recorded)}
@@ -230,7 +228,9 @@ def _constant(value: Any, args: Sequence[Any], function: Function) -> Constant:
     return Constant(array, f"{text} as {dtype}")
 
 
-def formula(function: Function, dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any], variadic: bool = False) -> Formula | None:
+def formula(
+    function: Function, dtypes: Sequence[np.dtype[np.generic]], attrs: Mapping[str, object], variadic: bool = False
+) -> Formula | None:
     """The calls that a function makes for inputs of some dtypes; None if it cannot be traced.
 
     Args:
@@ -249,7 +249,7 @@ class _Exact(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _formula(
-    function: Function, dtypes: tuple[np.dtype[Any], ...], attrs: tuple[tuple[str, _Exact], ...], variadic: bool
+    function: Function, dtypes: tuple[np.dtype[np.generic], ...], attrs: tuple[tuple[str, _Exact], ...], variadic: bool
 ) -> Formula | None:
     trace: list[_Note] = []
     inputs = [_Recorded(trace, dtype, Input(i)) for i, dtype in enumerate(dtypes)]
@@ -288,7 +288,7 @@ def _times(function: Function, args: Sequence[Input | int | Constant], number: f
     return None
 
 
-def _is_number(arg: Any) -> bool:
+def _is_number(arg: object) -> bool:
     return isinstance(arg, Constant) and isinstance(arg.value, np.ndarray) and not arg.value.ndim
 
 

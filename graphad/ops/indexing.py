@@ -11,14 +11,14 @@ from graphad.ops.attributes import how_many, one_number
 from graphad.ops.casting import as_mask, assign
 from graphad.ops.comparison import equal
 from graphad.ops.creation import tril_triu
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.indices import from_either_end, from_front, refuse
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, unbroadcast
 from graphad.ops.reduction import reduce_prod
 from graphad.ops.selection import where
 from graphad.ops.shapes import inverse_order, transpose, unsqueeze
-from graphad.types import INTS, Shape, TensorType, broadcast_shapes
+from graphad.types import INTS, Array, Shape, Tensor, TensorType, broadcast_shapes
 
 # -- gather and scatter ----------------------------------------------------------------------------
 # Operators that pick elements by index or condition, and their transposes.
@@ -452,7 +452,7 @@ def index_sample(X: Array, Index: Array) -> Array:
     return np.asarray(X[at(from_front("Index", Index, X.shape[1]), 1)])
 
 
-def _scattered_type(X: TensorType, Ids: TensorType, Updates: TensorType, **_: Any) -> TensorType:
+def _scattered_type(X: TensorType, Ids: TensorType, Updates: TensorType, **_: object) -> TensorType:
     check_index("Ids", Ids)
     if not X.shape or len(Ids.shape) not in (1, 2) or (len(Ids.shape) == 2 and not matched(Ids.shape[1], 1)):
         raise ShapeError(f"X is {X}, Ids is {Ids}: rows, and [N] or [N, 1] numbers of rows are expected")

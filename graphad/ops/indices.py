@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from graphad.errors import InvalidValue
-from graphad.ops.definition import Array
+from graphad.types import Array
 
 
 def from_either_end(name: str, index: Array, extent: int) -> Array:

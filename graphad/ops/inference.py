@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphad.errors import ShapeError
 from graphad.types import FLOATS, INTS, Shape, TensorType, broadcast_extent, broadcast_shapes
 
 
-def same(X: TensorType, *_: Any, **__: Any) -> TensorType:
+def same(X: TensorType, *_: object, **__: object) -> TensorType:
     """The output is like the first input."""
     return X
 
 
-def same_float(X: TensorType, *_: Any, **__: Any) -> TensorType:
+def same_float(X: TensorType, *_: object, **__: object) -> TensorType:
     """The output is like the first input, which must be floating point."""
     if X.dtype not in FLOATS:
         raise ShapeError(f"X is {X}; a floating-point dtype is expected")
     return X
 
 
-def same_number(X: TensorType, *_: Any, **__: Any) -> TensorType:
+def same_number(X: TensorType, *_: object, **__: object) -> TensorType:
     """The output is like the first input, which must not be boolean."""
     if X.dtype == "bool":
         raise ShapeError(f"X is {X}; numbers are expected")
@@ -85,7 +83,7 @@ def reduced_axes(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]
     return tuple(sorted({normal_axis(d, rank, "dim") for d in dim}))
 
 
-def reduced(X: TensorType, *, dim: list[int] | None = None, keep_dim: bool = False, reduce_all: bool = False, **_: Any) -> TensorType:
+def reduced(X: TensorType, *, dim: list[int] | None = None, keep_dim: bool = False, reduce_all: bool = False, **_: object) -> TensorType:
     """A reduction over ``dim``."""
     axes = reduced_axes(len(X.shape), dim or [], reduce_all)
     kept = (1 if i in axes else e for i, e in enumerate(X.shape) if keep_dim or i not in axes)

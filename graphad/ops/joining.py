@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.traits import PART_OF_X, Declared
-from graphad.types import Shape, TensorType, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, joined_shape
 
 NO_INTS: list[int] = []
 _COPIED_TOGETHER: Declared = {

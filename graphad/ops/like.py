@@ -9,12 +9,12 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.aggregates import Aggregate
-from graphad.ops.definition import OUT_AS_X, Array, DType, Tensor, Typed, operator
+from graphad.ops.definition import OUT_AS_X, DType, Typed, operator
 from graphad.ops.formulas import filled
 from graphad.ops.inference import aligned, matched, same
 from graphad.ops.summation import summed
 from graphad.ops.traits import FUNCTION
-from graphad.types import FLOATS, Shape, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
+from graphad.types import FLOATS, Array, Shape, Tensor, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
 
 
 @operator(

@@ -13,12 +13,12 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.creation import tril_triu
-from graphad.ops.definition import Array, Tensor, Typed, operator
+from graphad.ops.definition import Typed, operator
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
 from graphad.ops.shapes import reshape, squeeze, transpose, unsqueeze
 from graphad.ops.traits import PRODUCT
-from graphad.types import Shape, TensorType, broadcast_extent, broadcast_shapes, element_count, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_extent, broadcast_shapes, element_count, joined_shape
 
 # -- linalg ----------------------------------------------------------------------------------------
 # Products of matrices and vectors.
@@ -632,7 +632,7 @@ def _check_square(name: str, t: TensorType) -> None:
         raise ShapeError(f"{name} is {t}; float32 or float64 is expected")
 
 
-def _square(X: TensorType, **_: Any) -> TensorType:
+def _square(X: TensorType, **_: object) -> TensorType:
     _check_square("the input", X)
     return X
 
@@ -641,7 +641,7 @@ def _decompositions_turned(t: Tensor) -> Tensor:
     return transpose(t, axis=[*range(t.ndim - 2), t.ndim - 1, t.ndim - 2])
 
 
-def _computed(function: Callable[..., Any], *arrays: Array) -> Array:
+def _computed(function: Callable[..., object], *arrays: Array) -> Array:
     """A function of numpy's linear algebra; InvalidValue where it finds no solution."""
     try:
         return np.asarray(function(*arrays))
@@ -683,7 +683,7 @@ def matrix_power(X: Array, *, n: int) -> Array:
 # -- triangles -----------------------------------------------------------------------------------
 
 
-def _solved_type(X: TensorType, Y: TensorType, matrix: str = "X", right: str = "Y", **_: Any) -> TensorType:
+def _solved_type(X: TensorType, Y: TensorType, matrix: str = "X", right: str = "Y", **_: object) -> TensorType:
     _check_square(matrix, X)
     if len(Y.shape) < 2 or not matched(X.shape[-1], Y.shape[-2]):
         raise ShapeError(f"{matrix} is {X}, {right} is {Y}: they have to have as many rows")

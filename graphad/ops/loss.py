@@ -10,7 +10,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.activation import log_softmax, logsigmoid, sigmoid
 from graphad.ops.casting import as_mask, cast
-from graphad.ops.definition import GRAD, Array, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
+from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import clip, elementwise_max, log, log1p, pow_
 from graphad.ops.formulas import like
 from graphad.ops.indexing import at, gather, index_add, one_of, put_along_axis, take_along_axis
@@ -24,7 +24,7 @@ from graphad.ops.shapes import reshape, shape_, size, unsqueeze
 from graphad.ops.slicing import slice_
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.traits import ELEMENTWISE
-from graphad.types import INTS, TensorType, dtype_name, element_count
+from graphad.types import INTS, Array, Tensor, TensorType, dtype_name, element_count
 
 # -- choices between classes -----------------------------------------------------------------------
 # Losses of a choice between classes: negative likelihoods, pairwise ranking, focal loss; and labels made less certain.
@@ -367,7 +367,7 @@ def cross_entropy(X: Array, Label: Array, *, soft_label: bool = False, ignore_in
 
 
 def _softmax_loss_type(
-    Logits: TensorType, Label: TensorType, *, soft_label: bool = False, axis: int = -1, **_: Any
+    Logits: TensorType, Label: TensorType, *, soft_label: bool = False, axis: int = -1, **_: object
 ) -> tuple[TensorType, TensorType]:
     return Logits, _chosen_type(Logits, Label, soft_label, axis)
 
@@ -408,7 +408,7 @@ def softmax_with_cross_entropy(
 
 
 @grad_kernel("softmax_with_cross_entropy")
-def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
     """Hard labels through the softmax: one product, and one subtraction for each label."""
     definition = lookup("softmax_with_cross_entropy_grad")
     assert isinstance(definition, GradOpDef)

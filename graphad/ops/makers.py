@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -18,9 +18,9 @@ _SYMMETRIC = (np.add, np.multiply, np.equal, np.not_equal, np.logical_and, np.lo
 
 def binary(
     name: str,
-    function: Callable[..., Any],
-    grad: Mapping[str, Callable[..., Any]],
-    infer: Callable[..., Any] = broadcast,
+    function: Callable[..., object],
+    grad: Mapping[str, Callable[..., object]],
+    infer: Callable[..., object] = broadcast,
     shapes: str = "",
     **traits: Unpack[Declared],
 ) -> OpDef:
@@ -30,9 +30,9 @@ def binary(
 
 def unary(
     name: str,
-    function: Callable[..., Any],
-    grad: Callable[..., Any] | None,
-    infer: Callable[..., Any] = same_float,
+    function: Callable[..., object],
+    grad: Callable[..., object] | None,
+    infer: Callable[..., object] = same_float,
     **traits: Unpack[Declared],
 ) -> OpDef:
     said: Declared = {**FUNCTION, **traits}

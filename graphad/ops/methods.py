@@ -41,12 +41,12 @@ class Methods:
         return len(self.shape)
 
     @property
-    def size(self) -> Any:
+    def size(self) -> int | Self:
         """The number of elements: an int, or a tensor of it where an extent is unknown before the program runs."""
         count = element_count(self.shape)
         return count if -1 not in self.shape else self._on("size")
 
-    def _on(self, op: str, *others: Any, **attrs: Any) -> Self:
+    def _on(self, op: str, *others: object, **attrs: object) -> Self:
         result: Self = REGISTRY[op](self, *others, **attrs)
         return result
 
@@ -54,15 +54,15 @@ class Methods:
         """How to come by the value."""
         return "executor.run(program, feed, fetch_list=[x]) returns its value as an array"
 
-    def numpy(self) -> Any:
+    def numpy(self) -> NoReturn:
         """Raise TypeError: a run returns values, ``executor.run(program, feed, fetch_list=[x])``."""
         self.refuse(f"{self!r} has no value before the program runs: {self.how_to_fetch()}")
 
-    def item(self) -> Any:
+    def item(self) -> NoReturn:
         """Raise TypeError as ``numpy`` does."""
         self.numpy()
 
-    def tolist(self) -> Any:
+    def tolist(self) -> NoReturn:
         """Raise TypeError as ``numpy`` does."""
         self.numpy()
 
@@ -73,12 +73,12 @@ class Methods:
         """The tensor with its axes in reverse order."""
         return self.transpose()
 
-    def transpose(self, *axes: Any) -> Self:
+    def transpose(self, *axes: object) -> Self:
         """The axes in another order: ``x.transpose(0, 2, 1)`` or ``x.transpose([0, 2, 1])``; reversed if none is given."""
         order = _listed(axes) or list(range(self.ndim))[::-1]
         return self._on("transpose", axis=[axis % self.ndim if -self.ndim <= axis < 0 else axis for axis in order])
 
-    def reshape(self, *shape: Any) -> Self:
+    def reshape(self, *shape: object) -> Self:
         """The same elements in another shape: ``x.reshape(6, -1)`` or ``x.reshape([6, -1])``; one extent may be -1, 0 copies the extent."""
         return self._on("reshape", shape=_listed(shape))
 
@@ -100,7 +100,7 @@ class Methods:
         """With axes of extent 1 at the places named."""
         return self._on("unsqueeze", axes=_axes(axis))
 
-    def astype(self, dtype: Any) -> Self:
+    def astype(self, dtype: object) -> Self:
         """The elements in another dtype, by name or as numpy's."""
         return self._on("cast", out_dtype=dtype_name(dtype))
 

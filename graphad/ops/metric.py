@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array, operator
+from graphad.ops.definition import operator
 from graphad.ops.inference import matched
-from graphad.types import TensorType
+from graphad.types import Array, TensorType
 
 
 def _accuracy_type(Out: TensorType, Indices: TensorType, Label: TensorType) -> tuple[TensorType, TensorType, TensorType]:

@@ -13,7 +13,7 @@ from graphad.errors import ShapeError
 from graphad.ops.attributes import attributes
 from graphad.ops.casting import cast
 from graphad.ops.conv import channel_axis
-from graphad.ops.definition import GRAD, Array, GradOpDef, Inputs, Outputs, Tensor, grad_kernel, lookup, operator
+from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import elementwise_add, elementwise_mul, elementwise_sub, pow_, rsqrt, sqrt
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
@@ -21,7 +21,7 @@ from graphad.ops.reduction import reduce_mean, reduce_sum
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.windows import check_images
-from graphad.types import TensorType, dtype_name, element_count
+from graphad.types import Array, Tensor, TensorType, dtype_name, element_count
 
 # -- mean and variance -----------------------------------------------------------------------------
 # Mean and variance over some axes, and what a normalization by them sends back: shared by the normalizations.
@@ -80,7 +80,7 @@ def total(*terms: Tensor) -> Tensor:
     return sum(there[1:], there[0]) if there else None
 
 
-def times(cotangent: Tensor, factor: Any) -> Tensor:
+def times(cotangent: Tensor, factor: object) -> Tensor:
     """The product, None if there is no cotangent."""
     return None if cotangent is None else cotangent * factor
 
@@ -451,7 +451,7 @@ def layer_norm(
 
 
 @grad_kernel("layer_norm")
-def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
     """From the moments of the forward operator, where nothing but Y has a cotangent."""
     definition = lookup("layer_norm_grad")
     assert isinstance(definition, GradOpDef)
@@ -580,7 +580,7 @@ def group_norm(
 # Running logarithms of sums of exponentials, and slices scaled to the length one.
 
 
-def _unit_types(X: TensorType, *, axis: int, **_: Any) -> tuple[TensorType, TensorType]:
+def _unit_types(X: TensorType, *, axis: int, **_: object) -> tuple[TensorType, TensorType]:
     if not X.shape:
         raise ShapeError(f"X is {X}; at least one axis is expected")
     at = normal_axis(axis, len(X.shape))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.definition import OpDef, operator
 from graphad.ops.elementwise import elementwise_max
 from graphad.ops.inference import matched, same_float
 from graphad.ops.like import fill_any_like
 from graphad.ops.reduction import frobenius_norm, reduce_sum
 from graphad.ops.summation import power_norm
 from graphad.ops.traits import Declared
-from graphad.types import TensorType, element_count
+from graphad.types import Array, Function, Tensor, TensorType, element_count
 
 # -- optimize --------------------------------------------------------------------------------------
 # Updates of a parameter by its gradient, and clipping of gradients. A program writes the outputs back to the inputs' names.
@@ -27,20 +27,20 @@ from graphad.types import TensorType, element_count
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow")
 
 
-def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[Callable[..., Any]], OpDef]:
+def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[Function], OpDef]:
     """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``, or are like Param."""
     names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
     signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
 
-    def infer(*types: TensorType | None, **_: Any) -> Any:
+    def infer(*types: TensorType | None, **_: object) -> TensorType | tuple[TensorType, ...]:
         given = {name: type_ for name, type_ in zip(names, types, strict=True) if type_ is not None}
         _check_state(given)
         new = tuple(given.get(name, given["Param"]) for name in updated)
         return new if len(new) > 1 else new[0]
 
-    def add(formula: Callable[..., Any]) -> OpDef:
+    def add(formula: Callable[..., object]) -> OpDef:
         @wraps(formula)
-        def kernel(*arrays: Array | None, **attrs: Any) -> Any:
+        def kernel(*arrays: Array | None, **attrs: object) -> Array | tuple[Array, ...]:
             new = formula(*arrays, **attrs)
             return tuple(map(np.asarray, new)) if isinstance(new, tuple) else np.asarray(new)
 
@@ -60,13 +60,14 @@ def _check_state(given: dict[str, TensorType]) -> None:
             raise ShapeError(f"Param is {param} but {name} is {type_}: they are of one type")
 
 
-def number(tensor: Array, like: Array) -> Any:
+def number(tensor: Array, like: Array) -> float:
     """The one element of a tensor, in the parameter's dtype."""
-    return like.dtype.type(tensor.reshape(-1)[0])
+    element: float = like.dtype.type(tensor.reshape(-1)[0])
+    return element
 
 
 @update("Param Grad LearningRate", "Param", own=True, flops=2)
-def sgd(Param: Array, Grad: Array, LearningRate: Array) -> Any:
+def sgd(Param: Array, Grad: Array, LearningRate: Array) -> Array:
     """``p - lr g``."""
     return Param - number(LearningRate, Param) * Grad
 
@@ -84,7 +85,7 @@ def momentum(
     regularization_coeff: float = 0.0,
     rescale_grad: float = 1.0,
     multi_precision: bool = False,
-) -> Any:
+) -> tuple[Array, ...]:
     """``v = mu v + g``, ``p - lr v``; with Nesterov's step ``p - lr (g + mu v)``. "l2_decay" adds ``coeff p`` to g."""
     lr, g = number(LearningRate, Param), Grad if rescale_grad == 1.0 else Grad * rescale_grad
     if regularization_method == "l2_decay":
@@ -110,7 +111,7 @@ def adam(
     min_row_size_to_use_multithread: int = 1000,
     multi_precision: bool = False,
     use_global_beta_pow: bool = False,
-) -> Any:
+) -> tuple[Array, ...]:
     """Adam (Kingma and Ba, 2015): the powers are ``beta^t``, and epsilon is scaled by ``sqrt(1 - beta2^t)``.
 
     ``use_global_beta_pow`` leaves the powers for another operator to advance.
@@ -137,7 +138,7 @@ def adamax(
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
-) -> Any:
+) -> tuple[Array, ...]:
     """Adam by the largest gradient (Kingma and Ba, 2015): ``p - lr / (1 - beta1^t) m / u``, ``u = max(|g|, beta2 u + epsilon)``."""
     m = beta1 * Moment + (1 - beta1) * Grad
     largest = np.maximum(np.abs(Grad), beta2 * InfNorm + epsilon)
@@ -145,14 +146,16 @@ def adamax(
 
 
 @update("Param Grad Moment LearningRate", "Param Moment", flops=6)
-def adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, epsilon: float = 1e-6) -> Any:
+def adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, epsilon: float = 1e-6) -> tuple[Array, ...]:
     """``m = m + g^2``, ``p - lr g / (sqrt(m) + epsilon)`` (Duchi, Hazan and Singer, 2011)."""
     m = Moment + np.square(Grad)
     return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
 
 
 @update("Param Grad Moment LearningRate", "Param Moment")
-def decayed_adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, decay: float = 0.95, epsilon: float = 1e-6) -> Any:
+def decayed_adagrad(
+    Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, decay: float = 0.95, epsilon: float = 1e-6
+) -> tuple[Array, ...]:
     """Adagrad that forgets: ``m = decay m + (1 - decay) g^2``, ``p - lr g / (sqrt(m) + epsilon)``."""
     m = decay * Moment + (1 - decay) * np.square(Grad)
     return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
@@ -168,7 +171,7 @@ def adadelta(
     *,
     rho: float = 0.95,
     epsilon: float = 1e-6,
-) -> Any:
+) -> tuple[Array, ...]:
     """Steps as large as the last ones were (Zeiler, 2012), times lr if it is there."""
     squared_grad = rho * AvgSquaredGrad + (1 - rho) * np.square(Grad)
     step = -np.sqrt((AvgSquaredUpdate + epsilon) / (squared_grad + epsilon)) * Grad
@@ -189,7 +192,7 @@ def rmsprop(
     decay: float = 0.9,
     momentum: float = 0.0,
     centered: bool = False,
-) -> Any:
+) -> tuple[Array, ...]:
     """``s = decay s + (1 - decay) g^2``, ``m = momentum m + lr g / sqrt(s + epsilon)``, ``p - m``.
 
     ``centered`` takes the square of g's mean from s under the root. (Tieleman and Hinton, 2012; centered: Graves, 2013.)
@@ -250,7 +253,7 @@ def adamw(
     min_row_size_to_use_multithread: int = 1000,
     multi_precision: bool = False,
     use_global_beta_pow: bool = False,
-) -> Any:
+) -> tuple[Array, ...]:
     """Adam on ``p (1 - lr_ratio lr coeff)`` (Loshchilov and Hutter, 2019); Adam alone unless ``with_decay``.
 
     As in Paddle's kernel for the CPU, ``lr_ratio`` scales the decay, not Adam's step.
@@ -258,7 +261,8 @@ def adamw(
     rate = number(LearningRate, Param)
     decayed = Param * (1 - rate * lr_ratio * coeff) if with_decay else Param
     options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "use_global_beta_pow": use_global_beta_pow}
-    return adam.kernel(decayed, Grad, np.asarray(rate), Moment1, Moment2, Beta1Pow, Beta2Pow, **options)
+    updated: tuple[Array, ...] = adam.kernel(decayed, Grad, np.asarray(rate), Moment1, Moment2, Beta1Pow, Beta2Pow, **options)
+    return updated
 
 
 @update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
@@ -277,7 +281,7 @@ def lamb(
     epsilon: float = 1e-6,
     always_adapt: bool = False,
     multi_precision: bool = False,
-) -> Any:
+) -> tuple[Array, ...]:
     """``p - lr |p| / |r| r``, r being Adam's step without lr plus ``weight_decay p`` (You et al., 2020).
 
     ``|p| / |r|`` is 1 where one of the norms is 0, and without a weight decay, unless ``always_adapt``.
@@ -292,7 +296,7 @@ def lamb(
     return Param - rate * step, m1, m2, beta1 * Beta1Pow, beta2 * Beta2Pow
 
 
-def _trust(param: Array, step: Array) -> Any:
+def _trust(param: Array, step: Array) -> Tensor:
     lengths = [power_norm(each, tuple(range(each.ndim))) for each in (param, step)]
     return lengths[0] / lengths[1] if all(lengths) else param.dtype.type(1)
 
@@ -308,7 +312,7 @@ def ftrl(
     l1: float = 0.0,
     l2: float = 0.0,
     lr_power: float = -0.5,
-) -> Any:
+) -> tuple[Array, ...]:
     """Follow the regularized leader (McMahan et al., 2013), as ``n = s + g^2``, ``z = l + g - (n^-lr_power - s^-lr_power) / lr p``.
 
     The parameter is ``(l1 sign(z) - z) / (n^-lr_power / lr + 2 l2)`` where ``|z| > l1``, else 0. To l1 and l2 1e-10 is added.
@@ -321,19 +325,21 @@ def ftrl(
     return np.where(np.abs(linear) > l1, solution, Param.dtype.type(0)), squared, linear
 
 
-def _power(x: Array, exponent: float) -> Any:
+def _power(x: Array, exponent: float) -> Array:
     return np.sqrt(x) if exponent == 0.5 else np.power(x, exponent)
 
 
 @update("Param Grad LearningRate", "Param")
-def proximal_gd(Param: Array, Grad: Array, LearningRate: Array, *, l1: float = 0.0, l2: float = 0.0) -> Any:
+def proximal_gd(Param: Array, Grad: Array, LearningRate: Array, *, l1: float = 0.0, l2: float = 0.0) -> Array:
     """Gradient descent under a penalty (Duchi and Singer, 2009): ``q = p - lr g``, ``sign(q) max(|q| - lr l1, 0) / (1 + lr l2)``."""
     rate = number(LearningRate, Param)
     return _shrunk(Param - rate * Grad, rate, l1, l2)
 
 
 @update("Param Moment Grad LearningRate", "Param Moment")
-def proximal_adagrad(Param: Array, Moment: Array, Grad: Array, LearningRate: Array, *, l1: float = 0.0, l2: float = 0.0) -> Any:
+def proximal_adagrad(
+    Param: Array, Moment: Array, Grad: Array, LearningRate: Array, *, l1: float = 0.0, l2: float = 0.0
+) -> tuple[Array, ...]:
     """``m = m + g^2``, then ``proximal_gd`` with the step ``lr g / sqrt(m)``, which is 0 where m is."""
     rate = number(LearningRate, Param)
     m = Moment + np.square(Grad)
@@ -341,5 +347,5 @@ def proximal_adagrad(Param: Array, Moment: Array, Grad: Array, LearningRate: Arr
     return _shrunk(Param - rate * step, rate, l1, l2), m
 
 
-def _shrunk(q: Array, rate: Any, l1: float, l2: float) -> Any:
+def _shrunk(q: Array, rate: float, l1: float, l2: float) -> Array:
     return np.sign(q) * np.maximum(np.abs(q) - rate * l1, 0) / (1 + rate * l2)

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphad.ops.definition import Array, OpDef
+from graphad.ops.definition import OpDef
 from graphad.ops.formulas import Call, Constant, Formula, Input, converted, filled, formula, text_of
 from graphad.ops.inference import aligned
+from graphad.types import Array, Function
 
 INPLACE = "inplace"  # the attribute: ["Out:X"], the output in slot Out may be computed into the memory of the input in slot X
 Write = Callable[[Sequence[Array], Array], None]
@@ -25,7 +26,7 @@ def takes_required(definition: OpDef, slots: Collection[str]) -> bool:
     return [*slots] == [name for name, slot in definition.inputs.items() if not slot.optional]
 
 
-def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Formula | None:
+def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, object]) -> Formula | None:
     """The arithmetic of an elementwise operator on its required inputs, aligned with each other; None if it is not known.
 
     Args:
@@ -45,7 +46,7 @@ def writes_into(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, An
     return _can_write(formula_of(definition, dtypes, attrs), np.dtype(dtypes[0])) if dtypes else False
 
 
-def makes_array(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+def makes_array(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, object]) -> bool:
     """Whether the result of an elementwise operator is an array of its own, and not its input."""
     found = formula_of(definition, dtypes, attrs)
     return found is not None and not isinstance(found.result, Input)
@@ -58,7 +59,7 @@ class Filling(NamedTuple):
     dtype: str
 
 
-def filling(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> Filling | None:
+def filling(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, object]) -> Filling | None:
     """What an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
     found = formula_of(definition, dtypes, attrs)
     if found is None or len(found.calls) != 1 or found.calls[0].function not in (filled, np.zeros_like):
@@ -67,7 +68,7 @@ def filling(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) 
     return Filling(number.value if isinstance(number, Constant) else 0.0, found.dtypes[0].name)
 
 
-def writer(definition: OpDef, attrs: Mapping[str, Any], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:
+def writer(definition: OpDef, attrs: Mapping[str, object], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:
     """The function that computes an operator into an array; None if the arithmetic of the operator is not known.
 
     Args:
@@ -97,10 +98,10 @@ def _aligning(function: Callable[..., None], axis: int) -> Write:
 
 # -- writing it down -----------------------------------------------------------------------------
 
-_INTO: Mapping[Callable[..., Any], str] = {converted: "copyto(o, {0}, casting='unsafe')", filled: "copyto(o, {1}, casting='unsafe')"}
+_INTO: Mapping[Function, str] = {converted: "copyto(o, {0}, casting='unsafe')", filled: "copyto(o, {1}, casting='unsafe')"}
 
 
-def _can_write(found: Formula | None, dtype: np.dtype[Any]) -> bool:
+def _can_write(found: Formula | None, dtype: np.dtype[np.generic]) -> bool:
     """Whether a formula's result of a dtype can be put into an array that is there, rather than copied to it."""
     if found is None or isinstance(found.result, Input) or found.dtypes[found.result] != dtype:
         return False
@@ -111,7 +112,7 @@ def _can_write(found: Formula | None, dtype: np.dtype[Any]) -> bool:
 class _Lines:
     """The lines of a function that computes a formula into an array ``o``."""
 
-    def __init__(self, found: Formula, aliased: frozenset[int], dtype: np.dtype[Any], count: int) -> None:
+    def __init__(self, found: Formula, aliased: frozenset[int], dtype: np.dtype[np.generic], count: int) -> None:
         self.found = found
         self.globals: dict[str, Any] = {"copyto": np.copyto}
         self.names: list[str] = []
@@ -124,7 +125,7 @@ class _Lines:
             return f"x{arg.number}"
         return self.names[arg] if isinstance(arg, int) else self.object(arg.value)
 
-    def object(self, value: Any) -> str:
+    def object(self, value: object) -> str:
         name = f"k{len(self.globals)}"
         self.globals[name] = value
         return name
@@ -170,7 +171,7 @@ def _code(text: str) -> Any:
     return compile(text, "<formula>", "exec")
 
 
-def _written(found: Formula, dtype: np.dtype[Any], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
+def _written(found: Formula, dtype: np.dtype[np.generic], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
     """A function ``(x0, x1, ..., o)`` of arrays that computes a formula into the last of them.
 
     The arrays are of one shape with axes, or of one element. ``aliased`` are the inputs that may be the output.

@@ -9,10 +9,10 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import how_many, numbers
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.inference import matched
 from graphad.ops.slicing import slice_
-from graphad.types import TensorType
+from graphad.types import Array, Tensor, TensorType
 
 TO_THE_END = 2**31 - 1
 NO_INTS: list[int] = []
@@ -135,7 +135,7 @@ def _pad2d_type(
     paddings: list[int] = _NO_PADDING,
     mode: str = "constant",
     data_format: str = "NCHW",
-    **_: Any,
+    **_: object,
 ) -> TensorType:
     return _IMAGES.padded(X, Paddings, paddings, mode, data_format)
 
@@ -195,7 +195,7 @@ def _pad3d_type(
     paddings: list[int] = NO_INTS,
     mode: str = "constant",
     data_format: str = "NCDHW",
-    **_: Any,
+    **_: object,
 ) -> TensorType:
     return _VOLUMES.padded(X, Paddings, paddings, mode, data_format)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-REQUIRED: Any = object()
+REQUIRED: object = object()
 _DECLARED = "__graphad_parameters__"
 _OTHERS = ("__wrapped__", "__signature__")
 
@@ -19,13 +19,13 @@ class Parameter(NamedTuple):
     """A parameter; its default is ``REQUIRED`` if it has none."""
 
     name: str
-    default: Any = REQUIRED
-    annotation: Any = inspect.Parameter.empty
+    default: object = REQUIRED
+    annotation: object = inspect.Parameter.empty
     keyword_only: bool = False
     variable: bool = False  # *args or **kwargs
 
 
-def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+def parameters_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
     """The parameters of a function in their order: as declared by ``declare``, else as written.
 
     Raises:
@@ -39,7 +39,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     return _written(function)
 
 
-def declare(function: Callable[..., Any], parameters: Iterable[Parameter]) -> None:
+def declare(function: Callable[..., object], parameters: Iterable[Parameter]) -> None:
     """Let a function that takes ``**attrs`` say what it takes."""
     setattr(function, _DECLARED, tuple(parameters))
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
-from graphad.ops.definition import GRAD, Array, Inputs, OpDef, Outputs, Tensor, grad_kernel, operator
+from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, operator
 from graphad.ops.inference import matched, same_dtypes, same_number
 from graphad.ops.registry import REGISTRY
 from graphad.ops.windows import (
@@ -31,7 +31,7 @@ from graphad.ops.windows import (
     padded,
     to_front,
 )
-from graphad.types import FLOATS, Shape, TensorType
+from graphad.types import FLOATS, Array, Shape, Tensor, TensorType
 
 # -- windows ---------------------------------------------------------------------------------------
 # The windows of a pooling, and its kernels on arrays ``[N, C, ...]`` over any number of spatial axes.
@@ -349,7 +349,7 @@ def _spread_type(spec: Spec, pooled: Infer) -> Infer:
 
 
 def _gathered_type(pooled: Infer) -> Infer:
-    def infer(X: TensorType, Image: TensorType, **attrs: Any) -> TensorType:
+    def infer(X: TensorType, Image: TensorType, **attrs: object) -> TensorType:
         _check_fits("Image", Image, X)
         return TensorType(pooled(X, **attrs).shape, same_dtypes(X=X, Image=Image))
 
@@ -357,7 +357,7 @@ def _gathered_type(pooled: Infer) -> Infer:
 
 
 def _scattered_type(pooled: Infer) -> Infer:
-    def infer(X: TensorType, Pooled: TensorType, **attrs: Any) -> TensorType:
+    def infer(X: TensorType, Pooled: TensorType, **attrs: object) -> TensorType:
         _check_fits("Pooled", Pooled, pooled(X, **attrs))
         return TensorType(X.shape, same_dtypes(X=X, Pooled=Pooled))
 
@@ -430,7 +430,7 @@ def _scatter_max(spec: Spec) -> Callable[..., Array]:
 
 def _pool_rule(name: str, spec: Spec) -> Callable[..., Tensor]:
     @attributes(spec)
-    def rule(X: Tensor, Out: Tensor, dOut: Tensor, **attrs: Any) -> Tensor:
+    def rule(X: Tensor, Out: Tensor, dOut: Tensor, **attrs: object) -> Tensor:
         if attrs["pooling_type"] == "max":
             return REGISTRY[f"{name}_scatter_max"](X, dOut, **attrs)
         return REGISTRY[f"{name}_spread"](dOut, X, **attrs)

@@ -11,9 +11,9 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.inference import matched, same_float
-from graphad.types import FLOATS, INTS, TensorType, checked_shape, element_count
+from graphad.types import FLOATS, INTS, Array, Tensor, TensorType, checked_shape, element_count
 
 DType = str
 
@@ -23,13 +23,13 @@ def generator(seed: int, rng: np.random.Generator) -> np.random.Generator:
     return np.random.default_rng(seed % (1 << 64)) if seed else rng
 
 
-def _floats(*, shape: list[int], dtype: DType = "float32", **_: Any) -> TensorType:
+def _floats(*, shape: list[int], dtype: DType = "float32", **_: object) -> TensorType:
     if dtype not in FLOATS:
         raise ShapeError(f"dtype={dtype!r}: random floating-point numbers are {', '.join(FLOATS)}")
     return TensorType(checked_shape(shape), dtype)
 
 
-def _ints(*, shape: list[int], low: int, high: int, dtype: DType = "int64", **_: Any) -> TensorType:
+def _ints(*, shape: list[int], low: int, high: int, dtype: DType = "int64", **_: object) -> TensorType:
     if dtype not in INTS:
         raise ShapeError(f"dtype={dtype!r}: random integers are {', '.join(INTS)}")
     if low >= high:
@@ -99,7 +99,9 @@ def bernoulli(X: Array, *, seed: int = 0, rng: np.random.Generator) -> Array:
 # -- dropout -------------------------------------------------------------------------------------
 
 
-def _dropout_type(X: TensorType, Seed: TensorType | None = None, *, dropout_prob: float = 0.5, **_: Any) -> tuple[TensorType, TensorType]:
+def _dropout_type(
+    X: TensorType, Seed: TensorType | None = None, *, dropout_prob: float = 0.5, **_: object
+) -> tuple[TensorType, TensorType]:
     if Seed is not None and not matched(element_count(Seed.shape), 1):
         raise ShapeError(f"Seed is {Seed}; one element is expected")
     if not 0 <= dropout_prob <= 1:

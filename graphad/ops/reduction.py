@@ -10,7 +10,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask, cast, in_dtype_of
-from graphad.ops.definition import GRAD, Array, Inputs, OpDef, Outputs, Tensor, grad_kernel, lookup, operator
+from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import abs_, exp, pow_, sign
 from graphad.ops.inference import reduced, reduced_axes, same_float
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like
@@ -19,7 +19,7 @@ from graphad.ops.selection import where
 from graphad.ops.shapes import size, unsqueeze
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.traits import Declared
-from graphad.types import TensorType, dtype_name
+from graphad.types import Array, Tensor, TensorType, dtype_name
 
 DType = str
 
@@ -37,7 +37,7 @@ def _reduced_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False
     return TensorType(reduced(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all).shape, attrs.get("out_dtype") or X.dtype)
 
 
-def _extreme_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, **attrs: Any) -> TensorType:
+def _extreme_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, **attrs: object) -> TensorType:
     if any(X.shape[a] == 0 for a in reduced_axes(len(X.shape), dim, reduce_all)):
         raise ShapeError(f"X is {X}: there is no extremum over an axis without elements (dim={dim})")
     return _reduced_type(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all, **attrs)
@@ -49,9 +49,9 @@ def _truth_type(X: TensorType, **attrs: Any) -> TensorType:
 
 def _row(
     name: str,
-    function: Callable[..., Any],
-    grad: Callable[..., Any] | None,
-    infer: Callable[..., Any] = _reduced_type,
+    function: Callable[..., object],
+    grad: Callable[..., object] | None,
+    infer: Callable[..., object] = _reduced_type,
     result: str = "",
     shapes: str = "",
     **traits: Unpack[Declared],
@@ -111,7 +111,7 @@ def mean(X: Array) -> Array:
 
 
 @grad_kernel("mean")
-def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
     """The share of each element, all at once."""
     (x,), (cotangent,) = inputs["X"], inputs[f"Out{GRAD}"]
     return {f"X{GRAD}": [np.full(x.shape, cotangent / cotangent.dtype.type(x.size) if x.size else 0.0, x.dtype)]}
@@ -151,7 +151,7 @@ def _arg_type(X: TensorType, *, axis: int = -1, keepdims: bool = False, flatten:
     return _extreme_type(X, dim=[axis], keep_dim=keepdims, reduce_all=flatten)._replace(dtype=dtype or "int64")
 
 
-def _arg_row(name: str, function: Callable[..., Any], **traits: Unpack[Declared]) -> OpDef:
+def _arg_row(name: str, function: Callable[..., object], **traits: Unpack[Declared]) -> OpDef:
     def kernel(X: Array, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> Array:
         return np.asarray(function(X, axis=None if flatten or not X.ndim else axis, keepdims=keepdims), dtype or "int64")
 
@@ -205,7 +205,7 @@ def _or_one(norm: Tensor) -> Tensor:
     return where(norm == 0.0, fill_any_like(norm, value=1.0), norm)
 
 
-def _norm_type(X: TensorType, *, axis: int = -1, keepdim: bool = False, asvector: bool = False, **_: Any) -> TensorType:
+def _norm_type(X: TensorType, *, axis: int = -1, keepdim: bool = False, asvector: bool = False, **_: object) -> TensorType:
     return _extreme_type(X, dim=[axis], keep_dim=keepdim, reduce_all=asvector)
 
 

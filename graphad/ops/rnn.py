@@ -11,7 +11,7 @@ from graphad.errors import ShapeError
 from graphad.ops.activation import sigmoid
 from graphad.ops.attributes import attributes
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.elementwise import tanh
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
@@ -20,7 +20,7 @@ from graphad.ops.normalization import times, total
 from graphad.ops.registry import REGISTRY
 from graphad.ops.shapes import reshape
 from graphad.ops.slicing import slice_
-from graphad.types import TensorType
+from graphad.types import Array, Tensor, TensorType
 
 # -- lstm_unit -----------------------------------------------------------------------------------
 
@@ -135,9 +135,9 @@ def _weights(Weight: Tensor) -> tuple[Tensor, Tensor]:
 class Back(NamedTuple):
     """The cotangents within a GRU cell: before its gates (update, reset), before its candidate, and of the state before."""
 
-    gates: Any
-    candidate: Any
-    hidden: Any
+    gates: Tensor
+    candidate: Tensor
+    hidden: Tensor
 
     @property
     def input(self) -> Tensor:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from graphad.types import Array
+
 Value = Any  # an array, or an aggregate of arrays: a TensorArray, a Tape
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.elementwise import exp
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import reshape_like
-from graphad.types import TensorType, element_count
+from graphad.types import Array, Tensor, TensorType, element_count
 
 # -- scan ------------------------------------------------------------------------------------------
 # Running sums and products along an axis, and the recurrence that the gradient of a running product is.
 
 
-def _accumulated(accumulate: Callable[..., Any], X: Array, axis: int, exclusive: bool, reverse: bool, start: float) -> Array:
+def _accumulated(accumulate: Callable[..., object], X: Array, axis: int, exclusive: bool, reverse: bool, start: float) -> Array:
     """Everything up to each element along an axis; ``exclusive`` leaves out the element, ``reverse`` runs from the end.
 
     Floats are accumulated in float64: the error does not grow with the place, and an intermediate result may be large.

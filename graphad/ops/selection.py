@@ -8,11 +8,11 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import zeros_like
-from graphad.ops.definition import AS_INPUT, Array, Tensor, operator
+from graphad.ops.definition import AS_INPUT, operator
 from graphad.ops.inference import same_dtypes
 from graphad.ops.like import fill_zeros_like, unbroadcast
 from graphad.ops.traits import ELEMENTWISE
-from graphad.types import TensorType, broadcast_shapes, joined_shape
+from graphad.types import Array, Tensor, TensorType, broadcast_shapes, joined_shape
 
 # -- conditions ----------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ def _chosen(X: list[TensorType], Mask: TensorType) -> TensorType:
     linear="X",
     flops=0,
 )
-def select_input(X: list[Any], Mask: Array) -> Any:
+def select_input(X: list[Tensor], Mask: Array) -> Any:
     """``X[Mask]``; the others need not have a value."""
     which = _which(Mask, len(X))
     if X[which] is None:
@@ -108,7 +108,7 @@ def _like(X: TensorType, Mask: TensorType, Like: list[TensorType] | None = None)
     view="X",
     flops=0,
 )
-def select_output(X: Any, Mask: Array, Like: list[Any] | None = None) -> list[Any]:
+def select_output(X: Tensor, Mask: Array, Like: list[Tensor] | None = None) -> list[Any]:
     """X at ``Out[Mask]``, zeros in the shape of Like everywhere else (nothing where Like has no value)."""
     if not Like:
         raise InvalidValue("Like is empty: it has as many tensors as Out")

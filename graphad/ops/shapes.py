@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, given, hinted, is_given, numbers
 from graphad.ops.casting import assign
-from graphad.ops.definition import NO_INTS, Array, OpDef, Tensor, operator
+from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.inference import matched, normal_axis
 from graphad.ops.like import reshape_like, sum_like
 from graphad.ops.summation import summed
 from graphad.ops.traits import PART_OF_X, Declared
-from graphad.types import Shape, TensorType, broadcast_shapes, element_count, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_shape
 
 # -- shapes known at run time only ---------------------------------------------------------------
 
@@ -48,7 +48,7 @@ def _back(dOut: Tensor, X: Tensor = None, XShape: Tensor = None) -> Tensor:
 
 
 def _with_old_shape(new_shape: NewShape) -> Callable[..., tuple[TensorType, TensorType]]:
-    def infer(X: TensorType, **attrs: Any) -> tuple[TensorType, TensorType]:
+    def infer(X: TensorType, **attrs: object) -> tuple[TensorType, TensorType]:
         return TensorType(new_shape(X.shape, **attrs), X.dtype), TensorType((0, *X.shape), X.dtype)
 
     return infer

@@ -10,13 +10,13 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, attributes, hinted, how_many, is_given, numbers
-from graphad.ops.definition import NO_INTS, Array, DType, Tensor, operator
+from graphad.ops.definition import NO_INTS, DType, operator
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.joining import stack
 from graphad.ops.like import unbroadcast
 from graphad.ops.shapes import flip, shape_, unsqueeze
 from graphad.ops.traits import Declared
-from graphad.types import Shape, TensorType, broadcast_shapes, element_count, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_shape
 
 # -- slicing ---------------------------------------------------------------------------------------
 # Slices of tensors, with fixed bounds or with bounds in tensors, and their transpose.
@@ -43,12 +43,12 @@ class StridedCut(Cut):
 class Bounds(NamedTuple):
     """Where slices start and end and what their steps are, as tensors: each takes the place of an attribute, or is None."""
 
-    starts: Any = None
-    ends: Any = None
-    starts_list: Any = None
-    ends_list: Any = None
-    strides: Any = None
-    strides_list: Any = None
+    starts: object = None
+    ends: object = None
+    starts_list: object = None
+    ends_list: object = None
+    strides: object = None
+    strides_list: object = None
 
     def pairs(self, cut: StridedCut) -> list[tuple[str, list[int], Any, Any]]:
         """What starts, ends and strides are called, their attributes, and their tensors."""
@@ -128,7 +128,7 @@ def _decreased(shape: Shape, decrease_axis: list[int]) -> Shape:
     return tuple(e for i, e in enumerate(shape) if i not in gone)
 
 
-def _resolved(tensors: tuple[Any, ...], attrs: dict[str, Any]) -> StridedCut:
+def _resolved(tensors: tuple[object, ...], attrs: dict[str, Any]) -> StridedCut:
     cut = StridedCut(**attrs)
     return Bounds(*tensors).resolved(cut) if tensors else cut
 
@@ -149,7 +149,7 @@ def _slice_grad(
     EndsTensor: Tensor,
     StartsTensorList: list[Tensor],
     EndsTensorList: list[Tensor],
-    **attrs: Any,
+    **attrs: object,
 ) -> Tensor:
     return unslice(dOut, Input, StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, **attrs)
 
@@ -182,7 +182,7 @@ _STRIDED_BOUNDS = f"{_BOUNDS} StridesTensor? StridesTensorList*?"
     **_cutting("StartsTensor EndsTensor StartsTensorList EndsTensorList"),
 )
 @attributes(Cut)
-def slice_(Input: Array, *tensors: Any, **attrs: Any) -> Array:
+def slice_(Input: Array, *tensors: object, **attrs: object) -> Array:
     """``Input[start:end]`` along each of ``axes``, with Python's meaning of negative and large bounds; axes in ``decrease_axis`` go.
 
     Tensors take the place of ``starts`` and ``ends``; then ``infer_flags`` is -1 for the axes of which these do not say the slice.
@@ -200,7 +200,7 @@ def _strided_grad(
     EndsTensorList: list[Tensor],
     StridesTensor: Tensor,
     StridesTensorList: list[Tensor],
-    **attrs: Any,
+    **attrs: object,
 ) -> Tensor:
     tensors = (StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, StridesTensor, StridesTensorList)
     return unslice(dOut, Input, *tensors, **attrs)
@@ -214,12 +214,12 @@ def _strided_grad(
     **_cutting("StartsTensor EndsTensor StartsTensorList EndsTensorList StridesTensor StridesTensorList"),
 )
 @attributes(StridedCut)
-def strided_slice(Input: Array, *tensors: Any, **attrs: Any) -> Array:
+def strided_slice(Input: Array, *tensors: object, **attrs: object) -> Array:
     """``Input[start:end:stride]`` along each of ``axes``, with Python's meaning; axes in ``decrease_axis`` go."""
     return _cut_out(Input, _resolved(tensors, attrs))
 
 
-def _unsliced(X: TensorType, Like: TensorType, *tensors: Any, **attrs: Any) -> TensorType:
+def _unsliced(X: TensorType, Like: TensorType, *tensors: object, **attrs: object) -> TensorType:
     part = _part_type(Like, *tensors, **attrs)
     if joined_shape(part.shape, X.shape) is None:
         raise ShapeError(f"X is {X}: it is not like a slice of Like, which would be {part}")
@@ -235,14 +235,14 @@ def _unslice_grad(
     EndsTensorList: list[Tensor],
     StridesTensor: Tensor,
     StridesTensorList: list[Tensor],
-    **attrs: Any,
+    **attrs: object,
 ) -> Tensor:
     return strided_slice(dOut, StartsTensor, EndsTensor, StartsTensorList, EndsTensorList, StridesTensor, StridesTensorList, **attrs)
 
 
 @operator(f"X Like {_STRIDED_BOUNDS} -> Out", infer=_unsliced, grad={"X": _unslice_grad}, linear="X", flops=0)
 @attributes(StridedCut)
-def unslice(X: Array, Like: Array, *tensors: Any, **attrs: Any) -> Array:
+def unslice(X: Array, Like: Array, *tensors: object, **attrs: object) -> Array:
     """Zeros in the shape of Like with X where the slice was taken: the transpose of ``strided_slice``."""
     out = np.zeros(Like.shape, X.dtype)
     place = out[index_of(Like.ndim, _resolved(tensors, attrs))]
@@ -287,7 +287,7 @@ class Setting:
         return next((list(v) for v in lists if v), [])
 
 
-def _bounds(starts: Any = None, ends: Any = None, steps: Any = None) -> Bounds:
+def _bounds(starts: object = None, ends: object = None, steps: object = None) -> Bounds:
     return Bounds(starts_list=starts, ends_list=ends, strides_list=steps)
 
 
@@ -308,7 +308,7 @@ def _assigned(shape: Shape, setting: Setting) -> Shape:
     return tuple(1 if axis is None else shape[axis] for axis in _places(len(shape), setting.decrease_axes, setting.none_axes))
 
 
-def _set_type(Input: TensorType, ValueTensor: TensorType | None = None, *lists: Any, **attrs: Any) -> TensorType:
+def _set_type(Input: TensorType, ValueTensor: TensorType | None = None, *lists: object, **attrs: Any) -> TensorType:
     setting = Setting(**attrs)
     part = sliced_shape(Input.shape, _bounds(*lists), setting.cut)
     target = _assigned(part, setting)
@@ -330,7 +330,7 @@ def _set_type(Input: TensorType, ValueTensor: TensorType | None = None, *lists: 
 
 @attributes(Setting)
 def _input_grad(
-    dOut: Tensor, StartsTensorList: list[Tensor], EndsTensorList: list[Tensor], StepsTensorList: list[Tensor], **attrs: Any
+    dOut: Tensor, StartsTensorList: list[Tensor], EndsTensorList: list[Tensor], StepsTensorList: list[Tensor], **attrs: object
 ) -> Tensor:
     zero = {"fp32_values": [0.0], "shape": [], "dtype": ""}
     none: dict[str, list[float]] = {name: [] for name in attrs if name.endswith("values")}
@@ -363,7 +363,7 @@ def _value_grad(
     shapes="ValueTensor",
 )
 @attributes(Setting)
-def set_value(Input: Array, ValueTensor: Array | None = None, *lists: Any, **attrs: Any) -> Array:
+def set_value(Input: Array, ValueTensor: Array | None = None, *lists: object, **attrs: Any) -> Array:
     """Input with ``Input[start:end:step]`` along each of ``axes`` replaced by ValueTensor, or by the attributes' value, broadcast.
 
     ``decrease_axes`` are axes that the value does not have, ``none_axes`` such that only the value has.

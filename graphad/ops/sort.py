@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import NO_INTS, Array, DType, Tensor, operator
+from graphad.ops.definition import NO_INTS, DType, operator
 from graphad.ops.indexing import at, put_along_axis
 from graphad.ops.inference import normal_axis
 from graphad.ops.like import fill_zeros_like
-from graphad.types import TensorType, element_count
+from graphad.types import Array, Tensor, TensorType, element_count
 
 
 def _top_type(X: TensorType, *, k: int = 1, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[TensorType, TensorType]:

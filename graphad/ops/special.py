@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array, Tensor, operator
+from graphad.ops.definition import operator
 from graphad.ops.formulas import primitive
 from graphad.ops.inference import same_float
 from graphad.ops.traits import FUNCTION
-from graphad.types import TensorType
+from graphad.types import Array, Tensor, TensorType
 
 # -- error function --------------------------------------------------------------------------------
 # The error function on arrays: in float64 by the rational Chebyshev approximations of W. J. Cody (Math. Comp. 23, 1969).

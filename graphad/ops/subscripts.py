@@ -47,7 +47,7 @@ class _Item:
     places: Any = None  # where the mask holds that the index tensor is a column of
 
 
-def subscripted(x: Tensor, key: Any, is_symbol: Callable[[Any], bool]) -> Any:
+def subscripted(x: Tensor, key: object, is_symbol: Callable[[object], bool]) -> Any:
     """``x[key]``.
 
     Raises:
@@ -63,7 +63,7 @@ def subscripted(x: Tensor, key: Any, is_symbol: Callable[[Any], bool]) -> Any:
 # -- reading a subscript -------------------------------------------------------------------------
 
 
-def _items(x: Tensor, key: Any, is_symbol: Callable[[Any], bool]) -> list[_Item]:
+def _items(x: Tensor, key: object, is_symbol: Callable[[object], bool]) -> list[_Item]:
     parts = [_tensor_of(x, part, is_symbol) for part in (key if isinstance(key, tuple) else (key,))]
     used = sum(_width(part) for part in parts)
     rank = len(x.shape)
@@ -97,7 +97,7 @@ def _placed(x: Tensor, parts: Sequence[Any]) -> list[_Item]:
     return items
 
 
-def _tensor_of(x: Tensor, part: Any, is_symbol: Callable[[Any], bool]) -> Any:
+def _tensor_of(x: Tensor, part: Any, is_symbol: Callable[[object], bool]) -> Any:
     """A part of a subscript with arrays and lists as index tensors."""
     if part is None or part is ... or isinstance(part, builtins.slice):
         return _whole(x, part) if isinstance(part, builtins.slice) else part
@@ -133,7 +133,7 @@ def _checked_number(x: Tensor, axis: int, number: int) -> int:
     return number
 
 
-def _is_index(value: Any) -> bool:
+def _is_index(value: object) -> bool:
     return value is not None and not isinstance(value, int | builtins.slice)
 
 
@@ -155,7 +155,7 @@ def _columns(x: Tensor, axis: int, mask: Any) -> list[_Item]:
 # -- numbers, slices and None --------------------------------------------------------------------
 
 
-def _cut(x: Any, items: Sequence[_Item]) -> Any:
+def _cut(x: object, items: Sequence[_Item]) -> Any:
     """``x`` by the whole numbers and slices among the items."""
     cuts = [each for each in items if isinstance(each.value, int) or (isinstance(each.value, builtins.slice) and _cuts(each.value))]
     if not cuts:
@@ -189,7 +189,7 @@ def _bounds(part: int | builtins.slice) -> tuple[int, int, int]:
     return start if part.start is None else part.start, stop if part.stop is None else part.stop, step
 
 
-def _with_new_axes(x: Any, items: Sequence[_Item]) -> Any:
+def _with_new_axes(x: object, items: Sequence[_Item]) -> Any:
     kept = [each for each in items if not isinstance(each.value, int)]
     axes = [i for i, each in enumerate(kept) if each.value is None]
     return REGISTRY["unsqueeze"](x, axes=axes) if axes else x
@@ -198,7 +198,7 @@ def _with_new_axes(x: Any, items: Sequence[_Item]) -> Any:
 # -- index tensors -------------------------------------------------------------------------------
 
 
-def _with_tensors(x: Any, items: Sequence[_Item]) -> Any:
+def _with_tensors(x: object, items: Sequence[_Item]) -> Any:
     x = _cut(x, [each for each in items if isinstance(each.value, builtins.slice)])
     picks = [each for each in items if isinstance(each.value, int) or _is_index(each.value)]
     at = [i for i, each in enumerate(items) if each in picks]

@@ -8,19 +8,17 @@ float32 its result is wrong in the fourth digit. Here other axes are added in bl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from graphad.ops.definition import Array
+from graphad.types import Array, Function
 
 FEW = 64  # rows that are added one after the other
 BLOCK = 128  # rows of a block
 SMALL = 512  # elements up to which blocks are not worth the effort
 
 Axes = tuple[int, ...]
-_reduce: Callable[..., Any] = np.add.reduce
+_reduce: Function = np.add.reduce
 
 
 def summed(X: Array, axes: Axes | int, keepdims: bool = False) -> Array:

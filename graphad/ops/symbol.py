@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from graphad.errors import InvalidType
 from graphad.ops.array_functions import BINARY, instead_of
@@ -16,6 +16,7 @@ from graphad.types import Shape
 if TYPE_CHECKING:
     from graphad.ops.definition import OpDef
 
+S = TypeVar("S", bound="Symbol")
 _NO_VALUE = "has no value before the program runs"
 
 
@@ -47,111 +48,112 @@ class Symbol(Methods):
 
     # -- subscripts ------------------------------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> Any:
-        return subscripted(self, key, _is_symbol)
+    def __getitem__(self, key: object) -> Self:
+        part: Self = subscripted(self, key, _is_symbol)
+        return part
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self.refuse(f"{self!r} is not changed in place: layers.where, layers.scatter or layers.set_value make another tensor")
 
     # -- arithmetic ------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Any:
-        return _affine(self, bias=other) if is_number(other) else _binary("elementwise_add", self, other)
+    def __add__(self, other: object) -> Self:
+        return _affine(self, bias=other) if is_number(other) else _binary("elementwise_add", self, other, self)
 
-    def __radd__(self, other: Any) -> Any:
-        return _affine(self, bias=other) if is_number(other) else _binary("elementwise_add", other, self)
+    def __radd__(self, other: object) -> Self:
+        return _affine(self, bias=other) if is_number(other) else _binary("elementwise_add", other, self, self)
 
-    def __sub__(self, other: Any) -> Any:
-        return _affine(self, bias=-other) if is_number(other) else _binary("elementwise_sub", self, other)
+    def __sub__(self, other: Any) -> Self:
+        return _affine(self, bias=-other) if is_number(other) else _binary("elementwise_sub", self, other, self)
 
-    def __rsub__(self, other: Any) -> Any:
-        return _affine(self, scale=-1.0, bias=other) if is_number(other) else _binary("elementwise_sub", other, self)
+    def __rsub__(self, other: object) -> Self:
+        return _affine(self, scale=-1.0, bias=other) if is_number(other) else _binary("elementwise_sub", other, self, self)
 
-    def __mul__(self, other: Any) -> Any:
-        return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", self, other)
+    def __mul__(self, other: object) -> Self:
+        return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", self, other, self)
 
-    def __rmul__(self, other: Any) -> Any:
-        return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", other, self)
+    def __rmul__(self, other: object) -> Self:
+        return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", other, self, self)
 
-    def __truediv__(self, other: Any) -> Any:
-        return _binary("elementwise_div", self, other)
+    def __truediv__(self, other: object) -> Self:
+        return _binary("elementwise_div", self, other, self)
 
-    def __rtruediv__(self, other: Any) -> Any:
-        return _binary("elementwise_div", other, self)
+    def __rtruediv__(self, other: object) -> Self:
+        return _binary("elementwise_div", other, self, self)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Any) -> Self:
         if is_number(other):
-            return REGISTRY["pow"](self, factor=float(other))
-        return _binary("elementwise_pow", self, other)
+            return self._on("pow", factor=float(other))
+        return _binary("elementwise_pow", self, other, self)
 
-    def __rpow__(self, other: Any) -> Any:
-        return _binary("elementwise_pow", other, self)
+    def __rpow__(self, other: object) -> Self:
+        return _binary("elementwise_pow", other, self, self)
 
-    def __mod__(self, other: Any) -> Any:
-        return _binary("elementwise_mod", self, other)
+    def __mod__(self, other: object) -> Self:
+        return _binary("elementwise_mod", self, other, self)
 
-    def __rmod__(self, other: Any) -> Any:
-        return _binary("elementwise_mod", other, self)
+    def __rmod__(self, other: object) -> Self:
+        return _binary("elementwise_mod", other, self, self)
 
-    def __floordiv__(self, other: Any) -> Any:
-        return _binary("elementwise_floordiv", self, other)
+    def __floordiv__(self, other: object) -> Self:
+        return _binary("elementwise_floordiv", self, other, self)
 
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _binary("elementwise_floordiv", other, self)
+    def __rfloordiv__(self, other: object) -> Self:
+        return _binary("elementwise_floordiv", other, self, self)
 
-    def __matmul__(self, other: Any) -> Any:
-        return _binary("matmul_v2", self, other)
+    def __matmul__(self, other: object) -> Self:
+        return _binary("matmul_v2", self, other, self)
 
-    def __rmatmul__(self, other: Any) -> Any:
-        return _binary("matmul_v2", other, self)
+    def __rmatmul__(self, other: object) -> Self:
+        return _binary("matmul_v2", other, self, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Self:
         return _affine(self, scale=-1.0)
 
-    def __pos__(self) -> Any:
-        return REGISTRY["assign"](self)
+    def __pos__(self) -> Self:
+        return self._on("assign")
 
-    def __abs__(self) -> Any:
-        return REGISTRY["abs"](self)
+    def __abs__(self) -> Self:
+        return self._on("abs")
 
-    def __round__(self, ndigits: int | None = None) -> Any:
+    def __round__(self, ndigits: int | None = None) -> Self:
         if ndigits is not None:
             self.refuse(f"round({self!r}, {ndigits}): a tensor is rounded to whole numbers; scale it before and after")
-        return REGISTRY["round"](self)
+        return self._on("round")
 
     # -- comparisons and logic -------------------------------------------------------------------
 
-    def __lt__(self, other: Any) -> Any:
-        return _binary("less_than", self, other)
+    def __lt__(self, other: object) -> Self:
+        return _binary("less_than", self, other, self)
 
-    def __le__(self, other: Any) -> Any:
-        return _binary("less_equal", self, other)
+    def __le__(self, other: object) -> Self:
+        return _binary("less_equal", self, other, self)
 
-    def __gt__(self, other: Any) -> Any:
-        return _binary("greater_than", self, other)
+    def __gt__(self, other: object) -> Self:
+        return _binary("greater_than", self, other, self)
 
-    def __ge__(self, other: Any) -> Any:
-        return _binary("greater_equal", self, other)
+    def __ge__(self, other: object) -> Self:
+        return _binary("greater_equal", self, other, self)
 
-    def __eq__(self, other: Any) -> Any:
-        return _binary("equal", self, other) if _is_operand(other) else NotImplemented
+    def __eq__(self, other: object) -> Any:
+        return _binary("equal", self, other, self) if _is_operand(other) else NotImplemented
 
-    def __ne__(self, other: Any) -> Any:
-        return _binary("not_equal", self, other) if _is_operand(other) else NotImplemented
+    def __ne__(self, other: object) -> Any:
+        return _binary("not_equal", self, other, self) if _is_operand(other) else NotImplemented
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Self:
         return _logic("and", self, other)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Self:
         return _logic("or", self, other)
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: object) -> Self:
         return _logic("xor", self, other)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
-    def __invert__(self) -> Any:
-        return REGISTRY["logical_not" if self.dtype == "bool" else "bitwise_not"](self)
+    def __invert__(self) -> Self:
+        return self._on("logical_not" if self.dtype == "bool" else "bitwise_not")
 
     # -- what only values can do -----------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class Symbol(Methods):
             self.refuse(f"the first extent of {self!r} is not known before the program runs: layers.shape(x)[0] is a tensor of it")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Self]:
         if not self.shape:
             self.refuse(f"{self!r} is a scalar, which cannot be iterated over")
         if self.shape[0] == -1:
@@ -193,13 +195,13 @@ class Symbol(Methods):
             )
         return iter([self[i] for i in range(self.shape[0])])
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: object) -> bool:
         self.refuse(f"{self!r} {_NO_VALUE}, so Python cannot search it: layers.reduce_any(x == item) says whether it holds an item")
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
         self.refuse(f"{self!r} {_NO_VALUE}, so it is no array: {self.how_to_fetch()}")
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **options: object) -> Any:
         """``array + symbol``, which numpy leaves to the symbol; other functions of numpy are refused."""
         names = BINARY.get(ufunc.__name__)
         if names is None or method != "__call__" or options or len(inputs) != 2:
@@ -207,29 +209,31 @@ class Symbol(Methods):
         first, second = inputs
         return getattr(first, names[0])(second) if isinstance(first, Symbol) else getattr(second, names[1])(first)
 
-    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, options: Any) -> Any:
+    def __array_function__(self, function: Callable[..., object], types: object, args: object, options: object) -> NoReturn:
         name = function.__name__
         self.refuse(f"np.{name} computes on arrays, and {self!r} {_NO_VALUE}; use {instead_of(name, REGISTRY)}")
 
 
-def _is_symbol(value: Any) -> bool:
+def _is_symbol(value: object) -> bool:
     return isinstance(value, Symbol)
 
 
-def _is_operand(value: Any) -> bool:
+def _is_operand(value: object) -> bool:
     return isinstance(value, Symbol) or is_literal(value)
 
 
-def _affine(x: Symbol, scale: Any = 1.0, bias: Any = 0.0) -> Any:
+def _affine(x: S, scale: Any = 1.0, bias: Any = 0.0) -> S:
     check_number(x, scale)
     check_number(x, bias)
-    return REGISTRY["scale"](x, scale=float(scale), bias=float(bias))
+    result: S = REGISTRY["scale"](x, scale=float(scale), bias=float(bias))
+    return result
 
 
-def _binary(op: str, x: Any, y: Any) -> Any:
-    like = x if isinstance(x, Symbol) else y
-    return REGISTRY[op](as_tensor(x, like), as_tensor(y, like))
+def _binary(op: str, x: object, y: object, symbol: S) -> S:
+    """An operator of two tensors, one of which is the symbol."""
+    result: S = REGISTRY[op](as_tensor(x, symbol), as_tensor(y, symbol))
+    return result
 
 
-def _logic(name: str, x: Symbol, y: Any) -> Any:
-    return _binary(f"logical_{name}" if x.dtype == "bool" else f"bitwise_{name}", x, y)
+def _logic(name: str, x: S, y: object) -> S:
+    return _binary(f"logical_{name}" if x.dtype == "bool" else f"bitwise_{name}", x, y, x)

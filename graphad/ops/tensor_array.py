@@ -9,9 +9,9 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import Tape, TensorArray
-from graphad.ops.definition import Array, DType, Tensor, operator
+from graphad.ops.definition import DType, operator
 from graphad.ops.inference import normal_axis
-from graphad.types import STEP_SCOPES, TENSOR_ARRAY, TensorType
+from graphad.types import STEP_SCOPES, TENSOR_ARRAY, Array, Tensor, TensorType
 
 # -- arrays ----------------------------------------------------------------------------------------
 # Arrays of tensors (``LOD_TENSOR_ARRAY``): writing makes a new array; reading and writing are each other's gradient.
@@ -185,7 +185,7 @@ def create_tape() -> Tape:
     linear="Scopes X",
     flops=0,
 )
-def push_tape(Scopes: Tape, X: list[Any], *, count: int) -> Tape:
+def push_tape(Scopes: Tape, X: list[Tensor], *, count: int) -> Tape:
     """The tape with one more entry, the ``count`` values in X; one of them may be missing."""
     return Scopes.push(X)
 

@@ -24,12 +24,12 @@ class Emitter(Protocol):
     def refuse(self, message: str) -> NoReturn: ...
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value is a number of Python's or numpy's."""
     return isinstance(value, int | float | np.number | np.bool_)
 
 
-def is_literal(value: Any) -> bool:
+def is_literal(value: object) -> bool:
     """Whether a value is a number or an array of numbers."""
     return is_number(value) or (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
 
@@ -64,7 +64,7 @@ def array_constant(like: Emitter, array: Any, dtype: str) -> Any:
     return like.emit(REGISTRY["assign_value"], (), attrs)
 
 
-def as_tensor(value: Any, like: Emitter) -> Any:
+def as_tensor(value: object, like: Emitter) -> Any:
     """A number or an array beside a symbol as a constant; a tensor as it is; TypeError for anything else."""
     if is_literal(value):
         return constant_like(like, value)
@@ -73,5 +73,5 @@ def as_tensor(value: Any, like: Emitter) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else repr(value)

@@ -45,7 +45,7 @@ class Traced(Symbol):
         self.calls.append(_Call(op, given, dict(attrs), dict(zip(slots, made, strict=True))))
         return tuple(made) if several else made[0]
 
-    def _made(self, value: Any) -> Any:
+    def _made(self, value: object) -> Any:
         return [Traced(each, self.calls) for each in value] if isinstance(value, list | tuple) else Traced(value, self.calls)
 
 
@@ -57,13 +57,13 @@ class _Call:
     outputs: dict[str, Any]
 
 
-def _values(given: Any) -> Any:
+def _values(given: object) -> Any:
     if isinstance(given, list):
         return [_values(each) for each in given]
     return given.value if isinstance(given, Traced) else given
 
 
-def cotangents(function: Callable[[list[Any]], Sequence[Any]], given: Sequence[Any], starts: Sequence[Any]) -> list[Any]:
+def cotangents(function: Callable[[list[object]], Sequence[object]], given: Sequence[object], starts: Sequence[object]) -> list[Any]:
     """The cotangents of the arguments of a function, from those of its results; None for arguments that no result depends on.
 
     Args:
@@ -80,7 +80,7 @@ def cotangents(function: Callable[[list[Any]], Sequence[Any]], given: Sequence[A
     """
     calls: list[_Call] = []
     traced = [Traced(value, calls) for value in given]
-    found: dict[int, Any] = {}
+    found: dict[int, object] = {}
     for result, start in zip(function(list(traced)), starts, strict=True):
         if isinstance(result, Traced) and start is not None:
             _add(found, result, start)
@@ -89,11 +89,11 @@ def cotangents(function: Callable[[list[Any]], Sequence[Any]], given: Sequence[A
     return [found.get(id(each)) for each in traced]
 
 
-def _add(found: dict[int, Any], to: Traced, cotangent: Any) -> None:
+def _add(found: dict[int, object], to: Traced, cotangent: object) -> None:
     found[id(to)] = elementwise_add(found[id(to)], cotangent) if id(to) in found else cotangent
 
 
-def _backwards(call: _Call, found: dict[int, Any]) -> None:
+def _backwards(call: _Call, found: dict[int, object]) -> None:
     outputs = {slot: each if isinstance(each, list) else [each] for slot, each in call.outputs.items()}
     if not any(id(each) in found for made in outputs.values() for each in made) or call.op.grads == {}:
         return

@@ -12,7 +12,7 @@ from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import applied, attributes
 from graphad.ops.casting import as_mask, cast
 from graphad.ops.conv import channel_axis
-from graphad.ops.definition import Array, OpDef, Tensor, operator
+from graphad.ops.definition import OpDef, operator
 from graphad.ops.elementwise import abs_, clip, elementwise_mul, floor, round_
 from graphad.ops.indexing import put_along_axis, take_along_axis
 from graphad.ops.inference import matched, same_dtypes, same_float
@@ -24,7 +24,7 @@ from graphad.ops.registry import REGISTRY
 from graphad.ops.shapes import reshape
 from graphad.ops.slicing import slice_
 from graphad.ops.windows import channels_first, check_images, divided_extent, from_front, laid_out, times_extent, to_front
-from graphad.types import FLOATS, Shape, TensorType, element_count
+from graphad.types import FLOATS, Array, Shape, Tensor, TensorType, element_count
 
 # -- channels, space and columns -------------------------------------------------------------------
 # Operators that move elements between channels, space and columns of windows, and affine maps of channels.
@@ -149,7 +149,7 @@ class Resampling:
             return k * (old - 1) / (new - 1)
         return k / scale if scale > 0 else k * old / new
 
-    def matrix(self, old: int, new: int, scale: float, dtype: np.dtype[Any]) -> Array:
+    def matrix(self, old: int, new: int, scale: float, dtype: np.dtype[np.generic]) -> Array:
         """``[new, old]``."""
         index, weights = self.picked(old, new, scale)
         matrix = np.zeros((new, old), dtype)
@@ -195,7 +195,7 @@ def _scales(values: Sequence[float], rank: int) -> list[float]:
     return [0.0] * rank if not len(values) else [float(v) for v in values] * (rank if len(values) == 1 else 1)
 
 
-def _matrices(how: Resampling, old: Shape, new: Shape, Scale: Array | None, dtype: np.dtype[Any]) -> list[Array]:
+def _matrices(how: Resampling, old: Shape, new: Shape, Scale: Array | None, dtype: np.dtype[np.generic]) -> list[Array]:
     scales = _scales(how.scale if Scale is None else Scale.reshape(-1).tolist(), len(old))
     return [how.matrix(*each, dtype) for each in zip(old, new, scales, strict=True)]
 
@@ -509,7 +509,7 @@ def _affine_type(Theta: TensorType, *, output_shape: list[int], align_corners: b
     return TensorType((Theta.shape[0], *output_shape[2:], 2), same_float(Theta).dtype)
 
 
-def _homogeneous(output_shape: list[int], align_corners: bool, dtype: np.dtype[Any]) -> Array:
+def _homogeneous(output_shape: list[int], align_corners: bool, dtype: np.dtype[np.generic]) -> Array:
     """The points of the output as rows (x, y, 1)."""
     steps = [_steps(extent, align_corners) for extent in output_shape[2:]]
     y, x = np.meshgrid(*steps, indexing="ij")

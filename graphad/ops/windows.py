@@ -19,8 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphad.errors import ShapeError
-from graphad.ops.definition import Array
-from graphad.types import Shape, TensorType
+from graphad.types import Array, Shape, TensorType
 
 # -- windows ---------------------------------------------------------------------------------------
 
@@ -185,7 +184,7 @@ def check_fit(what: str, found: Shape, wanted: Shape) -> None:
         raise ShapeError(f"{what} has the shape {list(found)}, and {list(wanted)} is expected")
 
 
-def padded(x: Array, found: Axes, value: Any = 0) -> Array:
+def padded(x: Array, found: Axes, value: object = 0) -> Array:
     """x with ``value`` around its spatial axes; x itself where nothing is to be added. ShapeError if the axes are not those of x."""
     check_fit("X", x.shape[2:], tuple(a.size for a in found))
     extents = tuple(a.padded for a in found)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, TypedDict, TypeGuard, TypeVar
 
 import numpy as np
 
-from graphad.backward import build_backward
+from graphad.backward import Named, build_backward
 from graphad.errors import InvalidType, InvalidValue
 from graphad.initializer import Constant
 from graphad.ir import lower, write_back
@@ -36,13 +36,15 @@ from graphad.types import element_count
 # -- checks ----------------------------------------------------------------------------------------
 # Which numbers optimizers take.
 
+F = TypeVar("F", bound=Callable[..., object])
 
-def is_number(value: Any) -> bool:
+
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a number, Python's or numpy's; a bool is none."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def number(what: str, value: Any) -> float:
+def number(what: str, value: object) -> float:
     """The value as a float; TypeError unless it is a number, ValueError unless it is finite."""
     if not is_number(value):
         raise InvalidType(f"{what} is a number, not {value!r}")
@@ -51,28 +53,30 @@ def number(what: str, value: Any) -> float:
     return float(value)
 
 
-def fraction(what: str, value: Any) -> float:
+def fraction(what: str, value: object) -> float:
     """The value as a float; ValueError unless it is in [0, 1)."""
-    if not 0 <= number(what, value) < 1:
+    result = number(what, value)
+    if not 0 <= result < 1:
         raise InvalidValue(f"{what} is from 0 on and below 1, not {value!r}")
-    return float(value)
+    return result
 
 
-def at_least_zero(what: str, value: Any) -> float:
+def at_least_zero(what: str, value: object) -> float:
     """The value as a float; ValueError if it is negative."""
-    if number(what, value) < 0:
+    result = number(what, value)
+    if result < 0:
         raise InvalidValue(f"{what} is 0 or more, not {value!r}")
-    return float(value)
+    return result
 
 
-def flag(what: str, value: Any) -> bool:
+def flag(what: str, value: object) -> bool:
     """The value; TypeError unless it is True or False."""
     if not isinstance(value, bool):
         raise InvalidType(f"{what} is True or False, not {value!r}")
     return value
 
 
-def function(what: str, value: Any) -> Any:
+def function(what: str, value: F | None) -> F | None:
     """The value; TypeError unless it is None or can be called."""
     if value is not None and not callable(value):
         raise InvalidType(f"{what} is a function or None, not {value!r}")
@@ -134,8 +138,17 @@ Clip = ClipByValue | ClipByNorm | ClipByGlobalNorm
 # -- base ------------------------------------------------------------------------------------------
 # The base of optimizers: ``minimize`` appends the backward, then clips, decays and applies the gradients; all of it passes.
 
+LearningRate = float | Variable
 Pairs = list[tuple[Parameter, Variable]]
 _SEEDS = ("fill_constant", "fill_any_like")  # what a backward starts with
+
+
+class Options(TypedDict, total=False):
+    """What every optimizer takes besides its own attributes."""
+
+    regularization: Regularizer | None
+    grad_clip: Clip | None
+    parameter_list: Named | None
 
 
 class Optimizer:
@@ -163,7 +176,13 @@ class Optimizer:
     type: ClassVar[str] = ""
     starts: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, learning_rate: Any, regularization: Any = None, grad_clip: Any = None, parameter_list: Any = None) -> None:
+    def __init__(
+        self,
+        learning_rate: LearningRate,
+        regularization: Regularizer | None = None,
+        grad_clip: Clip | None = None,
+        parameter_list: Named | None = None,
+    ) -> None:
         if not isinstance(learning_rate, Variable) and not is_number(learning_rate):
             raise InvalidType(f"learning_rate is a number or a Variable, not {learning_rate!r}")
         if isinstance(learning_rate, Variable) and element_count(learning_rate.shape) != 1:
@@ -177,16 +196,16 @@ class Optimizer:
         self.grad_clip = grad_clip
         self.parameter_list = parameter_list
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         """The attributes of the optimization operators."""
         return {}
 
-    def own_attrs(self, param: Parameter) -> dict[str, Any]:
+    def own_attrs(self, param: Parameter) -> dict[str, object]:
         """Those attributes that one parameter has otherwise."""
         return {}
 
     def minimize(
-        self, loss: Variable, startup_program: Program | None = None, parameter_list: Any = None, no_grad_set: Any = None
+        self, loss: Variable, startup_program: Program | None = None, parameter_list: Named | None = None, no_grad_set: Named | None = None
     ) -> tuple[list[Operator], Pairs]:
         """Append the backward and the updates to the program of ``loss``; initialize their state in the startup program.
 
@@ -210,7 +229,7 @@ class Optimizer:
             return self._minimize(program, startup, loss, wanted, no_grad_set)
 
     def _minimize(
-        self, program: Program, startup: Program, loss: Variable, parameter_list: Any, no_grad_set: Any
+        self, program: Program, startup: Program, loss: Variable, parameter_list: Named | None, no_grad_set: Named | None
     ) -> tuple[list[Operator], Pairs]:
         graph, block = lower(program), program.global_block()
         known = _updates_for(block, loss)
@@ -254,7 +273,7 @@ class Optimizer:
         return [ClipGradients(clip.kind, clip.bound, names, clip.min if isinstance(clip, ClipByValue) else None)]
 
     def _decay_passes(self, parameters: Sequence[Parameter]) -> list[Pass]:
-        groups: dict[Any, list[str]] = {}
+        groups: dict[Regularizer, list[str]] = {}
         for param in parameters:
             decay = param.regularizer or self.regularization
             if decay is not None and decay.coefficient:

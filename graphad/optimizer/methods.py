@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.optimizer.base import Optimizer, Pairs, at_least_zero, flag, fraction, function, number
+from graphad.optimizer.base import LearningRate, Optimizer, Options, Pairs, at_least_zero, flag, fraction, function, number
 from graphad.program import Operator, Parameter, Variable
 
 # -- descent ---------------------------------------------------------------------------------------
@@ -18,7 +18,7 @@ class SGD(Optimizer):
 
     type = "sgd"
 
-    def __init__(self, learning_rate: Any = 0.01, **options: Any) -> None:
+    def __init__(self, learning_rate: LearningRate = 0.01, **options: Unpack[Options]) -> None:
         super().__init__(learning_rate, **options)
 
 
@@ -27,12 +27,14 @@ class Momentum(Optimizer):
 
     type = "momentum"
 
-    def __init__(self, learning_rate: Any = 0.01, momentum: float = 0.9, use_nesterov: bool = False, **options: Any) -> None:
+    def __init__(
+        self, learning_rate: LearningRate = 0.01, momentum: float = 0.9, use_nesterov: bool = False, **options: Unpack[Options]
+    ) -> None:
         super().__init__(learning_rate, **options)
         self.momentum = number("momentum", momentum)
         self.use_nesterov = flag("use_nesterov", use_nesterov)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"mu": self.momentum, "use_nesterov": self.use_nesterov}
 
 
@@ -44,12 +46,12 @@ class ProximalGD(Optimizer):
 
     type = "proximal_gd"
 
-    def __init__(self, learning_rate: Any = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Any) -> None:
+    def __init__(self, learning_rate: LearningRate = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Unpack[Options]) -> None:
         super().__init__(learning_rate, **options)
         self.l1 = at_least_zero("l1", l1)
         self.l2 = at_least_zero("l2", l2)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"l1": self.l1, "l2": self.l2}
 
 
@@ -70,12 +72,14 @@ class Adagrad(Optimizer):
     type = "adagrad"
     starts: ClassVar = {"Moment": "initial_accumulator_value"}
 
-    def __init__(self, learning_rate: Any = 0.01, epsilon: float = 1e-6, initial_accumulator_value: float = 0.0, **options: Any) -> None:
+    def __init__(
+        self, learning_rate: LearningRate = 0.01, epsilon: float = 1e-6, initial_accumulator_value: float = 0.0, **options: Unpack[Options]
+    ) -> None:
         super().__init__(learning_rate, **options)
         self.epsilon = at_least_zero("epsilon", epsilon)
         self.initial_accumulator_value = at_least_zero("initial_accumulator_value", initial_accumulator_value)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"epsilon": self.epsilon}
 
 
@@ -84,12 +88,12 @@ class DecayedAdagrad(Optimizer):
 
     type = "decayed_adagrad"
 
-    def __init__(self, learning_rate: Any = 0.01, decay: float = 0.95, epsilon: float = 1e-6, **options: Any) -> None:
+    def __init__(self, learning_rate: LearningRate = 0.01, decay: float = 0.95, epsilon: float = 1e-6, **options: Unpack[Options]) -> None:
         super().__init__(learning_rate, **options)
         self.decay = fraction("decay", decay)
         self.epsilon = at_least_zero("epsilon", epsilon)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"decay": self.decay, "epsilon": self.epsilon}
 
 
@@ -98,12 +102,12 @@ class ProximalAdagrad(Optimizer):
 
     type = "proximal_adagrad"
 
-    def __init__(self, learning_rate: Any = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Any) -> None:
+    def __init__(self, learning_rate: LearningRate = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Unpack[Options]) -> None:
         super().__init__(learning_rate, **options)
         self.l1 = at_least_zero("l1", l1)
         self.l2 = at_least_zero("l2", l2)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"l1": self.l1, "l2": self.l2}
 
 
@@ -112,12 +116,12 @@ class Adadelta(Optimizer):
 
     type = "adadelta"
 
-    def __init__(self, learning_rate: Any = 0.001, epsilon: float = 1e-6, rho: float = 0.95, **options: Any) -> None:
+    def __init__(self, learning_rate: LearningRate = 0.001, epsilon: float = 1e-6, rho: float = 0.95, **options: Unpack[Options]) -> None:
         super().__init__(learning_rate, **options)
         self.epsilon = at_least_zero("epsilon", epsilon)
         self.rho = fraction("rho", rho)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"rho": self.rho, "epsilon": self.epsilon}
 
 
@@ -128,12 +132,12 @@ class RMSProp(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: LearningRate = 0.01,
         rho: float = 0.95,
         epsilon: float = 1e-6,
         momentum: float = 0.0,
         centered: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> None:
         super().__init__(learning_rate, **options)
         self.rho = fraction("rho", rho)
@@ -141,7 +145,7 @@ class RMSProp(Optimizer):
         self.momentum = number("momentum", momentum)
         self.centered = flag("centered", centered)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"decay": self.rho, "epsilon": self.epsilon, "momentum": self.momentum, "centered": self.centered}
 
 
@@ -157,7 +161,9 @@ class Ftrl(Optimizer):
 
     type = "ftrl"
 
-    def __init__(self, learning_rate: Any = 0.01, l1: float = 0.0, l2: float = 0.0, lr_power: float = -0.5, **options: Any) -> None:
+    def __init__(
+        self, learning_rate: LearningRate = 0.01, l1: float = 0.0, l2: float = 0.0, lr_power: float = -0.5, **options: Unpack[Options]
+    ) -> None:
         super().__init__(learning_rate, **options)
         self.l1 = at_least_zero("l1", l1)
         self.l2 = at_least_zero("l2", l2)
@@ -165,7 +171,7 @@ class Ftrl(Optimizer):
         if self.lr_power > 0:
             raise InvalidValue(f"lr_power is at most 0, not {lr_power!r}")
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"l1": self.l1, "l2": self.l2, "lr_power": self.lr_power}
 
 
@@ -176,13 +182,13 @@ class Ftrl(Optimizer):
 class _WithMoments(Optimizer):
     """Base of those with two decays and an epsilon."""
 
-    def __init__(self, learning_rate: Any, beta1: float, beta2: float, epsilon: float, **options: Any) -> None:
+    def __init__(self, learning_rate: LearningRate, beta1: float, beta2: float, epsilon: float, **options: Unpack[Options]) -> None:
         super().__init__(learning_rate, **options)
         self.beta1 = fraction("beta1", beta1)
         self.beta2 = fraction("beta2", beta2)
         self.epsilon = at_least_zero("epsilon", epsilon)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
 
 
@@ -192,7 +198,14 @@ class Adam(_WithMoments):
     type = "adam"
     starts: ClassVar = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
 
-    def __init__(self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any) -> None:
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        **options: Unpack[Options],
+    ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **options)
 
 
@@ -202,7 +215,14 @@ class Adamax(_WithMoments):
     type = "adamax"
     starts: ClassVar = {"Beta1Pow": "beta1"}
 
-    def __init__(self, learning_rate: Any = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any) -> None:
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        **options: Unpack[Options],
+    ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **options)
 
 
@@ -223,25 +243,25 @@ class AdamW(_WithMoments):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
         weight_decay: float = 0.01,
         lr_ratio: Callable[[Parameter], float] | None = None,
         apply_decay_param_fun: Callable[[str], bool] | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **options)
         self.weight_decay = number("weight_decay", weight_decay)
         self.lr_ratio = function("lr_ratio", lr_ratio)
         self.apply_decay_param_fun = function("apply_decay_param_fun", apply_decay_param_fun)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {**super().attrs(), "coeff": self.weight_decay, "with_decay": True}
 
-    def own_attrs(self, param: Parameter) -> dict[str, Any]:
-        own: dict[str, Any] = {}
+    def own_attrs(self, param: Parameter) -> dict[str, object]:
+        own: dict[str, object] = {}
         if self.apply_decay_param_fun is not None and not self.apply_decay_param_fun(param.name):
             own["with_decay"] = False
         if self.lr_ratio is not None:
@@ -264,23 +284,23 @@ class Lamb(_WithMoments):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         lamb_weight_decay: float = 0.01,
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-6,
         exclude_from_weight_decay_fn: Callable[[Parameter], bool] | None = None,
         always_adapt: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **options)
         self.lamb_weight_decay = at_least_zero("lamb_weight_decay", lamb_weight_decay)
         self.exclude_from_weight_decay_fn = function("exclude_from_weight_decay_fn", exclude_from_weight_decay_fn)
         self.always_adapt = flag("always_adapt", always_adapt)
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self) -> dict[str, object]:
         return {**super().attrs(), "weight_decay": self.lamb_weight_decay, "always_adapt": self.always_adapt}
 
-    def own_attrs(self, param: Parameter) -> dict[str, Any]:
+    def own_attrs(self, param: Parameter) -> dict[str, object]:
         excluded = self.exclude_from_weight_decay_fn is not None and self.exclude_from_weight_decay_fn(param)
         return {"weight_decay": 0.0} if excluded else {}

@@ -10,7 +10,7 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import ControlDef, OpDef, Slot, lookup
 from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
 from graphad.program.source import at_users_line, located, user_line
-from graphad.program.variable import Parameter, Variable
+from graphad.program.variable import Parameter, Regularizer, Variable
 from graphad.types import TENSOR, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Block:
         self,
         name: str | None = None,
         shape: Iterable[int] | None = None,
-        dtype: Any = None,
+        dtype: object = None,
         persistable: bool | None = None,
         stop_gradient: bool = False,
         type: str = TENSOR,
@@ -117,7 +117,7 @@ class Block:
         dtype: Any = "float32",
         trainable: bool = True,
         learning_rate: float = 1.0,
-        regularizer: Any = None,
+        regularizer: Regularizer | None = None,
         need_clip: bool = True,
     ) -> Parameter:
         """Declare a parameter: a persistable variable of block 0 that training updates if ``trainable``.
@@ -140,7 +140,7 @@ class Block:
         home.vars[name] = param
         return param
 
-    def _redeclared(self, var: Variable, shape: Iterable[int] | None, dtype: Any, persistable: bool | None, type: str) -> Variable:
+    def _redeclared(self, var: Variable, shape: Iterable[int] | None, dtype: object, persistable: bool | None, type: str) -> Variable:
         old_shape, old_dtype = var.declared
         wanted = (
             ("shape", old_shape, old_shape if shape is None else checked_shape(shape)),
@@ -159,9 +159,9 @@ class Block:
     def append_op(
         self,
         type: str,
-        inputs: Mapping[str, Any] | None = None,
-        outputs: Mapping[str, Any] | None = None,
-        attrs: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, object] | None = None,
+        outputs: Mapping[str, object] | None = None,
+        attrs: Mapping[str, object] | None = None,
         role: str = FORWARD,
     ) -> Operator:
         """Append an operator; it is checked here, and its outputs' shapes and dtypes are inferred.
@@ -183,9 +183,9 @@ class Block:
         self,
         index: int,
         type: str,
-        inputs: Mapping[str, Any] | None = None,
-        outputs: Mapping[str, Any] | None = None,
-        attrs: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, object] | None = None,
+        outputs: Mapping[str, object] | None = None,
+        attrs: Mapping[str, object] | None = None,
         role: str = FORWARD,
     ) -> Operator:
         """Insert an operator before position ``index``; otherwise as ``append_op``."""
@@ -230,7 +230,7 @@ class Block:
         values = [[*map(self.var, v)] if definition.outputs[slot].variadic else self.var(v[0]) for slot, v in names.items()]
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _fresh(self, stem: str, variadic: bool, definition: OpDef, slots: Mapping[str, Any], attrs: Mapping[str, Any]) -> list[str]:
+    def _fresh(self, stem: str, variadic: bool, definition: OpDef, slots: Mapping[str, object], attrs: Mapping[str, object]) -> list[str]:
         count = 1
         if variadic:
             types = {s: _types(v) for s, v in slots.items()}
@@ -250,7 +250,7 @@ def _types(value: Any) -> list[TensorType]:
     return [TensorType(v.shape, v.dtype) for v in (value if isinstance(value, list | tuple) else [value])]
 
 
-def _checked_dict(op_type: str, attrs: Any) -> dict[str, Any]:
+def _checked_dict(op_type: str, attrs: object) -> dict[str, Any]:
     if attrs is None:
         return {}
     if not isinstance(attrs, Mapping):
@@ -258,7 +258,7 @@ def _checked_dict(op_type: str, attrs: Any) -> dict[str, Any]:
     return dict(attrs)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 

@@ -124,7 +124,7 @@ def _slots_text(slots: Names) -> str:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def names_by_slot(what: str, block: Block, given: Any) -> Names:
+def names_by_slot(what: str, block: Block, given: object) -> Names:
     """Slots given as names or variables, one or a list, as lists of names; TypeError for anything else."""
     if given is None:
         return {}
@@ -133,11 +133,11 @@ def names_by_slot(what: str, block: Block, given: Any) -> Names:
     return {str(slot): [_name(what, block, slot, item) for item in _items(value)] for slot, value in given.items()}
 
 
-def _items(value: Any) -> Any:
+def _items(value: object) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _name(what: str, block: Block, slot: str, item: Any) -> str:
+def _name(what: str, block: Block, slot: str, item: object) -> str:
     if isinstance(item, Variable):
         return name_in(f"{what} slot {slot!r}", block, item)
     if isinstance(item, str):
@@ -235,7 +235,7 @@ def _checked_attrs(op: Operator, definition: OpDef) -> Iterator[tuple[str, Any]]
             raise InvalidValue(f"operator {op.type!r}: attribute {attr.name!r} ({attr.kind}) is missing")
 
 
-def _printable(op: Operator, name: str, value: Any) -> Any:
+def _printable(op: Operator, name: str, value: object) -> Any:
     for item in value if isinstance(value, list | tuple) else [value]:
         if not isinstance(item, bool | int | float | str):
             raise InvalidType(
@@ -246,7 +246,7 @@ def _printable(op: Operator, name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _checked_value(op: Operator, definition: OpDef, name: str, value: Any) -> Any:
+def _checked_value(op: Operator, definition: OpDef, name: str, value: object) -> Any:
     if definition.attrs[name].kind == "Block":
         assert isinstance(definition, ControlDef)
         return _block(op, definition, name, value)
@@ -256,7 +256,7 @@ def _checked_value(op: Operator, definition: OpDef, name: str, value: Any) -> An
         raise type(error)(f"operator {op.type!r}: {error}") from None
 
 
-def _block(op: Operator, definition: ControlDef, name: str, value: Any) -> Block:
+def _block(op: Operator, definition: ControlDef, name: str, value: object) -> Block:
     """A block of the same program, given as one or by its index."""
     program = op.block.program
     if isinstance(value, int) and not isinstance(value, bool):

@@ -9,7 +9,6 @@ until it is lowered or run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from graphad.errors import InvalidValue
 from graphad.ops import GRAD
@@ -134,6 +133,6 @@ def _zeros(block: Block, name: str, op: Operator) -> str:
     return zeros
 
 
-def _like(op: Operator, op_type: str, inputs: Names, outputs: Names, **attrs: Any) -> Operator:
+def _like(op: Operator, op_type: str, inputs: Names, outputs: Names, **attrs: object) -> Operator:
     """Another operator in the place of one."""
     return Operator(op.block, op_type, inputs, outputs, attrs, op.role, op.source, op.made_by)

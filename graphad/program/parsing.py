@@ -113,7 +113,7 @@ class Reader:
             self.fail(f"expected true or false, found {self.peek()[1] or 'the end of the text'!r}")
         return word == "true"
 
-    def table(self, close: str, value: Callable[[Reader], Any]) -> dict[str, Any]:
+    def table(self, close: str, value: Callable[[Reader], object]) -> dict[str, Any]:
         """``name = value`` pairs separated by commas up to ``close``."""
         result: dict[str, Any] = {}
 
@@ -127,7 +127,7 @@ class Reader:
         self.listed(close, pair)
         return result
 
-    def listed(self, close: str, item: Callable[[], Any]) -> list[Any]:
+    def listed(self, close: str, item: Callable[[], object]) -> list[Any]:
         """Items separated by commas up to ``close``."""
         items: list[Any] = []
         while not self.take(close):
@@ -243,16 +243,16 @@ def _shape(reader: Reader) -> list[int] | None:
 Flag = Callable[[Reader, Any], None]
 
 
-def _set(**values: Any) -> Flag:
-    def apply(reader: Reader, var: Any) -> None:
+def _set(**values: object) -> Flag:
+    def apply(reader: Reader, var: object) -> None:
         for name, value in values.items():
             setattr(var, name, value)
 
     return apply
 
 
-def _set_number(attribute: str, kind: Callable[[float], Any]) -> Flag:
-    def apply(reader: Reader, var: Any) -> None:
+def _set_number(attribute: str, kind: Callable[[float], object]) -> Flag:
+    def apply(reader: Reader, var: object) -> None:
         reader.expect("=")
         setattr(var, attribute, kind(float(reader.number())))
 
@@ -326,7 +326,7 @@ def _value(reader: Reader, depth: int = 0) -> Any:
     return _BlockRef(idx)
 
 
-def _resolved(reader: Reader, value: Any, program: Program) -> Any:
+def _resolved(reader: Reader, value: object, program: Program) -> Any:
     if isinstance(value, list):
         return [_resolved(reader, item, program) for item in value]
     if not isinstance(value, _BlockRef):

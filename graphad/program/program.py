@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, ControlDef
@@ -296,7 +295,7 @@ class Program:
             twin._drop_unused(keep=_used(self.blocks, FORWARD))
         return twin
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+    def __deepcopy__(self, memo: dict[int, object]) -> Program:
         """A clone; what else is copied with it and refers to this program's blocks, variables or operators then refers to the clone's."""
         twin = memo[id(self)] = self.clone()
         for old, new in zip(self.blocks, twin.blocks, strict=True):
@@ -315,7 +314,7 @@ class Program:
         twin.blocks = [Block(twin, b.idx, b.parent_idx, b.stored) for b in self.blocks]
         return twin
 
-    def prune(self, targets: Any) -> Program:
+    def prune(self, targets: object) -> Program:
         """A copy with only the operators that the targets need, and the variables those use.
 
         Args:
@@ -352,7 +351,7 @@ class Program:
         self.blocks = left
         self._current = new.get(self._current, 0)
 
-    def _target(self, target: Any) -> list[str]:
+    def _target(self, target: object) -> list[str]:
         if isinstance(target, Operator):
             return target.output_names()
         name = name_in("cannot prune", self.global_block(), target) if isinstance(target, Variable) else target

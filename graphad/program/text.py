@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphad.errors import ParseError
 from graphad.program.block import Block
@@ -86,7 +86,7 @@ def _print_names(names: list[str]) -> str:
     return print_name(names[0]) if len(names) == 1 else f"[{', '.join(map(print_name, names))}]"
 
 
-def print_value(value: Any) -> str:
+def print_value(value: object) -> str:
     """An attribute's value; what it reads back as is equal and of the same type."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -143,14 +143,14 @@ class Variable(Symbol):
     def how_to_fetch(self) -> str:
         return f"executor.run(program, feed, fetch_list=[{self.name!r}]) returns its value as an array"
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Self:
         with at_users_line():
             return super().__getitem__(key)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Self:
         return super(Variable, self._floating()).__truediv__(other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Self:
         return super(Variable, self._floating()).__rtruediv__(other)
 
     @classmethod

@@ -48,7 +48,7 @@ class Analysis(ABC):
         return kept_or_new(graph, cls, cls.compute)
 
     @classmethod
-    def recomputed(cls, graph: Graph, claimed: Any) -> Any:
+    def recomputed(cls, graph: Graph, claimed: object) -> Any:
         """What ``claimed``, which was kept, would be if it were computed now."""
         return cls.compute(graph)
 
@@ -70,7 +70,7 @@ def drop_outgrown(graph: Graph) -> None:
     graph.analyses = {kind: kept for kind, kept in graph.analyses.items() if not isinstance(kept, _Kept) or kept[:2] == now}
 
 
-def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, Any], who: str) -> None:
+def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, object], who: str) -> None:
     """Keep, of the analyses there were before a pass, those it preserves; the rest is gone.
 
     Raises:
@@ -85,7 +85,7 @@ def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type,
             graph.analyses[kind] = _Kept(graph.journal.edits, graph.journal.typings, kept.result)
 
 
-def _check(graph: Graph, kind: type, claimed: Any, who: str) -> None:
+def _check(graph: Graph, kind: type, claimed: object, who: str) -> None:
     actual = kind.recomputed(graph, claimed)  # type: ignore[attr-defined]
     if actual != claimed:
         raise PassError(

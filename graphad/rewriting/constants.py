@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -55,6 +54,6 @@ def as_stored(number: Number, dtype: str) -> Number:
     return float(number) if dtype == "float64" else float(np.dtype(dtype).type(number))
 
 
-def same_number(a: Any, b: Any) -> bool:
+def same_number(a: object, b: object) -> bool:
     """Whether two numbers are equal; nan equals nan, and zeros of both signs are equal."""
     return bool(a == b or (a != a and b != b))

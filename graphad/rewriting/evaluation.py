@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,31 +14,47 @@ from graphad.ops import OpDef, lookup
 from graphad.rewriting.constants import as_stored
 from graphad.rewriting.matcher import Match
 from graphad.rewriting.pattern import Call, Constant, Result, Scalar, Several, Term
-from graphad.types import TENSOR, TensorType
+from graphad.types import TENSOR, Array, TensorType
 
-Slots = dict[str, list[Any]]
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Slots = dict[str, list[T]]
 
 
-class Evaluation(ABC):
-    """Terms evaluated from their leaves on; each operator once."""
+class Bindings(Protocol[T_co]):
+    """What the leaves of a pattern are bound to: a match, or what is in the place of one."""
 
-    def __init__(self, found: Any) -> None:
+    @property
+    def values(self) -> Mapping[Term, T_co]: ...
+
+    @property
+    def lists(self) -> Mapping[Term, Sequence[T_co]]: ...
+
+
+class Evaluation(ABC, Generic[T]):
+    """Terms evaluated from their leaves on, each operator once; ``T`` is what a tensor becomes."""
+
+    def __init__(self, found: Bindings[object]) -> None:
         self.found = found
-        self.done: dict[Call, Slots] = {}
+        self.done: dict[Call, Slots[T]] = {}
 
     @abstractmethod
-    def leaf(self, term: Term) -> Any:
-        """The value of a tensor of the pattern; for a ``Several`` a list."""
+    def leaf(self, term: Term) -> T:
+        """The value of a tensor of the pattern."""
 
     @abstractmethod
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def leaves(self, term: Several) -> Sequence[T]:
+        """The values of a list of tensors."""
+
+    @abstractmethod
+    def apply(self, definition: OpDef, inputs: Slots[T], attrs: Mapping[str, object]) -> Slots[T]:
         """The result of an operator on its evaluated inputs."""
 
     @abstractmethod
-    def filled(self, number: Any, like: Any) -> Any:
+    def filled(self, number: Any, like: T) -> T:
         """A constant of no axes, of the dtype of another operand."""
 
-    def of(self, term: Term) -> Any:
+    def of(self, term: Term) -> T:
         """The value of a term."""
         if not isinstance(term, Result):
             return self.leaf(term)
@@ -47,20 +63,20 @@ class Evaluation(ABC):
             made = self.done[term.call] = self._call(term.call)
         return made[term.slot][term.index]
 
-    def _call(self, call: Call) -> Slots:
+    def _call(self, call: Call) -> Slots[T]:
         inputs = {slot: [item for term in terms for item in self.operands(term, call)] for slot, terms in call.inputs.items()}
         for slot, items in inputs.items():
             if not items and not call.definition.inputs[slot].optional:
                 raise ShapeError(f"slot {slot} of {call!r} is empty")
         return self.apply(call.definition, inputs, {name: self.scalar(value) for name, value in call.attrs.items()})
 
-    def operands(self, term: Term, call: Call) -> list[Any]:
+    def operands(self, term: Term, call: Call) -> list[T]:
         """The inputs of an operator for a term in a slot: one item, or those of a list.
 
         A constant that was not matched takes the dtype of another input of the operator.
         """
         if isinstance(term, Several):
-            return list(self.leaf(term))
+            return list(self.leaves(term))
         if isinstance(term, Constant) and not self.knows(term):
             others = [t for terms in call.inputs.values() for t in terms if not isinstance(t, Constant)]
             if not others:
@@ -72,47 +88,68 @@ class Evaluation(ABC):
         """Whether a constant is one of those that were matched."""
         return constant in self.found.values
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: object) -> object:
         """An attribute's value."""
         value = value.value(self.found) if isinstance(value, Scalar) else value
         return [self.scalar(each) for each in value] if isinstance(value, tuple | list) else value
 
 
-class Types(Evaluation):
+class TypeEvaluation(Evaluation[TensorType]):
+    """Terms as shapes and dtypes, which the operators infer."""
+
+    def apply(self, definition: OpDef, inputs: Slots[TensorType], attrs: Mapping[str, object]) -> Slots[TensorType]:
+        return definition.infer_types(inputs, attrs)
+
+    def filled(self, number: float, like: TensorType) -> TensorType:
+        return TensorType((), like.dtype)
+
+
+class Types(TypeEvaluation):
     """Terms as shapes and dtypes. ``known`` are the types of matched tensors."""
+
+    found: Match
 
     def __init__(self, found: Match, known: Mapping[Value, TensorType]) -> None:
         super().__init__(found)
         self.known = known
 
-    def leaf(self, term: Term) -> Any:
-        if isinstance(term, Several):
-            return [self.known[value] for value in self.found.lists[term]]
+    def leaf(self, term: Term) -> TensorType:
         return self.known[self.found.values[term]]
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        return definition.infer_types(inputs, attrs)
-
-    def filled(self, number: Any, like: TensorType) -> TensorType:
-        return TensorType((), like.dtype)
+    def leaves(self, term: Several) -> Sequence[TensorType]:
+        return [self.known[value] for value in self.found.lists[term]]
 
 
-class Arrays(Evaluation):
+class Bound(Evaluation[T]):
+    """Terms whose leaves are what they are bound to."""
+
+    found: Bindings[T]
+
+    def __init__(self, found: Bindings[T]) -> None:
+        super().__init__(found)
+
+    def leaf(self, term: Term) -> T:
+        return self.found.values[term]
+
+    def leaves(self, term: Several) -> Sequence[T]:
+        return self.found.lists[term]
+
+
+class Arrays(Bound[Array]):
     """Terms as arrays: ``found.values`` holds those of the leaves. What inference refuses is not computed."""
 
-    def leaf(self, term: Term) -> Any:
-        return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
-
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots[Array], attrs: Mapping[str, object]) -> Slots[Array]:
         definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in inputs.items()}, attrs)
         return definition.run(inputs, attrs, tuple(definition.outputs))
 
-    def filled(self, number: Any, like: Any) -> Any:
+    def filled(self, number: float, like: Array) -> Array:
         return np.asarray(as_stored(number, like.dtype.name), like.dtype)
 
 
-class Instance(Evaluation):
+class Instance(Bound[Value]):
     """Terms as values of a graph: operators that are not there yet are put before the one that was matched."""
+
+    found: Match
 
     def __init__(self, op: Op, found: Match) -> None:
         super().__init__(found)
@@ -127,30 +164,25 @@ class Instance(Evaluation):
 
     def value(self, term: Term) -> Value:
         """The value that a term is in the graph."""
-        result = self.of(term)
-        assert isinstance(result, Value)
-        return result
+        return self.of(term)
 
-    def of(self, term: Term) -> Any:
+    def of(self, term: Term) -> Value:
         if isinstance(term, Result) and term.call.key in self.found.ops:
             return self.found.value_of(term)
         return super().of(term)
 
-    def leaf(self, term: Term) -> Any:
-        return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
-
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots[Value], attrs: Mapping[str, object]) -> Slots[Value]:
         return self.builder.add(definition, inputs, attrs)
 
-    def filled(self, number: Any, like: Value) -> Value:
+    def filled(self, number: float, like: Value) -> Value:
         attrs = {"shape": [], "value": float(number), "dtype": like.dtype}
-        return self.builder.add(lookup("fill_constant"), {}, attrs)["Out"][0]  # type: ignore[no-any-return]
+        return self.builder.add(lookup("fill_constant"), {}, attrs)["Out"][0]
 
 
 class _Builder(Builder):
     """Adds operators in the place of one, on its line and for what it is the gradient of."""
 
-    def add(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def add(self, definition: OpDef, inputs: Slots[Value], attrs: Mapping[str, object]) -> Slots[Value]:
         """Add an operator over values; return the values it writes, slot by slot."""
         symbols = [self._symbols(definition, slot, inputs) for slot in definition.inputs]
         result = self.emit(definition, symbols, attrs)
@@ -161,7 +193,7 @@ class _Builder(Builder):
         parts = (result,) if len(written) == 1 else result
         return {slot.name: _unwrapped(part) for slot, part in zip(written, parts, strict=True)}
 
-    def _symbols(self, definition: OpDef, slot: str, inputs: Slots) -> Any:
+    def _symbols(self, definition: OpDef, slot: str, inputs: Slots[Value]) -> list[GraphSymbol] | GraphSymbol | None:
         values = inputs.get(slot)
         if not values:
             return None
@@ -212,8 +244,8 @@ def _static(value: Value) -> TensorType:
 
 def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
     values = _matched(found)
-    known = {value: value.type for value in values}
-    if any(value.kind != TENSOR or known[value] is None for value in values):
+    known = {value: type for value in values if value.kind == TENSOR and (type := value.type) is not None}
+    if len(known) < len(values):
         return found.fail(lambda: "the shape or the dtype of something is not known")
     open_ended = [value for value in values if -1 in (value.shape or ())]
     try:
@@ -240,7 +272,7 @@ def _trials(open_ended: Sequence[Value]) -> Iterator[tuple[Sizes, bool]]:
 
 
 def _keeps(
-    before: Sequence[Result], after: Sequence[Term], found: Match, known: Mapping[Value, Any], sizes: Sizes, has_to_fit: bool
+    before: Sequence[Result], after: Sequence[Term], found: Match, known: Mapping[Value, TensorType], sizes: Sizes, has_to_fit: bool
 ) -> bool:
     """Whether the types are kept with the unknown extents being of some sizes, or whether these cannot be."""
     types = {value: _closed(value, type, sizes) for value, type in known.items()}
@@ -257,7 +289,9 @@ def _closed(value: Value, type: TensorType, sizes: Sizes) -> TensorType:
     return TensorType(tuple(sizes(value, last - i) if extent == -1 else extent for i, extent in enumerate(type.shape)), type.dtype)
 
 
-def _same(found: Match, before: Sequence[Result], old: Sequence[Any], after: Sequence[Term], known: Mapping[Value, Any]) -> bool:
+def _same(
+    found: Match, before: Sequence[Result], old: Sequence[TensorType], after: Sequence[Term], known: Mapping[Value, TensorType]
+) -> bool:
     types = Types(found, known)
     for was, type, term in zip(before, old, after, strict=True):
         new = types.of(term)

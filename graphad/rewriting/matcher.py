@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Check(NamedTuple):
     """An attribute given by an expression: the expression, the attribute in the graph, and its description."""
 
     wanted: Scalar
-    actual: Any
+    actual: object
     what: str
 
 
@@ -66,7 +66,7 @@ class Match:
     """
 
     values: dict[Term, Value] = field(default_factory=dict)
-    lists: dict[Several, tuple[Value, ...]] = field(default_factory=dict)
+    lists: dict[Term, tuple[Value, ...]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     ops: dict[Call, Op] = field(default_factory=dict)
     later: tuple[Check, ...] = ()
@@ -94,7 +94,7 @@ class Match:
             raise InvalidValue(f"{term!r} is no tensor of the pattern")
         return self.values[term]
 
-    def fail(self, reason: Any) -> bool:
+    def fail(self, reason: Callable[..., str]) -> bool:
         """False; record the reason if an explanation was requested."""
         if self.trace is not None:
             self.trace.failed(len(self.ops) + len(self.values), reason())
@@ -161,7 +161,7 @@ def _match_number(term: Constant, value: Value, found: Match) -> bool:
     return _bind(wanted, number, found, f"the number in {value!r}")
 
 
-def _bind(wanted: Any, actual: Any, found: Match, what: str) -> bool:
+def _bind(wanted: object, actual: object, found: Match, what: str) -> bool:
     if isinstance(wanted, Attribute):
         known = found.attrs.setdefault(wanted.name, actual)
         return same_number(known, actual) or found.fail(lambda: f"{wanted.name} is {known!r}, but {what} is {actual!r}")
@@ -173,7 +173,7 @@ def _bind(wanted: Any, actual: Any, found: Match, what: str) -> bool:
     return same_number(wanted, actual) or found.fail(lambda: f"expected {what} to be {wanted!r}, found {actual!r}")
 
 
-def _bind_items(wanted: Sequence[Any], actual: Any, found: Match, what: str) -> bool:
+def _bind_items(wanted: Sequence[object], actual: object, found: Match, what: str) -> bool:
     if not isinstance(actual, list | tuple) or len(actual) != len(wanted):
         return found.fail(lambda: f"expected {what} to be {list(wanted)!r}, found {actual!r}")
     return all(_bind(item, each, found, f"{what}[{i}]") for i, (item, each) in enumerate(zip(wanted, actual, strict=True)))

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, permutations, product
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphad.ops import OpDef
-from graphad.rewriting.evaluation import Evaluation, Slots
+from graphad.rewriting.evaluation import Bound, Slots
 from graphad.rewriting.pattern import FOUND, Attribute, Call, Result, Scalar, Several, Term, calls_in, leaves
-from graphad.rewriting.smt import Unsupported, z3
+from graphad.rewriting.smt import Element, Sort, Unsupported, z3
+
+if TYPE_CHECKING:
+    from graphad.rewriting.rules import PatternRule
 
 # -- moving ----------------------------------------------------------------------------------------
 # The semantics of operators that only move elements, for all extents and dtypes.
@@ -27,16 +30,16 @@ FLAT = frozenset(  # operators that keep the elements in their order, row by row
         *("flatten", "flatten2", "flatten_contiguous_range", "reshape_like"),
     )
 )
-Places = Sequence[Any]
-Facts = list[Any]  # what has to hold for operators to take their inputs
+Places = Sequence[Element]
+Facts = list[Element]  # what has to hold for operators to take their inputs
 
 
 @dataclass(frozen=True)
 class Grid:
     """A tensor: an extent for each axis, and the element at a place."""
 
-    extents: tuple[Any, ...]
-    at: Callable[[Places], Any]
+    extents: tuple[Element, ...]
+    at: Callable[[Places], Element]
 
     @property
     def rank(self) -> int:
@@ -44,7 +47,7 @@ class Grid:
         return len(self.extents)
 
 
-def keeps_elements(rule: Any) -> tuple[str, ...] | None:
+def keeps_elements(rule: PatternRule) -> tuple[str, ...] | None:
     """The assumptions under which a rule leaves all elements where they were; None if that is not seen without the solver.
 
     Operators that keep the order of the elements are nothing but a change of shape, and a rule is applied only where both sides have one
@@ -74,20 +77,20 @@ def _axis(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def element_sort() -> Any:
+def element_sort() -> Sort:
     """The solver's sort for elements, of which nothing is known."""
     return z3.DeclareSort("Element")
 
 
-def _put(items: Sequence[Any], place: int, *new: Any, instead: int = 1) -> tuple[Any, ...]:
+def _put(items: Sequence[object], place: int, *new: object, instead: int = 1) -> tuple[Element, ...]:
     return (*items[:place], *new, *items[place + instead :])
 
 
-def _same(facts: Facts, x: Grid, **_: Any) -> list[Grid]:
+def _same(facts: Facts, x: Grid, **_: object) -> list[Grid]:
     return [x]
 
 
-def _transpose(facts: Facts, x: Grid, *, axis: Sequence[int], **_: Any) -> list[Grid]:
+def _transpose(facts: Facts, x: Grid, *, axis: Sequence[int], **_: object) -> list[Grid]:
     order = [_axis(a, x.rank) for a in axis]
     if sorted(order) != list(range(x.rank)):
         raise Unsupported("no order of axes")
@@ -101,11 +104,11 @@ def _flip(facts: Facts, x: Grid, *, axis: Sequence[int]) -> list[Grid]:
     return [Grid(x.extents, lambda places: x.at([x.extents[i] - 1 - p if i in turned else p for i, p in enumerate(places)]))]
 
 
-def _concat(facts: Facts, *grids: Grid, axis: int = 0, **_: Any) -> list[Grid]:
+def _concat(facts: Facts, *grids: Grid, axis: int = 0, **_: object) -> list[Grid]:
     along = _axis(axis, grids[0].rank)
 
-    def at(places: Places) -> Any:
-        start: Any = sum(grid.extents[along] for grid in grids[:-1])
+    def at(places: Places) -> Element:
+        start: Element = sum(grid.extents[along] for grid in grids[:-1])
         element = grids[-1].at(_put(places, along, places[along] - start))
         for grid in reversed(grids[:-1]):
             start = start - grid.extents[along]
@@ -137,7 +140,7 @@ def _split(facts: Facts, x: Grid, *, num: int = 0, axis: int = 0, sections: Sequ
 def _stack(facts: Facts, *grids: Grid, axis: int = 0) -> list[Grid]:
     along = _axis(axis, grids[0].rank + 1)
 
-    def at(places: Places) -> Any:
+    def at(places: Places) -> Element:
         inner = _put(places, along)
         element = grids[-1].at(inner)
         for k in reversed(range(len(grids) - 1)):
@@ -164,13 +167,13 @@ def _unsqueeze(facts: Facts, x: Grid, *, axes: Sequence[int]) -> list[Grid]:
     return [Grid(_put(x.extents, along, z3.IntVal(1), instead=0), lambda places: x.at(_put(places, along)))]
 
 
-def _pad(facts: Facts, x: Grid, *, paddings: Sequence[Any], pad_value: Any = 0.0) -> list[Grid]:
+def _pad(facts: Facts, x: Grid, *, paddings: Sequence[Element], pad_value: object = 0.0) -> list[Grid]:
     if len(paddings) != 2 * x.rank:
         raise Unsupported("paddings of another rank")
     before, after = paddings[::2], paddings[1::2]
     facts.extend(amount >= 0 for amount in paddings)
 
-    def at(places: Places) -> Any:
+    def at(places: Places) -> Element:
         inner = [p - b for p, b in zip(places, before, strict=True)]
         inside = z3.And(*(z3.And(i >= 0, i < e) for i, e in zip(inner, x.extents, strict=True)))
         return z3.If(inside, x.at(inner), padding_of(pad_value))
@@ -178,7 +181,7 @@ def _pad(facts: Facts, x: Grid, *, paddings: Sequence[Any], pad_value: Any = 0.0
     return [Grid(tuple(e + b + a for e, b, a in zip(x.extents, before, after, strict=True)), at)]
 
 
-def _expand(facts: Facts, x: Grid, *, shape: Sequence[Any]) -> list[Grid]:
+def _expand(facts: Facts, x: Grid, *, shape: Sequence[Element]) -> list[Grid]:
     offset = len(shape) - x.rank
     if offset < 0:
         raise Unsupported("fewer axes")
@@ -190,7 +193,7 @@ def _expand(facts: Facts, x: Grid, *, shape: Sequence[Any]) -> list[Grid]:
     return [Grid(tuple(extents), lambda places: x.at([z3.If(e == 1, 0, p) for e, p in zip(x.extents, places[offset:], strict=True)]))]
 
 
-def _slice(facts: Facts, x: Grid, *, axes: Sequence[int], starts: Sequence[Any], ends: Sequence[Any], **_: Any) -> list[Grid]:
+def _slice(facts: Facts, x: Grid, *, axes: Sequence[int], starts: Sequence[object], ends: Sequence[object], **_: object) -> list[Grid]:
     extents, first = list(x.extents), [z3.IntVal(0)] * x.rank
     if len({_axis(a, x.rank) for a in axes}) != len(axes) or not len(axes) == len(starts) == len(ends):
         raise Unsupported("an axis twice, or bounds for others")
@@ -202,7 +205,7 @@ def _slice(facts: Facts, x: Grid, *, axes: Sequence[int], starts: Sequence[Any],
     return [Grid(tuple(extents), lambda places: x.at([p + f for p, f in zip(places, first, strict=True)]))]
 
 
-def _within(bound: Any, size: Any) -> Any:
+def _within(bound: Element, size: Element) -> Element:
     """A bound of a slice as Python takes it: counted from the end if negative, and moved into the tensor."""
     counted = z3.If(bound < 0, bound + size, bound)
     return z3.If(counted < 0, 0, z3.If(counted > size, size, counted))
@@ -225,7 +228,7 @@ MOVES: Mapping[str, Callable[..., list[Grid]]] = {
 AMOUNTS = {("pad", "paddings"), ("expand_v2", "shape"), ("slice", "starts"), ("slice", "ends")}  # numbers of the solver
 
 
-def padding_of(value: Any) -> Any:
+def padding_of(value: object) -> Element:
     """The element that a padding is."""
     return z3.Const(f"padding {value!r}", element_sort())
 
@@ -238,22 +241,19 @@ LENGTHS = (1, 2)  # of lists of tensors
 PIECES = (1, 2, 3, 4)
 
 
-class _Grids(Evaluation):
+class _Grids(Bound[Grid]):
     """Terms as grids."""
 
     def __init__(self, found: _Choice) -> None:
         super().__init__(found)
-        self.facts: list[Any] = []
+        self.facts: Facts = []
 
-    def leaf(self, term: Term) -> Any:
-        return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
-
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots[Grid], attrs: Mapping[str, object]) -> Slots[Grid]:
         operands = [grid for slot in definition.inputs for grid in inputs.get(slot, ())]
         out = next(iter(definition.outputs))
         return {out: MOVES[definition.type](self.facts, *operands, **attrs)}
 
-    def filled(self, number: Any, like: Any) -> Any:
+    def filled(self, number: float, like: Grid) -> Grid:
         raise Unsupported("a constant")
 
 
@@ -263,14 +263,14 @@ class _Choice:
     def __init__(self, values: Mapping[Term, Grid], lists: Mapping[Term, list[Grid]], attrs: Mapping[str, Any]) -> None:
         self.values, self.lists, self.attrs = values, lists, attrs
 
-    def type_of(self, term: Term) -> Any:
+    def type_of(self, term: Term) -> NoReturn:
         raise Unsupported(f"the shape of {term!r}")
 
     def uses_of(self, term: Term) -> int:
         return 1
 
 
-def why_not_moved(rule: Any, timeout: float) -> str | None:
+def why_not_moved(rule: PatternRule, timeout: float) -> str | None:
     """Why a rule is not proved to move all elements to the same places; None if it is.
 
     Args:
@@ -291,7 +291,7 @@ def why_not_moved(rule: Any, timeout: float) -> str | None:
     return None if applied else "unsupported: it applies to no choice of ranks and axes that was tried"
 
 
-def _tried(rule: Any, choice: _Choice) -> tuple[bool, str | None]:
+def _tried(rule: PatternRule, choice: _Choice) -> tuple[bool, str | None]:
     """Whether a rule can apply to a choice of ranks and axes, and why it is not proved for that."""
     grids = _Grids(choice)
     try:
@@ -322,7 +322,7 @@ def _tried(rule: Any, choice: _Choice) -> tuple[bool, str | None]:
     return True, None
 
 
-def _premises(condition: Any, choice: _Choice) -> Iterator[Any]:
+def _premises(condition: object, choice: _Choice) -> Iterator[Element]:
     """A condition as a term of the solver: one, or none if it has no meaning there."""
     try:
         held = _value(condition, choice)
@@ -331,7 +331,7 @@ def _premises(condition: Any, choice: _Choice) -> Iterator[Any]:
         return
 
 
-def _value(scalar: Any, choice: _Choice) -> Any:
+def _value(scalar: object, choice: _Choice) -> Element:
     if not isinstance(scalar, Scalar):
         return scalar
     if isinstance(scalar, Attribute) or (scalar.parts and scalar.parts[0] is FOUND):
@@ -346,7 +346,7 @@ def _value(scalar: Any, choice: _Choice) -> Any:
     return scalar.function(*parts)
 
 
-def _least(items: Sequence[Any]) -> Any:
+def _least(items: Sequence[Element]) -> Element:
     least = items[0] if items else z3.IntVal(0)
     for item in items[1:]:
         least = z3.If(item < least, item, least)
@@ -356,7 +356,7 @@ def _least(items: Sequence[Any]) -> Any:
 # -- choices -------------------------------------------------------------------------------------
 
 
-def _choices(rule: Any) -> Iterator[_Choice]:
+def _choices(rule: PatternRule) -> Iterator[_Choice]:
     """All ranks, axes and lengths of lists."""
     tensors = list(dict.fromkeys(leaf for term in rule.before for leaf in leaves(term)))
     several = [leaf for leaf in tensors if isinstance(leaf, Several)]
@@ -378,7 +378,7 @@ def _grid(name: str, rank: int) -> Grid:
     return Grid(extents, lambda places: element(*places))
 
 
-def _options(rule: Any, rank: int) -> Iterator[tuple[str, list[Any]]]:
+def _options(rule: PatternRule, rank: int) -> Iterator[tuple[str, list[object]]]:
     """The values for each attribute of the rule."""
     for call in dict.fromkeys(c for term in reversed(rule.before) for c in reversed(list(calls_in(term)))):
         for name, value in call.attrs.items():
@@ -386,7 +386,7 @@ def _options(rule: Any, rank: int) -> Iterator[tuple[str, list[Any]]]:
                 yield value.name, list(_values(call, name, value.name, rank))
 
 
-def _values(call: Call, name: str, symbol: str, rank: int) -> Iterator[Any]:
+def _values(call: Call, name: str, symbol: str, rank: int) -> Iterator[object]:
     kind = call.definition.attrs[name].kind
     if (call.definition.type, name) in AMOUNTS:
         counts = {"pad": [2 * rank], "slice": range(rank + 1), "expand_v2": range(rank, rank + 3)}[call.definition.type]

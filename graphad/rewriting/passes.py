@@ -74,7 +74,7 @@ def parse_calls(text: str) -> list[Call]:
     return calls
 
 
-def print_option(value: Any) -> str:
+def print_option(value: object) -> str:
     """An option's value as text that reads back."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
@@ -400,7 +400,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
 # -- what passes claim ---------------------------------------------------------------------------
 
 
-def _missing(each: Pass, available: Iterable[Any]) -> Any:
+def _missing(each: Pass, available: Iterable[object]) -> Any:
     """The first requirement of a pass that does not hold; analyses are computed on request."""
     there = set(available)
     wanted = (w for w in each.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
@@ -438,7 +438,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
         available |= set(each.establishes)
 
 
-def _keep_books(each: Pass, graph: Graph, changed: bool, before: dict[type, Any]) -> None:
+def _keep_books(each: Pass, graph: Graph, changed: bool, before: dict[type, object]) -> None:
     graph.properties.difference_update(each.clears)
     graph.properties.update(claim for claim in each.establishes if isinstance(claim, str))
     if changed and not each.combines:
@@ -602,7 +602,7 @@ class Pass(ABC):
     tolerance: ClassVar[float] = 0.0
     on_trial: ClassVar[OnTrial] = OnTrial()
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if cls.name:
             if not cls.__module__.startswith("graphad."):
@@ -626,7 +626,7 @@ class Pass(ABC):
         """The passes that run on the same graph in its place: itself, unless it only runs others."""
         return (self,)
 
-    def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def intended(self, program: Program, values: Mapping[str, object]) -> Mapping[str, Any]:
         """What the pass is there to change: the arrays that differ after it, by name.
 
         ``check_pass`` holds the pass to it. A formula over arrays that owes nothing to ``apply`` says most.
@@ -681,7 +681,7 @@ class Pipeline(Pass):
     def parts(self) -> tuple[Pass, ...]:
         return tuple(part for each in self.passes for part in each.parts())
 
-    def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def intended(self, program: Program, values: Mapping[str, object]) -> Mapping[str, Any]:
         found: dict[str, Any] = {}
         for each in self.passes:
             found.update(each.intended(program, {**values, **found}))
@@ -830,7 +830,7 @@ def _built(call: Call) -> Pass:
         raise AssertionError from error
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fits(value: object, hint: object) -> bool:
     """Whether an option's value is of the type that its field declares."""
     if get_origin(hint) is tuple and isinstance(value, list):
         inner = get_args(hint)
@@ -843,5 +843,5 @@ def _fits(value: Any, hint: Any) -> bool:
     return hint is Any or not isinstance(hint, type) or type(value) is hint
 
 
-def _option(value: Any) -> Any:
+def _option(value: object) -> Any:
     return tuple(map(_option, value)) if isinstance(value, list) else value

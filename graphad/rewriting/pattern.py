@@ -21,12 +21,12 @@ from graphad.types import FLOATS
 class Scalar:
     """A number, a text or a list that is known once a rule has matched; arithmetic, comparisons, ``& | ~`` and ``[]`` build others."""
 
-    def __init__(self, text: str, function: Callable[..., Any], parts: Sequence[Any] = ()) -> None:
+    def __init__(self, text: str, function: Callable[..., object], parts: Sequence[object] = ()) -> None:
         self.text = text
         self.function = function
         self.parts = tuple(parts)
 
-    def value(self, found: Any) -> Any:
+    def value(self, found: object) -> Any:
         """Its value for a match."""
         return self.function(*(part.value(found) if isinstance(part, Scalar) else part for part in self.parts))
 
@@ -38,7 +38,7 @@ class Scalar:
 
     __hash__ = object.__hash__
 
-    def __getitem__(self, index: Any) -> Scalar:
+    def __getitem__(self, index: object) -> Scalar:
         return Scalar(f"{self.text}[{index!r}]", python.getitem, (self, index))
 
     def __neg__(self) -> Scalar:
@@ -52,7 +52,7 @@ class Uses(Scalar):
     """How many readers a tensor has."""
 
 
-def parts_of(value: Any) -> Iterator[Any]:
+def parts_of(value: object) -> Iterator[Any]:
     """The parts of a scalar, or of a list with scalars in it: scalars, attributes, and tensors."""
     yield value
     items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
@@ -60,11 +60,11 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield from parts_of(item)
 
 
-def _infix(name: str, mark: str, function: Callable[[Any, Any], Any], mirrored: bool = False) -> None:
-    def method(self: Scalar, other: Any) -> Scalar:
+def _infix(name: str, mark: str, function: Callable[[object, object], object], mirrored: bool = False) -> None:
+    def method(self: Scalar, other: object) -> Scalar:
         return Scalar(f"({self!r} {mark} {other!r})", function, (self, other))
 
-    def reflected(self: Scalar, other: Any) -> Scalar:
+    def reflected(self: Scalar, other: object) -> Scalar:
         return Scalar(f"({other!r} {mark} {self!r})", function, (other, self))
 
     setattr(Scalar, f"__{name}__", method)
@@ -78,12 +78,12 @@ for _name, _mark in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "
     _infix(_name, _mark, getattr(python, _name))
 
 
-def both(a: Any, b: Any) -> bool:
+def both(a: object, b: object) -> bool:
     """Whether two conditions hold."""
     return bool(a) and bool(b)
 
 
-def either(a: Any, b: Any) -> bool:
+def either(a: object, b: object) -> bool:
     """Whether one of two conditions holds."""
     return bool(a) or bool(b)
 
@@ -92,7 +92,7 @@ _infix("and", "and", both)
 _infix("or", "or", either)
 
 
-def compute(function: Callable[..., Any], *parts: Any) -> Any:
+def compute(function: Callable[..., object], *parts: object) -> Any:
     """A scalar that a function computes of others: ``compute(max, a, b)``."""
     name = getattr(function, "__name__", "function")
     shown = "f" if name == "<lambda>" else name
@@ -133,29 +133,29 @@ class Term(Symbol):
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         return called(op, inputs, attrs)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return REGISTRY["scale"](self, bias=other) if _is_scalar(other) else super().__add__(other)
 
     def __sub__(self, other: Any) -> Any:
         return REGISTRY["scale"](self, bias=-other) if _is_scalar(other) else super().__sub__(other)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return REGISTRY["scale"](self, scale=other) if _is_scalar(other) else super().__mul__(other)
 
     def __neg__(self) -> Any:
         return REGISTRY["scale"](self, scale=-1.0)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Any:
         return REGISTRY["pow"](self, factor=other) if _is_scalar(other) else super().__pow__(other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return REGISTRY["scale"](self, scale=-1.0, bias=other) if _is_scalar(other) else super().__rsub__(other)
 
     __radd__, __rmul__ = __add__, __mul__
     __hash__ = object.__hash__
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     return isinstance(value, int | float | Scalar)
 
 
@@ -165,7 +165,7 @@ class _Found(Scalar):
     def __init__(self) -> None:
         super().__init__("match", lambda: None)
 
-    def value(self, found: Any) -> Any:
+    def value(self, found: object) -> Any:
         return found
 
 
@@ -208,7 +208,7 @@ class Constant(Term):
         return f"constant({self.number!r})"
 
 
-def constant(number: Any) -> Constant:
+def constant(number: object) -> Constant:
     """In ``before``: a tensor filled with one number; ``constant(c)`` binds the attribute ``c`` to it."""
     return Constant(number)
 
@@ -266,7 +266,7 @@ class Result(Term):
         return f"{shown}[{self.index}]" if self.call.definition.outputs[self.slot].variadic else shown
 
 
-def called(definition: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+def called(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Any:
     """The results of an operator over terms: one, or a tuple; a slot that takes a list gives as many results as are taken from it."""
     slots = {}
     for slot, given in zip(definition.inputs, inputs, strict=False):
@@ -301,7 +301,7 @@ class _Results(Sequence[Result]):
         return Result(self.call, self.slot, index)
 
 
-def _term(definition: OpDef, item: Any) -> Term:
+def _term(definition: OpDef, item: object) -> Term:
     if isinstance(item, int | float):
         return Constant(item)
     if not isinstance(item, Term):
@@ -331,7 +331,7 @@ def _same_call(a: Call, b: Call) -> bool:
 # Well-formedness of rules, checked before they are matched or tested: both sides have as many results, and no name is unbound.
 
 
-def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], conditions: Sequence[Any]) -> None:
+def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], conditions: Sequence[object]) -> None:
     """Refuse what is no rule.
 
     Raises:
@@ -360,7 +360,7 @@ def _check_after(name: str, term: Term, known: set[Term]) -> None:
             raise InvalidValue(f"rule {name} uses {leaf!r} on its right-hand side, which does not occur in its pattern")
 
 
-def _check_scalars(name: str, before: Sequence[Term], scalars: Sequence[Any], known: set[Term]) -> None:
+def _check_scalars(name: str, before: Sequence[Term], scalars: Sequence[object], known: set[Term]) -> None:
     calls = {call for term in before for call in calls_in(term)}
     given = {part.name for value in _scalars(before) for part in _bound(value)}
     for part in (part for value in scalars for part in parts_of(value)):
@@ -377,7 +377,7 @@ def _scalars(terms: Sequence[Term]) -> Iterator[Any]:
         yield from (t.number for each in call.inputs.values() for t in each if isinstance(t, Constant))
 
 
-def _bound(value: Any) -> Iterator[Attribute]:
+def _bound(value: object) -> Iterator[Attribute]:
     """The attributes of a rule that are known from an attribute of an operator."""
     items = value if isinstance(value, list | tuple) else [value]
     return (item for item in items if isinstance(item, Attribute))

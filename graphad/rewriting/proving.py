@@ -11,19 +11,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from time import perf_counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from graphad.errors import InvalidType
 from graphad.rewriting import smt
 from graphad.rewriting.moving import PIECES, RANKS, keeps_elements, why_not_moved
-from graphad.rewriting.pattern import Attribute, Constant, Scalar, Several, calls_in, leaves
+from graphad.rewriting.pattern import Attribute, Constant, Scalar, Several, Term, calls_in, leaves
 from graphad.rewriting.rule_check import disagreement
 from graphad.rewriting.rule_inputs import DTYPES, Drawn, Inputs, Setting
-from graphad.rewriting.smt import Unsupported, z3
+from graphad.rewriting.smt import Element, Unsupported, z3
 from graphad.rewriting.smt_operators import Elements, starts_elementwise
 from graphad.types import TensorType
+
+if TYPE_CHECKING:
+    from graphad.rewriting.rules import PatternRule
 
 Status = Literal["proved", "refuted", "unknown", "unsupported"]
 SETTINGS = 6  # how often attributes are sought that the rule applies with, for each dtype
@@ -59,7 +62,7 @@ class Proof:
         return "\n".join([*told, *([self.counterexample] if self.counterexample else [])])
 
 
-def prove(rule: Any, timeout: float = 20.0) -> Proof:
+def prove(rule: PatternRule, timeout: float = 20.0) -> Proof:
     """Try to prove that both sides of a rule compute the same, to the last bit.
 
     Args:
@@ -89,7 +92,7 @@ def prove(rule: Any, timeout: float = 20.0) -> Proof:
     return _Prover(rule, timeout).proof(start)
 
 
-def _by_places(rule: Any, timeout: float, start: float) -> Proof:
+def _by_places(rule: PatternRule, timeout: float, start: float) -> Proof:
     """A proof that all elements come to the same places."""
     reason = why_not_moved(rule, timeout)
     if reason is None:
@@ -106,7 +109,7 @@ def _by_places(rule: Any, timeout: float, start: float) -> Proof:
 class _Prover:
     """Proofs by elements, dtype by dtype."""
 
-    def __init__(self, rule: Any, timeout: float) -> None:
+    def __init__(self, rule: PatternRule, timeout: float) -> None:
         self.rule = rule
         self.timeout = timeout
         self.inputs = Inputs(rule, exact=True)
@@ -217,7 +220,7 @@ class _Prover:
         return reason
 
 
-def _solved(claim: Any, seconds: float) -> tuple[Any, str | None]:
+def _solved(claim: object, seconds: float) -> tuple[Element, str | None]:
     """A model of a claim, and why there is none; None twice if there cannot be one."""
     solver = z3.SolverFor("QF_FPBV")
     solver.set("timeout", int(seconds * 1000))
@@ -229,13 +232,13 @@ def _solved(claim: Any, seconds: float) -> tuple[Any, str | None]:
     return (solver.model(), "") if answer == z3.sat else (None, "time is over")
 
 
-def _type_in(setting: Setting, term: Any) -> TensorType:
+def _type_in(setting: Setting, term: Term) -> TensorType:
     """The type of the tensors in a list: that of those there, or of another tensor."""
     others = [*setting.values.values(), *(t for types in setting.lists.values() for t in types)]
     return next(iter([*setting.lists[term], *others]), TensorType((2, 3), "float64"))
 
 
-def _drawn(model: Any, setting: Setting, elements: Elements, numbers: Mapping[str, Any]) -> Drawn:
+def _drawn(model: Element, setting: Setting, elements: Elements, numbers: Mapping[str, Element]) -> Drawn:
     """Arrays filled with the solver's values."""
     drawn = Drawn(types=setting)
     found = {name: _python(model.eval(symbol, model_completion=True)) for name, symbol in numbers.items()}
@@ -252,13 +255,13 @@ def _drawn(model: Any, setting: Setting, elements: Elements, numbers: Mapping[st
     return drawn
 
 
-def _python(value: Any) -> Any:
+def _python(value: Element) -> float | bool:
     """A value of the solver as one of Python."""
     if z3.is_bool(value):
         return bool(z3.is_true(value))
     if z3.is_bv(value):
-        return value.as_signed_long()
+        return int(value.as_signed_long())
     if z3.is_true(z3.simplify(z3.fpIsNaN(value))):
         return float("nan")
     wide = z3.simplify(z3.fpToIEEEBV(z3.simplify(z3.fpFPToFP(z3.RNE(), value, z3.Float64()))))
-    return struct.unpack("<d", wide.as_long().to_bytes(8, "little"))[0]
+    return float(struct.unpack("<d", wide.as_long().to_bytes(8, "little"))[0])

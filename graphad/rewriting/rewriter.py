@@ -78,7 +78,7 @@ class Start(NamedTuple):
     """
 
     writers: tuple[tuple[Place, frozenset[str]], ...] = ()
-    form: Any = None
+    form: object = None
 
 
 class Rule(ABC):
@@ -232,7 +232,7 @@ class _Table:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.starts = [(rule, start) for rule in rules for start in rule.starts()]
         self.places = tuple(dict.fromkeys(place for _, start in self.starts for place, _ in start.writers))
-        self.known: dict[tuple[str, ...], tuple[tuple[Rule, Any], ...]] = {}
+        self.known: dict[tuple[str, ...], tuple[tuple[Rule, object], ...]] = {}
 
     def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
         """The rules that can apply; the same for all operators that read from operators of the same types."""
@@ -250,7 +250,7 @@ def _writer_type(op: Op, slot: str, index: int) -> str:
     return values[index].writers[0].type if len(values) > index and values[index].writers else ""
 
 
-def timed(rule: Rule, op: Op, form: Any, running: tuple[RuleTimings, ...]) -> bool:
+def timed(rule: Rule, op: Op, form: object, running: tuple[RuleTimings, ...]) -> bool:
     """Try a rule, and add its time to those that are being taken."""
     if not running:
         return rule.rewrite_as(op, form)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, InvalidValue, NoGradient
 from graphad.ops import OpDef
@@ -28,13 +27,15 @@ from graphad.rewriting.rule_inputs import (
     filled,
     shown,
 )
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array, Shape
+
+if TYPE_CHECKING:
+    from graphad.rewriting.rules import PatternRule
 
 # -- rule gradients --------------------------------------------------------------------------------
 # Gradients of the two sides of a rule: reverse mode over the operators of terms, by the operators' own gradient rules on arrays.
 
-Array = NDArray[Any]
-Place = tuple[Any, str, int]  # an operator (None: the rule's tensors), a slot or "", which of the arrays there
+Place = tuple[object, str, int]  # an operator (None: the rule's tensors), a slot or "", which of the arrays there
 
 
 class Gradients:
@@ -46,9 +47,9 @@ class Gradients:
         seeds: the cotangents of the terms.
     """
 
-    def __init__(self, terms: Sequence[Term], values: Evaluation, seeds: Sequence[Array]) -> None:
+    def __init__(self, terms: Sequence[Term], values: Evaluation[Array], seeds: Sequence[Array]) -> None:
         self.values = values
-        self.cotangents: dict[Any, Array] = {}
+        self.cotangents: dict[object, Array] = {}
         for term, seed in zip(terms, seeds, strict=True):
             if seed.dtype.kind == "f":
                 self._add(self._place(term), seed)
@@ -57,13 +58,13 @@ class Gradients:
 
     def of(self, leaf: Term) -> list[Array]:
         """The gradients of a tensor of the pattern, one for each array bound to it; zeros where nothing depends on it."""
-        arrays = self.values.leaf(leaf) if isinstance(leaf, Several) else [self.values.leaf(leaf)]
+        arrays = self.values.leaves(leaf) if isinstance(leaf, Several) else [self.values.leaf(leaf)]
         return [self.cotangents.get((leaf, i), np.zeros_like(array)) for i, array in enumerate(arrays)]
 
-    def _place(self, term: Term) -> Any:
+    def _place(self, term: Term) -> tuple[object, ...]:
         return (term.call, term.slot, term.index) if isinstance(term, Result) else (term, 0)
 
-    def _add(self, place: Any, cotangent: Any) -> None:
+    def _add(self, place: object, cotangent: object) -> None:
         present = self.cotangents.get(place)
         self.cotangents[place] = np.asarray(cotangent) if present is None else present + cotangent
 
@@ -81,24 +82,28 @@ class Gradients:
         operands = {slot: [array for term in terms for array in self.values.operands(term, call)] for slot, terms in call.inputs.items()}
         inputs = {slot: [np.asarray(array) for array in arrays] for slot, arrays in operands.items()}
         wanted = [slot + GRAD for slot in definition.grads if inputs.get(slot) and inputs[slot][0].dtype.kind == "f"]
-        given: Slots = {**inputs, **outputs, **{slot + GRAD: self._cotangents(call, slot, arrays) for slot, arrays in outputs.items()}}
+        given: Slots[Array] = {
+            **inputs,
+            **outputs,
+            **{slot + GRAD: self._cotangents(call, slot, arrays) for slot, arrays in outputs.items()},
+        }
         attrs = {name: self.values.scalar(value) for name, value in call.attrs.items()}
         for name, arrays in grad.run({s: given[s] for s in grad.inputs if given.get(s)}, _with_defaults(call, attrs), wanted).items():
             for place, array in zip(places[name.removesuffix(GRAD)], arrays, strict=True):
                 if array is not None and place is not None:
                     self._add(place, array)
 
-    def _places(self, term: Term) -> list[Any]:
+    def _places(self, term: Term) -> list[tuple[object, ...] | None]:
         """Where the cotangents of an operator's inputs are added up; None where none is needed."""
         if isinstance(term, Several):
-            return [(term, i) for i in range(len(self.values.leaf(term)))]
+            return [(term, i) for i in range(len(self.values.leaves(term)))]
         return [None if isinstance(term, Constant) else self._place(term)]
 
     def _cotangents(self, call: Call, slot: str, arrays: Sequence[Array]) -> list[Array]:
         return [self.cotangents.get((call, slot, i), np.zeros_like(array)) for i, array in enumerate(arrays)]
 
 
-def _with_defaults(call: Call, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(call: Call, attrs: Mapping[str, object]) -> dict[str, object]:
     return {name: attrs.get(name, attr.default) for name, attr in call.definition.attrs.items()}
 
 
@@ -162,7 +167,12 @@ class Evidence:
 
     def __str__(self) -> str:
         lines = [f"{self.compared} inputs, {self.elements} elements, gradients on {self.gradients}"]
-        tried: dict[str, Counter[Any]] = {"shapes": self.shapes, "dtypes": self.dtypes, "contents": self.contents, **self.attributes}
+        tried: Mapping[str, Mapping[Any, int]] = {
+            "shapes": self.shapes,
+            "dtypes": self.dtypes,
+            "contents": self.contents,
+            **self.attributes,
+        }
         for title, counts in tried.items():
             lines.append(f"{title}: {', '.join(f'{key} ({count})' for key, count in counts.items())}")
         for title, counts in (("not applicable to", self.unsuited), ("not computed", self.failed)):
@@ -171,7 +181,7 @@ class Evidence:
         return "\n".join(lines)
 
 
-def check_rule(rule: Any, exact: bool, example: Example | None = None, gradients: Kinks = "all") -> Evidence:
+def check_rule(rule: PatternRule, exact: bool, example: Example | None = None, gradients: Kinks = "all") -> Evidence:
     """Compare a rule's sides on a fixed set of hard inputs.
 
     Args:
@@ -209,7 +219,7 @@ def check_rule(rule: Any, exact: bool, example: Example | None = None, gradients
     return trial.evidence
 
 
-def applicable(rule: Any, rng: np.random.Generator, example: Example | None = None) -> Drawn | None:
+def applicable(rule: PatternRule, rng: np.random.Generator, example: Example | None = None) -> Drawn | None:
     """Random inputs that a rule applies to, with finite elements; None if none are found."""
     inputs = Inputs(rule, exact=False)
     profiles = inputs.profiles()
@@ -247,15 +257,15 @@ def disagreement(inputs: Inputs, drawn: Drawn) -> str | None:
     return None
 
 
-def _first(inputs: Inputs, shapes: tuple[Any, ...], dtype: str) -> Setting | None:
+def _first(inputs: Inputs, shapes: tuple[Shape, ...], dtype: str) -> Setting | None:
     return next((s for dtypes in inputs.dtypes_of(dtype) if (s := inputs.setting(shapes, dtypes)) is not None), None)
 
 
-def _place(rule: Any) -> str:
+def _place(rule: PatternRule) -> str:
     return f"\n  defined at {rule.source}" if getattr(rule, "source", None) else ""
 
 
-def _refuse_forgotten(rule: Any) -> None:
+def _refuse_forgotten(rule: PatternRule) -> None:
     """Refuse a rule that reads an attribute of an operator, and has that operator after it with the attribute's default instead."""
     used = [call.attrs.values() for term in rule.after for call in calls_in(term)]
     known = {id(part) for values in (*used, rule.conditions) for value in values for part in _parts(value)}
@@ -275,27 +285,27 @@ def _refuse_forgotten(rule: Any) -> None:
                 )
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: object) -> list[object]:
     items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
     return [value, *(part for item in items for part in _parts(item))]
 
 
-def _number(term: Any) -> list[Any]:
+def _number(term: object) -> list[object]:
     return _parts(term.number) if isinstance(term, Constant) else []
 
 
-def _calls(terms: Sequence[Any]) -> list[Any]:
+def _calls(terms: Sequence[Term]) -> list[Call]:
     return list(dict.fromkeys(call for term in terms for call in calls_in(term)))
 
 
 class _Computed(Arrays):
     """Terms as arrays, where inference has taken the types already."""
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots[Array], attrs: Mapping[str, object]) -> Slots[Array]:
         return definition.run(inputs, attrs, tuple(definition.outputs))
 
 
-def _computed(terms: Sequence[Any], drawn: Drawn) -> _Computed | None:
+def _computed(terms: Sequence[Term], drawn: Drawn) -> _Computed | None:
     """The values of terms; None if an operator does not take what was drawn."""
     arrays = _Computed(drawn)
     try:
@@ -309,7 +319,7 @@ def _computed(terms: Sequence[Any], drawn: Drawn) -> _Computed | None:
 class _Trial:
     """The test of one rule on inputs."""
 
-    def __init__(self, rule: Any, exact: bool, gradients: Kinks) -> None:
+    def __init__(self, rule: PatternRule, exact: bool, gradients: Kinks) -> None:
         self.rule = rule
         self.exact = exact
         self.contents = DIFFERENTIABLE if gradients == "all" else SMOOTH
@@ -451,7 +461,7 @@ def _arrays_of(drawn: Drawn) -> list[Array]:
     return [*drawn.values.values(), *(array for arrays in drawn.lists.values() for array in arrays)]
 
 
-def _largest(array: Any) -> float:
+def _largest(array: object) -> float:
     """The largest absolute value that is finite."""
     if not isinstance(array, np.ndarray | np.generic) or array.dtype.kind != "f":
         return 0.0
@@ -459,9 +469,9 @@ def _largest(array: Any) -> float:
     return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
 
 
-def _out_of_range(side: _Computed, shape: tuple[int, ...], tiny: float, infinite: bool) -> Any:
+def _out_of_range(side: _Computed, shape: tuple[int, ...], tiny: float, infinite: bool) -> Array:
     """Where something on the way to a result is denormal, or infinite: by element if it has the result's shape, else everywhere."""
-    out: Any = np.zeros(shape, bool)
+    out: Array = np.zeros(shape, bool)
     for array in (a for slots in side.done.values() for arrays in slots.values() for a in arrays):
         if isinstance(array, np.ndarray | np.generic) and array.dtype.kind == "f":
             size = np.abs(array)
@@ -470,7 +480,7 @@ def _out_of_range(side: _Computed, shape: tuple[int, ...], tiny: float, infinite
     return out
 
 
-def _is_float(leaf: Any, drawn: Drawn) -> bool:
+def _is_float(leaf: Term, drawn: Drawn) -> bool:
     arrays = drawn.lists[leaf] if isinstance(leaf, Several) else [drawn.values[leaf]]
     return bool(arrays) and arrays[0].dtype.kind == "f"
 

@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import permutations, product
 from math import gcd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, InvalidValue
-from graphad.ops import OpDef
 from graphad.ops.parameters import REQUIRED
-from graphad.rewriting.evaluation import Evaluation, Slots
+from graphad.rewriting.evaluation import Bound, TypeEvaluation
 from graphad.rewriting.pattern import Attribute, Call, Constant, Result, Scalar, Several, Term, calls_in, leaves, parts_of
-from graphad.types import FLOATS, Shape, TensorType
+from graphad.types import FLOATS, Array, Shape, TensorType
+
+if TYPE_CHECKING:
+    from graphad.rewriting.rules import PatternRule
 
 # -- rule settings ---------------------------------------------------------------------------------
 # Types, attributes and arrays in the place of a match, to test a rule on.
-
-Array = NDArray[Any]
 
 
 @dataclass
@@ -79,26 +78,15 @@ class Setting:
 
     def type_of(self, term: Term) -> TensorType:
         """Shape and dtype of the value bound to a term."""
-        result = self.inferred.of(term)
-        assert isinstance(result, TensorType)
-        return result
+        return self.inferred.of(term)
 
     def uses_of(self, term: Term) -> int:
         """One: nothing else is there."""
         return 1
 
 
-class _Inferred(Evaluation):
+class _Inferred(Bound[TensorType], TypeEvaluation):
     """Terms as types, over a ``Setting``."""
-
-    def leaf(self, term: Term) -> Any:
-        return self.found.lists[term] if isinstance(term, Several) else self.found.values[term]
-
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
-        return definition.infer_types(inputs, attrs)
-
-    def filled(self, number: Any, like: TensorType) -> TensorType:
-        return TensorType((), like.dtype)
 
 
 # -- rule values -----------------------------------------------------------------------------------
@@ -221,7 +209,7 @@ def kinks_of(numbers: Iterable[float]) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=1024, typed=True)
-def numbers_for(kind: str, rank: int, default: Any, extra: tuple[Any, ...], exact: bool) -> tuple[Any, ...]:
+def numbers_for(kind: str, rank: int, default: object, extra: tuple[Any, ...], exact: bool) -> tuple[Any, ...]:
     """The values to try for an attribute of a kind, the likeliest first; ``extra`` are numbers that the rule names."""
     options: list[Any] = []
     if kind == "float":
@@ -305,7 +293,7 @@ class Inputs:
         exact: whether numbers at the ends of the dtypes' ranges are among the attributes and the elements.
     """
 
-    def __init__(self, rule: Any, exact: bool) -> None:
+    def __init__(self, rule: PatternRule, exact: bool) -> None:
         self.rule = rule
         self.exact = exact
         self.leaves = list(dict.fromkeys(leaf for term in rule.before for leaf in leaves(term)))
@@ -413,7 +401,7 @@ class Inputs:
             setting.attrs.pop(name, None)
         return False
 
-    def _options(self, kind: tuple[str, Any], shape: Shape, place: int) -> list[Any]:
+    def _options(self, kind: tuple[str, object], shape: Shape, place: int) -> list[Any]:
         text, default = kind
         if text.startswith("list[int]"):
             options: list[Any] = [list(each) for each in int_lists(shape)]
@@ -538,7 +526,7 @@ def _takes(setting: Setting, call: Call) -> bool:
     return True
 
 
-def _diagonal(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
+def _diagonal(choices: list[list[object]]) -> Iterator[tuple[Any, ...]]:
     """Combinations of options: first the one in front, then those that differ from it in one place, then others."""
     first = tuple(options[0] for options in choices)
     yield first
@@ -559,7 +547,7 @@ _BROADCAST: tuple[Callable[[Shape, int], Shape], ...] = (
 )
 
 
-def _unbound(call: Call, bound: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, Any]]]:
+def _unbound(call: Call, bound: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, Any]]]:
     """The attributes of the rule that an operator binds, with the kind and the default of the operator's attribute."""
     for name, value in call.attrs.items():
         attr = call.definition.attrs[name]
@@ -569,11 +557,11 @@ def _unbound(call: Call, bound: Mapping[str, Any]) -> Iterator[tuple[str, tuple[
             yield from ((item.name, (attr.kind[5:-1], None)) for item in value if isinstance(item, Attribute) and item.name not in bound)
 
 
-def _attributes_in(value: Any) -> list[Attribute]:
+def _attributes_in(value: object) -> list[Attribute]:
     return [part for part in parts_of(value) if isinstance(part, Attribute)]
 
 
-def _literals(rule: Any) -> Iterator[float]:
+def _literals(rule: PatternRule) -> Iterator[float]:
     """The numbers that a rule names: in its conditions, attributes and constants."""
     calls = [call for term in (*rule.before, *rule.after) for call in calls_in(term)]
     values = [*rule.conditions, *(value for call in calls for value in call.attrs.values())]

@@ -32,9 +32,9 @@ from graphad.rewriting.pattern import (
 from graphad.rewriting.rewriter import Place, Rule, Start, sweep
 from graphad.rewriting.rule_check import Evidence, Kinks, check_rule
 from graphad.rewriting.rule_inputs import Example
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Function
 
-several: Any = object()
+several: object = object()
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,11 @@ def _would_wait(found: Match, variant: Variant) -> bool:
 
 
 @overload
-def rewrite(function: Callable[..., Any]) -> PatternRule: ...
+def rewrite(function: Callable[..., object]) -> PatternRule: ...
 @overload
 def rewrite(
     *, fast: bool = ..., verify: bool = ..., example: Example | None = ..., gradients: Kinks = ...
-) -> Callable[[Callable[..., Any]], PatternRule]: ...
+) -> Callable[[Function], PatternRule]: ...
 def rewrite(
     function: Any = None, *, fast: bool = True, verify: bool = True, example: Example | None = None, gradients: Kinks = "all"
 ) -> Any:
@@ -236,7 +236,7 @@ def rewrite(
     return rewrite_with(function, fast, verify, example, gradients)
 
 
-def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example: Example | None, gradients: Kinks) -> PatternRule:
+def rewrite_with(function: Callable[..., object], fast: bool, verify: bool, example: Example | None, gradients: Kinks) -> PatternRule:
     """Make a rule of a decorated function."""
     if gradients not in ("all", "smooth"):
         raise InvalidValue(f'gradients={gradients!r}: "all" or "smooth" is expected')
@@ -253,23 +253,23 @@ def rewrite_with(function: Callable[..., Any], fast: bool, verify: bool, example
     return rule
 
 
-def _source(function: Callable[..., Any]) -> SourceLine | None:
+def _source(function: Callable[..., object]) -> SourceLine | None:
     code = getattr(function, "__code__", None)
     return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 
 
-def _unknowns(function: Callable[..., Any]) -> Iterator[Term]:
+def _unknowns(function: Callable[..., object]) -> Iterator[Term]:
     for p in inspect.signature(function).parameters.values():
         if p.kind is not p.KEYWORD_ONLY:
             yield Several(p.name) if p.default is several else Unknown(p.name)
 
 
-def _attributes(function: Callable[..., Any]) -> dict[str, Attribute]:
+def _attributes(function: Callable[..., object]) -> dict[str, Attribute]:
     parameters = inspect.signature(function).parameters.values()
     return {p.name: Attribute(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def _terms(name: str, side: str, given: Any) -> tuple[Term, ...]:
+def _terms(name: str, side: str, given: object) -> tuple[Term, ...]:
     items = tuple(given) if isinstance(given, tuple | list) else (given,)
     for item in items:
         if not isinstance(item, Term):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from graphad.errors import InvalidValue
 
 Element = Any  # a z3 expression: a Bool, a bit-vector or a floating-point number
+Sort = Any  # a z3 sort: of truth values, of bit-vectors or of floating-point numbers
 Builder = Callable[..., Element]
 
 
@@ -21,7 +23,7 @@ class _Solver:
     """The module z3, imported when it is first needed: that takes half a second."""
 
     @cached_property
-    def _module(self) -> Any:
+    def _module(self) -> ModuleType:
         try:
             return import_module("z3")
         except ImportError:
@@ -47,11 +49,11 @@ class Functions:
 
     def __init__(self, exact: bool) -> None:
         self.exact = exact
-        self.facts: list[Any] = []
-        self._results: dict[tuple[Any, ...], Any] = {}
-        self.applied: list[tuple[str, tuple[Any, ...], Any]] = []  # names, arguments and results, in this order
+        self.facts: list[Element] = []
+        self._results: dict[tuple[object, ...], Element] = {}
+        self.applied: list[tuple[str, tuple[Element, ...], Element]] = []  # names, arguments and results, in this order
 
-    def apply(self, name: str, sort: Any, *arguments: Element) -> tuple[Element, bool]:
+    def apply(self, name: str, sort: object, *arguments: Element) -> tuple[Element, bool]:
         """The result of a function, and whether it is a new one."""
         arguments = tuple(z3.simplify(a) for a in arguments)
         key = (name, *(a.get_id() for a in arguments))
@@ -87,7 +89,7 @@ def functions(exact: bool) -> Iterator[Functions]:
 # -- sorts and numbers ---------------------------------------------------------------------------
 
 
-def sort_of(dtype: str) -> Any:
+def sort_of(dtype: str) -> Sort:
     """The solver's sort for the elements of a dtype."""
     if dtype == "bool":
         return z3.BoolSort()
@@ -96,7 +98,7 @@ def sort_of(dtype: str) -> Any:
     return z3.BitVecSort(np.dtype(dtype).itemsize * 8)
 
 
-def number(value: Any, dtype: str) -> Element:
+def number(value: object, dtype: str) -> Element:
     """A number of Python or the solver as an element of a dtype: what ``X.dtype.type(value)`` is."""
     sort = sort_of(dtype)
     if z3.is_expr(value):
@@ -111,7 +113,7 @@ def number(value: Any, dtype: str) -> Element:
     return literal(held, sort) if dtype.startswith("float") else z3.BitVecVal(held, sort)
 
 
-def literal(value: float, sort: Any) -> Element:
+def literal(value: float, sort: object) -> Element:
     """A floating-point number."""
     if value != value:
         return z3.fpNaN(sort)
@@ -122,7 +124,7 @@ def literal(value: float, sort: Any) -> Element:
     return z3.FPVal(value, sort)
 
 
-def _converted(value: Element, dtype: str, sort: Any) -> Element:
+def _converted(value: Element, dtype: str, sort: Sort) -> Element:
     if value.sort() == sort:
         return value
     if z3.is_bool(value):
@@ -194,7 +196,7 @@ def by_case(x: Element, function: Callable[[Element], Element]) -> Element:
     return z3.If(x.arg(0), function(x.arg(1)), function(x.arg(2)))
 
 
-def like(value: Any, x: Element) -> Element:
+def like(value: object, x: Element) -> Element:
     return number(value, dtype_of(x))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator as python
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from graphad.rewriting.smt import (
     unknown_function,
     z3,
 )
+
+if TYPE_CHECKING:
+    from graphad.rewriting.rules import PatternRule
 
 # -- arithmetic ------------------------------------------------------------------------------------
 # Sums, products, quotients, maxima and minima of single elements.
@@ -185,7 +188,7 @@ class Unknown:
     def __init__(self, element: Element) -> None:
         self.element = element
 
-    def _refused(self, *_: Any) -> Any:
+    def _refused(self, *_: object) -> Any:
         raise Unsupported("an attribute that decides what is computed")
 
     __bool__ = __float__ = __int__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = is_integer = _refused
@@ -203,10 +206,10 @@ class SolverTerm(Tracer):
         self.element, self.squares, self.assumed = element, squares, assumed
         self.dtype = np.dtype(dtype_of(element))
 
-    def like(self, number: Any) -> SolverTerm:
+    def like(self, number: object) -> SolverTerm:
         return self._made(like(_held(number), self.element))
 
-    def apply(self, function: Callable[..., Any], args: Sequence[Any]) -> SolverTerm:
+    def apply(self, function: Callable[..., object], args: Sequence[object]) -> SolverTerm:
         meaning = MEANINGS.get(function)
         if meaning is None:
             raise NoMeaning(f"{function.__name__} has no meaning for the solver")
@@ -223,18 +226,18 @@ class SolverTerm(Tracer):
         return SolverTerm(element, self.squares, self.assumed)
 
 
-def _held(value: Any) -> Any:
+def _held(value: object) -> Any:
     return value.element if isinstance(value, Unknown) else value
 
 
-def _element(value: Any, dtype: str) -> Element:
+def _element(value: object, dtype: str) -> Element:
     """An operand as an element: a number of Python takes the dtype of the others."""
     if isinstance(value, SolverTerm):
         return value.element
     return number(_held(value), value.dtype.name if isinstance(value, np.generic) else dtype)
 
 
-def meaning_of(definition: OpDef, elements: Sequence[Element], attrs: Mapping[str, Any], squares: bool, assumed: set[str]) -> Element:
+def meaning_of(definition: OpDef, elements: Sequence[Element], attrs: Mapping[str, object], squares: bool, assumed: set[str]) -> Element:
     """One element of the output of an elementwise operator, made of one element of each input.
 
     Args:
@@ -261,7 +264,7 @@ def meaning_of(definition: OpDef, elements: Sequence[Element], attrs: Mapping[st
 # -- what numpy's functions do with elements -------------------------------------------------------
 
 
-def _compare(fp: str, ints: Callable[[Any, Any], Any]) -> Builder:
+def _compare(fp: str, ints: Callable[[Element, Element], Element]) -> Builder:
     def build(x: Element, y: Element) -> Element:
         if z3.is_fp(x):
             return getattr(z3, fp)(x, y)
@@ -272,7 +275,7 @@ def _compare(fp: str, ints: Callable[[Any, Any], Any]) -> Builder:
     return build
 
 
-def _logical(function: Callable[..., Any]) -> Builder:
+def _logical(function: Callable[..., object]) -> Builder:
     def build(x: Element, y: Element) -> Element:
         return function(truth(x), truth(y))
 
@@ -370,7 +373,7 @@ def _converted(x: Element, out_dtype: str) -> Element:
     return z3.SignExt(wide, x) if wide >= 0 else z3.Extract(np.dtype(out_dtype).itemsize * 8 - 1, 0, x)
 
 
-def _filled(x: Element, value: Any, dtype: str) -> Element:
+def _filled(x: Element, value: object, dtype: str) -> Element:
     if z3.is_expr(value) and not dtype.startswith("float"):
         raise Unsupported("integers filled with an attribute")
     return number(value, dtype)
@@ -392,7 +395,7 @@ def _negative(x: Element) -> Element:
     return neg(x) if z3.is_fp(x) else -x
 
 
-MEANINGS: Mapping[Callable[..., Any], Builder] = {
+MEANINGS: Mapping[Callable[..., object], Builder] = {
     np.add: add,
     np.subtract: sub,
     np.multiply: mul,
@@ -436,7 +439,7 @@ MEANINGS: Mapping[Callable[..., Any], Builder] = {
     filled: _filled,
     raised: _raised,
 }
-ASSUMED: Mapping[Callable[..., Any], str] = {
+ASSUMED: Mapping[Callable[..., object], str] = {
     np.exp: "exp(x) >= 0 unless x is nan, then it is nan; exp(-0) = exp(0)",
     np.cos: "cos(-x) = cos(x)",
     np.power: "x**1 = x",
@@ -450,7 +453,7 @@ ASSUMED: Mapping[Callable[..., Any], str] = {
 NONNEGATIVE: Mapping[str, str] = {"softmax": "softmax(x) is >= 0 or nan"}
 
 
-class Elements(Evaluation):
+class Elements(Evaluation[Element]):
     """Terms as single elements: those of all tensors that broadcasting brings to one place of the result.
 
     Operators that are not elementwise give an element of which nothing is known: a proof that does not need it holds all the same.
@@ -460,11 +463,13 @@ class Elements(Evaluation):
         symbolic: the attributes that are numbers of the solver.
     """
 
-    def __init__(self, setting: Setting, symbolic: Mapping[str, Any]) -> None:
+    found: Setting
+
+    def __init__(self, setting: Setting, symbolic: Mapping[str, object]) -> None:
         super().__init__(setting)
-        self.attrs: dict[str, Any] = {**setting.attrs, **symbolic}
-        self.elements: dict[Any, Any] = {}
-        self.needs: list[Any] = []  # what has to hold for the operators to run
+        self.attrs: dict[str, object] = {**setting.attrs, **symbolic}
+        self.elements: dict[Term | tuple[Term, int], Element] = {}
+        self.needs: list[object] = []  # what has to hold for the operators to run
         self.assumed: set[str] = set()
         # Numpy squares arrays where it raises single numbers to the power 2.
         self.rank = max((len(type.shape) for type in setting.values.values()), default=0)
@@ -474,7 +479,7 @@ class Elements(Evaluation):
             for i, type in enumerate(types):
                 self.elements[term, i] = z3.Const(f"{term!r}.{i}", smt.sort_of(type.dtype))
 
-    def _element(self, term: Term, dtype: str) -> Any:
+    def _element(self, term: Term, dtype: str) -> Element:
         if not isinstance(term, Constant):
             return z3.Const(repr(term), smt.sort_of(dtype))
         if not isinstance(term.number, Scalar):
@@ -486,12 +491,13 @@ class Elements(Evaluation):
         self.attrs[term.number.name] = z3.fpFPToFP(z3.RNE(), element, z3.Float64()) if is_narrow else element
         return element
 
-    def leaf(self, term: Term) -> Any:
-        if isinstance(term, Several):
-            return [self.elements[term, i] for i in range(len(self.found.lists[term]))]
+    def leaf(self, term: Term) -> Element:
         return self.elements[term]
 
-    def _call(self, call: Call) -> Slots:
+    def leaves(self, term: Several) -> list[Element]:
+        return [self.elements[term, i] for i in range(len(self.found.lists[term]))]
+
+    def _call(self, call: Call) -> Slots[Element]:
         if not call.definition.elementwise:
             return self._unknown(call)
         try:
@@ -499,7 +505,7 @@ class Elements(Evaluation):
         except NoMeaning:
             return self._unknown(call)
 
-    def _unknown(self, call: Call) -> Slots:
+    def _unknown(self, call: Call) -> Slots[Element]:
         """An unknown element for each result of an operator that is not elementwise."""
         types = self.found.inferred.done.get(call) or self.found.inferred._call(call)
         elements = {
@@ -513,22 +519,22 @@ class Elements(Evaluation):
             self.assumed.add(NONNEGATIVE[call.definition.type])
         return elements
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots[Element], attrs: Mapping[str, object]) -> Slots[Element]:
         operands = [element for slot in definition.inputs for element in inputs.get(slot, ())]
         self.needs += [smt.fits(value, smt.dtype_of(operands[0])) for value in attrs.values()]
         return {next(iter(definition.outputs)): [meaning_of(definition, operands, attrs, bool(self.rank), self.assumed)]}
 
-    def filled(self, number: Any, like: Any) -> Any:
+    def filled(self, number: float, like: Element) -> Element:
         return smt.number(number, smt.dtype_of(like))
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: object) -> object:
         if isinstance(value, tuple | list):
             return [self.scalar(item) for item in value]
         return self.value(value) if isinstance(value, Scalar) else value
 
     # -- attributes and conditions -------------------------------------------------------------------
 
-    def value(self, scalar: Any) -> Any:
+    def value(self, scalar: object) -> Any:
         """The value of a scalar: a Python value if it is known, else a number or truth value of the solver."""
         if not isinstance(scalar, Scalar):
             return scalar
@@ -546,7 +552,7 @@ class Elements(Evaluation):
             self.needs.append(z3.Not(z3.fpIsZero(_fp(parts[1]))))
         return meaning(*parts)
 
-    def conditions(self, scalars: Sequence[Any]) -> Iterator[Any]:
+    def conditions(self, scalars: Sequence[object]) -> Iterator[Element]:
         """The conditions as truth values, without those that have no meaning for the solver: fewer conditions are harder to prove from."""
         for scalar in scalars:
             if isinstance(scalar, Scalar) and scalar.function is both:
@@ -559,14 +565,14 @@ class Elements(Evaluation):
             yield held if z3.is_expr(held) else z3.BoolVal(bool(held))
 
 
-def _fp(value: Any) -> Any:
+def _fp(value: Element | float) -> Element:
     if z3.is_expr(value) and not z3.is_fp(value):
         raise Unsupported("arithmetic of an integer attribute")
     return value if z3.is_expr(value) else smt.literal(float(value), z3.Float64())
 
 
-def _compared(fp: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def compare(a: Any, b: Any) -> Any:
+def _compared(fp: str, plain: Callable[[Element, Element], Element]) -> Callable[[Element, Element], Element]:
+    def compare(a: Element, b: Element) -> Element:
         if any(z3.is_bv(x) for x in (a, b)):
             dtype = smt.dtype_of(a if z3.is_bv(a) else b)
             if any(not z3.is_expr(x) and x != int(x) for x in (a, b)):
@@ -579,17 +585,17 @@ def _compared(fp: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any],
     return compare
 
 
-def _truth(value: Any) -> Any:
+def _truth(value: object) -> Element:
     return smt.truth(value) if z3.is_expr(value) else z3.BoolVal(bool(value))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Element:
     if z3.is_expr(value) and not z3.is_fp(value):
         return z3.BoolVal(True)
     return z3.Not(z3.Or(z3.fpIsNaN(_fp(value)), z3.fpIsInf(_fp(value))))
 
 
-_SCALARS: Mapping[Any, Callable[..., Any]] = {
+_SCALARS: Mapping[object, Callable[..., object]] = {
     python.add: lambda a, b: z3.fpAdd(z3.RNE(), _fp(a), _fp(b)),
     python.sub: lambda a, b: z3.fpSub(z3.RNE(), _fp(a), _fp(b)),
     python.mul: lambda a, b: mul(_fp(a), _fp(b)),
@@ -613,6 +619,6 @@ _SCALARS: Mapping[Any, Callable[..., Any]] = {
 }
 
 
-def starts_elementwise(rule: Any) -> bool:
+def starts_elementwise(rule: PatternRule) -> bool:
     """Whether the operators that a rule starts from are elementwise."""
     return all(term.call.definition.elementwise for term in rule.before)

@@ -152,11 +152,11 @@ def _first_wrong(analysis: Dataflow[Any], case: Case, checked: AnalysisChecked) 
 class _Looking:
     """Facts, held against the arrays of one run."""
 
-    def __init__(self, analysis: Dataflow[Any], facts: Facts[Any], checked: AnalysisChecked) -> None:
+    def __init__(self, analysis: Dataflow[Any], facts: Facts[object], checked: AnalysisChecked) -> None:
         self.analysis, self.facts, self.checked = analysis, facts, checked
-        self.run: dict[Any, Any] = {}
+        self.run: dict[object, object] = {}
 
-    def see(self, value: Value, array: Any) -> None:
+    def see(self, value: Value, array: object) -> None:
         """Look at one array; raise if the fact does not hold."""
         if not isinstance(array, np.ndarray) and not self.analysis.of_presence:
             return
@@ -200,7 +200,7 @@ class _Shrinking:
         return True
 
 
-def _text(array: Any) -> str:
+def _text(array: object) -> str:
     return short_text(array) if isinstance(array, np.ndarray) else "not there" if array is None else repr(array)
 
 

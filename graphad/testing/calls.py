@@ -13,12 +13,12 @@ from graphad.errors import GraphadError
 from graphad.ops import GRAD, OpDef
 from graphad.ops.aggregates import zeros_like
 from graphad.ops.definition import Attr, checked_attr
-from graphad.ops.sample import Array, Value
+from graphad.ops.sample import Value
 from graphad.testing.cases import KINDS, Choices, array_of
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import outputs_of
 from graphad.testing.values import arrays, name_of, remade, type_of
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
 # -- attribute values ------------------------------------------------------------------------------
 # Other values for the attributes of an operator, so that random programs have each of them at two values at least.
@@ -66,7 +66,7 @@ def _fits(op: OpDef, number: int, name: str, index: int) -> bool:
     return outputs is not None and not _divides_by_zero(op, sample.slots(), attrs, outputs)
 
 
-def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[Any]], attrs: dict[str, Any], outputs: Mapping[str, list[Any]]) -> bool:
+def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[object]], attrs: dict[str, object], outputs: Mapping[str, list[object]]) -> bool:
     """Whether a gradient rule divides by an attribute that is zero, which is an error where the kernel gives infinity."""
     if op.grad is None:
         return False
@@ -82,7 +82,7 @@ def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[Any]], attrs: dict[str
     return False
 
 
-def canonical(op: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def canonical(op: OpDef, attrs: Mapping[str, object]) -> dict[str, Any]:
     """The attributes as programs hold them."""
     return {name: checked_attr(op.attrs[name], value) for name, value in attrs.items()}
 
@@ -92,7 +92,7 @@ def candidates_of(op: OpDef, number: int, name: str) -> list[Any]:
     samples, attr = samples_of(op.type), op.attrs[name]
     current = canonical(op, samples[number].attrs).get(name, attr.default)
     others = [sample.attrs[name] for sample in samples if name in sample.attrs]
-    unique: dict[str, Any] = {}
+    unique: dict[str, object] = {}
     for value in (*others, *_values(attr, current)):
         try:
             checked = checked_attr(attr, value)
@@ -197,12 +197,12 @@ class Call:
         """The call on other inputs; None if the operator does not take them."""
         return checked(self.op, inputs, self.attrs, self.number)
 
-    def with_attrs(self, attrs: dict[str, Any]) -> Call | None:
+    def with_attrs(self, attrs: dict[str, object]) -> Call | None:
         """The call with other attributes; None if the operator does not take them."""
         return checked(self.op, self.inputs, attrs, self.number)
 
 
-def checked(op: OpDef, inputs: Slots, attrs: dict[str, Any], number: int = 0) -> Call | None:
+def checked(op: OpDef, inputs: Slots, attrs: dict[str, object], number: int = 0) -> Call | None:
     """The call, None if the operator does not take it or makes something large of it."""
     outputs = outputs_of(op, inputs, attrs)
     if outputs is None or any(np.size(value) > MOST_RESULTS for values in outputs.values() for value in values):
@@ -272,7 +272,7 @@ def sampled(draft: Draft) -> Call | None:
 # -- attributes ----------------------------------------------------------------------------------
 
 
-def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, Any], interest: Interest) -> dict[str, Any]:
+def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, object], interest: Interest) -> dict[str, Any]:
     """The attributes with one changed, mostly one of interest; as they are if there is none to change."""
     names = [name for name in interest.attrs if name in op.attrs]
     if not names or choices.chance(4):
@@ -297,7 +297,7 @@ def other_attr(choices: Choices, call: Call, interest: Interest) -> Call | None:
 # -- dtypes --------------------------------------------------------------------------------------
 
 
-def in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, Any], dtype: str) -> Iterator[Written]:
+def in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, object], dtype: str) -> Iterator[Written]:
     """The call with its numbers, but not its indices, in another dtype; or with another attribute ``dtype``."""
     main = _numbers_dtype(inputs)
     typed = [a.name for a in op.attrs.values() if a.kind == "DType" and attrs.get(a.name, a.default) == (main or "float64")]
@@ -323,16 +323,16 @@ def _numbers_dtype(inputs: Slots) -> str:
     return next((name for name in names if name in FLOATS), names[0] if names else "")
 
 
-def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
+def _cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
     return array.astype(dtype)
 
 
-def _rounded(array: Array, dtype: np.dtype[Any]) -> Array:
+def _rounded(array: Array, dtype: np.dtype[np.generic]) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(np.round(np.nan_to_num(array) * 3), dtype)
 
 
-def _above_zero(array: Array, dtype: np.dtype[Any]) -> Array:
+def _above_zero(array: Array, dtype: np.dtype[np.generic]) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(np.ceil(np.abs(np.nan_to_num(array)) + 0.1), dtype)
 
@@ -369,7 +369,7 @@ def rank_of(value: Value) -> int:
     return value.ndim if isinstance(value, np.ndarray) else 0
 
 
-def _has(value: Any, extent: int) -> bool:
+def _has(value: object, extent: int) -> bool:
     return isinstance(value, list) and any(type(e) is int and e == extent for e in value)
 
 

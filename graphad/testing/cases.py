@@ -23,10 +23,9 @@ from graphad.execution.steps import blocks_of, control
 from graphad.ir import lower
 from graphad.ops import lookup
 from graphad.ops.definition import GRAD
-from graphad.ops.sample import Array
 from graphad.program import EMPTY, Block, Operator, Program, Variable
 from graphad.program.operator import check
-from graphad.types import FLOATS, STEP_SCOPES, TENSOR, Shape
+from graphad.types import FLOATS, STEP_SCOPES, TENSOR, Array, Shape
 
 # -- names -----------------------------------------------------------------------------------------
 # Which names operators read and write, those with blocks around these, and which nothing reads at the end.

@@ -20,7 +20,6 @@ from graphad.errors import GraphadError, InvalidGraph, NoGradient, PassError, Re
 from graphad.ir import Graph, schedule
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef
-from graphad.ops.sample import Array
 from graphad.plugins import ensure_plugins
 from graphad.program import EMPTY, RANDOM_STREAM, Program
 from graphad.rewriting import Pass, Rule
@@ -54,6 +53,7 @@ from graphad.testing.trial import (
     scheduled,
     slope,
 )
+from graphad.types import Array
 
 # -- naming ----------------------------------------------------------------------------------------
 # The same program with other names, in the same order: a pass that follows the hashes of names makes something else of it.
@@ -102,7 +102,7 @@ def _rename(program: Program, known: set[str], rename: Callable[[str], str]) -> 
                 op.attrs[RANDOM_STREAM] = rename(op.attrs[RANDOM_STREAM])
 
 
-def _renamed_names(values: list[Any], known: set[str], rename: Callable[[str], str]) -> list[Any]:
+def _renamed_names(values: list[object], known: set[str], rename: Callable[[str], str]) -> list[Any]:
     """The elements of an attribute, those that are names of variables renamed as well."""
     return [rename(value) if isinstance(value, str) and value in known else value for value in values]
 
@@ -131,7 +131,7 @@ def own_functions(kind: type) -> list[FunctionType]:
     return sorted(functions, key=lambda f: (f.__code__.co_filename, f.__code__.co_firstlineno))
 
 
-def _function(value: Any) -> FunctionType | None:
+def _function(value: object) -> FunctionType | None:
     value = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", None) or value
     value = inspect.unwrap(value) if callable(value) else value
     return value if isinstance(value, FunctionType) else None
@@ -210,7 +210,7 @@ def _told_apart(code: CodeType, types: dict[tuple[str, str], list[str]]) -> Iter
             yield from found
 
 
-def _words(values: Iterable[Any], depth: int = 3) -> Iterator[str]:
+def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
     """The words in texts, and in collections of texts."""
     for value in values:
         if isinstance(value, str):
@@ -286,12 +286,12 @@ class Reach:
     def _tracer(self, arcs: set[Arc]) -> Any:
         names = self.names
 
-        def trace_call(frame: FrameType, event: str, argument: Any) -> Any:
+        def trace_call(frame: FrameType, event: str, argument: object) -> Any:
             if frame.f_code not in names:
                 return None
             code, last = frame.f_code, 0
 
-            def trace_line(frame: FrameType, event: str, argument: Any) -> Any:
+            def trace_line(frame: FrameType, event: str, argument: object) -> Any:
                 nonlocal last
                 if event == "line":
                     arcs.add((code, last, frame.f_lineno))

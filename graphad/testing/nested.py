@@ -12,11 +12,10 @@ import numpy as np
 
 from graphad.execution.steps import blocks_of
 from graphad.ops import lookup
-from graphad.ops.sample import Array
 from graphad.program import Block, Operator, Program, Variable
 from graphad.testing.cases import Case, Choices, outside_reads, outside_writes
 from graphad.testing.straight_line import uniform_array
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Array
 
 # -- nested operators ------------------------------------------------------------------------------
 # What random nested programs are written with: a ``Writer`` that knows which names have values where, and smooth operators.
@@ -69,7 +68,7 @@ class Writer:
 
     # -- drawing ---------------------------------------------------------------------------------
 
-    def one_of(self, *choices: Any) -> Any:
+    def one_of(self, *choices: object) -> Any:
         return self.choices.one_of(choices)
 
     def rarely(self, one_in: int = 4) -> bool:
@@ -160,7 +159,7 @@ class Writer:
         self.feeds[name] = self.array(shape, 1.0)
         self.scopes[0].tensors[name] = shape
 
-    def fed(self, stem: str, value: Any, dtype: str) -> str:
+    def fed(self, stem: str, value: object, dtype: str) -> str:
         name, array = self.unique(stem), np.asarray(value, dtype)
         self.program.global_block().create_var(name=name, shape=[-1] if dtype == "float64" else [1], dtype=dtype, stop_gradient=True)
         self.feeds[name] = array
@@ -186,7 +185,7 @@ class Writer:
 
     # -- operators -------------------------------------------------------------------------------
 
-    def append(self, op_type: str, inputs: dict[str, Any], out: str, **attrs: Any) -> str:
+    def append(self, op_type: str, inputs: dict[str, Any], out: str, **attrs: object) -> str:
         """Append an operator that writes a name; return it."""
         block = self.scope.block
         names = {slot: list(value) if isinstance(value, list) else [value] for slot, value in inputs.items()}
@@ -540,7 +539,7 @@ def _if_else(w: NestedWriter) -> None:
 def _conditional_block(w: NestedWriter) -> None:
     """A block that overwrites variables around it, or not."""
     w.left -= 1
-    tested: tuple[dict[str, Any], bool]
+    tested: tuple[dict[str, object], bool]
     if w.rarely(5):
         rows = [[0.5] * w.choices.integer(0, 1) for _ in range(w.choices.integer(1, 2))]
         tested = {"Cond": [w.fed("r", row, "float64") for row in rows]}, False

@@ -6,22 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.backward import gradients
 from graphad.execution import Executor
 from graphad.ops import OpDef, lookup
 from graphad.program import Block, Program, Variable
-from graphad.types import TensorType
+from graphad.types import Array, TensorType
 
-Array = NDArray[Any]
 Given = Mapping[str, Any]
 
 DIRECTIONS, STEP = 3, 1e-5
 
 
 def check_operator(
-    op_type: str, inputs: Given, attrs: Mapping[str, Any] | None = None, *, order: int = 2, tolerance: float = 1e-5, seed: int = 0
+    op_type: str, inputs: Given, attrs: Mapping[str, object] | None = None, *, order: int = 2, tolerance: float = 1e-5, seed: int = 0
 ) -> None:
     """Hold an operator to what its definition says, on one set of inputs.
 
@@ -51,12 +49,12 @@ def check_operator(
         _check_derivatives(definition, given, dict(attrs or {}), outputs, order, tolerance, np.random.default_rng(seed))
 
 
-def _list(value: Any) -> list[Array]:
+def _list(value: object) -> list[Array]:
     return [np.asarray(v) for v in value] if isinstance(value, list | tuple) else [np.asarray(value)]
 
 
 def _check_types(
-    definition: OpDef, given: Mapping[str, Sequence[Array]], attrs: dict[str, Any], outputs: Mapping[str, Sequence[Any]]
+    definition: OpDef, given: Mapping[str, Sequence[Array]], attrs: dict[str, object], outputs: Mapping[str, Sequence[Any]]
 ) -> None:
     inferred = definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in given.items()}, attrs)
     for slot, arrays in outputs.items():
@@ -70,8 +68,8 @@ def _check_types(
 def _check_derivatives(
     definition: OpDef,
     given: Mapping[str, Sequence[Array]],
-    attrs: dict[str, Any],
-    outputs: Mapping[str, Sequence[Any]],
+    attrs: dict[str, object],
+    outputs: Mapping[str, Sequence[object]],
     order: int,
     tolerance: float,
     rng: np.random.Generator,

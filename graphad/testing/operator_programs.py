@@ -13,7 +13,7 @@ from graphad.errors import GraphadError
 from graphad.execution.steps import blocks_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.aggregates import Tape, TensorArray
-from graphad.ops.sample import Array, Value
+from graphad.ops.sample import Value
 from graphad.plugins import ensure_plugins
 from graphad.program import Block, Operator, Program, Variable
 from graphad.program.operator import check
@@ -22,7 +22,7 @@ from graphad.testing.cases import NON_FINITE, Case, Choices, array_of, outside_r
 from graphad.testing.samples import samples_of
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import name_of
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
 # -- call writer -----------------------------------------------------------------------------------
 # What programs of calls are written with: a ``CallWriter`` that knows the value of every name while it writes.
@@ -141,7 +141,7 @@ class CallWriter:
         """A constant of the current block, by one number where all are equal."""
         dtype, shape = name_of(array.dtype), list(array.shape)
         first = array.flat[0] if array.size else np.zeros((), dtype)
-        attrs: dict[str, Any] = {"shape": shape, "dtype": dtype}
+        attrs: dict[str, object] = {"shape": shape, "dtype": dtype}
         if not array.size or ((array == first).all() and _same_signs(array)):
             op_type, attrs = "fill_constant", {**attrs, "value": float(first)}
         elif dtype == "bool":

@@ -8,8 +8,6 @@ A program has only some of these, and those often: A. Groce and others, Swarm te
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphad.execution.steps import blocks_of
 from graphad.ops import REGISTRY
 from graphad.program import Block
@@ -64,7 +62,7 @@ def _any(w: NestedWriter) -> tuple[str, Shape]:
     return name, w.tensors()[name]
 
 
-def _new(w: NestedWriter, op_type: str, inputs: dict[str, list[str]], shape: Shape, /, **attrs: Any) -> str:
+def _new(w: NestedWriter, op_type: str, inputs: dict[str, list[str]], shape: Shape, /, **attrs: object) -> str:
     """A new tensor that an operator writes."""
     name = w.fresh(shape)
     w.append(op_type, dict(inputs), name, **attrs)

@@ -7,12 +7,10 @@ shapes and dtypes that it applies to, with other operators that read its inputs,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphad.ops import OpDef
-from graphad.ops.sample import Array
 from graphad.program import Program, Variable
 from graphad.rewriting import PatternRule, Rule
 from graphad.rewriting.evaluation import Evaluation, Slots
@@ -20,7 +18,7 @@ from graphad.rewriting.pattern import Constant, Result, Scalar, Several, Term
 from graphad.rewriting.rule_check import applicable
 from graphad.rewriting.rule_inputs import Drawn
 from graphad.testing.cases import KINDS, MIXED, NON_FINITE, Case, Choices, array_of, outside_reads, outside_writes
-from graphad.types import FLOATS, TensorType
+from graphad.types import FLOATS, Array, TensorType
 
 SEEDS = 10_000
 
@@ -58,8 +56,10 @@ def planted_with_all(choices: Choices, rules: Sequence[PatternRule], exact: bool
     return planting.case()
 
 
-class _Planting(Evaluation):
+class _Planting(Evaluation[str]):
     """Terms as variables of a program."""
+
+    found: Drawn
 
     def __init__(self, drawn: Drawn, choices: Choices, exact: bool) -> None:
         super().__init__(drawn)
@@ -68,13 +68,13 @@ class _Planting(Evaluation):
         self.program = Program()
         self.root = self.block = self.program.global_block()
         self.feeds: dict[str, Array] = {}
-        self.leaves: dict[Term, Any] = {}
+        self.data: dict[Term, list[str]] = {}
         self.inside: list[list[str]] = []
         self.finals: list[str] = []
 
     def begin(self, drawn: Drawn) -> None:
         """Go on with another pattern, over data of its own."""
-        self.found, self.leaves, self.done, self.inside = drawn, {}, {}, []
+        self.found, self.data, self.done, self.inside = drawn, {}, {}, []
 
     def plant_some(self, before: Sequence[Term]) -> None:
         """Write a pattern's operators once or twice, perhaps in a block, and let others read some of what they give."""
@@ -105,7 +105,7 @@ class _Planting(Evaluation):
         loop, trips = self.choices.boolean(), self.choices.one_of((1, 3, 0, 2))
         counter, limit = self._number(0), self._number(trips)
         condition = self._append("less_than", {"X": [counter], "Y": [limit]}, {})
-        kept, finals, inside = dict(self.leaves), list(self.finals), list(self.inside)
+        kept, finals, inside = dict(self.data), list(self.finals), list(self.inside)
         self.done = {}
         self.block = self.program.create_block()
         names = self.plant(before)
@@ -115,7 +115,7 @@ class _Planting(Evaluation):
             self.block.append_op("less_than", {"X": counter, "Y": limit}, {"Out": condition})
         body, self.block = self.block, self.root
         self.program.rollback()
-        self.leaves, self.finals, self.inside, self.done = kept, [*finals, *results], inside, {}
+        self.data, self.finals, self.inside, self.done = kept, [*finals, *results], inside, {}
         read, written = [n for n in outside_reads(body) if n != condition], [n for n in outside_writes(body) if n != condition]
         if loop:
             slots = {"Condition": condition, "X": read}
@@ -156,10 +156,15 @@ class _Planting(Evaluation):
 
     # -- as an evaluation ------------------------------------------------------------------------
 
-    def leaf(self, term: Term) -> Any:
-        if term not in self.leaves:
-            self.leaves[term] = [self._data(a) for a in self.found.lists[term]] if isinstance(term, Several) else self._leaf(term)
-        return self.leaves[term]
+    def leaf(self, term: Term) -> str:
+        if term not in self.data:
+            self.data[term] = [self._leaf(term)]
+        return self.data[term][0]
+
+    def leaves(self, term: Several) -> list[str]:
+        if term not in self.data:
+            self.data[term] = [self._data(array) for array in self.found.lists[term]]
+        return self.data[term]
 
     def _leaf(self, term: Term) -> str:
         array = self.found.values[term]
@@ -171,7 +176,7 @@ class _Planting(Evaluation):
     def knows(self, constant: Constant) -> bool:
         return True
 
-    def apply(self, definition: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Slots:
+    def apply(self, definition: OpDef, inputs: Slots[str], attrs: Mapping[str, object]) -> Slots[str]:
         outputs = {
             slot.name: [self._fresh() for _ in range(self._count(definition, slot.name, inputs, attrs))]
             for slot in definition.outputs.values()
@@ -181,16 +186,16 @@ class _Planting(Evaluation):
         self.inside.append([name for names in outputs.values() for name in names])
         return outputs
 
-    def _count(self, definition: OpDef, slot: str, inputs: Slots, attrs: Mapping[str, Any]) -> int:
+    def _count(self, definition: OpDef, slot: str, inputs: Slots[str], attrs: Mapping[str, object]) -> int:
         if not definition.outputs[slot].variadic:
             return 1
         types = {s: [TensorType(self._var(n).shape, self._var(n).dtype) for n in names] for s, names in inputs.items()}
         return len(definition.infer_types(types, attrs)[slot])
 
-    def filled(self, number: Any, like: Any) -> Any:
+    def filled(self, number: float, like: str) -> str:
         raise AssertionError("a constant is a leaf of its own")
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: object) -> object:
         value = value.value(self.found) if isinstance(value, Scalar) else value
         return list(value) if isinstance(value, tuple) else value
 
@@ -203,7 +208,7 @@ class _Planting(Evaluation):
         self.feeds[name] = np.array(array)
         return name
 
-    def _append(self, op_type: str, inputs: Slots, attrs: Mapping[str, Any]) -> str:
+    def _append(self, op_type: str, inputs: Slots[str], attrs: Mapping[str, object]) -> str:
         name = self._fresh()
         self.block.append_op(type=op_type, inputs=inputs, outputs={"Out": name}, attrs=dict(attrs))
         return name

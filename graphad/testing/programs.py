@@ -11,7 +11,6 @@ import numpy as np
 from graphad.backward import append_backward, gradients
 from graphad.errors import GraphadError
 from graphad.ops import lookup
-from graphad.ops.sample import Array
 from graphad.program import Operator, Program, Variable
 from graphad.testing.calls import Interest
 from graphad.testing.cases import KINKS, Case, Choices, array_of
@@ -20,7 +19,7 @@ from graphad.testing.operator_programs import operator_program, type_checks
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.straight_line import straight_line_program
 from graphad.testing.training import trainable_program, training_program
-from graphad.types import Shape
+from graphad.types import Array, Shape
 
 # -- hardened --------------------------------------------------------------------------------------
 # Other dtypes, extents and numbers for programs that were drawn with smooth numbers in float64.

@@ -16,13 +16,13 @@ from graphad.drawing import draw
 from graphad.errors import GraphadError
 from graphad.ir import SINGLE_WRITER, Graph, Op, lower, schedule
 from graphad.ops import REGISTRY
-from graphad.ops.sample import Array
 from graphad.program import Program
 from graphad.testing.cases import Case
 from graphad.testing.checks import Unreached
 from graphad.testing.snippet import snippet
 from graphad.testing.trial import Finding, Subject, Trial
 from graphad.testing.values import short_text
+from graphad.types import Array
 
 # -- counterexample --------------------------------------------------------------------------------
 # What is said of a wrong pass: the smallest program, before and after it, as programs, as text, as a snippet and as pictures.
@@ -249,7 +249,7 @@ class Checked:
             yield f"never ran: {len(self.unreached) - MOST} more lines"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return str(value) if isinstance(value, Number | list | tuple) else type(value).__name__
 
 

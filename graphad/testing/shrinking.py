@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,13 +16,12 @@ from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.ops.parameters import REQUIRED
-from graphad.ops.sample import Array
 from graphad.program import EMPTY, Block, Operator, Program
 from graphad.testing.cases import Case, always_written, completed, fitted, outside_reads, outside_writes, reads
 from graphad.testing.checks import examine
 from graphad.testing.programs import case_with_gradients
 from graphad.testing.trial import Finding, Subject, observe
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Array
 
 # -- edits -----------------------------------------------------------------------------------------
 # Smaller programs made from a program: operators left out, blocks inlined, numbers made simpler, extents made smaller.
@@ -204,7 +202,7 @@ def _edits_simpler(value: float) -> list[float]:
     return [*known, value // 2] if math.isfinite(value) and abs(value) > 3 and value == int(value) else known
 
 
-def _with_attr(place: Place, name: str, value: Any = None) -> Edit:
+def _with_attr(place: Place, name: str, value: object = None) -> Edit:
     """Give an attribute another value, or take it away."""
 
     def edit(program: Program) -> None:

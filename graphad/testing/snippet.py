@@ -28,18 +28,18 @@ import numpy as np
 
 from graphad.ir import Graph
 from graphad.ops.registry import REGISTRY
-from graphad.ops.sample import Array
 from graphad.rewriting import Fixpoint, Nested, Pass, Pipeline
 from graphad.testing.cases import Case
 from graphad.testing.trial import Subject, as_pass, inner_passes
 from graphad.testing.values import array_text
+from graphad.types import Array
 
 # -- sources ---------------------------------------------------------------------------------------
 # Where things are defined in source text: in files and in the cells of notebooks, at the top or inside functions.
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-UNKNOWN: Any = object()
+UNKNOWN: object = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Scope:
     texts: Sequence[Text]
     functions: Sequence[Function] = ()
     text: Text | None = None
-    cells: dict[str, Any] = field(default_factory=dict)
+    cells: dict[str, object] = field(default_factory=dict)
 
     @property
     def globals(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def texts_of(module: str, files: Sequence[str] = ()) -> list[Text]:
     return [text for text in texts if text is not None]
 
 
-def _file(names: dict[str, Any]) -> list[str]:
+def _file(names: dict[str, object]) -> list[str]:
     file = names.get("__file__")
     return [file] if isinstance(file, str) else []
 
@@ -180,7 +180,7 @@ def _definitions(node: ast.AST, around: tuple[Definition, ...]) -> Iterator[tupl
             yield from _definitions(inner, around)
 
 
-def functions_of(value: Any) -> Iterator[FunctionType]:
+def functions_of(value: object) -> Iterator[FunctionType]:
     """The functions that a class or a function is made of, without those that dataclasses generate."""
     if isinstance(value, FunctionType):
         yield value
@@ -195,14 +195,14 @@ def functions_of(value: Any) -> Iterator[FunctionType]:
         yield from (function for function in own if function.__code__.co_qualname.startswith(f"{value.__qualname__}."))
 
 
-def codes_of(value: Any) -> Iterator[CodeType]:
+def codes_of(value: object) -> Iterator[CodeType]:
     """The code objects of a class or a function."""
     return (function.__code__ for function in functions_of(value))
 
 
-def cells_of(value: Any) -> dict[str, Any]:
+def cells_of(value: object) -> dict[str, Any]:
     """The values that the functions of a class, or a function, keep of the functions around them."""
-    cells: dict[str, Any] = {}
+    cells: dict[str, object] = {}
     for function in functions_of(value):
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             if name != "__class__":
@@ -328,12 +328,12 @@ def import_root(name: str) -> str | None:
     return "" if folder in _always_searched() else folder
 
 
-def _is_being_imported(module: Any) -> bool:
+def _is_being_imported(module: object) -> bool:
     """Whether the module's own statements are still running: whoever imports it runs them too, a check among them."""
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-def _location(module: Any) -> str | None:
+def _location(module: object) -> str | None:
     """The file of a module, or the folder of a package, None for a module made at run time."""
     file: str | None = getattr(module, "__file__", None)
     if file is None:
@@ -363,7 +363,7 @@ def _always_searched() -> set[str]:
     return {os.path.abspath(folder) for folder in (*folders, *site.getsitepackages(), site.getusersitepackages())}
 
 
-def is_importable(value: Any) -> bool:
+def is_importable(value: object) -> bool:
     """Whether a class or function can be imported from its module by its name, which has to lead to just this object.
 
     >>> is_importable(ModuleSpec), is_importable(lambda: 0)
@@ -375,7 +375,7 @@ def is_importable(value: Any) -> bool:
     return leads_to(module, name, value)
 
 
-def leads_to(module: str, name: str, value: Any) -> bool:
+def leads_to(module: str, name: str, value: object) -> bool:
     """Whether a name of a module, with dots, stands for just this object."""
     try:
         return reduce(getattr, name.split("."), sys.modules[module]) is value
@@ -412,7 +412,7 @@ class Definitions:
         self.imports: dict[str, None] = {}
         self.sources: list[str] = []
         self.missing: dict[str, str] = {}
-        self._names: dict[str, Any] = {}
+        self._names: dict[str, object] = {}
         self._is_future = False
 
     def header(self, *imports: str) -> list[str]:
@@ -424,7 +424,7 @@ class Definitions:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def expression(self, value: Any, name: str = "value") -> str:
+    def expression(self, value: object, name: str = "value") -> str:
         """An expression that makes the value anew, of what is then imported or defined.
 
         Args:
@@ -470,7 +470,7 @@ class Definitions:
         self._import(f"from graphad.rewriting import {type(each).__name__}")
         return f"{type(each).__name__}({', '.join([*parts, *limit])})"
 
-    def _call(self, value: Any) -> str:
+    def _call(self, value: object) -> str:
         kind = type(value)
         names = [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else list(inspect.signature(kind).parameters)
         if not all(hasattr(value, name) for name in names):
@@ -508,12 +508,12 @@ class Definitions:
             self._check_same(first, value)
         return name
 
-    def _alias(self, name: str, value: Any) -> str:
+    def _alias(self, name: str, value: object) -> str:
         """A name for something that is imported: its own, unless that is something else already."""
         aliases = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
         return next(alias for alias in aliases if self._names.setdefault(alias, value) is value or self._names[alias] is UNKNOWN)
 
-    def define(self, value: Any) -> None:
+    def define(self, value: object) -> None:
         """Write down the source of a class or a function, and before it all that it uses."""
         name = getattr(value, "__name__", type(value).__name__)
         binding = defined(value)
@@ -523,7 +523,7 @@ class Definitions:
         else:
             self._write(binding)
 
-    def require(self, value: Any, module: str) -> bool:
+    def require(self, value: object, module: str) -> bool:
         """Import or write down the global of a module that is this object; whether there is one."""
         scope = Scope(module, texts_of(module))
         name = next((name for name, other in scope.globals.items() if other is value and name != "_"), None)
@@ -565,7 +565,7 @@ class Definitions:
         else:
             self._defined(name, binding)
 
-    def _check_same(self, name: str, value: Any) -> None:
+    def _check_same(self, name: str, value: object) -> None:
         """A file has one meaning for each name; the passes of a pipeline may come from several."""
         known = self._names[name]
         is_known = value is not UNKNOWN and known is not UNKNOWN and value is not known
@@ -607,7 +607,7 @@ class Definitions:
         else:
             self._missing(name, "its value is no longer known" if value is UNKNOWN else f"it is {type(value).__name__} {_short(value)}")
 
-    def _is_written(self, name: str, value: Any) -> bool:
+    def _is_written(self, name: str, value: object) -> bool:
         """Write down a value by what makes it anew, if all of that is known."""
         before = dict(self.missing)
         text = self.expression(value, name)
@@ -650,11 +650,11 @@ def _replaces(node: ast.stmt) -> bool:
     return not isinstance(node, ast.AugAssign)
 
 
-def _is_literal(value: Any) -> bool:
+def _is_literal(value: object) -> bool:
     return value is None or (isinstance(value, bool | int | float | complex | str | bytes) and type(value).__module__ == "builtins")
 
 
-def _is_small(value: Any) -> bool:
+def _is_small(value: object) -> bool:
     """Whether a value is a plain one that ``repr`` writes as Python; nan and infinities are names that are imported."""
     if isinstance(value, tuple | list | set | frozenset):
         return len(value) < LONGEST_LITERAL and type(value).__module__ == "builtins" and all(map(_is_small, value))
@@ -663,7 +663,7 @@ def _is_small(value: Any) -> bool:
     return _is_literal(value)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = _ADDRESS.sub("", repr(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
 

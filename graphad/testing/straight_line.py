@@ -11,10 +11,9 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops import lookup
-from graphad.ops.sample import Array
 from graphad.program import Program
 from graphad.testing.cases import Case, Choices
-from graphad.types import TensorType
+from graphad.types import Array, TensorType
 
 # -- operators -------------------------------------------------------------------------------------
 # What random programs are written with: a ``Writer`` that computes while it writes, and recipes for operators.
@@ -58,7 +57,7 @@ class Writer:
 
     # -- drawing ---------------------------------------------------------------------------------
 
-    def one_of(self, *choices: Any) -> Any:
+    def one_of(self, *choices: object) -> Any:
         return self.choices.one_of(choices)
 
     def rarely(self) -> bool:
@@ -72,7 +71,7 @@ class Writer:
     def axis(self, array: Array) -> int:
         return int(self.choices.integer(-array.ndim, array.ndim - 1))
 
-    def partner(self, op_type: str, x: str, attrs: Mapping[str, Any]) -> str | None:
+    def partner(self, op_type: str, x: str, attrs: Mapping[str, object]) -> str | None:
         """A name that an operator takes as Y beside x, a new parameter where there is none."""
 
         def fits(y: Array) -> bool:
@@ -134,7 +133,7 @@ class Writer:
         return name
 
 
-def infers(op_type: str, inputs: Mapping[str, Sequence[Array]], attrs: Mapping[str, Any]) -> bool:
+def infers(op_type: str, inputs: Mapping[str, Sequence[Array]], attrs: Mapping[str, object]) -> bool:
     """Whether an operator takes arrays of these types."""
     types = {slot: [TensorType(a.shape, str(a.dtype)) for a in arrays] for slot, arrays in inputs.items()}
     try:
@@ -168,7 +167,7 @@ def computed(writer: Writer, call: Call) -> dict[str, list[Array]]:
 Recipe = Callable[[Writer], Call | None]
 
 
-def unary(op_type: str, largest: float = LARGEST, **attrs: Sequence[Any]) -> Recipe:
+def unary(op_type: str, largest: float = LARGEST, **attrs: Sequence[object]) -> Recipe:
     """An operator X -> Out on values up to ``largest``."""
 
     def recipe(w: Writer) -> Call | None:
@@ -209,7 +208,7 @@ def reduction(op_type: str) -> Recipe:
     return recipe
 
 
-def product(op_type: str, **attrs: Sequence[Any]) -> Recipe:
+def product(op_type: str, **attrs: Sequence[object]) -> Recipe:
     def recipe(w: Writer) -> Call | None:
         chosen = {name: w.choices.one_of(values) for name, values in attrs.items()}
         x = w.name(lambda v: v.ndim > 0)
@@ -236,7 +235,7 @@ def joined(op_type: str, slot: str = "Out") -> Recipe:
     return recipe
 
 
-def _joins(op_type: str, others: list[Array], attrs: Mapping[str, Any], array: Array) -> bool:
+def _joins(op_type: str, others: list[Array], attrs: Mapping[str, object], array: Array) -> bool:
     return infers(op_type, {"X": [*others, array]}, attrs)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphad.ops import GRAD, ControlDef, OpDef, lookup
-from graphad.ops.sample import Array, Value
+from graphad.ops.sample import Value
 from graphad.testing.calls import Call, Interest, Slots, candidates_of
 from graphad.testing.cases import NON_FINITE, SHORT, STEEP, Case, Choices, RandomChoices, array_of
 from graphad.testing.nested import accumulate, delay, nested_program
@@ -39,6 +39,7 @@ from graphad.testing.swept_calls import (
 )
 from graphad.testing.trial import has_slope
 from graphad.testing.values import arrays, random_like
+from graphad.types import Array
 
 # -- swept chains ----------------------------------------------------------------------------------
 # Programs in which operators read each other's results, every operator after every other one.
@@ -341,7 +342,7 @@ def _in_float64(op: OpDef) -> Iterator[Call]:
             yield other
 
 
-def _in_rounds(drafts: list[tuple[Call, dict[str, Any]]]) -> list[tuple[Call, dict[str, Any]]]:
+def _in_rounds(drafts: list[tuple[Call, dict[str, object]]]) -> list[tuple[Call, dict[str, Any]]]:
     """All that differ in attributes, then those that have the same attributes as one before."""
     counts = Counter[str]()
     rounds = list[int]()

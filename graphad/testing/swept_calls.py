@@ -10,13 +10,13 @@ from functools import cache, lru_cache
 import numpy as np
 
 from graphad.ops import OpDef, lookup
-from graphad.ops.sample import Array, Value
+from graphad.ops.sample import Value
 from graphad.testing.calls import Call, Draft, Interest, Slots, candidates_of, canonical, checked, cut_to, in_dtype, inferred, rank_of
 from graphad.testing.cases import SHORT, Choices, RandomChoices, array_of
 from graphad.testing.operator_programs import COMMON, CallProgram, operators, over
 from graphad.testing.samples import samples_of
 from graphad.testing.values import name_of
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
 EXTENT = 3  # of all axes, where an operator takes that: transposed or not, the shapes are the same
 DTYPES = ("float64", "float64", "float64", "float32", "int64", "int32")

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphad import layers
-from graphad.layers.helper import ParamAttr
-from graphad.ops.sample import Array
+from graphad.layers.helper import AttrLike, ParamAttr
 from graphad.optimizer import (
     SGD,
     Adadelta,
@@ -30,9 +29,11 @@ from graphad.optimizer import (
     ProximalGD,
     RMSProp,
 )
+from graphad.optimizer.base import LearningRate
 from graphad.passes.optimization import ACCUMULATORS, accumulator_name
 from graphad.program import L2Decay, Parameter, Program, Variable, program_guard
 from graphad.testing.cases import Case, Choices, array_of
+from graphad.types import Array
 
 # -- networks --------------------------------------------------------------------------------------
 # Random networks: their layers, data and loss, from which ``training_program`` and ``trainable_program`` draw.
@@ -122,7 +123,7 @@ def normalized_product(net: Network, hidden: Variable) -> Variable:
     return layers.reshape(normalized, shape=[-1, normalized.shape[1]]) if len(normalized.shape) > 2 else normalized
 
 
-def _row_product(net: Network, hidden: Variable, bias: Any) -> Variable:
+def _row_product(net: Network, hidden: Variable, bias: AttrLike) -> Variable:
     if net.choices.boolean():
         rows: Variable = layers.fc(hidden, size=2, param_attr=net.attr(), bias_attr=bias)
         return rows
@@ -130,7 +131,7 @@ def _row_product(net: Network, hidden: Variable, bias: Any) -> Variable:
     return product
 
 
-def _image_product(net: Network, hidden: Variable, bias: Any) -> Variable:
+def _image_product(net: Network, hidden: Variable, bias: AttrLike) -> Variable:
     """A convolution of an image of one pixel, with as many channels as there are features, and as many groups or one."""
     channels = hidden.shape[-1]
     image = layers.reshape(hidden, shape=[-1, channels, 1, 1])
@@ -241,12 +242,13 @@ def _optimizer(choices: Choices, dtype: str) -> Optimizer:
     options = {"momentum": 0.9} if kind is Momentum else {}
     if choices.boolean():
         options = OPTIMIZERS[kind]
-    return kind(_learning_rate(choices, dtype), regularization=choices.one_of(DECAYS), grad_clip=choices.one_of(CLIPS), **options)
+    make: Callable[..., Optimizer] = kind
+    return make(_learning_rate(choices, dtype), regularization=choices.one_of(DECAYS), grad_clip=choices.one_of(CLIPS), **options)
 
 
-def _learning_rate(choices: Choices, dtype: str) -> Any:
+def _learning_rate(choices: Choices, dtype: str) -> LearningRate:
     """A number, seldom a schedule."""
-    schedules: tuple[Callable[[], Any], ...] = (
+    schedules: tuple[Callable[[], Variable], ...] = (
         lambda: layers.exponential_decay(0.1, decay_steps=2, decay_rate=0.7, dtype=dtype),
         lambda: layers.piecewise_decay([2, 5], [0.1, 0.03, 0.01], dtype=dtype),
         lambda: layers.polynomial_decay(0.1, decay_steps=5, dtype=dtype),
@@ -276,7 +278,7 @@ def _state(choices: Choices, var: Variable) -> Array:
     return numbers if any(word in var.name for word in SIGNED) else np.asarray(np.abs(numbers) + _number(var)(0.25))
 
 
-def _number(var: Variable) -> Any:
+def _number(var: Variable) -> type[np.generic]:
     """The numpy type of a variable's numbers."""
     return np.dtype(var.dtype).type
 

@@ -22,7 +22,6 @@ from graphad.ir.verify import verify
 from graphad.knobs import changed_knobs
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
 from graphad.ops.definition import GRAD
-from graphad.ops.sample import Array
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
@@ -32,7 +31,7 @@ from graphad.rewriting.passes import check_order
 from graphad.testing.cases import Case
 from graphad.testing.values import number, short_text
 from graphad.testing.watched import watch
-from graphad.types import FLOATS, TENSOR
+from graphad.types import FLOATS, TENSOR, Array
 
 # -- equivalence -----------------------------------------------------------------------------------
 # Whether two programs compute the same: both are run on the same arrays in fresh scopes, step by step, and all they give is compared.
@@ -145,14 +144,14 @@ def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, 
     return "" if same.all() else _located(one, other, ~same, tolerance, labels)
 
 
-def _list_difference(one: Any, other: Any, tolerance: float, labels: tuple[str, str], least: float) -> str:
+def _list_difference(one: object, other: object, tolerance: float, labels: tuple[str, str], least: float) -> str:
     if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
         return f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
     texts = (difference(a, b, tolerance, labels, least) for a, b in zip(one, other, strict=True))
     return next((f"array {i} of the list: {text}" for i, text in enumerate(texts) if text), "")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}"
     return short_text(value) if isinstance(value, np.ndarray) else str(value)

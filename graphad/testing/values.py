@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphad.ops.aggregates import Aggregate, Tape, TensorArray, zeros_like
-from graphad.ops.sample import Array, Value
-from graphad.types import FLOATS, STEP_SCOPES, TENSOR, TENSOR_ARRAY, TensorType
+from graphad.ops.sample import Value
+from graphad.types import FLOATS, STEP_SCOPES, TENSOR, TENSOR_ARRAY, Array, TensorType
 
 # -- array text ------------------------------------------------------------------------------------
 # Arrays as text: whole, as Python that makes them anew, or just so much of them as a reader takes in.
@@ -34,7 +34,7 @@ def _listed(array: Array) -> str:
     return number(array[()]) if array.ndim == 0 else f"[{', '.join(map(_listed, array))}]"
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """The shortest text that gives a number back in its dtype; nan and infinities are names.
 
     >>> number(np.float32(0.1)), number(np.int64(3)), number(-np.inf)
@@ -104,10 +104,10 @@ def is_float(value: Value) -> bool:
     return value is not None and all(array.dtype.name in FLOATS for array in arrays(value))
 
 
-_NAMES: dict[np.dtype[Any], str] = {}
+_NAMES: dict[np.dtype[np.generic], str] = {}
 
 
-def name_of(dtype: np.dtype[Any]) -> str:
+def name_of(dtype: np.dtype[np.generic]) -> str:
     """The name of a dtype; numpy takes long to make it."""
     name = _NAMES.get(dtype)
     if name is None:

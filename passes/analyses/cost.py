@@ -45,7 +45,7 @@ def bytes_of(value: Value, shapes: Extents) -> int:
 
 
 def _cotangents(
-    definition: GradOpDef, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, Any], wanted: Sequence[str]
+    definition: GradOpDef, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object], wanted: Sequence[str]
 ) -> dict[str, list[TensorType]]:
     """The types of the gradients of what a grad operator does not read: by its rules, applied to types."""
     if definition.forward is None or definition.forward.grads is None:
@@ -79,7 +79,7 @@ class _Typed(Symbol):
         return results[0] if len(results) == 1 else tuple(results)
 
 
-def _listed(x: Any) -> Sequence[Any]:
+def _listed(x: object) -> Sequence[Any]:
     return x if isinstance(x, list | tuple) else [x]
 
 

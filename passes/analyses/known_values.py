@@ -7,17 +7,14 @@ while(i, more; n) { i = increment(i); more = less_than(i, n) }          runs 3 t
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import carried_count, definition_of, first_captured, operands
 from graphad.ops import ControlDef
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Array
 
-Array = NDArray[Any]
 _DEEP = 64  # operators one after the other that are followed
 
 

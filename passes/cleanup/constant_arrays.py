@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.ir import Op, Value
 from graphad.ops import lookup
-from graphad.types import Shape
+from graphad.types import Array, Shape
 
-Array = NDArray[Any]
 _SOURCES = ("fill_constant", "assign_value", "eye")  # constants as they are written down, where they read nothing
 _LISTS = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
 
@@ -73,7 +71,7 @@ def _listed(array: Array) -> tuple[str, dict[str, Any]] | None:
     return _checked("assign_value", attrs, array)
 
 
-def _checked(op_type: str, attrs: Mapping[str, Any], array: Array) -> tuple[str, dict[str, Any]] | None:
+def _checked(op_type: str, attrs: Mapping[str, object], array: Array) -> tuple[str, dict[str, Any]] | None:
     """The operator if it makes exactly the array: the same bits, but for those that tell one nan from another."""
     try:
         again = lookup(op_type).run({}, attrs, ("Out",))["Out"][0]

@@ -22,9 +22,9 @@ import numpy as np
 from graphad.ir import Graph, Op, Value
 from graphad.ops import ControlDef, OpDef, lookup
 from graphad.ops.out_kernels import filling, takes_required
-from graphad.passes.cleanup.constant_arrays import Array, constant_for, element_count, is_source, known_array
+from graphad.passes.cleanup.constant_arrays import constant_for, element_count, is_source, known_array
 from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Array
 
 Arrays = dict[str, list[Array]]
 
@@ -158,7 +158,7 @@ def _run(op: Op, definition: OpDef, small: bool) -> Any:
         return None
 
 
-def _constant(array: Any, value: Value, small: bool) -> tuple[str, dict[str, Any]] | None:
+def _constant(array: object, value: Value, small: bool) -> tuple[str, dict[str, Any]] | None:
     if not isinstance(array, np.ndarray | np.generic) or value.dtype not in (None, array.dtype.name):
         return None
     shape = value.shape if small and value.shape is not None else array.shape

@@ -16,7 +16,7 @@ Key = tuple[Any, ...]
 _UNLIKE = ("undefined",)
 
 
-def frozen(value: Any) -> Hashable:
+def frozen(value: object) -> Hashable:
     """A hashable that is equal for equal attributes only: 1, 1.0 and True differ, zeros of both signs too; nan equals nan.
 
     >>> frozen([1, 2.0]) == frozen([1, 2.0]), frozen(1) == frozen(True), frozen(float("nan")) == frozen(float("nan"))
@@ -68,7 +68,7 @@ def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
     """The key that an operator shares with those that compute the same. ``origin`` maps inputs to captured values."""
     definition = REGISTRY[op.type]
     attrs = frozen_attrs(definition, op.attrs) if op.attrs else ()
-    found: list[Any] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]
+    found: list[object] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]
     if definition.commutative and not attrs:
         values = [value if origin is None else origin(value) for slot in op.inputs.values() for value in slot]
         return *found, *sorted(values, key=id)

@@ -153,7 +153,7 @@ class _Outlining:
         if len(self.graph.ops) < 2 * self.min_ops:
             return False
         self.ops = self.graph.ordered_ops()
-        numbers: dict[Any, int] = {}
+        numbers: dict[object, int] = {}
         self.tokens = [numbers.setdefault(_kind(op), len(numbers)) if self._may_move(op) else _ALONE for op in self.ops]
         changed, most, repeats = False, len(self.ops), Repeats(self.tokens)
         while (length := repeats.longest(most)) >= self.min_ops:
@@ -187,7 +187,7 @@ class _Outlining:
 
     def _outline_alike(self, places: list[int], length: int) -> bool:
         """Outline those of some stretches of which another one is connected in the same way."""
-        alike: dict[Any, list[int]] = {}
+        alike: dict[object, list[int]] = {}
         for place in places:
             ops = self.ops[place : place + length]
             if _is_connected(ops):

@@ -157,7 +157,7 @@ def _fold(op: Op, match: _Match) -> None:
     graph.substitute(y, folded.value)
 
 
-def _product(match: _Match, builder: Builder, factor: Any) -> GraphSymbol:
+def _product(match: _Match, builder: Builder, factor: object) -> GraphSymbol:
     """The product with scaled weights, and without a bias of its own."""
     product, definition = match.product, match.product.definition
     assert definition is not None
@@ -168,7 +168,7 @@ def _product(match: _Match, builder: Builder, factor: Any) -> GraphSymbol:
     return result
 
 
-def _with_own_bias(match: _Match, builder: Builder, factor: Any, shift: Any) -> Any:
+def _with_own_bias(match: _Match, builder: Builder, factor: object, shift: object) -> Any:
     """The shift, combined with the product's own bias."""
     bias = match.product.inputs.get("Bias")
     return shift if not bias else builder.symbol(bias[0]) * factor + shift

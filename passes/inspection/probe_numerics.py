@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
 
 from graphad.errors import InvalidValue
 from graphad.ir import Graph, Op, Value
@@ -105,7 +104,13 @@ class _Adding:
     watched: Op
 
     def op(
-        self, type: str, inputs: Sequence[Value], shape: Shape | None, dtype: str | None, name: str, attrs: Mapping[str, Any] | None = None
+        self,
+        type: str,
+        inputs: Sequence[Value],
+        shape: Shape | None,
+        dtype: str | None,
+        name: str,
+        attrs: Mapping[str, object] | None = None,
     ) -> Value:
         """One operator; return what it writes."""
         made = self.graph.add_version(self.graph.values.fresh(name), shape, dtype)

@@ -56,7 +56,7 @@ class ClipGradients(Pass):
             updates.gradient[name] = self._clipped(gradient, factor).value
         return bool(symbols)
 
-    def intended(self, program: Program, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def intended(self, program: Program, values: Mapping[str, object]) -> Mapping[str, Any]:
         gradients = applied(program, values, self.parameters)
         norms = {name: float(np.linalg.norm(g.astype("float64"))) for name, g in gradients.items()}
         if self.kind == "global-norm":
@@ -75,7 +75,7 @@ class ClipGradients(Pass):
             return lookup("clip")(gradient, min=-self.bound if self.low is None else self.low, max=self.bound)
         return gradient * (self._factor([gradient]) if factor is None else factor)
 
-    def _factor(self, gradients: list[Any]) -> Any:
+    def _factor(self, gradients: list[object]) -> Any:
         """``bound / max(norm, bound)``: 1 for a norm within the bound."""
         squares = lookup("sum")([lookup("squared_l2_norm")(g) for g in gradients])
         bound = lookup("fill_any_like")(squares, value=self.bound)

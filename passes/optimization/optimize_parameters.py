@@ -59,17 +59,17 @@ def trained(graph: Graph, parameters: tuple[str, ...]) -> tuple[str, ...]:
     return parameters or tuple(v.name for v in graph.inputs if _is_trainable(v.var) and graph.versions(f"{v.name}{GRAD}"))
 
 
-def _is_trainable(var: Any) -> bool:
+def _is_trainable(var: object) -> bool:
     return isinstance(var, Parameter) and var.trainable
 
 
-def applied(program: Program, values: Mapping[str, Any], parameters: tuple[str, ...]) -> dict[str, Any]:
+def applied(program: Program, values: Mapping[str, object], parameters: tuple[str, ...]) -> dict[str, Any]:
     """The gradients that parameters are updated with, by the parameter, of the values that a program computes; see ``Pass.intended``."""
     names = parameters or tuple(p.name for p in program.all_parameters() if p.trainable and f"{p.name}{GRAD}" in values)
     return {name: values[_applied(name)] if _applied(name) in values else values[f"{name}{GRAD}"] for name in names}
 
 
-def as_applied(gradients: Mapping[str, Any]) -> dict[str, Any]:
+def as_applied(gradients: Mapping[str, object]) -> dict[str, Any]:
     """Gradients as ``applied`` finds them."""
     return {_applied(name): gradient for name, gradient in gradients.items()}
 
@@ -155,7 +155,7 @@ class OptimizeParameters(Pass):
             found.update(self._updated(name, gradient, np.asarray(values[self.learning_rate] * factor), values))
         return found
 
-    def _updated(self, name: str, gradient: Any, rate: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _updated(self, name: str, gradient: object, rate: object, values: Mapping[str, Any]) -> dict[str, Any]:
         attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
         names, definition = {"Param": name, **self._state(name)}, lookup(self.type)
         state = {slot: [values[each]] for slot, each in names.items()}
@@ -184,7 +184,7 @@ class OptimizeParameters(Pass):
         if factor == 1.0:
             return rate
         build = Builder(graph, f"{name}@LEARNING_RATE", role=OPTIMIZE, forward=gradient.writer)
-        return (build.symbol(rate) * factor).value  # type: ignore[no-any-return]
+        return (build.symbol(rate) * factor).value
 
 
 def _next(graph: Graph, value: Value) -> Value:

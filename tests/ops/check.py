@@ -10,10 +10,10 @@ import numpy as np
 from graphad.ops import GRAD, OpDef, lookup
 from graphad.ops.aggregates import Tape
 from graphad.ops.definition import AS_INPUT
-from graphad.ops.sample import Array, Sample, Value
+from graphad.ops.sample import Sample, Value
 from graphad.testing.samples import SAMPLES
 from graphad.testing.values import arrays, filled, is_float, kind_of, random_like, remade, type_of
-from graphad.types import TENSOR, TensorType, joined_shape
+from graphad.types import TENSOR, Array, TensorType, joined_shape
 
 Slots = dict[str, list[Value]]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, Value
+from graphad.ops.sample import Sample, Value
 from graphad.testing.values import arrays, remade
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 from tests.ops.check import Slots
 from tests.ops.variants import places
 

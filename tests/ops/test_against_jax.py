@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.ops.sample import Array, away_from_zero, uniform
+from graphad.ops.sample import away_from_zero, uniform
+from graphad.types import Array
 
 jax: Any = pytest.importorskip("jax", reason="jax, which gives a second opinion on the operators, is not installed")
 jax.config.update("jax_enable_x64", True)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from graphad.ops import GRAD, lookup
-from graphad.ops.sample import Array, Sample, away_from_zero, uniform
+from graphad.ops.sample import Sample, away_from_zero, uniform
+from graphad.types import Array
 from tests.ops.check import differentiated, run
 
 with warnings.catch_warnings():

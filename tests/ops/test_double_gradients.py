@@ -10,8 +10,9 @@ import pytest
 import graphad as ga
 from graphad.interop.report import refusals
 from graphad.ops import GRAD, REGISTRY, DoubleGradOpDef
-from graphad.ops.sample import Array, uniform
+from graphad.ops.sample import uniform
 from graphad.testing.samples import samples_of
+from graphad.types import Array
 
 STEP = 1e-6
 Values = dict[str, Array]

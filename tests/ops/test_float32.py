@@ -15,10 +15,11 @@ import pytest
 
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef, lookup
-from graphad.ops.sample import Array, Sample
+from graphad.ops.sample import Sample
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import outputs_of
 from graphad.testing.values import arrays, is_float, remade
+from graphad.types import Array
 from tests.ops.check import Slots, differentiated, run, typed
 from tests.ops.hard_values import hard, long, narrowed, perturbed, widened
 

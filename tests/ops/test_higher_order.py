@@ -11,10 +11,10 @@ import pytest
 import graphad as ga
 from graphad.ops import GRAD, lookup
 from graphad.ops.aggregates import Tape, TensorArray
-from graphad.ops.sample import Array, Sample, Value
+from graphad.ops.sample import Sample, Value
 from graphad.testing.samples import SAMPLES
 from graphad.testing.values import type_of
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 from tests.ops.check import differentiated, run
 
 STEP = 2e-3

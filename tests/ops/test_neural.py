@@ -9,8 +9,8 @@ import pytest
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops import conv, lookup
-from graphad.ops.sample import Array, uniform
-from graphad.types import TensorType
+from graphad.ops.sample import uniform
+from graphad.types import Array, TensorType
 
 Shape = tuple[int, ...]
 

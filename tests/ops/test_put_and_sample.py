@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from graphad.ops import GRAD, lookup
-from graphad.ops.sample import Array, uniform
+from graphad.ops.sample import uniform
+from graphad.types import Array
 from tests.ops.check import run
 
 REDUCE: dict[str, Callable[[list[float]], float]] = {

@@ -14,8 +14,8 @@ import pytest
 
 import graphad as ga
 from graphad.ops import GRAD, elementwise, lookup
-from graphad.ops.sample import Array
 from graphad.testing.samples import SAMPLES
+from graphad.types import Array
 from tests.ops.check import run
 
 inf, nan = math.inf, math.nan

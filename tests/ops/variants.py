@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, Value
+from graphad.ops.sample import Sample, Value
 from graphad.testing.values import arrays, remade
-from graphad.types import FLOATS, TensorType
+from graphad.types import FLOATS, Array, TensorType
 from tests.ops.check import Slots, typed
 
 Types = dict[str, list[TensorType]]

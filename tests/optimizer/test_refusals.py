@@ -25,15 +25,15 @@ def rate(shape: list[int]) -> ga.Variable:
 
 
 REFUSED: list[tuple[Callable[[Line], Any], type[Exception], str]] = [
-    (lambda line: SGD("0.1"), TypeError, "learning_rate is a number or a Variable, not '0.1'"),
-    (lambda line: SGD(None), TypeError, "learning_rate is a number or a Variable, not None"),
+    (lambda line: SGD("0.1"), TypeError, "learning_rate is a number or a Variable, not '0.1'"),  # type: ignore[arg-type]
+    (lambda line: SGD(None), TypeError, "learning_rate is a number or a Variable, not None"),  # type: ignore[arg-type]
     (lambda line: SGD(True), TypeError, "learning_rate is a number or a Variable, not True"),
     (lambda line: SGD(float("nan")), ValueError, "learning_rate is a finite number, not nan"),
     (lambda line: SGD(rate([3, 1])), ValueError, "learning_rate has one element, not the shape of Variable rate: float64[3, 1]"),
     (lambda line: SGD(rate([1])).minimize(line.cost), ValueError, "learning_rate: Variable rate: float64[1] is of another program"),
-    (lambda line: SGD(0.1, momentum=0.9), TypeError, "momentum"),
-    (lambda line: SGD(0.1, regularization=0.1), TypeError, "regularization is an L1Decay or L2Decay, not 0.1"),
-    (lambda line: SGD(0.1, grad_clip=0.1), TypeError, "grad_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not 0.1"),
+    (lambda line: SGD(0.1, momentum=0.9), TypeError, "momentum"),  # type: ignore[call-arg]
+    (lambda line: SGD(0.1, regularization=0.1), TypeError, "regularization is an L1Decay or L2Decay, not 0.1"),  # type: ignore[arg-type]
+    (lambda line: SGD(0.1, grad_clip=0.1), TypeError, "grad_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not 0.1"),  # type: ignore[arg-type]
     (lambda line: SGD(0.1).minimize("cost"), TypeError, "loss is a Variable, not 'cost'"),  # type: ignore[arg-type]
     (lambda line: SGD(0.1).minimize(line.block.var("fc_0.tmp_1")), ValueError, "loss is a scalar, but 'fc_0.tmp_1' has shape [-1, 1]"),
     (lambda line: SGD(0.1).minimize(stopped(line)), ValueError, "nothing to optimize: no trainable parameter reaches the loss"),

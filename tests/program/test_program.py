@@ -269,8 +269,10 @@ def test_a_number_beside_a_variable_means_what_numpy_means(apply: Apply, op_type
 def test_negation_and_matrix_product() -> None:
     program = ga.Program()
     x, m = vector(program), program.global_block().create_var("m", [3, 4], "float32")
-    assert (-x).op.attrs["scale"] == -1.0
-    assert (x @ m).op.type == "matmul_v2"
+    negated, product = (-x).op, (x @ m).op
+    assert negated is not None and product is not None
+    assert negated.attrs["scale"] == -1.0
+    assert product.type == "matmul_v2"
     assert (x @ m).shape == (-1, 4)
 
 

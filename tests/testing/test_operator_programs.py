@@ -16,12 +16,12 @@ from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, operator
 from graphad.ops.inference import same
-from graphad.ops.sample import Array
 from graphad.program import Operator, Program
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case, RandomChoices, completed
 from graphad.testing.operator_programs import operator_program
 from graphad.testing.programs import differentiated
+from graphad.types import Array
 
 COUNT = 2000
 RUN = 500  # of these programs are run, and further ones until every operator has been

@@ -10,10 +10,9 @@ import pytest
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, Sample, lookup, operator
 from graphad.ops.inference import same
-from graphad.ops.sample import Array
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import runs
-from graphad.types import TensorType
+from graphad.types import Array, TensorType
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.interop.files import PathLike, read_bytes
@@ -16,8 +13,7 @@ from graphad.interop.paddle.tensors import read_tensor, read_tensors
 from graphad.interop.report import unknown_operators
 from graphad.interop.saving import check_values, kept_variables
 from graphad.program import Program, Variable
-
-Array = NDArray[Any]
+from graphad.types import Array
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def message(name: str) -> Any:
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """A name in a message; ParseError if it is not UTF-8, which the runtime returns as bytes."""
     if not isinstance(value, str):
         raise ParseError(f"the name {value!r} is not UTF-8")
@@ -215,7 +215,7 @@ _SCALAR_FIELDS = {1: "b", 2: "i", 3: "r"}
 # On any operator: where it was written, on which device and by which library it runs, what a quantizer noted.
 _UNIVERSAL = COMMON_ATTRS - {"run_once", RANDOM_STREAM}
 # On an operator whose definition does not have it: the values that change nothing (None: any value).
-_NEUTRAL: Mapping[str, tuple[Any, ...] | None] = {
+_NEUTRAL: Mapping[str, tuple[object, ...] | None] = {
     **dict.fromkeys(
         ("exhaustive_search", "force_cpu", "is_test", "place_type", "skip_eager_deletion_vars", "use_addto", "workspace_size_MB")
     ),
@@ -264,7 +264,7 @@ def _item(kind: Kind, found: Any, program: Program) -> Any:
     return found
 
 
-def canonical(definition: OpDef | None, name: str, value: Any) -> Any:
+def canonical(definition: OpDef | None, name: str, value: object) -> Any:
     """The value as the definition wants it (dtypes by name, 0 and 1 as booleans); as it is where it does not fit."""
     if definition is None or name not in definition.attrs or definition.attrs[name].kind == "Block":
         return value
@@ -297,7 +297,7 @@ def write_value(message: Any, value: Any, definition: OpDef | None) -> None:
         setattr(message, known.field, _stored(value))
 
 
-def _stored(item: Any) -> Any:
+def _stored(item: object) -> Any:
     if isinstance(item, Block):
         return item.idx
     return item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
@@ -334,7 +334,7 @@ def single(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _kind_for(name: str, value: Any, wanted: str) -> str:
+def _kind_for(name: str, value: object, wanted: str) -> str:
     """The name of the first type of attribute that holds a value; an empty list is of the kind that the definition wants."""
     if value == [] and isinstance(value, list):
         return _EMPTY.get(wanted, "INTS")
@@ -344,7 +344,7 @@ def _kind_for(name: str, value: Any, wanted: str) -> str:
     raise InvalidValue(f"attribute {name!r} has no form in Paddle's format: {_described(value)}")
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:100] + "…"
 
@@ -525,7 +525,7 @@ def _with_text(attrs: Attrs, has_text: bool) -> Attrs:
     return {**attrs, "value": single(value), "str_value": "" if is_single(value) else repr(value)}
 
 
-def _role(attrs: Mapping[str, Any]) -> str:
+def _role(attrs: Mapping[str, object]) -> str:
     bits = attrs.get(_ROLE, 0)
     bits = bits if isinstance(bits, int) else 0
     if bits & _ROLE_BITS[BACKWARD]:
@@ -533,7 +533,7 @@ def _role(attrs: Mapping[str, Any]) -> str:
     return OPTIMIZE if bits & _ROLE_BITS[OPTIMIZE] else FORWARD
 
 
-def _source(callstack: Any) -> SourceLine | None:
+def _source(callstack: object) -> SourceLine | None:
     """The innermost line of a call stack that is not Paddle's own."""
     for line in reversed(callstack if isinstance(callstack, list) else []):
         match = _FRAME.match(line) if isinstance(line, str) else None
@@ -657,7 +657,7 @@ def _read_block(block: Block, desc: Any, scalars: bool) -> None:
 
 
 @contextmanager
-def _place(block: Block, what: str, i: int, desc: Any, key: str) -> Iterator[None]:
+def _place(block: Block, what: str, i: int, desc: object, key: str) -> Iterator[None]:
     """Within it, an error says where in the file it is."""
     try:
         yield

@@ -9,16 +9,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, ParseError
 from graphad.interop.paddle.program_desc import NUMBER_OF_DTYPE, message
-from graphad.types import DTYPE_OF_NUMBER
-
-Array = NDArray[Any]
+from graphad.types import DTYPE_OF_NUMBER, Array
 
 
 class _Bytes:

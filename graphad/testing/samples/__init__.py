@@ -13,7 +13,6 @@ import itertools
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from graphad.ops import OpDef, lookup
 from graphad.ops.sample import Sample, uniform
@@ -61,7 +60,7 @@ def _samples(op: OpDef) -> tuple[Sample, ...]:
 
 def _from_signature(op: OpDef) -> Iterator[Sample]:
     """Numbers in each slot, with the optional ones and without, and attributes that have no default at some value."""
-    attrs: dict[str, Any] = {a.name: _NUMBERS[a.kind] for a in op.attrs.values() if not a.has_default and a.kind in _NUMBERS}
+    attrs: dict[str, object] = {a.name: _NUMBERS[a.kind] for a in op.attrs.values() if not a.has_default and a.kind in _NUMBERS}
     for shape, with_optional, seed in itertools.product(SHAPES, (True, False), (0, 1)):
         slots = [slot for slot in op.inputs.values() if with_optional or not slot.optional]
         low = 0.25 * seed  # above zero where it is 1: a kernel may take a logarithm

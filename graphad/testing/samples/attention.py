@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphad.ops.sample import Sample, uniform
 
-HEADS: dict[str, Any] = {"q": uniform(1, 1, 2, 2), "k": uniform(1, 2, 2, 2, seed=1), "v": uniform(1, 2, 2, 1, seed=2)}
-WEIGHTS: dict[str, Any] = {"return_softmax": True}
+HEADS: dict[str, object] = {"q": uniform(1, 1, 2, 2), "k": uniform(1, 2, 2, 2, seed=1), "v": uniform(1, 2, 2, 1, seed=2)}
+WEIGHTS: dict[str, object] = {"return_softmax": True}
 
 SAMPLES: dict[str, list[Sample]] = {
     "flash_attn": [

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphad.ops.sample import Sample, uniform
 
-GROUPED: dict[str, Any] = {"strides": [2, 1], "paddings": [1, 2], "dilations": [1, 2], "groups": 2}
-UNEVEN: dict[str, Any] = {"strides": [2, 2], "paddings": [0, 1, 2, 0]}
-SAME: dict[str, Any] = {"strides": [2, 3], "padding_algorithm": "SAME"}
+GROUPED: dict[str, object] = {"strides": [2, 1], "paddings": [1, 2], "dilations": [1, 2], "groups": 2}
+UNEVEN: dict[str, object] = {"strides": [2, 2], "paddings": [0, 1, 2, 0]}
+SAME: dict[str, object] = {"strides": [2, 3], "padding_algorithm": "SAME"}
 
 CONV2D = [
     Sample({"Input": uniform(2, 3, 5, 4), "Filter": uniform(2, 3, 3, 2)}),
@@ -24,11 +22,11 @@ DEPTHWISE = [
 ]
 
 
-WINDOWS: dict[str, Any] = {"kernel_sizes": [2, 2], "strides": [1, 2], "paddings": [0, 1, 1, 0], "dilations": [1, 1]}
+WINDOWS: dict[str, object] = {"kernel_sizes": [2, 2], "strides": [1, 2], "paddings": [0, 1, 1, 0], "dilations": [1, 1]}
 
 
-GROUPED_VOLUMES: dict[str, Any] = {"strides": [2, 1, 1], "paddings": [1, 0, 1], "dilations": [1, 1, 2], "groups": 2}
-LAST: dict[str, Any] = {"data_format": "NDHWC", "paddings": [0, 1, 0, 0, 1, 0]}
+GROUPED_VOLUMES: dict[str, object] = {"strides": [2, 1, 1], "paddings": [1, 0, 1], "dilations": [1, 1, 2], "groups": 2}
+LAST: dict[str, object] = {"data_format": "NDHWC", "paddings": [0, 1, 0, 0, 1, 0]}
 VOLUME, CUBE = uniform(1, 2, 3, 2, 3), uniform(2, 2, 2, 1, 2)
 
 SAMPLES: dict[str, list[Sample]] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, uniform
+from graphad.ops.sample import Sample, uniform
+from graphad.types import Array
 
 
 def _sum(equation: str, *shapes: tuple[int, ...]) -> Sample:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, away_from_zero, uniform
+from graphad.ops.sample import Sample, away_from_zero, uniform
+from graphad.types import Array
 
 
 def weights(*shape: int, seed: int = 0) -> Array:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphad.ops.sample import Sample, away_from_zero, uniform
 from graphad.testing.samples.shared import of_x
 
 STATISTICS = {"Mean": uniform(3, seed=3), "Variance": uniform(3, low=0.5, high=1.5, seed=4)}
 VECTORS = {"Scale": uniform(3, low=0.5, high=1.5), "Bias": uniform(3), **STATISTICS}
-FIXED: dict[str, Any] = {"is_test": True, "epsilon": 1e-3}
+FIXED: dict[str, object] = {"is_test": True, "epsilon": 1e-3}
 
 SAMPLES: dict[str, list[Sample]] = {
     "lrn": [

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, uniform
+from graphad.ops.sample import Sample, uniform
+from graphad.types import Array
 
 BASE: dict[str, Array | list[Array]] = {"Param": uniform(2, 3), "Grad": uniform(2, 3, seed=1), "LearningRate": np.array([0.1])}
 POWERS = {"Beta1Pow": np.array([0.9]), "Beta2Pow": np.array([0.999])}
@@ -17,7 +16,7 @@ def states(*names: str) -> dict[str, Array]:
     return {name: uniform(2, 3, low=0.0, high=1.0, seed=i) for i, name in enumerate(names)}
 
 
-def sample(*names: str, inputs: dict[str, Array] | None = None, **attrs: Any) -> Sample:
+def sample(*names: str, inputs: dict[str, Array] | None = None, **attrs: object) -> Sample:
     """An update of a 2 x 3 parameter."""
     return Sample({**BASE, **states(*names), **(inputs or {})}, attrs)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphad.ops.sample import Sample, uniform
 from graphad.testing.samples.shared import distinct
 
-GEOMETRIES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+GEOMETRIES: list[tuple[tuple[int, ...], dict[str, object]]] = [
     ((2, 2, 4, 6), {"ksize": [2, 2], "strides": [2, 2]}),
     ((1, 2, 5, 5), {"ksize": [3, 2], "strides": [2, 1], "paddings": [1, 1]}),
     ((1, 2, 5, 4), {"ksize": [3, 3], "strides": [2, 2], "paddings": [1, 0, 0, 1], "ceil_mode": True, "exclusive": False}),
@@ -19,12 +17,12 @@ GEOMETRIES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 POOLED = [(2, 2, 2, 3), (1, 2, 3, 6), (1, 2, 3, 2), (1, 1, 3, 2), (2, 2, 1, 1), (1, 2, 2, 3), (1, 2, 3, 3)]
 
 
-SQUARE: dict[str, Any] = {"ksize": [2, 2], "strides": [2, 1], "paddings": [1, 0]}
+SQUARE: dict[str, object] = {"ksize": [2, 2], "strides": [2, 1], "paddings": [1, 0]}
 
 
-MEAN: dict[str, Any] = {"pooling_type": "avg", "ksize": [2, 2, 2], "strides": [1, 2, 1], "paddings": [1, 0, 0]}
-PEAK: dict[str, Any] = {"pooling_type": "max", "ksize": [2, 2, 2], "strides": [1, 2, 1], "paddings": [1, 0, 0]}
-ADAPTIVE: dict[str, Any] = {"pooling_type": "max", "ksize": [2, 1, 2], "adaptive": True, "data_format": "NDHWC"}
+MEAN: dict[str, object] = {"pooling_type": "avg", "ksize": [2, 2, 2], "strides": [1, 2, 1], "paddings": [1, 0, 0]}
+PEAK: dict[str, object] = {"pooling_type": "max", "ksize": [2, 2, 2], "strides": [1, 2, 1], "paddings": [1, 0, 0]}
+ADAPTIVE: dict[str, object] = {"pooling_type": "max", "ksize": [2, 1, 2], "adaptive": True, "data_format": "NDHWC"}
 
 SAMPLES: dict[str, list[Sample]] = {
     "pool2d": [Sample({"X": distinct(*x)}, {**attrs, "pooling_type": kind}) for kind in ("max", "avg") for x, attrs in GEOMETRIES],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, uniform
+from graphad.ops.sample import Sample, uniform
 from graphad.testing.samples.shared import REDUCE_X, ZEROS, with_
+from graphad.types import Array
 
 
 def _over_axes(x: Array) -> list[Sample]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphad.ops.sample import Sample, uniform
 
-STEP: dict[str, Any] = {"Input": uniform(1, 6), "HiddenPrev": uniform(1, 2), "Weight": uniform(2, 6, seed=2)}
-ONE: dict[str, Any] = {"Input": uniform(2, 3, seed=5), "HiddenPrev": uniform(2, 1), "Weight": uniform(1, 3, seed=2)}
+STEP: dict[str, object] = {"Input": uniform(1, 6), "HiddenPrev": uniform(1, 2), "Weight": uniform(2, 6, seed=2)}
+ONE: dict[str, object] = {"Input": uniform(2, 3, seed=5), "HiddenPrev": uniform(2, 1), "Weight": uniform(1, 3, seed=2)}
 
 SAMPLES: dict[str, list[Sample]] = {
     "lstm_unit": [

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from graphad.ops.sample import Array, Sample, away_from_zero, uniform
+from graphad.ops.sample import Sample, away_from_zero, uniform
+from graphad.types import Array
 
 OPERANDS = [
     Sample({"X": uniform(2, 3), "Y": away_from_zero(2, 3)}),
@@ -55,7 +54,7 @@ def each(*numbers: int) -> list[Array]:
     return [np.array([n] if i % 2 else n, "int32") for i, n in enumerate(numbers)]
 
 
-def with_x(x: Array, **attrs: Any) -> Sample:
+def with_x(x: Array, **attrs: object) -> Sample:
     return Sample({"X": x}, attrs)
 
 

@@ -22,7 +22,7 @@ def runs(op: OpDef, sample: Sample) -> bool:
     return outputs_of(op, sample.slots(), sample.attrs) is not None
 
 
-def computed(op: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Outputs | None:
+def computed(op: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Outputs | None:
     """The outputs of a call by slot, whatever inference says; None if the kernel does not take it."""
     extra = {"rng": np.random.default_rng(3)} if op.random else {}
     try:
@@ -32,7 +32,7 @@ def computed(op: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Outputs | No
         return None
 
 
-def outputs_of(op: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Outputs | None:
+def outputs_of(op: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Outputs | None:
     """The outputs of a call by slot; None if the operator does not take it, or they are not of the types that are inferred."""
     try:
         inferred = op.infer_types({slot: [type_of(value) for value in values] for slot, values in inputs.items()}, attrs)
@@ -44,11 +44,11 @@ def outputs_of(op: OpDef, inputs: Slots, attrs: Mapping[str, Any]) -> Outputs | 
     return outputs
 
 
-def _as_inferred(values: Sequence[Any], types: Sequence[TensorType | None]) -> bool:
+def _as_inferred(values: Sequence[object], types: Sequence[TensorType | None]) -> bool:
     return len(values) == len(types) and all(_has_type(value, type) for value, type in zip(values, types, strict=True))
 
 
-def _has_type(value: Any, type: TensorType | None) -> bool:
+def _has_type(value: object, type: TensorType | None) -> bool:
     if value is None or type is None or isinstance(value, Aggregate):
         return True
     if not isinstance(value, np.ndarray) or name_of(value.dtype) != type.dtype:

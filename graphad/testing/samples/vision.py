@@ -9,11 +9,11 @@ import numpy as np
 from graphad.ops.sample import Sample, uniform
 
 LINE, IMAGE, VOLUME = uniform(1, 2, 3), uniform(1, 2, 3, 2), uniform(1, 1, 2, 2, 3)
-BORDER: dict[str, Any] = {"padding_mode": "border", "align_corners": False}
+BORDER: dict[str, object] = {"padding_mode": "border", "align_corners": False}
 POINTS = uniform(1, 1, 2, 2, low=-0.9, high=0.9, seed=3)
 
 
-def named(method: str, **attrs: Any) -> dict[str, Any]:
+def named(method: str, **attrs: object) -> dict[str, Any]:
     """Attributes that say the method too, as Fluid's programs do."""
     return {"interp_method": method, **attrs}
 

@@ -6,14 +6,12 @@ are made when they are first needed, without being tried, and ``tests/passes/cle
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from graphad.rewriting import PatternRule, rewrite
 from graphad.rewriting.rule_inputs import Example
-
-Function = Callable[..., Any]
+from graphad.types import Function
 
 
 class Claim(NamedTuple):

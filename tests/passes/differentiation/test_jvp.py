@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis.strategies import one_of
 
 import graphad as ga
-from graphad.ops.sample import Array, Sample
+from graphad.ops.sample import Sample
 from graphad.passes.differentiation import Jvp, Tangents
 from graphad.testing import Case, nested_programs, optimizable_programs, straight_line_programs
 from graphad.testing.trial import gradient_values, observe
+from graphad.types import Array
 from tests.ops.test_higher_order import CASES, Derivatives
 
 STEP = 1e-5
