@@ -271,6 +271,7 @@ class Graph(OldNames, PlainResults):
         self.results, self.residuals = list[Value](), list[Value]()
         self.targets: dict[Value, None] = {}
         self.marked = 0  # the journal's edits when the marks of operators that compute in place were true
+        self._ordered: tuple[int, list[Op]] = (-1, [])  # the journal's edits when the operators were put in order, and these
         self._node, self.wide = NodeTable(self), WideSlots()
         self._adj, self._pred = Adjacency(self._node, successors), Adjacency(self._node, predecessors)
 
@@ -341,7 +342,14 @@ class Graph(OldNames, PlainResults):
         Raises:
             InvalidGraph: operators wait for one another in a cycle.
         """
-        return ordered(self)
+        edits, ops = self._ordered
+        if edits != self.journal.edits:
+            ops = ordered(self)
+            self._ordered = self.journal.edits, ops
+            return ops.copy()
+        for i, op in enumerate(ops):
+            op.order = i
+        return ops.copy()
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -373,7 +381,8 @@ class Graph(OldNames, PlainResults):
             raise InvalidGraph(f"{value.name} is not in this graph")
         value.shape, value.dtype = shape, dtype
         self.journal.typings += 1
-        self.journal.touch(*value.writers, *value.readers)
+        if self.journal.touched is not None:
+            self.journal.touch(*value.writers, *value.readers)
 
     def add_op(
         self,

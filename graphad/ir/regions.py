@@ -246,8 +246,10 @@ def types_of(interface: type[RegionOp]) -> frozenset[str]:
 #
 # Gradients have two more: SAVED, from a value of the forward graph to the argument that stands for it, and SUM, from a result to what
 # adds up over the iterations of a loop (zeros if there is none). MLIR's ``RegionBranchOpInterface`` says the same of its operations.
+#
+#     KEPT    h -> scopes             residuals are kept: those of all runs are one value
 
-ENTRY, BACK, EXIT, BYPASS, SAVED, SUM = "entry", "back", "exit", "bypass", "saved", "sum"
+ENTRY, BACK, EXIT, BYPASS, SAVED, SUM, KEPT = "entry", "back", "exit", "bypass", "saved", "sum", "kept"
 
 
 class Edge(NamedTuple):
@@ -261,9 +263,11 @@ class Edge(NamedTuple):
 
 def region_edges(op: Op) -> Iterator[Edge]:
     """All ways of values into the nested graphs of an operator, out of them, and around."""
-    given, outs, loop = operands(op), outcomes(op), LoopLike.of(op)
+    given, outs, loop, scopes = operands(op), outcomes(op), LoopLike.of(op), scopes_of(op)
     at = range(len(outs)) if loop is None else loop.carried_at
     for graph in op.graphs.values():
+        if scopes is not None:
+            yield from [Edge(value, scopes, KEPT, op) for value in graph.residuals]
         yield from (Edge(value, inner, ENTRY, op) for value, inner in zip(given, graph.inputs, strict=False))
         yield from (Edge(kept, inner, SAVED, op) for inner, kept in residual_inputs(graph).items())
         for k, (result, out) in enumerate(zip(graph.results, outs, strict=True)):

@@ -10,7 +10,7 @@ A function that looks at shapes or values cannot be traced: it is the kernel and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, wraps
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
@@ -194,9 +194,11 @@ class _Recorded(Tracer):
         if isinstance(function, np.ufunc):
             kinds: list[object] = [each.dtype if isinstance(each, _Recorded | np.generic) else type(each) for each in args]
             dtype = _result_dtype(function, *kinds)
+            beside = {each.dtype for each in args if isinstance(each, _Recorded)}
         else:
             dtype = function(*(np.empty(0, each.dtype) if isinstance(each, _Recorded) else each for each in args)).dtype
-        places = tuple(each.place if isinstance(each, _Recorded) else _constant(each, args, function) for each in args)
+            beside = set()
+        places = tuple([each.place if isinstance(each, _Recorded) else _constant(each, beside) for each in args])
         self.trace.append(_Note(function, places, dtype))
         return _Recorded(self.trace, dtype, len(self.trace) - 1)
 
@@ -214,18 +216,17 @@ class _Note(NamedTuple):
     dtype: np.dtype[np.generic]
 
 
-def _constant(value: object, args: Sequence[object], function: Function) -> Constant:
-    """A number beside arrays of one floating-point dtype becomes an array of that dtype, as numpy makes it at each call."""
+def _constant(value: object, beside: Collection[np.dtype[np.generic]]) -> Constant:
+    """A number beside arrays of one floating-point dtype becomes an array of that dtype, as numpy makes it at each call of a ufunc."""
     text = f"{type(value).__name__} {value!r}"
-    dtypes = {each.dtype for each in args if isinstance(each, _Recorded)}
-    if not isinstance(function, np.ufunc) or len(dtypes) != 1 or type(value) not in (int, float, *(d.type for d in dtypes)):
+    if len(beside) != 1:
         return Constant(value, text)
-    (dtype,) = dtypes
-    if dtype.kind != "f":
+    (dtype,) = beside
+    if dtype.kind != "f" or type(value) not in (dtype.type, float, int):
         return Constant(value, text)
     array = np.asarray(value, dtype)
     array.flags.writeable = False
-    return Constant(array, f"{text} as {dtype}")
+    return Constant(array, f"{text} as {dtype.char}")
 
 
 def formula(
@@ -265,6 +266,8 @@ def _formula(
 
 def _simplified(trace: Sequence[_Note], result: Input | int) -> list[_Note]:
     """The calls without factors 1, and with ``b - x`` for ``x * -1 + b``: the same to the last bit by IEEE 754."""
+    if not any(_is_number(arg) and abs(float(arg.value)) == 1.0 for note in trace for arg in note.args):  # type: ignore[union-attr]
+        return [*trace]
     same: dict[int, Input | int] = {}
     simple: list[_Note] = []
     for i, note in enumerate(trace):
@@ -292,8 +295,32 @@ def _is_number(arg: object) -> bool:
     return isinstance(arg, Constant) and isinstance(arg.value, np.ndarray) and not arg.value.ndim
 
 
+_ANY = Constant(None, "")
+
+
+class _Plan(NamedTuple):
+    """What is needed of a trace, whatever its constants are: which calls, and a formula with ``_ANY`` in the place of constants."""
+
+    needed: tuple[int, ...]
+    formula: Formula
+
+
 def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
-    """The calls that a result is made of, each with the memory that it may use."""
+    """The calls that a result is made of, each with the memory that it may use.
+
+    That depends on the form of the trace alone. A program has many operators of one form, whose attributes differ.
+    """
+    form = tuple([_Note(n.function, tuple([_ANY if isinstance(a, Constant) else a for a in n.args]), n.dtype) for n in trace])
+    needed, found = _plan(form, result)
+    calls = []
+    for at, (function, args, out) in zip(needed, found.calls, strict=True):
+        known = trace[at].args
+        calls.append(Call(function, tuple([k if a is _ANY else a for a, k in zip(args, known, strict=True)]), out))
+    return Formula(tuple(calls), found.reads, found.dtypes, found.result)
+
+
+@lru_cache(maxsize=1024)
+def _plan(trace: tuple[_Note, ...], result: Input | int) -> _Plan:
     last: dict[Any, int] = {result: len(trace)}
     needed: list[int] = []
     for i in reversed(range(len(trace))):
@@ -308,11 +335,12 @@ def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
         args = tuple(new[arg] if isinstance(arg, int) else arg for arg in trace[old].args)
         read = frozenset().union(*({arg.number} if isinstance(arg, Input) else reads[arg] for arg in args if isinstance(arg, Input | int)))
         reads.append(read)
-        alike = len(read) == 1 or len({arg for arg in args if not isinstance(arg, Constant)}) == 1  # laid out in one way
+        alike = len(read) == 1 or len({arg for arg in args if arg is not _ANY}) == 1  # laid out in one way
         free = (a for o, a in zip(trace[old].args, args, strict=True) if isinstance(a, int) and last[o] == old)
         fits = (a for a in free if reads[a] == read and dtypes[a] == dtypes[len(calls)] and isinstance(calls[a].function, np.ufunc))
         calls.append(Call(trace[old].function, args, next(fits, None) if alike and isinstance(trace[old].function, np.ufunc) else None))
-    return Formula(tuple(calls), tuple(reads), dtypes, new[result] if isinstance(result, int) else result)
+    found = Formula(tuple(calls), tuple(reads), dtypes, new[result] if isinstance(result, int) else result)
+    return _Plan(tuple(new), found)
 
 
 def text_of(function: str, args: Sequence[str], out: str | None) -> str:

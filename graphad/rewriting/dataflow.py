@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from graphad.errors import PassError
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import BACK, SUM, Edge, conditions, region_edges
+from graphad.ir.regions import BACK, KEPT, SUM, Edge, conditions, region_edges
 from graphad.rewriting.analysis import kept_or_new
 
 F = TypeVar("F")
@@ -59,6 +59,7 @@ class Dataflow(ABC, Generic[F]):
         bottom: what is said of a value before anything is found; ``join(bottom, fact)`` is ``fact``.
         top: the fact that is true of every value.
         backward: whether facts go from readers to writers.
+        sparse: whether ``transfer`` says only what is more than ``bottom``: what it leaves out is ``bottom`` then, and not ``top``.
         of_presence: whether ``holds`` is also asked about values that are no array, or None where there is none.
         delay: how often the fact about a block argument of a loop may grow before it is widened.
     """
@@ -66,6 +67,7 @@ class Dataflow(ABC, Generic[F]):
     bottom: ClassVar[Any] = None
     top: ClassVar[Any]
     backward: ClassVar[bool] = False
+    sparse: ClassVar[bool] = False
     of_presence: ClassVar[bool] = False
     delay: ClassVar[int] = 2
 
@@ -75,8 +77,8 @@ class Dataflow(ABC, Generic[F]):
 
     @abstractmethod
     def transfer(self, op: Op, facts: Facts[F]) -> Mapping[Value, F]:
-        """The facts about what an operator writes, ``top`` where one is left out; backwards those about what it reads, as far as it
-        has a part in them."""
+        """The facts about what an operator writes, ``top`` where one is left out (``sparse``: ``bottom``); backwards those about what it
+        reads, as far as it has a part in them."""
 
     def widen(self, before: F, after: F) -> F:
         """A fact that both imply, such that a sequence of them ends; needed where facts could grow forever."""
@@ -86,9 +88,13 @@ class Dataflow(ABC, Generic[F]):
         """The fact about an input of the graph; backwards about any of its values, as the user sees it."""
         return self.bottom if self.backward and not value.graph.is_observed(value) else self.top  # type: ignore[no-any-return]
 
+    def starts(self, graph: Graph) -> Iterable[Value]:
+        """The values to ask ``boundary`` about: the inputs of the graph; backwards all of its values."""
+        return graph.values if self.backward else graph.inputs
+
     def along(self, edge: Edge, fact: F) -> F:
-        """What becomes of a fact along a way into a nested graph, out of it or round: the same, unless values are added up."""
-        return self.top if edge.kind == SUM and not self.backward else fact
+        """What becomes of a fact along a way into a nested graph, out of it or round: the same, unless values are added up, or kept."""
+        return self.top if edge.kind in (SUM, KEPT) and not self.backward else fact
 
     def decides(self, op: Op, facts: Facts[F]) -> F:
         """Of a backward analysis, the fact about the conditions of an operator with nested graphs."""
@@ -148,14 +154,16 @@ class _Solver(ABC, Generic[F]):
         """Let facts go through an operator."""
 
     def solved(self) -> Facts[F]:
-        """Go on until nothing changes."""
+        """Go on until nothing changes; one visit in order is enough where no facts go through nested graphs."""
         self.enter(self.graph)
         if self.edges:
             self.place = {op: i for i, op in enumerate(self.ops)}
-        values = self.graph.values if self.analysis.backward else self.graph.inputs
-        for value in values:
-            self.raise_to(value, self.analysis.boundary(value))
+        self.put({value: self.analysis.boundary(value) for value in self.analysis.starts(self.graph)})
         self.settle()
+        if not self.edges:
+            for op in self.ops:
+                self.visit(op)
+            return self.facts
         while self.again or self.cursor < len(self.ops):
             if self.again:
                 place = heappop(self.again)
@@ -172,7 +180,12 @@ class _Solver(ABC, Generic[F]):
         """Line up the operators of a graph, those of nested ones after the operator that has them."""
         backward, analysis = self.analysis.backward, self.analysis
         ops = graph.ordered_ops()
-        for op in reversed(ops) if backward else ops:
+        if backward:
+            ops.reverse()
+        if not graph.controls:
+            self.ops += ops
+            return
+        for op in ops:
             self.ops.append(op)
             if not op.graphs or not analysis.enters(op):
                 continue
@@ -184,6 +197,15 @@ class _Solver(ABC, Generic[F]):
                     self.rounds[end] = 0
             for nested in op.graphs.values():
                 self.enter(nested)
+
+    def put(self, found: Mapping[Value, F]) -> None:
+        """Join facts with what is known of their values."""
+        facts, bottom = self.facts, self.analysis.bottom
+        for value, fact in found.items():
+            if self.place or value in facts:
+                self.raise_to(value, fact)
+            elif fact != bottom:
+                facts[value] = fact
 
     def raise_to(self, value: Value, fact: F) -> None:
         """Join a fact with what is known of a value, and pass on what is new."""
@@ -229,14 +251,13 @@ class _Forward(_Solver[F]):
         if op in self.edges:
             self.enter_regions(op, self.edges[op])
             return
-        made, facts, top, bottom = self.analysis.transfer(op, self.facts), self.facts, self.analysis.top, self.analysis.bottom
-        for values in op.outputs.values():
-            for value in values:
-                fact = made.get(value, top) if len(value.writers) == 1 else top
-                if self.place or value in facts:
-                    self.raise_to(value, fact)
-                elif fact != bottom:
-                    facts[value] = fact
+        analysis = self.analysis
+        made = analysis.transfer(op, self.facts)
+        if not analysis.sparse:
+            top = analysis.top
+            made = {v: made.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}
+        if made:
+            self.put(made)
 
     def enter_regions(self, op: Op, edges: list[Edge]) -> None:
         """What goes in; what comes out grows from there. Of what no way leads to, nothing is known."""
@@ -252,8 +273,8 @@ class _Backward(_Solver[F]):
     def visit(self, op: Op) -> None:
         edges = self.edges.get(op)
         if edges is None:
-            for value, fact in self.analysis.transfer(op, self.facts).items():
-                self.raise_to(value, fact)
+            if made := self.analysis.transfer(op, self.facts):
+                self.put(made)
             return
         for edge in edges:
             self.raise_to(edge.source, self.analysis.along(edge, self.facts[edge.target]))

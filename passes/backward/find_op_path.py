@@ -5,22 +5,22 @@
 
 An analysis: the graph stays as it is. A value is *varied* if it depends differentiably on a source,
 *useful* if the targets depend on it; gradients flow where it is both (activity analysis, as in
-A. Griewank and A. Walther, "Evaluating Derivatives", 2008, section 6.2). Nested graphs are gone through with what is
-varied and useful around them, a loop's until nothing new is found.
+A. Griewank and A. Walther, "Evaluating Derivatives", 2008, section 6.2). These are two dataflow analyses, one forward and one backward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from graphad.errors import NoGradient
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import definition_of, is_forward_loop, operands, outcomes
+from graphad.ir.regions import KEPT, Edge, definition_of, is_forward_loop, outcomes
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.program import located
 from graphad.rewriting import Pass
+from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import FLOATS
 
 
@@ -36,8 +36,8 @@ class OpPath:
     ops: tuple[Op, ...]
     active: frozenset[Value]
     sources: tuple[Value, ...] = ()
-    inner: Mapping[Graph, OpPath] = field(default_factory=dict)
-    carried: Mapping[Op, tuple[int, ...]] = field(default_factory=dict)
+    inner: dict[Graph, OpPath] = field(default_factory=dict)
+    carried: dict[Op, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class FindOpPath(Pass):
         blocked = {v for each in graph.tree() for name in self.no_grad for v in each.versions(name)}
         given = [source_value(graph, name) for name in self.inputs] if self.inputs else list(_open_values(graph))
         sources = tuple(v for v in given if v not in blocked and v.dtype in FLOATS)
-        search = _Search(blocked)
-        carrying = search.forward(graph, sources)
-        graph.analyses[OpPath] = replace(search.backward(graph, carrying, targets), sources=sources)
+        varied = Varied(frozenset(sources), frozenset(blocked)).solve(graph)
+        path = _path(graph, varied, Useful(varied, targets).solve(graph), targets)
+        graph.analyses[OpPath] = replace(path, sources=sources)
         return False
 
 
@@ -82,124 +82,117 @@ def _open_values(graph: Graph) -> Iterator[Value]:
     return (v for v in graph.inputs if not v.stop_gradient and v.dtype in FLOATS)
 
 
-class _Search:
-    """Forward from the sources, then backward from the targets; ``varied`` holds what is found on the way there, in every graph."""
-
-    def __init__(self, blocked: set[Value]) -> None:
-        self.blocked = blocked
-        self.varied: set[Value] = set()
-        self.carrying: dict[Graph, list[Op]] = {}
-
-    def forward(self, graph: Graph, sources: Iterable[Value]) -> list[Op]:
-        """The operators that make something of a varied value."""
-        varied, blocked = self.varied, self.blocked
-        varied.update(sources)
-        carrying = []
-        for op in graph.ordered_ops():
-            if op.graphs and not definition_of(op).is_grad:
-                outputs: Iterable[tuple[Value, ...]] = self._through(op)
-            else:
-                outputs = _varied_outputs(op, varied) if _carries(op, varied) else ()
-            if outputs:
-                carrying.append(op)
-                for values in outputs:
-                    for value in values:
-                        if (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient and value not in blocked:
-                            varied.add(value)
-        self.carrying[graph] = carrying
-        return carrying
-
-    def _through(self, op: Op) -> list[tuple[Value, ...]]:
-        """Follow varied values through nested graphs; return what of them is handed out, and what is kept for the gradient."""
-        given = operands(op)
-        for graph in op.graphs.values():
-            sources = {inner for value, inner in zip(given, graph.inputs, strict=False) if value in self.varied}
-            self.forward(graph, sources)
-            while is_forward_loop(op) and (more := self._fed_back(graph)):
-                self.forward(graph, more)
-        found = tuple(out for k, out in enumerate(outcomes(op)) if self._has_gradient(op, k))
-        return [found, op.outputs.get(definition_of(op).scopes, ())] if found else []
-
-    def _fed_back(self, graph: Graph) -> set[Value]:
-        """Inputs of a loop's next iteration that are varied, as has just been found."""
-        pairs = zip(graph.inputs, graph.results, strict=False)
-        return {given for given, result in pairs if result in self.varied and given not in self.varied}
-
-    def backward(self, graph: Graph, carrying: list[Op], targets: tuple[Value, ...]) -> OpPath:
-        """Of the carrying operators those that lead to a target, and the active values."""
-        varied, inner, carried = self.varied, dict[Graph, OpPath](), dict[Op, tuple[int, ...]]()
-        useful = varied.intersection(targets)
-        path: list[Op] = []
-        for op in reversed(carrying):
-            if not _writes_any(op, useful):
-                continue
-            path.append(op)
-            if op.graphs and not definition_of(op).is_grad:
-                carried[op] = self._back_through(op, useful, inner)
-                continue
-            slots = _reached_slots(op, useful)
-            for slot, values in op.inputs.items():
-                if slots is None or slot in slots:
-                    for value in values:
-                        if value in varied:
-                            useful.add(value)
-        path.reverse()
-        return OpPath(targets, tuple(path), frozenset(useful), inner=inner, carried=carried)
-
-    def _back_through(self, op: Op, useful: set[Value], inner: dict[Graph, OpPath]) -> tuple[int, ...]:
-        """Find the paths through nested graphs, add what they start from to ``useful``; return which results have a gradient."""
-        outs, loop = outcomes(op), is_forward_loop(op)
-        wanted = {k for k, out in enumerate(outs) if out in useful}
-        for graph in op.graphs.values():
-            while True:
-                targets = tuple(graph.results[k] for k in sorted(wanted))
-                inner[graph] = self.backward(graph, self.carrying[graph], targets)
-                more = {k for k in range(len(outs)) if loop and graph.inputs[k] in inner[graph].active} - wanted
-                if not more:
-                    break
-                wanted |= more
-            starts = {i for i, value in enumerate(graph.inputs) if value in inner[graph].active} | (wanted if loop else set())
-            useful.update(value for i, value in enumerate(operands(op)) if i in starts and value in self.varied)
-        return tuple(sorted(k for k in wanted if self._has_gradient(op, k)))
-
-    def _has_gradient(self, op: Op, k: int) -> bool:
-        if is_forward_loop(op):
-            (graph,) = op.graphs.values()
-            return graph.inputs[k] in self.varied or graph.results[k] in self.varied
-        return any(graph.results[k] in self.varied for graph in op.graphs.values())
+# -- activity ------------------------------------------------------------------------------------
 
 
-def _carries(op: Op, varied: set[Value]) -> bool:
-    """Whether an operator makes something that depends differentiably on a varied value."""
+@dataclass(frozen=True)
+class Varied(Dataflow[bool]):
+    """Which values depend differentiably on the sources; gradient operators are not entered."""
+
+    sources: frozenset[Value]
+    blocked: frozenset[Value] = frozenset()
+    bottom, top, sparse = False, True, True
+
+    def join(self, a: bool, b: bool) -> bool:
+        return a or b
+
+    def starts(self, graph: Graph) -> Collection[Value]:
+        return self.sources
+
+    def boundary(self, value: Value) -> bool:
+        return True
+
+    def enters(self, op: Op) -> bool:
+        return not definition_of(op).is_grad
+
+    def along(self, edge: Edge, fact: bool) -> bool:
+        return fact and (edge.target.graph is not edge.op.graph or self.may_vary(edge.target))
+
+    def transfer(self, op: Op, facts: Facts[bool]) -> Mapping[Value, bool]:
+        rules = _gradient_rules(op)
+        if not _reads_any(op, rules, facts):
+            return _NOTHING
+        may_vary = self.may_vary
+        outputs = op.outputs.values() if len(op.outputs) == 1 or not rules else _varied_outputs(op, facts)
+        return {value: True for values in outputs for value in values if may_vary(value)}
+
+    def may_vary(self, value: Value) -> bool:
+        """Whether a value of this type, and with these declarations, has a gradient."""
+        return (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient and value not in self.blocked
+
+
+@dataclass(frozen=True)
+class Useful(Dataflow[bool]):
+    """Which varied values the targets depend on."""
+
+    varied: Facts[bool]
+    targets: tuple[Value, ...]
+    bottom, top, backward = False, True, True
+
+    def join(self, a: bool, b: bool) -> bool:
+        return a or b
+
+    def starts(self, graph: Graph) -> Collection[Value]:
+        return self.targets
+
+    def boundary(self, value: Value) -> bool:
+        return self.varied[value]
+
+    def enters(self, op: Op) -> bool:
+        return not definition_of(op).is_grad
+
+    def along(self, edge: Edge, fact: bool) -> bool:
+        return fact and edge.source in self.varied and edge.kind != KEPT
+
+    def transfer(self, op: Op, facts: Facts[bool]) -> Mapping[Value, bool]:
+        if not _writes_any(op, facts):
+            return _NOTHING
+        varied, rules = self.varied, _gradient_rules(op)
+        if rules is None:
+            _check_differentiable(op)
+            return {value: True for value in op.reads() if value in varied}
+        slots = rules if len(op.outputs) == 1 else _reached_slots(op, facts)
+        return {value: True for slot, values in op.inputs.items() if slot in slots for value in values if value in varied}
+
+
+def _path(graph: Graph, varied: Facts[bool], useful: Facts[bool], targets: tuple[Value, ...]) -> OpPath:
+    """What the facts say of a graph, and of those nested in it."""
+    ops = [op for op in graph.ordered_ops() if _writes_any(op, useful)]
+    alone = graph.parent is None and not graph.controls
+    active = frozenset(useful if alone else [value for value in useful if value.graph is graph])
+    path = OpPath(targets, tuple(ops), active, inner={}, carried={})
+    for op in [op for op in ops if op.graphs and not definition_of(op).is_grad] if graph.controls else ():
+        graphs, loop = [*op.graphs.values()], is_forward_loop(op)
+        wanted = [k for k, out in enumerate(outcomes(op)) if out in useful or (loop and graphs[0].inputs[k] in useful)]
+        for each in graphs:
+            path.inner[each] = _path(each, varied, useful, tuple(each.results[k] for k in wanted))
+        path.carried[op] = tuple(k for k in wanted if any(g.results[k] in varied or (loop and g.inputs[k] in varied) for g in graphs))
+    return path
+
+
+# -- one operator --------------------------------------------------------------------------------
+
+_NOTHING: Mapping[Value, bool] = {}
+_Slots = Mapping[str, GradRule]
+
+
+def _gradient_rules(op: Op) -> _Slots | None:
+    """The rules of an operator by input slot; None stands for all slots: a gradient's, which has no rules before it is expanded."""
     definition = REGISTRY.get(op.type)
-    slots = None if definition is None or isinstance(definition, GradOpDef | ControlDef) else definition.grads
+    return None if definition is None else definition.grads
+
+
+def _reads_any(op: Op, rules: _Slots | None, varied: Facts[bool]) -> bool:
+    """Whether an operator makes something that depends differentiably on a varied value."""
     for slot, values in op.inputs.items():
-        if slots is None or slot in slots:
+        if rules is None or slot in rules:
             for value in values:
                 if value in varied:
                     return True
     return False
 
 
-def _varied_outputs(op: Op, varied: set[Value]) -> Collection[tuple[Value, ...]]:
-    """The outputs from which a gradient flows to a varied input; of an operator without rules, or with one output, all."""
-    definition = REGISTRY.get(op.type)
-    if len(op.outputs) == 1 or definition is None or isinstance(definition, GradOpDef | ControlDef) or not definition.grads:
-        return op.outputs.values()
-    inputs = {slot for slot, values in op.inputs.items() if not varied.isdisjoint(values)}
-    return [values for slot, values in op.outputs.items() if not inputs.isdisjoint(definition.gradient_flows[slot])]
-
-
-def _reached_slots(op: Op, useful: set[Value]) -> Collection[str] | None:
-    """The input slots to which gradients flow from useful outputs; None stands for all."""
-    slots = _differentiable_slots(op)
-    if slots is None or len(op.outputs) == 1:
-        return slots
-    flows = REGISTRY[op.type].gradient_flows
-    return {slot for out, values in op.outputs.items() if not useful.isdisjoint(values) for slot in flows[out]}
-
-
-def _writes_any(op: Op, useful: set[Value]) -> bool:
+def _writes_any(op: Op, useful: Facts[bool]) -> bool:
     for values in op.outputs.values():
         for value in values:
             if value in useful:
@@ -207,11 +200,22 @@ def _writes_any(op: Op, useful: set[Value]) -> bool:
     return False
 
 
-def _differentiable_slots(op: Op) -> Mapping[str, GradRule] | None:
+def _varied_outputs(op: Op, varied: Facts[bool]) -> list[tuple[Value, ...]]:
+    """Of an operator with rules and several outputs those from which a gradient flows to a varied input."""
+    flows = REGISTRY[op.type].gradient_flows
+    slots = {slot for slot, values in op.inputs.items() if any(value in varied for value in values)}
+    return [values for slot, values in op.outputs.items() if not slots.isdisjoint(flows[slot])]
+
+
+def _reached_slots(op: Op, useful: Facts[bool]) -> Collection[str]:
+    """Of an operator with rules and several outputs the input slots to which gradients flow from useful outputs."""
+    flows = REGISTRY[op.type].gradient_flows
+    return {slot for out, values in op.outputs.items() if any(value in useful for value in values) for slot in flows[out]}
+
+
+def _check_differentiable(op: Op) -> None:
+    """NoGradient for an operator without rules that is no gradient."""
     definition = REGISTRY.get(op.type)
-    if isinstance(definition, GradOpDef | ControlDef):
-        return None
-    if definition is None or definition.grads is None:
+    if not isinstance(definition, GradOpDef | ControlDef):
         why = "is not registered" if definition is None else "has no gradient rule"
         raise NoGradient(located(f"operator {op.type!r} is on the way to the target but {why}: {op!r}", op.source))
-    return definition.grads

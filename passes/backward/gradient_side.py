@@ -44,7 +44,8 @@ class GradientSide:
         """The gradient of a value."""
         found = self.gradient.get(value)
         if found is None:
-            found = self.gradient[value] = self.graph.add_version(self._name(value))
+            name = self._names.get(value.name) or self._name(value.name)
+            found = self.gradient[value] = self.graph.add_version(name)
             found.grad_of, found.kind = value, value.kind
         return found
 
@@ -54,11 +55,9 @@ class GradientSide:
         found.grad_of, found.kind = value, value.kind
         return found
 
-    def _name(self, value: Value) -> str:
-        name = self._names.get(value.name)
-        if name is None:
-            name = self._names[value.name] = self.graph.values.fresh(value.name + GRAD)
-        return name
+    def _name(self, name: str) -> str:
+        made = self._names[name] = self.graph.values.fresh(name + GRAD)
+        return made
 
     def read_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """Forward values as the gradients read them."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import graphad as ga
 from graphad.errors import GraphadError
 from graphad.execution import interpreter
-from graphad.ops import REGISTRY, OpDef, operator
+from graphad.ops import REGISTRY, OpDef, formulas, operator
 from graphad.ops.formulas import Constant, Input, formula, function_of, kernel_of, like, raised
 from graphad.ops.inference import same_float
 from graphad.ops.out_kernels import formula_of, writer, writes_into
@@ -233,3 +233,17 @@ def test_an_operator_of_another_package_is_fused_written_in_place_compiled_and_p
             return row(ga.ops.scale(x, scale=-1.0)), row(x)
 
         assert "float64" in prove(bent_negative).dtypes
+
+
+def test_operators_of_one_form_are_looked_through_once() -> None:
+    """A program may have thousands of ``scale`` with factors of their own: only the constants differ from one to the next."""
+    definition = REGISTRY["scale"]
+    formulas._formula.cache_clear()
+    formulas._plan.cache_clear()
+    found = [formula_of(definition, [F64], {"scale": 2.0 + i, "bias": 0.5}) for i in range(50)]
+    assert formulas._plan.cache_info().misses == 1
+    factors = [[arg.value.item() for call in each.calls for arg in call.args if isinstance(arg, Constant)] for each in found if each]
+    assert factors == [[2.0 + i, 0.5] for i in range(50)]
+    plain = formula_of(definition, [F64], {"scale": 1.0, "bias": 0.5})
+    assert plain is not None
+    assert [call.function for call in plain.calls] == [np.add], "a factor 1 is none: that is another form"

@@ -270,7 +270,8 @@ def test_negation_and_matrix_product() -> None:
     program = ga.Program()
     x, m = vector(program), program.global_block().create_var("m", [3, 4], "float32")
     negated, product = (-x).op, (x @ m).op
-    assert negated is not None and product is not None
+    assert negated is not None
+    assert product is not None
     assert negated.attrs["scale"] == -1.0
     assert product.type == "matmul_v2"
     assert (x @ m).shape == (-1, 4)

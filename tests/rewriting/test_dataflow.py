@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
+import networkx as nx
 import pytest
 
 import graphad as ga
 from graphad.errors import PassError
-from graphad.ir.regions import BYPASS, Edge
+from graphad.ir.regions import BYPASS, KEPT, Edge, region_edges
 from graphad.ir.residuals import residual_inputs
-from graphad.passes.backward import FindOpPath, OpPath, find_op_path
+from graphad.passes.backward import FindOpPath, OpPath
 from graphad.rewriting import claims_checked
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.testing.cases import RandomChoices
@@ -255,76 +257,46 @@ def test_an_operator_may_be_left_whole() -> None:
     assert not any(value in facts for value in body(graph).values)
 
 
-# -- against an analysis that walks by itself -----------------------------------------------------
+# -- activity, against paths that networkx finds ----------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Both(Dataflow[bool]):
-    """What the two halves of activity have in common: true wins."""
-
-    bottom: ClassVar[Any] = False
-    top: ClassVar[Any] = True
-
-    def join(self, a: bool, b: bool) -> bool:
-        return True
-
-    def transfer(self, op: ga.ir.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Varied(Both):
-    """Which values depend differentiably on floating-point inputs."""
-
-    def boundary(self, value: ga.ir.Value) -> bool:
-        return value.dtype in FLOATS and not value.stop_gradient
-
-    def transfer(self, op: ga.ir.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
-        varied = set(facts)
-        found = {v for values in find_op_path._varied_outputs(op, varied) for v in values} if find_op_path._carries(op, varied) else set()
-        return {value: value in found and may_vary(value) for value in op.writes()}
-
-    def along(self, edge: Edge, fact: bool) -> bool:
-        return fact and (edge.target.graph is not edge.op.graph or may_vary(edge.target))
+def dependences(graph: ga.Graph) -> nx.DiGraph[ga.ir.Value]:
+    """From each value to those that depend differentiably on it, in nested graphs, too."""
+    found: nx.DiGraph[ga.ir.Value] = nx.DiGraph()
+    for op in (op for each in graph.tree() for op in each.ops):
+        if op.graphs:
+            found.add_edges_from((edge.source, edge.target) for edge in region_edges(op) if edge.kind != KEPT)
+            continue
+        definition = op.definition
+        assert definition is not None
+        assert definition.grads is not None
+        for (slot, values), (out, written) in product(op.inputs.items(), op.outputs.items()):
+            if slot in definition.grads and (len(op.outputs) == 1 or slot in definition.gradient_flows[out]):
+                found.add_edges_from(product(values, written))
+    stopped = [v for v in found if v.writers and (v.dtype not in (None, *FLOATS) or v.stop_gradient)]
+    found.remove_nodes_from(stopped)
+    return found
 
 
-@dataclass(frozen=True)
-class Useful(Both):
-    """Which of them the targets depend on."""
-
-    varied: Facts[bool]
-    targets: tuple[ga.ir.Value, ...]
-    backward: ClassVar[bool] = True
-
-    def boundary(self, value: ga.ir.Value) -> bool:
-        return value in self.targets and self.varied[value]
-
-    def transfer(self, op: ga.ir.Op, facts: Facts[bool]) -> Mapping[Any, bool]:
-        useful = set(facts)
-        slots = find_op_path._reached_slots(op, useful) if find_op_path._writes_any(op, useful) else ()
-        return {v: True for slot, values in op.inputs.items() if slots is None or slot in slots for v in values if self.varied[v]}
-
-    def along(self, edge: Edge, fact: bool) -> bool:
-        return fact and self.varied[edge.source]
-
-
-def may_vary(value: ga.ir.Value) -> bool:
-    return (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient
+def reached(paths: nx.DiGraph[ga.ir.Value], starts: Iterable[ga.ir.Value]) -> set[ga.ir.Value]:
+    return {value for start in starts if start in paths for value in (start, *nx.descendants(paths, start))}
 
 
 def all_active(path: OpPath) -> set[ga.ir.Value]:
     return set(path.active).union(*map(all_active, path.inner.values()))
 
 
-def test_activity_in_both_directions_is_what_find_op_path_finds() -> None:
-    """On random loops and branches; facts go on over the same ways, and the fixpoints are the same."""
+def test_what_find_op_path_finds_is_on_a_path_from_a_source_to_a_target() -> None:
+    """On random loops and branches, by paths in a graph of values."""
     sizes = []
     for number in range(12):
         case = nested_program(RandomChoices(f"activity {number}"), 2, max_statements=2, max_nested=2)
         graph = ga.lower(case.program)
         FindOpPath(targets=(case.loss_name,)).apply(graph)
         path: OpPath = graph.analyses[OpPath]
-        varied = Varied().solve(graph)
-        assert set(Useful(varied, path.targets).solve(graph)) == all_active(path)
+        paths = dependences(graph)
+        paths.add_nodes_from((*path.sources, *path.targets))
+        varied = paths.subgraph(reached(paths, path.sources))
+        assert all_active(path) == reached(varied.reverse(), path.targets)
         sizes.append(len(path.inner))
     assert sum(map(bool, sizes)) > 6

@@ -79,9 +79,9 @@ def _mutant(name: str, where: str, old: str, new: str, text: str, **options: Any
 _PATH = (
     _mutant(
         "differentiates-through-stopped-values",
-        f"{FIND}:_Search.forward",
-        "and not value.stop_gradient and value not in blocked",
-        "and value not in blocked",
+        f"{FIND}:Varied.may_vary",
+        "and not value.stop_gradient and value not in self.blocked",
+        "and value not in self.blocked",
         """
         x: float64[2]
         a: float64[2] stop_gradient
@@ -93,25 +93,25 @@ _PATH = (
     ),
     _mutant(
         "follows-a-loop-once",
-        f"{FIND}:_Search._through",
-        "while is_forward_loop(op) and (more := self._fed_back(graph)):\n                self.forward(graph, more)",
-        "if is_forward_loop(op) and (more := self._fed_back(graph)):\n                self.forward(graph, more)",
+        f"{FIND}:Varied.along",
+        "return fact and (",
+        "return fact and edge.kind != 'back' and (",
         _started(_loop("assign(X=a) -> (Out=h)\nassign(X=b) -> (Out=a)\ntanh(X=w) -> (Out=b)", "a", "b"), "a", "b"),
         feeds={"n": [3]},
     ),
     _mutant(
         "goes-back-through-a-loop-once",
-        f"{FIND}:_Search._back_through",
-        "wanted |= more\n",
-        "wanted |= more\n                break\n",
+        f"{FIND}:Useful.along",
+        "edge.kind != KEPT",
+        "edge.kind not in (KEPT, 'back')",
         _loop("assign(X=a) -> (Out=h)\nassign(X=b) -> (Out=a)\ntanh(X=w) -> (Out=b)", "a", "b"),
         feeds={"n": [3]},
     ),
     _mutant(
         "follows-first-slots",
-        f"{FIND}:_carries",
-        "if slots is None or slot in slots:",
-        "if slots is None or slot in list(slots)[:1]:",
+        f"{FIND}:_reads_any",
+        "if rules is None or slot in rules:",
+        "if rules is None or slot in list(rules)[:1]:",
         """
         x: float64[2] stop_gradient
         y: float64[2]
@@ -122,9 +122,9 @@ _PATH = (
     ),
     _mutant(
         "leaves-out-carried-results",
-        f"{FIND}:_Search._has_gradient",
-        "graph.inputs[k] in self.varied or graph.results[k] in self.varied",
-        "graph.inputs[k] in self.varied and graph.results[k] in self.varied",
+        f"{FIND}:_path",
+        "g.results[k] in varied or (loop and g.inputs[k] in varied)",
+        "g.results[k] in varied and (not loop or g.inputs[k] in varied)",
         _loop("fill_any_like(X=w) -> (Out=h) {value=1.0}"),
         feeds={"n": [0]},
     ),
