@@ -10,7 +10,7 @@ A function that looks at shapes or values cannot be traced: it is the kernel and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, wraps
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar

@@ -48,6 +48,7 @@ from graphad.testing.trial import (
     program_of,
     quietly,
     request_gradients,
+    rounding_noise,
     roundings,
     run_requesting_gradients,
     scheduled,
@@ -321,6 +322,7 @@ EXACT = 1e-9  # tolerance of gradients where all is float64
 UNSTABLE = 10  # how many times as much as arrays results may move within a tolerance
 UNSTABLE_AT_ENDS = 25  # and where the pass makes something nan or infinite: exponentials move by more, and still are finite
 NARROW, NORMAL = 1e-3, 2.0**-14  # a tolerance with which a pass may compute in float16, and the least number that it holds in full
+CANCELED = 10.0  # as many times what rounding makes of a gradient may be wrong with it
 OF_TERMS = 0.1  # in float32, gradients that are smaller may be what is left of terms that cancel
 REORDERED = 1e-6  # by how much results may differ in float64 where numbers are added up in another order
 DIFFERENCED = 1e-4  # and of gradients held against central differences
@@ -516,7 +518,7 @@ def _made_gradients(trial: Trial) -> Finding | None:
         return Finding("gradients", f"the program with them does not run: {type(error).__name__}: {error}", type(error).__name__)
     missing = {name: np.zeros_like(standard[name]) for name in wanted if trial.made.get(name) not in values}
     got = {name: missing[name] if name in missing else values[trial.made[name]] for name in wanted}
-    return _compared(trial, standard, got, "of the standard backward", "made here", _tolerance(trial))
+    return _compared(trial, case.program, standard, got, ("of the standard backward", "made here"))
 
 
 def against_differences(trial: Trial) -> Finding | None:
@@ -568,7 +570,7 @@ def _gradients_after(trial: Trial) -> Finding | None:
         got = gradient_values(after, case, wanted)
     except Exception as error:
         return Finding("gradients", f"after the pass there is none: {type(error).__name__}: {error}", type(error).__name__)
-    return _compared(trial, expected, got, "before", "after", _tolerance(trial))
+    return _compared(trial, trial.before, expected, got, ("before", "after"))
 
 
 def _finite(values: Callable[[], dict[str, Array]]) -> dict[str, Array] | None:
@@ -584,14 +586,16 @@ def _tolerance(trial: Trial) -> float:
     return max(EXACT, roundings(trial.before), trial.allowed)
 
 
-def _compared(trial: Trial, expected: dict[str, Array], got: dict[str, Array], one: str, other: str, tolerance: float) -> Finding | None:
-    least = OF_TERMS if roundings(trial.before) else LEAST
+def _compared(trial: Trial, program: Program, expected: dict[str, Array], got: dict[str, Array], labels: tuple[str, str]) -> Finding | None:
+    """The first gradient that differs from that of a program by more than rounding makes of it there."""
+    tolerance, least = _tolerance(trial), OF_TERMS if roundings(trial.before) else LEAST
     undefined = _has_special(trial.case)
     for name, array in expected.items():
         made = got[name]
         if undefined and np.shape(made) == array.shape:  # moved out of a branch that was not taken, 0 becomes 0 * nan
             made = np.where(np.isnan(made), array, made)
-        if text := difference(array, made, tolerance, (one, other), least):
+        text = difference(array, made, tolerance, labels, least)
+        if text and not _is_rounding(program, trial.case, name, array, made):
             return Finding("gradients", f"of {name}: {text}", "differ")
     return None
 
@@ -600,6 +604,14 @@ def _has_special(case: Case) -> bool:
     """Whether nan or infinities are among the inputs."""
     arrays = [np.asarray(array) for array in (*case.feeds.values(), *case.params.values())]
     return not all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
+
+
+def _is_rounding(program: Program, case: Case, name: str, expected: Array, got: Array) -> bool:
+    """Whether two gradients differ by no more than rounding does: both may be what is left of large terms that cancel."""
+    if expected.shape != got.shape or expected.dtype != got.dtype or not np.isfinite(got).all():
+        return False
+    apart = float(np.abs(got - expected).max(initial=0.0))
+    return all(apart <= CANCELED * noise for noise in rounding_noise(program, case, name))
 
 
 CHECKS: dict[str, Check] = {

@@ -228,6 +228,7 @@ def assert_equivalent(before: Program, after: Program, case: Case, tolerance: fl
 STEP = 1e-5  # of a difference; the error of a central one is about STEP ** 2
 SMOOTH = 1e-4  # by how much the slopes to the left and to the right may differ where a function is taken for smooth
 STEADY = 1e-6  # and those of two steps
+ROUNDED_UNITS = (1, 2, 3, 5, 8, 10, 13, 17, 21, 26, 30, 32)  # in the last place: arrays move by so many
 FAR = 1e50  # a gradient multiplies numbers of a program: with larger ones, or smaller than 1 / FAR, it may be 0 where it should not
 
 
@@ -254,17 +255,75 @@ def _gradient_in(graph: Graph, name: str) -> Value | None:
     return named[-1] if alone and not is_declared else None
 
 
+@dataclass(frozen=True)
+class GradientProgram:
+    """A program with the standard backward of its loss, to be run on several arrays.
+
+    Attributes:
+        program: a copy of the program, with the gradients.
+        case: what it is run on.
+        names: the names of the gradients, by the source's.
+    """
+
+    program: Program
+    case: Case
+    names: dict[str, str]
+
+    @classmethod
+    def of(cls, program: Program, case: Case, sources: Iterable[str]) -> GradientProgram:
+        """The gradients of a case's loss with respect to some names, as far as there are any; the program stays as it is."""
+        twin = program.clone()
+        block = twin.global_block()
+        differentiable = Case(program, case.loss_name, case.feeds, case.params).sources
+        there = [name for name in sources if block.has_var(name) and name in differentiable]
+        with verification(False), claims_checked(False):
+            results = gradients([block.var(case.loss_name)], [block.var(name) for name in there])
+        return cls(twin, case, {source: g.name for source, g in zip(there, results, strict=True) if g is not None})
+
+    def on(self, feeds: dict[str, Array], params: dict[str, Array]) -> dict[str, Array]:
+        """The gradients where the arrays are these; a name without one is left out."""
+        found = observe(self.program, replace(self.case, feeds=feeds, params=params), list(self.names.values())).values
+        return {source: found[name] for source, name in self.names.items() if name in found}
+
+
 def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[str, Array]:
     """The gradients of the loss by the standard backward, zeros where there is none; the program stays as it is."""
-    twin = program.clone()
-    block, arrays = twin.global_block(), {**case.feeds, **case.params}
-    differentiable = Case(program, case.loss_name, case.feeds, case.params).sources
-    there = [name for name in sources if block.has_var(name) and name in differentiable]
-    with verification(False), claims_checked(False):
-        results = gradients([block.var(case.loss_name)], [block.var(name) for name in there])
-    names = {source: g.name for source, g in zip(there, results, strict=True) if g is not None}
-    values = observe(twin, case, list(names.values())).values
-    return {name: values.get(names.get(name, ""), np.zeros_like(arrays[name])) for name in sources}
+    arrays = {**case.feeds, **case.params}
+    values = GradientProgram.of(program, case, sources).on(case.feeds, case.params)
+    return {name: values[name] if name in values else np.zeros_like(arrays[name]) for name in sources}
+
+
+def rounding_noise(program: Program, case: Case, source: str) -> Iterator[float]:
+    """By how much a gradient moves where all arrays move by some units in the last place, away from zero first, then towards it.
+
+    A gradient that is the small difference of large terms consists of their rounding errors, and moves by as much as they are. Equal
+    elements and zeros stay what they are, and so does the branch taken at a tie or at a kink at 0; at another kink, a gradient moves
+    in one of the two directions only.
+
+    Yields:
+        For each direction the largest change of an element; infinite where there is no finite gradient.
+    """
+    with_gradients = GradientProgram.of(program, case, [source])
+    here = with_gradients.on(case.feeds, case.params).get(source)
+    for way in (1, -1):
+        noise = 0.0
+        for units in ROUNDED_UNITS:
+            feeds, params = ({name: _scaled(array, way * units) for name, array in each.items()} for each in (case.feeds, case.params))
+            try:
+                there = with_gradients.on(feeds, params).get(source)
+            except GraphadError:
+                there = None
+            finite = here is not None and there is not None and there.shape == here.shape and bool(np.isfinite(there).all())
+            noise = max(noise, float(np.abs(there - here).max(initial=0.0)) if finite else np.inf)  # type: ignore[operator]
+        yield noise
+
+
+def _scaled(array: Array, units: int) -> Array:
+    """The array with its floating-point numbers so many units in the last place away from zero."""
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(all="ignore"):
+        return np.asarray(array * array.dtype.type(1 + units * np.finfo(array.dtype).eps))
 
 
 def is_forward(program: Program) -> bool:

@@ -12,7 +12,7 @@ from graphad.errors import InvalidValue, TooManyIterations
 from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.cases import completed, fitted, random_case
 from graphad.testing.checks import against_differences
-from graphad.testing.trial import Subject, Trial, difference, frozen, gradient_values, is_in_range, observe, slope
+from graphad.testing.trial import Subject, Trial, difference, frozen, gradient_values, is_in_range, observe, rounding_noise, slope
 from tests.nested_programs import add, constant, do, nested, while_
 
 NAN, INF = float("nan"), float("inf")
@@ -151,6 +151,33 @@ def test_a_gradient_that_is_rounded_to_zero_is_not_held_against_differences(is_n
     assert [is_in_range(case) for case in (small, one)] == [False, True]
     for case in (small, one):
         check_case(BACKWARD, case)
+
+
+QUOTIENT = "elementwise_div(X=x, Y=w) -> (Out=a) elementwise_mul(X=a, Y=w) -> (Out=y)"  # its gradient for w is 0: x / w - x / w**2 * w
+CLIPPED = "assign(X=w) -> (Out=a) clip(X=a) -> (Out=y) {min=-2.0, max=1.0}"
+
+
+def _over(operators: str, w: list[float], dtype: str = "float64") -> Case:
+    names = " ".join(f"var {name}: {dtype}[{len(w)}]" for name in "xway")
+    text = f"program {{ block 0 {{ {names} var loss: {dtype}[] {operators} mean(X=y) -> (Out=loss) }} }}"
+    return Case(ga.Program.parse(text), "loss", {"x": -np.ones(len(w), dtype), "w": np.array(w, dtype)})
+
+
+@pytest.mark.parametrize(
+    ("w", "dtype"),
+    [([1e-300, -1e-8, 1e-20, 0.001, -1e-40] * 3, "float64"), ([1e-12, 2.3e-12, 5.1e-12], "float64"), ([1e-9, 2.3e-9, 3.7e-9], "float32")],
+)
+def test_what_terms_that_cancel_leave_of_a_gradient_is_no_finding(w: list[float], dtype: str) -> None:
+    case = _over(QUOTIENT, w, dtype)
+    assert np.abs(gradient_values(case.program, case, ["w"])["w"]).max() > 0.0
+    check_case("simplify{fast=true}", case)
+
+
+def test_a_gradient_at_a_kink_is_told_from_one_that_consists_of_rounding_errors() -> None:
+    quotient = _over(QUOTIENT, [1e-300, -1e-8, 1e-20, 0.001, -1e-40])
+    clipped, zero = _over(CLIPPED, [1.0]), _over("relu(X=w) -> (Out=y)", [0.0])
+    assert min(rounding_noise(quotient.program, quotient, "w")) > 0.0
+    assert [sorted(rounding_noise(case.program, case, "w")) for case in (clipped, zero)] == [[0.0, 1.0], [0.0, 0.0]]
 
 
 def test_a_seed_below_zero_is_refused() -> None:
