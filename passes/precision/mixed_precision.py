@@ -19,6 +19,7 @@ from graphad.ir import Graph, Op, Value
 from graphad.ops import GradOpDef, OpDef
 from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import Pass, sweep
+from graphad.rewriting.constants import uniform_number
 from graphad.types import TENSOR
 
 # -- the scale of the loss -------------------------------------------------------------------------
@@ -95,15 +96,10 @@ def _keeps(op: Op, scaled: Container[Value]) -> bool:
     if definition.bilinear:
         return len(slots) == 1 and slots[0] in definition.bilinear
     linear = {slot for slot, _ in definition.cotangents} if isinstance(definition, GradOpDef) else definition.linear
-    whole = all(value in scaled or _is_zero(value) for slot in linear for value in op.inputs.get(slot, ()))
+    whole = all(
+        value in scaled or value.name == EMPTY or uniform_number(value) == 0.0 for slot in linear for value in op.inputs.get(slot, ())
+    )
     return whole and all(slot in linear or slot in _of_shape(definition) for slot in slots) and not op.attrs.get(definition.offset)
-
-
-def _is_zero(value: Value) -> bool:
-    """Whether a value is 0 whatever the loss is: zeros multiplied by a factor are zeros."""
-    writer = value.writers[0] if value.writers else None
-    filled = writer is not None and writer.type in ("fill_constant", "fill_any_like") and not writer.attrs.get("value")
-    return filled or (writer is not None and writer.type == "fill_zeros_like") or value.name == EMPTY
 
 
 def _by_value(value: Value) -> list[Op]:
