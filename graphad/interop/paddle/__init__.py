@@ -1,7 +1,8 @@
 """Paddle's programs and models, read and written without Paddle; the protobuf runtime comes with ``pip install 'graphad[paddle]'``."""
 
 from graphad.interop.paddle.models import InferenceModel, load_inference_model
-from graphad.interop.paddle.program_desc import MissingProtobuf, dump_program, load_program
+from graphad.interop.paddle.program_desc import dump_program, load_program
+from graphad.interop.protobuf import MissingProtobuf
 from graphad.interop.report import refusals, unknown_operators
 
 __all__ = [

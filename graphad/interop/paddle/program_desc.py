@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ParseError
 from graphad.interop.declarations import DEFAULTS, Fields, add_block, check_blocks, declare, differing, fields_of
+from graphad.interop.protobuf import Format, message_class
 from graphad.ops import OpDef, find
 from graphad.ops.definition import checked_attr
 from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Block, Operator, Program, SourceLine, Variable, check_distinct
@@ -23,14 +24,9 @@ from graphad.types import DTYPE_OF_NUMBER, STEP_SCOPES, TENSOR, TENSOR_ARRAY
 # -- schema ----------------------------------------------------------------------------------------
 # The messages of Paddle's serialized programs, as a table of field numbers, made into protobuf classes on first use.
 #
-# A line is ``<label> <type> <name> = <number>``; the labels are proto2's. Names and numbers are those of the format
+# A line is ``<label> <type> <name> = <number>``. Names and numbers are those of the format
 # (package ``paddle.framework.proto``), enumerations are int32; what is only carried along (maps of versions, readers) is bytes. A
 # field that is not listed is kept by the protobuf runtime. ``random_seed`` is graphad's own; other readers pass over it.
-
-try:
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-except ImportError:  # reported on the first use of a message
-    descriptor_pb2 = None  # type: ignore[assignment]
 
 PACKAGE = "paddle.framework.proto"
 
@@ -123,19 +119,13 @@ MESSAGES = {
         optional bytes op_version_map = 5
         optional int64 random_seed = 1001""",
 }
-_SCALARS = ("double", "float", "int64", "int32", "bool", "string", "bytes")
-
-
-class MissingProtobuf(GraphadError, ImportError):
-    """Paddle's format is used, and the protobuf runtime is not installed."""
+FORMAT = Format(PACKAGE, MESSAGES, "Paddle's programs are read and written", "paddle")
 
 
 @cache
 def message(name: str) -> Any:
     """The class of a message: ``message("ProgramDesc")()``; ``MissingProtobuf`` names what to install."""
-    if descriptor_pb2 is None:
-        raise MissingProtobuf("Paddle's programs are read and written by the protobuf runtime: pip install 'graphad[paddle]'")
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
+    return message_class(FORMAT, name)
 
 
 def text(value: object) -> str:
@@ -143,29 +133,6 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise ParseError(f"the name {value!r} is not UTF-8")
     return value
-
-
-@cache
-def _pool() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="graphad/framework.proto", package=PACKAGE, syntax="proto2")
-    made: dict[str, Any] = {}
-    for name in sorted(MESSAGES, key=lambda name: name.count(".")):
-        around, _, own = name.rpartition(".")
-        made[name] = (made[around].nested_type if around else file.message_type).add(name=own)
-        for line in filter(None, map(str.split, MESSAGES[name].splitlines())):
-            _add_field(made[name], *line)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return pool
-
-
-def _add_field(owner: Any, label: str, kind: str, name: str, _: str, number: str) -> None:
-    field = owner.field.add(name=name, number=int(number))
-    field.label = getattr(field, f"LABEL_{label.upper()}")
-    if kind in _SCALARS:
-        field.type = getattr(field, f"TYPE_{kind.upper()}")
-    else:
-        field.type, field.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{kind}"
 
 
 # -- attributes ------------------------------------------------------------------------------------
@@ -586,7 +553,7 @@ def _remove(attrs: Any, names: set[str]) -> None:
 # Paddle's serialized programs (ProgramDesc) as graphad programs, and back.
 
 # Version 2.5 is the first with tensors of rank 0; before, no extents meant an unknown shape. 0 is a build of its own.
-_SCALARS_SINCE = 2005000
+_SINCE = 2005000
 
 
 def load_program(data: bytes) -> Program:
@@ -641,7 +608,7 @@ def _parsed(data: bytes) -> Any:
 
 def _has_scalars(desc: Any) -> bool:
     version = int(desc.version.version)
-    return version == 0 or version >= _SCALARS_SINCE
+    return version == 0 or version >= _SINCE
 
 
 def _read_block(block: Block, desc: Any, scalars: bool) -> None:
