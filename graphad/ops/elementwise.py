@@ -277,6 +277,7 @@ sign: OpDef = unary("sign", np.sign, _zero, infer=same_number, uniform=True)
 floor = unary("floor", np.floor, _zero, uniform=True)
 ceil = unary("ceil", np.ceil, _zero, uniform=True)
 round_ = unary("round", _away_from_zero, _zero, own=True, uniform=True)
+rint = unary("rint", np.rint, _zero, uniform=True)  # halves go to the even neighbour, as IEEE 754 rounds
 trunc = unary("trunc", np.trunc, _zero, infer=same, uniform=True)
 
 

@@ -14,7 +14,7 @@ POSITIVE = over((0.4, 2.0))
 INSIDE = over((-0.8, 0.8))
 SMOOTH = ("exp", "expm1", "square", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "asinh", "erf")
 POSITIVE_ONLY = ("log", "log2", "log10", "log1p", "sqrt", "rsqrt")
-STEPS = ("sign", "floor", "ceil", "round")
+STEPS = ("sign", "floor", "ceil", "round", "rint")
 
 
 QUOTIENTS = [

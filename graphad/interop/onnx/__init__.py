@@ -1,0 +1,10 @@
+"""ONNX models: read as programs, differentiated, and written; the protobuf runtime comes with ``pip install 'graphad[onnx]'``.
+
+What reads an operator is in ``handlers``; ``reader`` goes through the nodes of a graph, ``operands`` folds what is known at load.
+"""
+
+from graphad.interop.onnx.model import OnnxModel, gradients, load
+from graphad.interop.onnx.operands import UnsupportedModel
+from graphad.interop.protobuf import MissingProtobuf
+
+__all__ = ["MissingProtobuf", "OnnxModel", "UnsupportedModel", "gradients", "load"]

@@ -1,0 +1,132 @@
+"""ONNX's tensors (TensorProto) as numpy arrays, and back; elements may lie in a file beside the model."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import ParseError
+
+Array = NDArray[Any]
+
+FLOAT, BFLOAT16, STRING = 1, 16, 8
+DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+}
+NUMBER_OF_DTYPE = {name: number for number, name in DTYPES.items()}
+# The field of elements that are not in raw_data; the others are in int32_data, float16 as its bits.
+_FIELDS = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "uint32": "uint64_data", "uint64": "uint64_data"}
+_EXTERNAL = 1
+_LARGEST = 1 << 33  # bytes of one tensor; what a file claims beyond is refused before it is allocated
+
+
+def to_array(tensor: Any, folder: Path | None) -> Array:
+    """The array of a tensor.
+
+    Args:
+        tensor: a TensorProto.
+        folder: where files with elements are; None: there are none.
+
+    Returns:
+        The array; bfloat16 as float32, strings as objects.
+
+    Raises:
+        ParseError: an element type that is not known, a number of elements that is not that of the extents, a file outside of the folder.
+    """
+    what = f"tensor {tensor.name!r}"
+    shape = tuple(tensor.dims)
+    count = math.prod(shape)
+    if any(extent < 0 for extent in shape):
+        raise ParseError(f"{what} has the extents {list(shape)}; an extent is not negative")
+    if tensor.data_type == STRING:
+        return _strings(tensor, what, shape, count)
+    if tensor.data_type != BFLOAT16 and tensor.data_type not in DTYPES:
+        raise ParseError(f"{what} has elements of type {tensor.data_type}; known are {', '.join(map(str, sorted(DTYPES)))} and {BFLOAT16}")
+    dtype = np.dtype("uint16" if tensor.data_type == BFLOAT16 else DTYPES[tensor.data_type]).newbyteorder("<")
+    if count * dtype.itemsize > _LARGEST:
+        raise ParseError(f"{what} has the extents {list(shape)}, {count * dtype.itemsize} bytes; a tensor has at most {_LARGEST}")
+    found = _elements(tensor, what, dtype, count, folder)
+    if found.size != count:
+        raise ParseError(f"{what} has {found.size} elements; its extents {list(shape)} are {count}")
+    array = found.reshape(shape)
+    return _from_bfloat16(array) if tensor.data_type == BFLOAT16 else array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _elements(tensor: Any, what: str, dtype: np.dtype[Any], count: int, folder: Path | None) -> Array:
+    if tensor.data_location == _EXTERNAL:
+        return _whole(_external(tensor, what, count * dtype.itemsize, folder), what, dtype)
+    if tensor.HasField("raw_data"):
+        return _whole(tensor.raw_data, what, dtype)
+    name = dtype.newbyteorder("=").name
+    values = list(getattr(tensor, _FIELDS.get(name, "int32_data")))
+    if name == "float16":
+        return np.asarray(values, "uint16").view("float16")
+    try:
+        return np.asarray(values).astype(dtype) if values else np.empty(0, dtype)
+    except (OverflowError, ValueError) as error:
+        raise ParseError(f"{what}: {error}") from None
+
+
+def _whole(data: bytes, what: str, dtype: np.dtype[Any]) -> Array:
+    if len(data) % dtype.itemsize:
+        raise ParseError(f"{what} has {len(data)} bytes, which are no whole elements of {dtype.itemsize}")
+    return np.frombuffer(data, dtype)
+
+
+def _external(tensor: Any, what: str, size: int, folder: Path | None) -> bytes:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if folder is None:
+        raise ParseError(f"{what} lies in the file {location!r}, and the model was read from bytes: give its path instead")
+    path = (folder / location).resolve()
+    if not location or not path.is_relative_to(folder.resolve()):
+        raise ParseError(f"{what} lies in {location!r}, which is outside of the model's folder")
+    try:
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
+    except ValueError as error:
+        raise ParseError(f"{what} lies in {location!r}: {error}") from None
+    if offset < 0 or length != size:
+        raise ParseError(f"{what} lies in {location!r} at {offset} with {length} bytes; {size} are expected")
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read(length)
+    except OSError as error:
+        raise ParseError(f"{what} lies in {location!r}, which cannot be read: {error.strerror}") from None
+    if len(data) != length:
+        raise ParseError(f"{what} lies in {location!r} at {offset}: {len(data)} bytes are there, {length} are expected")
+    return data
+
+
+def _strings(tensor: Any, what: str, shape: tuple[int, ...], count: int) -> Array:
+    found = [each.decode("utf-8", "surrogateescape") for each in tensor.string_data]
+    if len(found) != count:
+        raise ParseError(f"{what} has {len(found)} strings; its extents {list(shape)} are {count}")
+    return np.asarray(found, object).reshape(shape)
+
+
+def _from_bfloat16(bits: Array) -> Array:
+    return (bits.astype("uint32") << 16).view("float32")
+
+
+def to_tensor(tensor: Any, name: str, array: Array) -> None:
+    """Put a name and an array into a TensorProto."""
+    array = np.ascontiguousarray(array)
+    tensor.name, tensor.data_type = name, NUMBER_OF_DTYPE[array.dtype.name]
+    tensor.dims.extend(array.shape)
+    tensor.raw_data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

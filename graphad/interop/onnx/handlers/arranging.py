@@ -1,0 +1,377 @@
+"""Shapes and arrangement: reshape, transpose, concatenation, constants, padding; what is known of shapes at load is folded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphad.errors import ParseError
+from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.pointwise import dtype_of
+from graphad.interop.onnx.handlers.reducing import extent, flattened
+from graphad.interop.onnx.operands import UNKNOWN, UnsupportedModel, Value, integers, known_integers
+
+# -- constants -----------------------------------------------------------------------------------
+
+
+@handles("Constant")
+def _constant(node: Node) -> Value:
+    attrs = node.attrs
+    for name in ("value_float", "value_floats"):
+        if name in attrs:
+            return Value(np.asarray(attrs[name], "float32"))
+    for name in ("value_int", "value_ints"):
+        if name in attrs:
+            return Value(np.asarray(attrs[name], "int64"))
+    for name in ("value_string", "value_strings"):
+        if name in attrs:
+            return Value(np.asarray(attrs[name], object))
+    if "value" not in attrs:
+        raise UnsupportedModel(f"a constant with {', '.join(attrs) or 'no value'} is not supported")
+    return Value(attrs["value"])
+
+
+@handles("ConstantOfShape")
+def _constant_of_shape(node: Node) -> Value:
+    value = np.asarray(node.attr("value", np.zeros(1, "float32"))).ravel()
+    shape = node[0]
+    if shape.array is not None:
+        return Value(np.full(integers(shape.array), value[0], value.dtype))
+    known = known_integers(shape) or [UNKNOWN] * shape.shape[0]
+    hint = [-1 if each is UNKNOWN else each for each in known]
+    filled = node.ops.fill_constant(None, shape, shape=hint, dtype=str(value.dtype), value=float(value[0]))
+    out: Value = filled
+    return out
+
+
+@handles("EyeLike")
+def _eye_like(node: Node) -> Value:
+    x = node[0]
+    if -1 in x.shape:
+        raise UnsupportedModel(f"the extents {list(x.shape)} are not known before the model runs")
+    dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else x.dtype
+    return Value(np.eye(x.shape[0], x.shape[1], int(node.attr("k", 0)), dtype))
+
+
+@handles("Range")
+def _range(node: Node) -> Value:
+    start, stop, step = node[0], node[1], node[2]
+    if start.array is not None and stop.array is not None and step.array is not None:
+        first, last, delta = (each.array.ravel()[0] for each in (start, stop, step))
+        count = max(math.ceil((last - first) / delta), 0)
+        return Value(np.asarray(first + delta * np.arange(count), start.dtype))
+    ops = node.ops
+    flat = [ops.reshape(each, shape=[1]) for each in (start, stop, step)]
+    out: Value = ops.range(*flat)
+    return out
+
+
+# -- shapes --------------------------------------------------------------------------------------
+
+
+@handles("Shape")
+def _shape(node: Node) -> Value:
+    x = node[0]
+    first, last, _ = slice(int(node.attr("start", 0)), node.attr("end")).indices(x.rank)
+    extents = x.shape[first:last]
+    if -1 not in extents:
+        return Value(np.asarray(extents, "int64"))
+    ops = node.ops
+    shape = ops.cast(ops.shape(x), out_dtype="int64")
+    out: Value = ops.slice(shape, axes=[0], starts=[first], ends=[last]) if len(extents) < x.rank else shape
+    out.elements = np.asarray([UNKNOWN if each == -1 else each for each in extents], object)
+    return out
+
+
+@handles("Size")
+def _size(node: Node) -> Value:
+    x = node[0]
+    if -1 not in x.shape:
+        return Value(np.asarray(math.prod(x.shape), "int64"))
+    out: Value = node.ops.size(x)
+    return out
+
+
+@handles("Reshape")
+def _reshape(node: Node) -> Value:
+    x = node[0]
+    if node.version < 5:
+        return _kept_elements(node.ops.reshape(x, shape=list(node.required("shape"))), x)
+    return reshaped(node, x, node[1], bool(node.attr("allowzero", 0)))
+
+
+def reshaped(node: Node, x: Value, shape: Value, zero: bool = False) -> Value:
+    """A tensor in a shape of which some extents may be unknown; one of them is what remains."""
+    known = known_integers(shape)
+    if known is None:
+        out: Value = node.ops.reshape(x, shape, shape=[-1] * shape.shape[0])
+        return out
+    if zero and 0 in known:
+        if x.array is not None:
+            return Value(x.array.reshape([each or 0 for each in known]))
+        out = node.ops.fill_constant(shape=[each or 0 for each in known], dtype=x.dtype, value=0.0)
+        return out
+    wanted = [-1 if each is UNKNOWN else each for each in known]
+    if wanted.count(-1) <= 1:
+        out = node.ops.reshape(x, shape=wanted)
+    else:
+        out = node.ops.reshape(x, shape, shape=wanted)
+    return _kept_elements(out, x)
+
+
+def _kept_elements(out: Value, x: Value) -> Value:
+    """A reshaped small tensor: its elements stay known."""
+    part = x.partly()
+    if out.array is None and part is not None and -1 not in out.shape:
+        out.elements = part.reshape(out.shape)
+    return out
+
+
+@handles("Flatten")
+def _flatten(node: Node) -> Value:
+    x = node[0]
+    return flattened(node, x, int(node.attr("axis", 1)) % (x.rank + 1) if int(node.attr("axis", 1)) != x.rank else x.rank)
+
+
+@handles("Transpose")
+def _transpose(node: Node) -> Value:
+    x = node[0]
+    axes = [int(each) for each in node.attr("perm", range(x.rank)[::-1])]
+    out: Value = node.ops.transpose(x, axis=axes) if x.rank else node.ops.assign(x)
+    return out
+
+
+@handles("Unsqueeze")
+def _unsqueeze(node: Node) -> Value:
+    x = node[0]
+    axes = node.integers(1, "axes") or []
+    rank = x.rank + len(axes)
+    out: Value = node.ops.unsqueeze(x, axes=sorted(axis % rank for axis in axes))
+    return _kept_elements(out, x)
+
+
+@handles("Squeeze")
+def _squeeze(node: Node) -> Value:
+    x = node[0]
+    axes = node.integers(1, "axes")
+    if axes is None:
+        axes = [i for i, each in enumerate(x.shape) if each == 1]
+        if -1 in x.shape:
+            raise UnsupportedModel(f"Squeeze without axes of extents {list(x.shape)}: which ones are 1 is not known before the model runs")
+    chosen = sorted(axis % max(x.rank, 1) for axis in axes)
+    out: Value = node.ops.squeeze(x, axes=chosen) if chosen else node.ops.assign(x)
+    return _kept_elements(out, x)
+
+
+@handles("Expand")
+def _expand(node: Node) -> Value:
+    return expanded(node, node[0], node[1])
+
+
+def expanded(node: Node, x: Value, shape: Value) -> Value:
+    """A tensor broadcast with a shape, either way."""
+    known = known_integers(shape)
+    if known is not None and UNKNOWN not in known and -1 not in x.shape:
+        target = np.broadcast_shapes(x.shape, tuple(each or 0 for each in known))
+        if target == x.shape:
+            return x
+        out: Value = node.ops.expand_v2(x, shape=list(target))
+        return out
+    hint = [-1 if each is UNKNOWN else each for each in known] if known is not None else [-1] * shape.shape[0]
+    zeros = node.ops.fill_constant(None, shape, shape=hint, dtype=x.dtype if x.dtype != "bool" else "int32", value=0.0)
+    if x.dtype == "bool":
+        out = node.ops.logical_or(x, node.ops.cast(zeros, out_dtype="bool"))
+        return out
+    out = node.ops.elementwise_add(x, zeros)
+    return out
+
+
+@handles("Tile")
+def _tile(node: Node) -> Value:
+    x = node[0]
+    if node.version < 6:
+        raise UnsupportedModel("Tile of operator sets before 6 is not supported")
+    times = known_integers(node[1])
+    if times is not None and UNKNOWN not in times:
+        out: Value = node.ops.tile(x, repeat_times=list(times)) if times else node.ops.assign(x)
+        return out
+    out = node.ops.tile(x, node[1], repeat_times=[-1] * x.rank)
+    return out
+
+
+# -- joining and splitting -----------------------------------------------------------------------
+
+
+@handles("Concat")
+def _concat(node: Node) -> Value:
+    values = [node[i] for i in range(len(node.inputs))]
+    axis = node.axis(values[0].rank, 1)
+    if len(values) == 1:
+        return values[0]
+    out: Value = node.ops.concat(values, axis=axis)
+    parts = [value.partly() for value in values]
+    if out.array is None and all(part is not None for part in parts):
+        out.elements = np.concatenate([part for part in parts if part is not None], axis)
+    return out
+
+
+@handles("Split")
+def _split(node: Node) -> list[Value]:
+    x = node[0]
+    axis, count = node.axis(x.rank, 0), len(node.outputs)
+    sizes = node.integers(1, "split")
+    if sizes is None:
+        size = x.shape[axis]
+        if size == -1 and count > 1:
+            raise UnsupportedModel(f"Split of an unknown extent into {count} equal parts")
+        each = -(-size // count)
+        sizes = [each] * (count - 1) + [size - each * (count - 1)]
+    if len(sizes) == 1:
+        return [node.ops.assign(x)]
+    out: list[Value] = node.ops.split(x, sections=sizes, axis=axis)
+    return out
+
+
+# -- padding -------------------------------------------------------------------------------------
+
+
+@handles("Pad")
+def _pad(node: Node) -> Value:
+    x = node[0]
+    mode = str(node.attr("mode", "constant"))
+    amounts = node.integers(1, "pads") if node.version >= 2 else [int(each) for each in node.required("paddings")]
+    if amounts is None:
+        raise ParseError("the amounts of padding are missing")
+    filler = node.get(2)
+    if filler is not None and node.version >= 11:
+        if filler.content is None:
+            raise UnsupportedModel("the number to pad with is not known before the model runs")
+        number = filler.content.ravel()[0].item() if filler.content.size else 0
+    else:
+        number = node.attr("value", 0.0)
+    chosen = node.get(3)
+    axes = list(range(x.rank)) if chosen is None else [axis % x.rank for axis in integers(node.known(3, "axes"))]  # type: ignore[arg-type]
+    pairs = [(0, 0)] * x.rank
+    half = len(amounts) // 2
+    for i, axis in enumerate(axes):
+        pairs[axis] = (amounts[i], amounts[i + half])
+    return padded(node, x, pairs, mode, number)
+
+
+def padded(node: Node, x: Value, pairs: Sequence[tuple[int, int]], mode: str = "constant", number: float = 0.0) -> Value:
+    """A tensor with elements before and after along each axis; amounts below zero cut."""
+    ops = node.ops
+    cuts = [i for i, pair in enumerate(pairs) if min(pair) < 0]
+    if cuts:
+        starts = [max(-pairs[i][0], 0) for i in cuts]
+        ends = [pairs[i][1] if pairs[i][1] < 0 else _LAST for i in cuts]
+        x = ops.slice(x, axes=cuts, starts=starts, ends=ends)
+        pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
+    if not any(map(any, pairs)):
+        return x
+    if mode == "constant":
+        wide = x if x.dtype != "bool" else ops.cast(x, out_dtype="int32")
+        out: Value = ops.pad(wide, paddings=[amount for pair in pairs for amount in pair], pad_value=float(number))
+        return out if wide is x else ops.cast(out, out_dtype="bool")
+    for axis, (before, after) in enumerate(pairs):
+        if before or after:
+            x = _taken(node, x, axis, before, after, mode)
+    return x
+
+
+_LAST = (1 << 31) - 1
+
+
+def _taken(node: Node, x: Value, axis: int, before: int, after: int, mode: str) -> Value:
+    """Padding by taking elements of the tensor itself: those at the edge, mirrored, or from the other end."""
+    ops, size = node.ops, x.shape[axis]
+    if size == -1 and mode != "edge":
+        return _taken_parts(node, x, axis, before, after, mode)
+    if size == -1:
+        count = extent(node, x, axis)
+        places = ops.range(
+            Value(np.asarray([-before], "int64")),
+            ops.reshape(ops.scale(count, scale=1.0, bias=float(after)), shape=[1]),
+            Value(np.asarray([1], "int64")),
+        )
+        places = ops.elementwise_min(ops.elementwise_max(places, Value(np.asarray(0, "int64"))), ops.scale(count, scale=1.0, bias=-1.0))
+        out: Value = ops.gather(x, places, axis=axis)
+        return out
+    numpy_mode = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}[mode]
+    found = np.pad(np.arange(size), (before, after), numpy_mode)  # type: ignore[call-overload]
+    out = ops.gather(x, Value(np.asarray(found, "int64")), axis=axis)
+    return out
+
+
+def _taken_parts(node: Node, x: Value, axis: int, before: int, after: int, mode: str) -> Value:
+    """The same of an unknown extent that is larger than what is added."""
+    ops, parts = node.ops, [x]
+    if mode == "reflect":
+        if before:
+            parts.insert(0, ops.flip(ops.slice(x, axes=[axis], starts=[1], ends=[before + 1]), axis=[axis]))
+        if after:
+            parts.append(ops.flip(ops.slice(x, axes=[axis], starts=[-after - 1], ends=[-1]), axis=[axis]))
+    else:
+        if before:
+            parts.insert(0, ops.slice(x, axes=[axis], starts=[-before], ends=[_LAST]))
+        if after:
+            parts.append(ops.slice(x, axes=[axis], starts=[0], ends=[after]))
+    out: Value = ops.concat(parts, axis=axis)
+    return out
+
+
+# -- blocks and triangles ------------------------------------------------------------------------
+
+
+@handles("DepthToSpace")
+def _depth_to_space(node: Node) -> Value:
+    x, size = node[0], int(node.required("blocksize"))
+    n, c, h, w = x.shape
+    ops = node.ops
+    if node.attr("mode", "DCR") == "DCR":
+        y = ops.reshape(x, shape=[0 if n == -1 else n, size, size, c // (size * size), *_two(h, w)])
+        y = ops.transpose(y, axis=[0, 3, 4, 1, 5, 2])
+    else:
+        y = ops.reshape(x, shape=[0 if n == -1 else n, c // (size * size), size, size, *_two(h, w)])
+        y = ops.transpose(y, axis=[0, 1, 4, 2, 5, 3])
+    out: Value = ops.reshape(y, shape=[0 if n == -1 else n, c // (size * size), h * size if h != -1 else -1, w * size if w != -1 else -1])
+    return out
+
+
+def _two(h: int, w: int) -> list[int]:
+    if -1 in (h, w) and h == w:
+        raise UnsupportedModel("both extents of the image are unknown")
+    return [h, w]
+
+
+@handles("SpaceToDepth")
+def _space_to_depth(node: Node) -> Value:
+    x, size = node[0], int(node.required("blocksize"))
+    n, c, h, w = x.shape
+    ops = node.ops
+    y = ops.reshape(x, shape=[0 if n == -1 else n, c, h // size, size, w // size, size])
+    y = ops.transpose(y, axis=[0, 3, 5, 1, 2, 4])
+    out: Value = ops.reshape(y, shape=[0 if n == -1 else n, c * size * size, h // size, w // size])
+    return out
+
+
+@handles("Trilu")
+def _trilu(node: Node) -> Value:
+    offsets = node.integers(1, "k")
+    out: Value = node.ops.tril_triu(node[0], diagonal=offsets[0] if offsets else 0, lower=not node.attr("upper", 1))
+    return out
+
+
+@handles("CenterCropPad")
+def _center_crop_pad(node: Node) -> Value:
+    x = node[0]
+    wanted = node.integers(1, "shape") or []
+    axes = [int(each) % x.rank for each in node.attr("axes", range(x.rank))]
+    pairs = [(0, 0)] * x.rank
+    for axis, size in zip(axes, wanted, strict=True):
+        missing = size - x.shape[axis]
+        before = missing // 2 if missing >= 0 else -(-missing // 2)
+        pairs[axis] = (before, missing - before)
+    return padded(node, x, pairs)

@@ -1,0 +1,475 @@
+"""Convolutions, pooling, resizing and sampling of images, signals and volumes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+
+from graphad.errors import ParseError
+from graphad.interop.onnx.handlers.arranging import padded
+from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.interpolation import Axis, matrix, places
+from graphad.interop.onnx.operands import UnsupportedModel, Value, integers
+
+Pads = list[tuple[int, int]]
+
+# -- windows -------------------------------------------------------------------------------------
+
+
+def spatial(node: Node, name: str, count: int, default: int = 1) -> list[int]:
+    """A number for each spatial axis."""
+    return [int(each) for each in node.attr(name, [default] * count)]
+
+
+def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Pads | str:
+    """What is added before and after each spatial axis; ``SAME`` where it depends on extents that are not known."""
+    auto = str(node.attr("auto_pad", "NOTSET"))
+    count = len(kernel)
+    if auto == "VALID":
+        return [(0, 0)] * count
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        if -1 in extents:
+            if auto == "SAME_UPPER":
+                return "SAME"
+            raise UnsupportedModel("SAME_LOWER with extents that are not known before the model runs")
+        return [_same(*each, auto) for each in zip(extents, kernel, strides, dilations, strict=True)]
+    amounts = spatial(node, "pads", 2 * count, 0)
+    return list(zip(amounts[:count], amounts[count:], strict=True))
+
+
+def _same(extent: int, kernel: int, stride: int, dilation: int, auto: str) -> tuple[int, int]:
+    total = max((-(-extent // stride) - 1) * stride + (kernel - 1) * dilation + 1 - extent, 0)
+    less = total // 2
+    return (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
+
+
+def _as_image(node: Node, x: Value) -> Value:
+    """A signal as an image of one row."""
+    out: Value = node.ops.unsqueeze(x, axes=[2])
+    return out
+
+
+def _as_signal(node: Node, x: Value) -> Value:
+    out: Value = node.ops.squeeze(x, axes=[2])
+    return out
+
+
+def _flat_pads(pads: Pads) -> list[int]:
+    return [amount for pair in pads for amount in pair]
+
+
+# -- convolution ---------------------------------------------------------------------------------
+
+
+@handles("Conv")
+def _conv(node: Node) -> Value:
+    return convolved(node, node[0], node[1], node.get(2))
+
+
+def convolved(node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
+    count = x.rank - 2
+    strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
+    pads = pads_of(node, x.shape[2:], kernel.shape[2:], strides, dilations)
+    if count == 1:
+        x, kernel = _as_image(node, x), _as_image(node, kernel)
+        strides, dilations = [1, *strides], [1, *dilations]
+        pads = pads if isinstance(pads, str) else [(0, 0), *pads]
+    if count > 3:
+        raise UnsupportedModel(f"a convolution over {count} axes")
+    attrs = {"strides": strides, "dilations": dilations, "groups": int(node.attr("group", 1))}
+    attrs |= {"padding_algorithm": pads} if isinstance(pads, str) else {"paddings": _flat_pads(pads)}
+    out: Value = (node.ops.conv3d if count == 3 else node.ops.conv2d)(x, kernel, **attrs)
+    out = _as_signal(node, out) if count == 1 else out
+    return with_bias(node, out, bias)
+
+
+def with_bias(node: Node, x: Value, bias: Value | None) -> Value:
+    if bias is None:
+        return x
+    out: Value = node.ops.elementwise_add(x, bias, axis=1)
+    return out
+
+
+@handles("ConvTranspose")
+def _conv_transpose(node: Node) -> Value:
+    """It is computed without padding and cut: any padding, and output sizes, are cuts."""
+    x, kernel = node[0], node[1]
+    count = x.rank - 2
+    strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
+    extra, group = spatial(node, "output_padding", count, 0), int(node.attr("group", 1))
+    sizes = [d * (k - 1) + 1 for k, d in zip(kernel.shape[2:], dilations, strict=True)]
+    cuts = _transposed_cuts(node, x, sizes, strides, extra)
+    y, w = x, kernel
+    if count == 1:
+        y, w, strides, dilations = _as_image(node, y), _as_image(node, w), [1, *strides], [1, *dilations]
+    attrs = {"strides": strides, "dilations": dilations, "groups": group}
+    out: Value = (node.ops.conv3d_transpose if count == 3 else node.ops.conv2d_transpose)(y, w, paddings=[0] * (2 * max(count, 2)), **attrs)
+    out = _as_signal(node, out) if count == 1 else out
+    return with_bias(node, padded(node, out, [(0, 0), (0, 0), *cuts]), node.get(2))
+
+
+def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int], extra: list[int]) -> Pads:
+    """How much is cut before (below zero) and cut or added after each spatial axis."""
+    auto = str(node.attr("auto_pad", "NOTSET"))
+    wanted = node.attr("output_shape")
+    if wanted is None and auto in ("NOTSET", "VALID"):
+        count = len(sizes)
+        amounts = spatial(node, "pads", 2 * count, 0)
+        return [(-amounts[i], extra[i] - amounts[i + count]) for i in range(count)]
+    cuts = []
+    for i, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        extent = x.shape[2 + i]
+        if extent == -1 and wanted is not None:
+            raise UnsupportedModel("ConvTranspose with output_shape, of extents that are not known before the model runs")
+        full = stride * (extent - 1) + size
+        total = full + extra[i] - (extent * stride if wanted is None else int(wanted[len(wanted) - len(sizes) + i]))
+        if extent == -1:
+            total = size - stride + extra[i]
+        less = total // 2
+        before, after = (total - less, less) if auto == "SAME_LOWER" or (auto != "SAME_UPPER") else (less, total - less)
+        before, after = (less, total - less) if auto in ("SAME_UPPER",) else (total - less, less)
+        cuts.append((-before, extra[i] - after))
+    return cuts
+
+
+@handles("DeformConv")
+def _deform_conv(node: Node) -> Value:
+    raise UnsupportedModel("DeformConv is not supported")
+
+
+# -- pooling -------------------------------------------------------------------------------------
+
+
+@handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def _global_pool(node: Node) -> Value:
+    x, ops = node[0], node.ops
+    axes = list(range(2, x.rank))
+    if node.type == "GlobalLpPool":
+        p = float(node.attr("p", 2))
+        total = ops.reduce_sum(ops.pow(ops.abs(x), factor=p), dim=axes, keep_dim=True)
+        out: Value = ops.pow(total, factor=1.0 / p)
+        return out
+    out = (ops.reduce_mean if node.type == "GlobalAveragePool" else ops.reduce_max)(x, dim=axes, keep_dim=True)
+    return out
+
+
+@handles("MaxPool", "AveragePool", "LpPool")
+def _pool(node: Node) -> Value | list[Value]:
+    x = node[0]
+    kernel = [int(each) for each in node.required("kernel_shape")]
+    count = len(kernel)
+    strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
+    pads = pads_of(node, x.shape[2:], kernel, strides, dilations)
+    ceil = bool(node.attr("ceil_mode", 0))
+    if node.type == "MaxPool" and node.wants(1):
+        return _pool_with_places(node, x, kernel, strides, dilations, pads, ceil)
+    is_plain = all(each == 1 for each in dilations) and count <= 3 and node.type != "LpPool" and x.is_float
+    included = bool(node.attr("count_include_pad", 0))
+    if is_plain and not (included and ceil and node.type == "AveragePool"):
+        return _plain_pool(node, x, kernel, strides, pads, ceil, included)
+    if isinstance(pads, str):
+        raise UnsupportedModel("pooling with dilations or SAME padding of extents that are not known before the model runs")
+    return _pool_by_slices(node, x, kernel, strides, dilations, pads, ceil, included)
+
+
+def _plain_pool(node: Node, x: Value, kernel: list[int], strides: list[int], pads: Pads | str, ceil: bool, included: bool) -> Value:
+    count = len(kernel)
+    if count == 1:
+        x, kernel, strides = _as_image(node, x), [1, *kernel], [1, *strides]
+        pads = pads if isinstance(pads, str) else [(0, 0), *pads]
+    attrs = {"ksize": kernel, "strides": strides, "ceil_mode": ceil, "exclusive": not included}
+    attrs |= {"padding_algorithm": pads} if isinstance(pads, str) else {"paddings": _flat_pads(pads)}
+    how = "max" if node.type == "MaxPool" else "avg"
+    out: Value = (node.ops.pool3d if count == 3 else node.ops.pool2d)(x, pooling_type=how, **attrs)
+    return _as_signal(node, out) if count == 1 else out
+
+
+def _pool_by_slices(
+    node: Node, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads, ceil: bool, included: bool
+) -> Value:
+    """One strided slice for each place in a window; they are joined element by element."""
+    if -1 in x.shape[2:]:
+        raise UnsupportedModel("pooling with dilations of extents that are not known before the model runs")
+    ops, is_max = node.ops, node.type == "MaxPool"
+    sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    outs = [_count_of(e, *p, size, s, ceil) for e, p, size, s in zip(x.shape[2:], pads, sizes, strides, strict=True)]
+    ends = [(o - 1) * s + size for o, s, size in zip(outs, strides, sizes, strict=True)]
+    wide = [(a, max(b, end - e - a)) for (a, b), end, e in zip(pads, ends, x.shape[2:], strict=True)]
+    low = np.finfo(x.dtype).min if x.is_float else np.iinfo(x.dtype).min
+    y = padded(node, x, [(0, 0), (0, 0), *wide], "constant", float(-np.inf if x.is_float else low) if is_max else 0.0)
+    axes = list(range(2, x.rank))
+
+    def windows(values: Value) -> list[Value]:
+        found = []
+        for place in itertools.product(*map(range, kernel)):
+            starts = [p * d for p, d in zip(place, dilations, strict=True)]
+            stops = [a + (o - 1) * s + 1 for a, o, s in zip(starts, outs, strides, strict=True)]
+            found.append(ops.strided_slice(values, axes=axes, starts=starts, ends=stops, strides=strides))
+        return found
+
+    if is_max:
+        out: Value = reduce(ops.elementwise_max, windows(y))
+        return out
+    if node.type == "LpPool":
+        p = float(node.attr("p", 2))
+        out = ops.pow(reduce(ops.elementwise_add, windows(ops.pow(ops.abs(y), factor=p))), factor=1.0 / p)
+        return out
+    inside = np.pad(np.ones(x.shape[2:]), pads, constant_values=float(included))
+    inside = np.pad(inside, [(0, w[1] - p[1]) for w, p in zip(wide, pads, strict=True)])
+    counts = reduce(ops.elementwise_add, windows(Value(inside[None, None].astype(x.dtype))))
+    out = ops.elementwise_div(reduce(ops.elementwise_add, windows(y)), counts)
+    return out
+
+
+def _count_of(extent: int, before: int, after: int, size: int, stride: int, ceil: bool) -> int:
+    """Windows along an axis; rounded up, the last one begins in the tensor or before it."""
+    room = extent + before + after - size
+    if not ceil:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    return count - 1 if (count - 1) * stride >= extent + before else count
+
+
+def _pool_with_places(
+    node: Node, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads | str, ceil: bool
+) -> list[Value]:
+    """The largest of each window, and where it is in the whole tensor: the first of equal ones."""
+    if isinstance(pads, str) or -1 in x.shape:
+        raise UnsupportedModel("MaxPool with Indices of extents that are not known before the model runs")
+    ops = node.ops
+    order = range(x.rank) if not node.attr("storage_order", 0) else [0, 1, *reversed(range(2, x.rank))]
+    numbers = np.arange(math.prod(x.shape), dtype="int64").reshape([x.shape[i] for i in order]).transpose(np.argsort(list(order)))
+    if x.is_float:
+        out = _pool_by_slices(node, x, kernel, strides, dilations, pads, ceil, False)
+    else:
+        out = ops.cast(
+            _pool_by_slices(node, ops.cast(x, out_dtype="float64"), kernel, strides, dilations, pads, ceil, False), out_dtype=x.dtype
+        )
+    stacked, where = (
+        _windows(node, each, kernel, strides, dilations, pads, ceil, low)
+        for each, low in ((x if x.is_float else ops.cast(x, out_dtype="float64"), -np.inf), (Value(numbers), -1))
+    )
+    first = ops.arg_max(stacked, axis=0, keepdims=True)
+    places = ops.squeeze(ops.take_along_axis(where, first, Axis=0), axes=[0])
+    return [out, places]
+
+
+def _windows(
+    node: Node, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads, ceil: bool, filler: float
+) -> Value:
+    """Every place of the windows as a new first axis."""
+    sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    outs = [_count_of(e, *p, size, s, ceil) for e, p, size, s in zip(x.shape[2:], pads, sizes, strides, strict=True)]
+    ends = [(o - 1) * s + size for o, s, size in zip(outs, strides, sizes, strict=True)]
+    wide = [(a, max(b, end - e - a)) for (a, b), end, e in zip(pads, ends, x.shape[2:], strict=True)]
+    y = padded(node, x, [(0, 0), (0, 0), *wide], "constant", filler)
+    found = []
+    for place in itertools.product(*map(range, kernel)):
+        starts = [p * d for p, d in zip(place, dilations, strict=True)]
+        stops = [a + (o - 1) * s + 1 for a, o, s in zip(starts, outs, strides, strict=True)]
+        found.append(node.ops.strided_slice(y, axes=list(range(2, x.rank)), starts=starts, ends=stops, strides=strides))
+    out: Value = node.ops.stack(found, axis=0)
+    return out
+
+
+@handles("MaxUnpool")
+def _max_unpool(node: Node) -> Value:
+    x, where, ops = node[0], node[1], node.ops
+    kernel = [int(each) for each in node.required("kernel_shape")]
+    strides = spatial(node, "strides", len(kernel))
+    amounts = spatial(node, "pads", 2 * len(kernel), 0)
+    usual = [
+        (e - 1) * s - amounts[i] - amounts[i + len(kernel)] + k
+        for i, (e, s, k) in enumerate(zip(x.shape[2:], strides, kernel, strict=True))
+    ]
+    given = node.integers(2, "output_shape")
+    inner = [*x.shape[:2], *usual]
+    flat = Value(np.zeros(math.prod(inner), x.dtype))
+    filled = ops.put_along_axis(flat, ops.reshape(where, shape=[-1]), ops.reshape(x, shape=[-1]), Axis=0)
+    out: Value = ops.reshape(filled, shape=inner)
+    if given is None or given == inner:
+        return out
+    if given is not None and math.prod(given) >= math.prod(inner):
+        wide = Value(np.zeros(math.prod(given), x.dtype))
+        out = ops.reshape(ops.put_along_axis(wide, ops.reshape(where, shape=[-1]), ops.reshape(x, shape=[-1]), Axis=0), shape=given)
+    return out
+
+
+@handles("MaxRoiPool")
+def _max_roi_pool(node: Node) -> Value:
+    raise UnsupportedModel("MaxRoiPool is not supported")
+
+
+# -- resizing ------------------------------------------------------------------------------------
+
+
+@handles("Upsample")
+def _upsample(node: Node) -> Value:
+    x = node[0]
+    scales = node.attr("scales")
+    if scales is None:
+        scales = node.known(1, "scales")
+    assert scales is not None
+    mode = str(node.attr("mode", "nearest"))
+    return resized(node, x, list(range(x.rank)), None, [float(each) for each in scales], mode, "asymmetric", "floor")
+
+
+@handles("Resize")
+def _resize(node: Node) -> Value:
+    x = node[0]
+    mode = str(node.attr("mode", "nearest"))
+    if node.version < 11:
+        scales = node.known(1, "scales")
+        assert scales is not None
+        return resized(node, x, list(range(x.rank)), None, [float(each) for each in scales], mode, "asymmetric", "floor")
+    axes = [int(each) % x.rank for each in node.attr("axes", range(x.rank))]
+    scales = node.get(2)
+    factors = None if scales is None or not scales.shape[0] else [float(each) for each in node.known(2, "scales")]  # type: ignore[union-attr]
+    sizes = None if node.get(3) is None else node.integers(3, "sizes")
+    roi = node.known(1, "roi") if node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize" else None
+    policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
+    if sizes is not None and policy != "stretch":
+        ratios = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+        ratio = min(ratios) if policy == "not_larger" else max(ratios)
+        factors, sizes = [ratio] * len(axes), [math.floor(ratio * x.shape[axis] + 0.5) for axis in axes]
+    coordinates = str(node.attr("coordinate_transformation_mode", "half_pixel"))
+    return resized(node, x, axes, sizes, factors, mode, coordinates, str(node.attr("nearest_mode", "round_prefer_floor")), roi)
+
+
+def resized(
+    node: Node,
+    x: Value,
+    axes: list[int],
+    sizes: list[int] | None,
+    factors: list[float] | None,
+    mode: str,
+    coordinates: str,
+    rounding: str,
+    roi: np.ndarray[tuple[int, ...], np.dtype[np.floating]] | None = None,
+) -> Value:
+    """Along each axis a product with a matrix, or taking elements; both are known where the extent is."""
+    out = x
+    for i, axis in enumerate(axes):
+        if (sizes is not None and sizes[i] == x.shape[axis] and roi is None) or (
+            sizes is None and factors is not None and factors[i] == 1.0 and roi is None
+        ):
+            continue
+        size = x.shape[axis]
+        if size == -1:
+            return _resized_at_run_time(node, x, axes, sizes, factors, mode, coordinates)
+        scale = factors[i] if factors is not None else (sizes[i] / size if sizes is not None else 1.0)
+        new = sizes[i] if sizes is not None else math.floor(size * scale)
+        part = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
+        how = Axis(size, new, scale, coordinates, part, float(node.attr("extrapolation_value", 0.0)))
+        if mode == "nearest":
+            found = places(how, rounding)
+            outside = how.outside()
+            out = node.ops.gather(out, Value(np.asarray(np.clip(found, 0, size - 1), "int64")), axis=axis)
+            if outside.any():
+                shape = [1] * x.rank
+                shape[axis] = new
+                out = node.ops.where(Value(outside.reshape(shape)), node.ops.like(how.filler, x), out)
+            continue
+        weights = matrix(
+            how, mode, float(node.attr("cubic_coeff_a", -0.75)), bool(node.attr("exclude_outside", 0)), bool(node.attr("antialias", 0))
+        )
+        out = along(node, out, Value(weights.astype(x.dtype if x.is_float else "float64")), axis)
+        outside = how.outside()
+        if outside.any():
+            shape = [1] * x.rank
+            shape[axis] = new
+            out = node.ops.where(Value(outside.reshape(shape)), node.ops.like(how.filler, out), out)
+    return out
+
+
+def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
+    """A matrix applied along an axis."""
+    ops = node.ops
+    order = [i for i in range(x.rank) if i != axis] + [axis]
+    back = [int(i) for i in np.argsort(order)]
+    moved = ops.transpose(x, axis=order) if order != sorted(order) else x
+    whole = moved if x.is_float else ops.cast(moved, out_dtype="float64")
+    found = ops.matmul_v2(whole, weights, trans_y=True)
+    found = ops.transpose(found, axis=back) if order != sorted(order) else found
+    out: Value = found if x.is_float else ops.cast(ops.rint(found), out_dtype=x.dtype)
+    return out
+
+
+def _resized_at_run_time(
+    node: Node, x: Value, axes: list[int], sizes: list[int] | None, factors: list[float] | None, mode: str, coordinates: str
+) -> Value:
+    """Images of unknown extents: by the operators that look at extents when they run."""
+    if x.rank != 4 or any(axis < 2 and not _is_one(i, sizes, factors, x) for i, axis in enumerate(axes)):
+        raise UnsupportedModel(f"Resize of a tensor of shape {list(x.shape)}: only images may have unknown extents")
+    two = {axis: i for i, axis in enumerate(axes)}
+    attrs: dict[str, object] = {"align_corners": coordinates == "align_corners"}
+    if sizes is not None:
+        attrs |= {"out_h": sizes[two[2]], "out_w": sizes[two[3]]}
+    elif factors is not None:
+        attrs |= {"scale": [factors[two[2]], factors[two[3]]]}
+    if mode == "nearest":
+        out: Value = node.ops.nearest_interp_v2(x, **attrs)
+        return out
+    align = 0 if coordinates in ("half_pixel", "pytorch_half_pixel") else 1
+    out = (node.ops.bilinear_interp_v2 if mode == "linear" else node.ops.bicubic_interp_v2)(x, align_mode=align, **attrs)
+    return out
+
+
+def _is_one(i: int, sizes: list[int] | None, factors: list[float] | None, x: Value) -> bool:
+    return (factors is not None and factors[i] == 1.0) or (sizes is not None and sizes[i] in (x.shape[i], -1))
+
+
+# -- sampling ------------------------------------------------------------------------------------
+
+
+@handles("GridSample")
+def _grid_sample(node: Node) -> Value:
+    x, grid = node[0], node[1]
+    mode = {"bilinear": "bilinear", "linear": "bilinear", "nearest": "nearest"}.get(str(node.attr("mode", "linear")))
+    if mode is None or x.rank != 4:
+        raise UnsupportedModel(f"GridSample with mode {node.attr('mode')!r} of a tensor with {x.rank} axes")
+    attrs = {"mode": mode, "padding_mode": str(node.attr("padding_mode", "zeros")), "align_corners": bool(node.attr("align_corners", 0))}
+    out: Value = node.ops.grid_sampler(x, grid, **attrs)
+    return out
+
+
+@handles("AffineGrid")
+def _affine_grid(node: Node) -> Value:
+    sizes = node.integers(1, "size") or []
+    if len(sizes) != 4:
+        raise UnsupportedModel(f"AffineGrid for {len(sizes) - 2} spatial axes")
+    out: Value = node.ops.affine_grid(node[0], output_shape=sizes, align_corners=bool(node.attr("align_corners", 0)))
+    return out
+
+
+@handles("Col2Im")
+def _col2im(node: Node) -> Value:
+    x, ops = node[0], node.ops
+    image, block = node.integers(1, "image_shape") or [], node.integers(2, "block_shape") or []
+    count = len(image)
+    strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
+    pads = spatial(node, "pads", 2 * count, 0)
+    channels = x.shape[1] // math.prod(block)
+    wide = [e + pads[i] + pads[i + count] for i, e in enumerate(image)]
+    outs = [(w - d * (b - 1) - 1) // s + 1 for w, d, b, s in zip(wide, dilations, block, strides, strict=True)]
+    numbers = np.arange(math.prod(wide)).reshape(wide)
+    found = []
+    for place in itertools.product(*map(range, block)):
+        cut = tuple(slice(p * d, p * d + (o - 1) * s + 1, s) for p, d, o, s in zip(place, dilations, outs, strides, strict=True))
+        found.append(numbers[cut].ravel())
+    where = Value(np.concatenate(found).astype("int64"))
+    batch = x.shape[0]
+    if batch == -1:
+        raise UnsupportedModel("Col2Im of a batch that is not known before the model runs")
+    flat = ops.reshape(x, shape=[batch * channels, math.prod(block) * math.prod(outs)])
+    rows = ops.transpose(flat, axis=[1, 0])
+    total = ops.index_add(Value(np.zeros((math.prod(wide), batch * channels), x.dtype)), where, rows, axis=0)
+    image_shape = ops.reshape(ops.transpose(total, axis=[1, 0]), shape=[batch, channels, *wide])
+    return padded(node, image_shape, [(0, 0), (0, 0), *((-pads[i], -pads[i + count]) for i in range(count))])
+
+
+del ParseError, integers

@@ -1,0 +1,51 @@
+"""Losses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.operands import Value
+
+
+@handles("NegativeLogLikelihoodLoss")
+def _nll(node: Node) -> Value:
+    return _negative_likelihood(node, node[0], node[1], node.get(2))
+
+
+@handles("SoftmaxCrossEntropyLoss")
+def _cross_entropy(node: Node) -> list[Value]:
+    likelihood = node.ops.log_softmax(node[0], axis=1)
+    return [_negative_likelihood(node, likelihood, node[1], node.get(2)), likelihood]
+
+
+def _negative_likelihood(node: Node, x: Value, labels: Value, weights: Value | None) -> Value:
+    """The likelihood of each label, with its weight; ignored labels have the weight 0."""
+    ops = node.ops
+    ignored = node.attr("ignore_index")
+    is_ignored = None if ignored is None else ops.equal(labels, ops.like(int(ignored), labels))
+    safe = labels if is_ignored is None else ops.where(is_ignored, ops.like(0, labels), labels)
+    places = ops.unsqueeze(safe, axes=[1])
+    picked = ops.squeeze(ops.take_along_axis(x, places, Axis=1), axes=[1])
+    weight = None
+    if weights is not None:
+        flat = ops.gather(weights, ops.reshape(safe, shape=[-1]), axis=0)
+        weight = ops.reshape_like(flat, safe)
+    elif is_ignored is not None or node.attr("reduction", "mean") == "mean":
+        weight = ops.fill_any_like(picked, value=1.0, dtype=x.dtype)
+    if is_ignored is not None and weight is not None:
+        weight = ops.where(is_ignored, ops.like(0.0, x), weight)
+    loss = ops.scale(picked, scale=-1.0)
+    loss = loss if weight is None else ops.elementwise_mul(loss, weight)
+    how = str(node.attr("reduction", "mean"))
+    if how == "none":
+        out: Value = loss
+        return out
+    total = ops.reduce_sum(loss, reduce_all=True, keep_dim=False)
+    if how == "sum":
+        return total  # type: ignore[no-any-return]
+    out = ops.elementwise_div(total, ops.reduce_sum(weight, reduce_all=True, keep_dim=False))
+    return out
+
+
+del np

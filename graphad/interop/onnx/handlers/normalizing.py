@@ -1,0 +1,388 @@
+"""Products of matrices, normalization, softmax, dropout, attention's parts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graphad.errors import ParseError
+from graphad.interop.onnx.handlers.convolving import with_bias
+from graphad.interop.onnx.handlers.handler import Handler, Node, handles
+from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
+from graphad.interop.onnx.handlers.reducing import flattened, reshaped_like
+from graphad.interop.onnx.operands import UnsupportedModel, Value, integers
+
+# -- products ------------------------------------------------------------------------------------
+
+
+@handles("MatMul")
+def _matmul(node: Node) -> Value:
+    out: Value = node.ops.matmul_v2(node[0], node[1])
+    return out
+
+
+@handles("Gemm")
+def _gemm(node: Node) -> Value:
+    ops = node.ops
+    out: Value = ops.matmul_v2(node[0], node[1], trans_x=bool(node.attr("transA", 0)), trans_y=bool(node.attr("transB", 0)))
+    out = scaled(node, out, float(node.attr("alpha", 1.0)))
+    bias = node.get(2)
+    if bias is None:
+        return out
+    out = ops.elementwise_add(out, scaled(node, bias, float(node.attr("beta", 1.0))))
+    return out
+
+
+def scaled(node: Node, x: Value, factor: float) -> Value:
+    if factor == 1.0:
+        return x
+    out: Value = node.ops.scale(x, scale=factor)
+    return out
+
+
+@handles("Einsum")
+def _einsum(node: Node) -> Value:
+    equation = str(node.required("equation")).replace(" ", "")
+    out: Value = node.ops.einsum([node[i] for i in range(len(node.inputs))], equation=equation)
+    return out
+
+
+@handles("Det")
+def _det(node: Node) -> Value:
+    raise UnsupportedModel("Det is not supported")
+
+
+# -- softmax -------------------------------------------------------------------------------------
+
+
+def _softmax(type: str) -> Handler:
+    def handler(node: Node) -> Value:
+        """Before version 13 over all axes from ``axis`` on."""
+        x = node[0]
+        if node.version >= 13:
+            out: Value = getattr(node.ops, type)(x, axis=node.axis(x.rank))
+            return out
+        axis = node.axis(x.rank, 1)
+        if axis == x.rank - 1:
+            out = getattr(node.ops, type)(x, axis=axis)
+            return out
+        return reshaped_like(node, getattr(node.ops, type)(flattened(node, x, axis), axis=1), x)
+
+    return handler
+
+
+handles("Softmax")(_softmax("softmax"))
+handles("LogSoftmax")(_softmax("log_softmax"))
+
+
+# -- normalization -------------------------------------------------------------------------------
+
+
+@handles("BatchNormalization")
+def _batch_norm(node: Node) -> Value | list[Value]:
+    """By the running statistics; in training mode by those of the batch."""
+    x, scale, bias, mean, variance = (node[i] for i in range(5))
+    epsilon, ops = float(node.attr("epsilon", 1e-5)), node.ops
+    training = bool(node.attr("training_mode", 0)) if node.version >= 14 else False
+    if training:
+        return _trained_batch_norm(node, x, scale, bias, mean, variance, epsilon)
+    if len({each.dtype for each in (x, scale, bias, mean, variance)}) > 1:
+        scale, bias, mean, variance = (cast(node, each, x.dtype) for each in (scale, bias, mean, variance))
+    if x.rank == 2 or x.rank >= 3:
+        out = ops.batch_norm(x, scale, bias, mean, variance, epsilon=epsilon, is_test=True)
+        return out[0] if isinstance(out, tuple) else out
+    raise ParseError(f"a tensor with {x.rank} axes has no channels")
+
+
+def _trained_batch_norm(node: Node, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float) -> list[Value]:
+    ops, momentum = node.ops, float(node.attr("momentum", 0.9))
+    axes = [0, *range(2, x.rank)]
+    centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
+    moved = ops.elementwise_sub(x, centre)
+    spread = ops.reduce_mean(ops.square(moved), dim=axes, keep_dim=True)
+    normal = ops.elementwise_mul(moved, ops.rsqrt(ops.scale(spread, scale=1.0, bias=epsilon)))
+    y = with_bias(node, ops.elementwise_mul(normal, cast(node, scale, x.dtype), axis=1), cast(node, bias, x.dtype))
+
+    def mixed(old: Value, new: Value) -> Value:
+        flat = cast(node, ops.reshape(new, shape=[-1]), old.dtype)
+        out: Value = ops.elementwise_add(ops.scale(old, scale=momentum), ops.scale(flat, scale=1.0 - momentum))
+        return out
+
+    return [y, mixed(mean, centre), mixed(variance, spread)]
+
+
+@handles("InstanceNormalization")
+def _instance_norm(node: Node) -> Value:
+    x = node[0]
+    normal, _, _ = normalized(node, x, list(range(2, x.rank)), float(node.attr("epsilon", 1e-5)))
+    out: Value = with_bias(node, node.ops.elementwise_mul(normal, node[1], axis=1), node[2])
+    return out
+
+
+def normalized(node: Node, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
+    """x with mean 0 and variance 1 along axes, its mean, and the reciprocal of its standard deviation."""
+    ops = node.ops
+    centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
+    moved = ops.elementwise_sub(x, centre)
+    factor = ops.rsqrt(ops.scale(ops.reduce_mean(ops.square(moved), dim=axes, keep_dim=True), scale=1.0, bias=epsilon))
+    return ops.elementwise_mul(moved, factor), centre, factor
+
+
+@handles("LayerNormalization")
+def _layer_norm(node: Node) -> list[Value]:
+    x, scale = node[0], node[1]
+    axis = node.axis(x.rank)
+    wide = stash(node, x)
+    normal, centre, factor = normalized(node, wide, list(range(axis, x.rank)), float(node.attr("epsilon", 1e-5)))
+    y = node.ops.elementwise_mul(cast(node, normal, x.dtype), scale)
+    bias = node.get(2)
+    if bias is not None:
+        y = node.ops.elementwise_add(y, bias)
+    return [y, centre, factor]
+
+
+def stash(node: Node, x: Value) -> Value:
+    """In the type in which statistics are computed."""
+    number = int(node.attr("stash_type", 1))
+    return cast(node, x, dtype_of(number)) if x.dtype == "float16" else x
+
+
+@handles("RMSNormalization", "SimplifiedLayerNormalization")
+def _rms_norm(node: Node) -> Value:
+    x, scale, ops = node[0], node[1], node.ops
+    axis = node.axis(x.rank)
+    wide = stash(node, x)
+    mean = ops.reduce_mean(ops.square(wide), dim=list(range(axis, x.rank)), keep_dim=True)
+    normal = ops.elementwise_mul(wide, ops.rsqrt(ops.scale(mean, scale=1.0, bias=float(node.attr("epsilon", 1e-5)))))
+    out: Value = ops.elementwise_mul(cast(node, normal, x.dtype), scale)
+    return out
+
+
+@handles("GroupNormalization")
+def _group_norm(node: Node) -> Value:
+    x, scale, bias, ops = node[0], node[1], node[2], node.ops
+    groups = int(node.required("num_groups"))
+    batch, channels = x.shape[0], x.shape[1]
+    wide = stash(node, x)
+    apart = ops.reshape(wide, shape=[0 if batch == -1 else batch, groups, -1])
+    normal, _, _ = normalized(node, apart, [2], float(node.attr("epsilon", 1e-5)))
+    if node.version < 21 and scale.shape[0] == groups and groups != channels:
+        each = channels // groups
+        scale, bias = (ops.reshape(ops.tile(ops.unsqueeze(v, axes=[1]), repeat_times=[1, each]), shape=[channels]) for v in (scale, bias))
+    back = cast(node, reshaped_like(node, normal, x), x.dtype)
+    return with_bias(node, ops.elementwise_mul(back, scale, axis=1), bias)
+
+
+@handles("LpNormalization")
+def _lp_norm(node: Node) -> Value:
+    x, ops = node[0], node.ops
+    axis, p = node.axis(x.rank), int(node.attr("p", 2))
+    if p == 1:
+        size = ops.reduce_sum(ops.abs(x), dim=[axis], keep_dim=True)
+    else:
+        size = ops.sqrt(ops.reduce_sum(ops.square(x), dim=[axis], keep_dim=True))
+    zero = ops.equal(size, ops.like(0.0, size))
+    out: Value = ops.elementwise_div(x, ops.where(zero, ops.like(1.0, size), size))
+    return out
+
+
+@handles("MeanVarianceNormalization")
+def _mvn(node: Node) -> Value:
+    x = node[0]
+    axes = [int(each) % x.rank for each in node.attr("axes", [0, 2, 3])]
+    ops = node.ops
+    centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
+    spread = ops.elementwise_sub(ops.reduce_mean(ops.square(x), dim=axes, keep_dim=True), ops.square(centre))
+    out: Value = ops.elementwise_div(ops.elementwise_sub(x, centre), ops.scale(ops.sqrt(spread), scale=1.0, bias=1e-9))
+    return out
+
+
+@handles("LRN")
+def _lrn(node: Node) -> Value:
+    x, size, ops = node[0], int(node.required("size")), node.ops
+    alpha, beta, k = float(node.attr("alpha", 1e-4)), float(node.attr("beta", 0.75)), float(node.attr("bias", 1.0))
+    before = (size - 1) // 2
+    pairs = [0] * (2 * x.rank)
+    pairs[2], pairs[3] = before, size - 1 - before
+    wide = ops.pad(ops.square(x), paddings=pairs, pad_value=0.0)
+    channels = x.shape[1]
+    parts = [ops.slice(wide, axes=[1], starts=[i], ends=[i + channels]) for i in range(size)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = ops.elementwise_add(total, part)
+    out: Value = ops.elementwise_mul(x, ops.pow(ops.scale(total, scale=alpha / size, bias=k), factor=-beta))
+    return out
+
+
+# -- dropout and random numbers ------------------------------------------------------------------
+
+
+@handles("Dropout")
+def _dropout(node: Node) -> list[Value]:
+    """Models are read for inference: it passes its input on, unless a training mode is known to be on."""
+    x, training = node[0], node.get(2)
+    mask = node.ops.fill_any_like(x, value=1.0, dtype="bool") if node.wants(1) else None
+    if training is not None and training.content is None:
+        raise UnsupportedModel("Dropout with a training mode that is not known before the model runs")
+    ratio = node.get(1)
+    drops = training is not None and training.content is not None and bool(training.content)
+    rate = 0.5 if ratio is None else float(ratio.content) if ratio.content is not None else 0.5
+    if not drops or rate == 0.0:
+        return [x, mask] if mask is not None else [x]  # type: ignore[list-item]
+    symbol = Value(variable=node.ops.variable(x))
+    out, kept = node.ops.dropout(symbol, dropout_prob=rate, dropout_implementation="upscale_in_train", seed=int(node.attr("seed", 0)))
+    return [out, node.ops.cast(kept, out_dtype="bool")]
+
+
+# -- attention -----------------------------------------------------------------------------------
+
+
+@handles("RotaryEmbedding")
+def _rotary(node: Node) -> Value:
+    """Pairs of elements turned by angles that depend on the position (J. Su et al., RoFormer, 2021)."""
+    x, cos, sin, positions, ops = node[0], node[1], node[2], node.get(3), node.ops
+    heads = int(node.attr("num_heads", 0))
+    joined = x.rank == 3
+    if joined:
+        if heads == 0:
+            raise ParseError("num_heads is needed for a tensor with 3 axes")
+        y = ops.transpose(ops.reshape(x, shape=[0, 0, heads, x.shape[2] // heads]), axis=[0, 2, 1, 3])
+    else:
+        y = x
+    size = y.shape[3]
+    turned = int(node.attr("rotary_embedding_dim", 0)) or size
+    if positions is not None:
+        cos, sin = (_rows(node, table, positions) for table in (cos, sin))
+    cos, sin = (ops.unsqueeze(each, axes=[1]) for each in (cos, sin))
+    part = ops.slice(y, axes=[3], starts=[0], ends=[turned]) if turned < size else y
+    half = turned // 2
+    if node.attr("interleaved", 0):
+        a, b = (ops.strided_slice(part, axes=[3], starts=[i], ends=[turned], strides=[2]) for i in (0, 1))
+    else:
+        a, b = (ops.slice(part, axes=[3], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
+    real = ops.elementwise_sub(ops.elementwise_mul(cos, a), ops.elementwise_mul(sin, b))
+    imaginary = ops.elementwise_add(ops.elementwise_mul(sin, a), ops.elementwise_mul(cos, b))
+    if node.attr("interleaved", 0):
+        pair = ops.stack([real, imaginary], axis=4)
+        found = ops.reshape(pair, shape=[*(0 if e == -1 else e for e in y.shape[:3]), turned])
+    else:
+        found = ops.concat([real, imaginary], axis=3)
+    if turned < size:
+        found = ops.concat([found, ops.slice(y, axes=[3], starts=[turned], ends=[size])], axis=3)
+    if joined:
+        found = ops.reshape(ops.transpose(found, axis=[0, 2, 1, 3]), shape=[0, 0, x.shape[2]])
+    out: Value = found
+    return out
+
+
+def _rows(node: Node, table: Value, places: Value) -> Value:
+    """Rows of a table at places with two axes."""
+    ops = node.ops
+    flat = ops.gather(table, ops.reshape(places, shape=[-1]), axis=0)
+    b, s = places.shape
+    out: Value = ops.reshape(flat, shape=[b if b != -1 else -1, s if s != -1 else -1, table.shape[1]])
+    return out
+
+
+@handles("Attention")
+def _attention(node: Node) -> list[Value | None]:
+    """softmax(q k' / sqrt(d) + mask) v, by heads (A. Vaswani et al., 2017), with ONNX's options."""
+    q, k, v, mask, ops = node[0], node[1], node[2], node.get(3), node.ops
+    past_k, past_v = node.get(4), node.get(5)
+    lengths = node.get(6)
+    joined = q.rank == 3
+    if joined:
+        q_heads, kv_heads = int(node.required("q_num_heads")), int(node.required("kv_num_heads"))
+        q, k, v = (_by_heads(node, x, heads) for x, heads in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
+    if past_k is not None:
+        k = ops.concat([past_k, k], axis=2)
+    if past_v is not None:
+        v = ops.concat([past_v, v], axis=2)
+    present = [k, v]
+    repeats = q.shape[1] // k.shape[1]
+    if repeats > 1:
+        k, v = (_repeated(node, x, repeats) for x in (k, v))
+    scale = float(node.attr("scale", 0.0)) or 1.0 / math.sqrt(q.shape[3])
+    number = node.attr("softmax_precision")
+    root = math.sqrt(scale)
+    scores = ops.matmul_v2(ops.scale(q, scale=root), ops.scale(k, scale=root), trans_y=True)
+    raw = scores
+    bias = _attention_bias(node, q, k, mask, past_k, lengths)
+    softcap = float(node.attr("softcap", 0.0))
+    stages = [raw]
+    order = ("cap", "mask") if node.version < 24 else ("cap", "mask")
+    for stage in order:
+        if stage == "cap":
+            scores = ops.scale(ops.tanh(ops.scale(scores, scale=1.0 / softcap)), scale=softcap) if softcap else scores
+        else:
+            scores = ops.elementwise_add(scores, cast(node, bias, scores.dtype)) if bias is not None else scores
+        stages.append(scores)
+    dtype = scores.dtype
+    wide = cast(node, scores, dtype_of(int(number))) if number is not None else scores
+    weights = cast(node, _safe_softmax(node, wide), dtype)
+    y = ops.matmul_v2(weights, v)
+    if joined:
+        y = ops.transpose(y, axis=[0, 2, 1, 3])
+        b, s = y.shape[:2]
+        y = ops.reshape(y, shape=[0 if b == -1 else b, 0 if s == -1 else s, y.shape[2] * y.shape[3]])
+    mode = int(node.attr("qk_matmul_output_mode", 0))
+    shown = {0: raw, 1: stages[2], 2: stages[1], 3: weights}[mode] if node.wants(3) else None
+    return [y, present[0] if node.wants(1) else None, present[1] if node.wants(2) else None, shown]
+
+
+def _safe_softmax(node: Node, x: Value) -> Value:
+    """A row that is masked as a whole gives zeros."""
+    ops = node.ops
+    found: Value = ops.softmax(x, axis=-1)
+    if x.array is not None and np.isneginf(x.array).all(axis=-1).any():
+        return Value(np.nan_to_num(found.array))  # type: ignore[arg-type]
+    return found
+
+
+def _by_heads(node: Node, x: Value, heads: int) -> Value:
+    b, s, _ = x.shape
+    apart = node.ops.reshape(x, shape=[0 if b == -1 else b, 0 if s == -1 else s, heads, x.shape[2] // heads])
+    out: Value = node.ops.transpose(apart, axis=[0, 2, 1, 3])
+    return out
+
+
+def _repeated(node: Node, x: Value, times: int) -> Value:
+    ops = node.ops
+    b, h, s, d = x.shape
+    wide = ops.tile(ops.unsqueeze(x, axes=[2]), repeat_times=[1, 1, times, 1, 1])
+    out: Value = ops.reshape(wide, shape=[0 if b == -1 else b, h * times, -1 if s == -1 else s, d])
+    return out
+
+
+def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Value | None, lengths: Value | None) -> Value | None:
+    """What is added to the scores: -inf where a position must not be seen."""
+    ops = node.ops
+    bias: Value | None = None
+    rows, columns = q.shape[2], k.shape[2]
+    if node.attr("is_causal", 0):
+        if -1 in (rows, columns):
+            raise UnsupportedModel("causal Attention over lengths that are not known before the model runs")
+        offset = past.shape[2] if past is not None else 0
+        allowed = np.tril(np.ones((rows, columns), bool), offset)
+        bias = Value(np.where(allowed, 0.0, -np.inf).astype(q.dtype))
+    if mask is not None:
+        given = mask
+        if mask.dtype == "bool":
+            given = ops.where(mask, ops.like(0.0, q), ops.like(-np.inf, q))
+        if given.shape[-1] != columns and -1 not in (given.shape[-1], columns):
+            missing = columns - given.shape[-1]
+            pads = [0] * (2 * given.rank)
+            pads[-1] = missing
+            given = ops.pad(given, paddings=pads, pad_value=-np.inf)
+        given = cast(node, given, q.dtype)
+        bias = given if bias is None else ops.elementwise_add(bias, given)
+    if lengths is not None:
+        steps = Value(np.arange(columns).reshape(1, 1, 1, columns).astype(lengths.dtype))
+        seen = ops.less_than(steps, ops.unsqueeze(lengths, axes=[1, 2, 3]))
+        hidden = ops.where(seen, ops.like(0.0, q), ops.like(-np.inf, q))
+        bias = hidden if bias is None else ops.elementwise_add(bias, hidden)
+    return bias
+
+
+del integers

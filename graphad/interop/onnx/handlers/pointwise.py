@@ -1,0 +1,362 @@
+"""Operators on single elements: arithmetic, comparison, logic, activations, casts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+import numpy as np
+
+from graphad.interop.onnx.arrays import BFLOAT16, DTYPES
+from graphad.interop.onnx.handlers.handler import Handler, Node, handles
+from graphad.interop.onnx.operands import UNKNOWN, UnsupportedModel, Value
+from graphad.types import FLOATS
+
+# -- one operator for one ------------------------------------------------------------------------
+
+_UNARY = {
+    "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "BitwiseNot": "bitwise_not",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "IsNaN": "isnan_v2",
+    "Log": "log",
+    "Not": "logical_not",
+    "Reciprocal": "reciprocal",
+    "Relu": "relu",
+    "Round": "rint",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Softsign": "softsign",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
+    "Tanh": "tanh",
+}
+_BINARY = {
+    "And": "logical_and",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "Equal": "equal",
+    "Greater": "greater_than",
+    "GreaterOrEqual": "greater_equal",
+    "Less": "less_than",
+    "LessOrEqual": "less_equal",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+}
+
+
+def _unary(type: str) -> Handler:
+    return lambda node: getattr(node.ops, type)(node[0])
+
+
+def _binary(type: str) -> Handler:
+    return lambda node: getattr(node.ops, type)(*aligned(node, node[0], node[1]))
+
+
+for _name, _type in _UNARY.items():
+    handles(_name)(_unary(_type))
+for _name, _type in _BINARY.items():
+    handles(_name)(_binary(_type))
+
+
+def aligned(node: Node, x: Value, y: Value) -> tuple[Value, Value]:
+    """The operands as numpy would broadcast them; before version 7 ``axis`` said where the second one begins in the first."""
+    if node.version >= 7 or not node.attr("broadcast") or y.rank == x.rank or "axis" not in node.attrs:
+        return x, y
+    after = x.rank - int(node.attrs["axis"]) - y.rank
+    return x, node.ops.unsqueeze(y, axes=list(range(y.rank, y.rank + after))) if after > 0 else y
+
+
+# -- arithmetic ----------------------------------------------------------------------------------
+
+
+def _arithmetic(type: str, of_elements: Callable[[object, object], object]) -> Handler:
+    def handler(node: Node) -> Value:
+        x, y = aligned(node, node[0], node[1])
+        out: Value = getattr(node.ops, type)(x, y)
+        out.elements = elementwise(of_elements, x, y) if out.array is None else None
+        return out
+
+    return handler
+
+
+def elementwise(function: Callable[..., object], *values: Value) -> np.ndarray[tuple[int, ...], np.dtype[np.object_]] | None:
+    """A function of the known elements of small tensors; an element made of an unknown one is unknown."""
+    parts = [value.partly() for value in values]
+    if any(part is None for part in parts):
+        return None
+    apply = np.frompyfunc(lambda *each: UNKNOWN if any(e is UNKNOWN for e in each) else function(*each), len(parts), 1)
+    return np.asarray(apply(*parts), object)
+
+
+handles("Add")(_arithmetic("elementwise_add", lambda a, b: a + b))  # type: ignore[operator]
+handles("Sub")(_arithmetic("elementwise_sub", lambda a, b: a - b))  # type: ignore[operator]
+handles("Mul")(_arithmetic("elementwise_mul", lambda a, b: a * b))  # type: ignore[operator]
+
+
+@handles("Div")
+def _div(node: Node) -> Value:
+    """Of integers it cuts towards zero."""
+    x, y = aligned(node, node[0], node[1])
+    if x.is_float:
+        out: Value = node.ops.elementwise_div(x, y)
+        return out
+    out = truncated_quotient(node, x, y)
+    if out.array is None:
+        out.elements = elementwise(lambda a, b: int(a / b) if b else 0, x, y)  # type: ignore[operator]
+    return out
+
+
+def truncated_quotient(node: Node, x: Value, y: Value) -> Value:
+    ops = node.ops
+    if x.array is not None and y.array is not None:
+        with np.errstate(all="ignore"):
+            quotient = np.floor_divide(x.array, y.array)
+            inexact = (np.remainder(x.array, y.array) != 0) & ((x.array < 0) != (y.array < 0))
+        return Value(np.asarray(quotient + inexact.astype(quotient.dtype), x.dtype))
+    if x.dtype.startswith("u"):
+        found: Value = ops.elementwise_floordiv(x, y)
+        return found
+    quotient = ops.elementwise_floordiv(ops.abs(x), ops.abs(y))
+    found = ops.elementwise_mul(quotient, ops.elementwise_mul(ops.sign(x), ops.sign(y)))
+    return found
+
+
+@handles("Neg")
+def _neg(node: Node) -> Value:
+    out: Value = node.ops.scale(node[0], scale=-1.0)
+    return out
+
+
+@handles("Pow")
+def _pow(node: Node) -> Value:
+    x, y = aligned(node, node[0], node[1])
+    if y.array is not None and y.array.size == 1 and y.rank <= x.rank and x.is_float:
+        out: Value = node.ops.pow(x, factor=float(y.array.ravel()[0]))
+        return out
+    if x.dtype != y.dtype:
+        if x.is_float:
+            y = node.ops.cast(y, out_dtype=x.dtype)
+        else:  # computed in floating point, and cut
+            wide = node.ops.elementwise_pow(node.ops.cast(x, out_dtype="float64"), node.ops.cast(y, out_dtype="float64"))
+            out = node.ops.cast(wide, out_dtype=x.dtype)
+            return out
+    out = node.ops.elementwise_pow(x, y)
+    return out
+
+
+@handles("Mod")
+def _mod(node: Node) -> Value:
+    x, y = node[0], node[1]
+    if not node.attr("fmod", 0):
+        out: Value = node.ops.elementwise_mod(x, y)
+        return out
+    if x.is_float:
+        quotient = node.ops.trunc(node.ops.elementwise_div(x, y))
+    else:
+        quotient = truncated_quotient(node, x, y)
+    out = node.ops.elementwise_sub(x, node.ops.elementwise_mul(quotient, y))
+    return out
+
+
+def _folded(type: str) -> Handler:
+    return lambda node: reduce(getattr(node.ops, type), [node[i] for i in range(len(node.inputs))])
+
+
+handles("Max")(_folded("elementwise_max"))
+handles("Min")(_folded("elementwise_min"))
+handles("Sum")(_folded("elementwise_add"))
+
+
+@handles("Mean")
+def _mean(node: Node) -> Value:
+    total = _folded("elementwise_add")(node)
+    assert isinstance(total, Value)
+    out: Value = node.ops.scale(total, scale=1.0 / len(node.inputs))
+    return out
+
+
+@handles("IsInf")
+def _isinf(node: Node) -> Value:
+    x, ops = node[0], node.ops
+    found: Value = ops.isinf_v2(x)
+    if not node.attr("detect_positive", 1):
+        found = ops.logical_and(found, ops.less_than(x, ops.like(0.0, x)))
+    if not node.attr("detect_negative", 1):
+        found = ops.logical_and(found, ops.greater_than(x, ops.like(0.0, x)))
+    return found
+
+
+@handles("BitShift")
+def _bit_shift(node: Node) -> Value:
+    """By a product with a power of two, or a quotient."""
+    x, y = node[0], node[1]
+    left = node.required("direction") == "LEFT"
+    if x.array is not None and y.array is not None:
+        return Value(np.asarray((np.left_shift if left else np.right_shift)(x.array, y.array)))
+    powers = node.ops.cast(
+        node.ops.elementwise_pow(node.ops.like(2, Value(np.asarray(2.0))), node.ops.cast(y, out_dtype="float64")), out_dtype=x.dtype
+    )
+    out: Value = (node.ops.elementwise_mul if left else node.ops.elementwise_floordiv)(x, powers)
+    return out
+
+
+# -- activations ---------------------------------------------------------------------------------
+
+
+def _with(type: str, **renamed: tuple[str, float]) -> Handler:
+    """An activation with attributes: its own name -> ONNX's and the default there."""
+
+    def handler(node: Node) -> Value:
+        attrs = {ours: float(node.attr(theirs, default)) for ours, (theirs, default) in renamed.items()}
+        out: Value = getattr(node.ops, type)(node[0], **attrs)
+        return out
+
+    return handler
+
+
+handles("Elu")(_with("elu", alpha=("alpha", 1.0)))
+handles("LeakyRelu")(_with("leaky_relu", alpha=("alpha", 0.01)))
+handles("Celu")(_with("celu", alpha=("alpha", 1.0)))
+handles("ThresholdedRelu")(_with("thresholded_relu", threshold=("alpha", 1.0)))
+handles("Selu")(_with("selu", alpha=("alpha", 1.67326319217681884765625), scale=("gamma", 1.05070102214813232421875)))
+handles("HardSigmoid")(_with("hard_sigmoid", slope=("alpha", 0.2), offset=("beta", 0.5)))
+
+
+@handles("HardSwish")
+def _hard_swish(node: Node) -> Value:
+    out: Value = node.ops.hard_swish(node[0])
+    return out
+
+
+_LINEAR = 60.0  # from here on log(1 + exp(x)) is x in float64 too
+
+
+@handles("Softplus")
+def _softplus(node: Node) -> Value:
+    out: Value = node.ops.softplus(node[0], threshold=_LINEAR)
+    return out
+
+
+@handles("Mish")
+def _mish(node: Node) -> Value:
+    out: Value = node.ops.mish(node[0])
+    return out
+
+
+@handles("Swish")
+def _swish(node: Node) -> Value:
+    out: Value = node.ops.swish(node[0], beta=float(node.attr("alpha", 1.0)))
+    return out
+
+
+@handles("Gelu")
+def _gelu(node: Node) -> Value:
+    out: Value = node.ops.gelu(node[0], approximate=node.attr("approximate", "none") == "tanh")
+    return out
+
+
+@handles("Shrink")
+def _shrink(node: Node) -> Value:
+    x, ops = node[0], node.ops
+    bias, bound = float(node.attr("bias", 0.0)), float(node.attr("lambd", 0.5))
+    wide = x if x.is_float else ops.cast(x, out_dtype="float64")
+    zero = ops.fill_zeros_like(wide)
+    below = ops.where(ops.less_than(wide, ops.like(-bound, wide)), ops.scale(wide, scale=1.0, bias=bias), zero)
+    out: Value = ops.where(ops.greater_than(wide, ops.like(bound, wide)), ops.scale(wide, scale=1.0, bias=-bias), below)
+    return out if x.is_float else ops.cast(out, out_dtype=x.dtype)
+
+
+@handles("PRelu")
+def _prelu(node: Node) -> Value:
+    x, slope, ops = node[0], node[1], node.ops
+    zero = ops.like(0.0, x)
+    out: Value = ops.elementwise_add(ops.elementwise_max(x, zero), ops.elementwise_mul(slope, ops.elementwise_min(x, zero)))
+    return out
+
+
+@handles("Clip")
+def _clip(node: Node) -> Value:
+    """Bounds are attributes before version 11; an integer is cut by maximum and minimum."""
+    x, ops = node[0], node.ops
+    if node.version < 11:
+        out: Value = ops.clip(x, min=float(node.attr("min", -3.4028234663852886e38)), max=float(node.attr("max", 3.4028234663852886e38)))
+        return out
+    low, high = node.get(1), node.get(2)
+    contents = [bound is None or (bound.content is not None and bound.content.size == 1) for bound in (low, high)]
+    if x.is_float and all(contents):
+        least = -np.inf if low is None or low.content is None else float(low.content.ravel()[0])
+        most = np.inf if high is None or high.content is None else float(high.content.ravel()[0])
+        if least <= most:
+            out = ops.clip(x, min=least, max=most)
+            return out
+    out = x
+    if low is not None:
+        out = ops.elementwise_max(out, low)
+    if high is not None:
+        out = ops.elementwise_min(out, high)
+    return out if out is not x else ops.assign(x)
+
+
+# -- casts and copies ----------------------------------------------------------------------------
+
+
+def dtype_of(number: int) -> str:
+    """graphad's dtype of ONNX's number; bfloat16 is read as float32."""
+    if number == BFLOAT16:
+        return "float32"
+    if number not in DTYPES:
+        raise UnsupportedModel(f"elements of type {number} (TensorProto.DataType) are not supported")
+    return DTYPES[number]
+
+
+@handles("Cast")
+def _cast(node: Node) -> Value:
+    return cast(node, node[0], dtype_of(int(node.required("to"))))
+
+
+def cast(node: Node, x: Value, dtype: str) -> Value:
+    """A float becomes an integer by cutting; what is known of the elements stays."""
+    if x.dtype == dtype:
+        return x
+    out: Value
+    if dtype == "bool" and x.is_float:
+        out = node.ops.not_equal(x, node.ops.like(0.0, x))
+    else:
+        out = node.ops.cast(x, out_dtype=dtype)
+    if out.array is None and dtype in ("int32", "int64") and x.dtype not in FLOATS:
+        out.elements = x.partly()
+    return out
+
+
+@handles("CastLike")
+def _cast_like(node: Node) -> Value:
+    return cast(node, node[0], node[1].dtype)
+
+
+@handles("Identity", "StopGradient")
+def _identity(node: Node) -> Value:
+    return node[0]
+
+
+@handles("Where")
+def _where(node: Node) -> Value:
+    out: Value = node.ops.where(node[0], node[1], node[2])
+    found = [value.partly() for value in (node[1], node[2])]
+    if out.array is None and node[0].array is not None and all(part is not None for part in found):
+        out.elements = np.where(node[0].array, *np.broadcast_arrays(*found))
+    return out

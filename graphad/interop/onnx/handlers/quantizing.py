@@ -1,0 +1,132 @@
+"""Quantized numbers: scales and zero points, products of integers. Gradients go straight through the rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.interop.onnx.handlers.convolving import convolved
+from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
+from graphad.interop.onnx.operands import UnsupportedModel, Value
+
+_RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
+
+
+def _along(node: Node, part: Value, x: Value) -> Value:
+    """A scale or a zero point as it is broadcast: one for all, one for each place of an axis, or one for each block of an axis."""
+    if part.rank == 0 or (part.rank == 1 and part.shape[0] == 1):
+        return node.ops.reshape(part, shape=[])  # type: ignore[no-any-return]
+    axis = node.axis(x.rank, 1)
+    if part.rank == 1:
+        after = x.rank - axis - 1
+        return node.ops.unsqueeze(part, axes=list(range(1, 1 + after))) if after else part  # type: ignore[no-any-return]
+    size = int(node.attr("block_size", 0)) or -(-x.shape[axis] // part.shape[axis])
+    wide = node.ops.gather(part, Value(np.arange(x.shape[axis], dtype="int64") // size), axis=axis)
+    return wide  # type: ignore[no-any-return]
+
+
+@handles("QuantizeLinear")
+def _quantize(node: Node) -> Value:
+    x, scale, zero = node[0], node[1], node.get(2)
+    dtype = zero.dtype if zero is not None else dtype_of(int(node.attr("output_dtype", 0)) or 2)
+    return quantized(node, x, _along(node, scale, x), None if zero is None else _along(node, zero, x), dtype)
+
+
+def quantized(node: Node, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
+    if dtype not in _RANGES:
+        raise UnsupportedModel(f"numbers quantized to {dtype}")
+    ops = node.ops
+    x = x if x.is_float else ops.cast(x, out_dtype="float32")
+    low, high = _RANGES[dtype]
+    found = ops.rint(ops.elementwise_div(x, cast(node, scale, x.dtype)))
+    if zero is not None:
+        found = ops.elementwise_add(found, ops.cast(zero, out_dtype=x.dtype))
+    out: Value = ops.cast(ops.clip(found, min=float(low), max=float(high)), out_dtype=dtype)
+    return out
+
+
+@handles("DequantizeLinear")
+def _dequantize(node: Node) -> Value:
+    x, scale, zero = node[0], node[1], node.get(2)
+    return dequantized(node, x, _along(node, scale, x), None if zero is None else _along(node, zero, x))
+
+
+def dequantized(node: Node, x: Value, scale: Value, zero: Value | None) -> Value:
+    ops = node.ops
+    number = ops.cast(x, out_dtype="int32")
+    if zero is not None:
+        number = ops.elementwise_sub(number, ops.cast(zero, out_dtype="int32"))
+    out: Value = ops.elementwise_mul(ops.cast(number, out_dtype=scale.dtype), scale)
+    return out
+
+
+@handles("DynamicQuantizeLinear")
+def _dynamic(node: Node) -> list[Value]:
+    x, ops = node[0], node.ops
+    least = ops.elementwise_min(ops.reduce_min(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
+    most = ops.elementwise_max(ops.reduce_max(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
+    scale = ops.elementwise_div(ops.elementwise_sub(most, least), ops.like(255.0, x))
+    whole = ops.where(ops.equal(scale, ops.like(0.0, x)), ops.like(1.0, x), scale)
+    zero = ops.clip(ops.rint(ops.scale(ops.elementwise_div(least, whole), scale=-1.0)), min=0.0, max=255.0)
+    point = ops.cast(zero, out_dtype="uint8")
+    return [quantized(node, x, whole, point, "uint8"), scale, point]
+
+
+# -- products of integers ------------------------------------------------------------------------
+
+
+def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None) -> Value:
+    """Integers as float64, which holds their sums exactly, less the zero point."""
+    ops = node.ops
+    wide: Value = ops.cast(x, out_dtype="float64")
+    if zero is None:
+        return wide
+    point: Value = ops.cast(zero, out_dtype="float64")
+    if axis is not None and point.rank == 1 and point.shape[0] != 1:
+        point = ops.unsqueeze(point, axes=[i for i in range(x.rank) if i != axis])
+    elif point.rank == 1 and point.shape[0] == 1:
+        point = ops.reshape(point, shape=[])
+    out: Value = ops.elementwise_sub(wide, point)
+    return out
+
+
+@handles("MatMulInteger")
+def _matmul_integer(node: Node) -> Value:
+    a, b = node[0], node[1]
+    x = _less_zero(node, a, node.get(2), a.rank - 2 if a.rank >= 2 else None)
+    y = _less_zero(node, b, node.get(3), b.rank - 1)
+    out: Value = node.ops.cast(node.ops.matmul_v2(x, y), out_dtype="int32")
+    return out
+
+
+@handles("ConvInteger")
+def _conv_integer(node: Node) -> Value:
+    x, w = _less_zero(node, node[0], node.get(2)), _less_zero(node, node[1], node.get(3), 0)
+    out: Value = node.ops.cast(convolved(node, x, w, None), out_dtype="int32")
+    return out
+
+
+@handles("QLinearMatMul")
+def _qlinear_matmul(node: Node) -> Value:
+    a, b = node[0], node[3]
+    x, y = _less_zero(node, a, node[2], a.rank - 2), _less_zero(node, b, node[5], b.rank - 1)
+    return _requantized(node, node.ops.matmul_v2(x, y), node[1], node[4], node[6], node[7])
+
+
+@handles("QLinearConv")
+def _qlinear_conv(node: Node) -> Value:
+    x, w = _less_zero(node, node[0], node[2]), _less_zero(node, node[3], node[5], 0)
+    bias = None if node.get(8) is None else node.ops.cast(node[8], out_dtype="float64")
+    found = convolved(node, x, w, bias)
+    scale = node[4]
+    if scale.rank == 1 and scale.shape[0] > 1:
+        scale = node.ops.unsqueeze(scale, axes=list(range(1, found.rank - 1)))
+    return _requantized(node, found, node[1], scale, node[6], node[7])
+
+
+def _requantized(node: Node, x: Value, one: Value, other: Value, scale: Value, zero: Value) -> Value:
+    ops = node.ops
+    flat = [ops.reshape(each, shape=[]) if each.rank == 1 and each.shape[0] == 1 else each for each in (one, other, scale, zero)]
+    factor = ops.elementwise_div(ops.elementwise_mul(flat[0], flat[1]), flat[2])
+    found = ops.elementwise_mul(x, ops.cast(factor, out_dtype="float64"))
+    return quantized(node, found, Value(np.asarray(1.0)), flat[3], zero.dtype)

@@ -1,0 +1,245 @@
+"""Recurrent networks: RNN, GRU, LSTM, forward, backward and both, with lengths, peepholes, clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphad import layers
+from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.reducing import extent
+from graphad.interop.onnx.handlers.selecting import reversed_by_length
+from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.program import Variable
+
+Step = Callable[[Value, Sequence[Value]], list[Value]]  # the input's share and the states -> the next states
+
+
+@dataclass
+class _Direction:
+    """One direction of a network: its weights, without the axis of directions."""
+
+    node: Node
+    w: Value
+    r: Value
+    b: Value | None
+    peephole: Value | None
+    activations: list[Callable[[Value], Value]]
+
+    @property
+    def hidden(self) -> int:
+        return self.r.shape[-1]
+
+    def gates(self, x: Value, count: int) -> list[Value]:
+        ops, size = self.node.ops, self.hidden
+        return [ops.slice(x, axes=[x.rank - 1], starts=[i * size], ends=[(i + 1) * size]) for i in range(count)]
+
+    def clipped(self, x: Value) -> Value:
+        bound = self.node.attr("clip")
+        return x if bound is None else self.node.ops.clip(x, min=-float(bound), max=float(bound))  # type: ignore[no-any-return]
+
+
+def _activation(node: Node, name: str, alpha: float | None, beta: float | None) -> Callable[[Value], Value]:
+    ops = node.ops
+    known: dict[str, Callable[[Value], Value]] = {
+        "relu": ops.relu,
+        "tanh": ops.tanh,
+        "sigmoid": ops.sigmoid,
+        "softsign": ops.softsign,
+        "softplus": lambda x: ops.softplus(x, threshold=60.0),
+        "affine": lambda x: ops.scale(x, scale=1.0 if alpha is None else alpha, bias=0.0 if beta is None else beta),
+        "leakyrelu": lambda x: ops.leaky_relu(x, alpha=0.01 if alpha is None else alpha),
+        "thresholdedrelu": lambda x: ops.thresholded_relu(x, threshold=1.0 if alpha is None else alpha),
+        "scaledtanh": lambda x: (
+            ops.stanh(x, scale_a=beta or 1.0, scale_b=alpha or 1.0)
+            if False
+            else ops.scale(ops.tanh(ops.scale(x, scale=beta or 1.0)), scale=alpha or 1.0)
+        ),
+        "hardsigmoid": lambda x: ops.hard_sigmoid(x, slope=0.2 if alpha is None else alpha, offset=0.5 if beta is None else beta),
+        "elu": lambda x: ops.elu(x, alpha=1.0 if alpha is None else alpha),
+    }
+    if name.lower() not in known:
+        raise UnsupportedModel(f"the activation {name!r} of a recurrent network")
+    return known[name.lower()]
+
+
+def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int) -> list[Value | None]:
+    """Both directions, one after the other; outputs as ONNX lays them out."""
+    ops = node.ops
+    x, lengths = node[0], node.get(4)
+    if node.attr("layout", 0):
+        x = ops.transpose(x, axis=[1, 0, 2])
+    direction = str(node.attr("direction", "forward"))
+    count = 2 if direction == "bidirectional" else 1
+    given = [str(each) for each in node.attr("activations", list(defaults) * count)]
+    alphas, betas = (list(node.attr(name, [])) for name in ("activation_alpha", "activation_beta"))
+    functions = [
+        _activation(node, name, float(alphas[i]) if i < len(alphas) else None, float(betas[i]) if i < len(betas) else None)
+        for i, name in enumerate(given)
+    ]
+    sequences, finals = [], []
+    for i in range(count):
+        one = _Direction(
+            node,
+            _part(node, node[1], i),
+            _part(node, node[2], i),
+            None if node.get(3) is None else _part(node, node[3], i),
+            None if kind != "LSTM" or node.get(7) is None else _part(node, node[7], i),
+            functions[i * len(defaults) : (i + 1) * len(defaults)],
+        )
+        back = direction == "reverse" or i == 1
+        initial = [_initial(node, node.get(5 + s), i, x, one.hidden) for s in range(states)]
+        ys, last = _direction(node, one, kind, gates, x, lengths, initial, back)
+        sequences.append(ys)
+        finals.append(last)
+    y = ops.stack(sequences, axis=1)
+    ends = [ops.stack([last[s] for last in finals], axis=0) for s in range(states)]
+    if node.attr("layout", 0):
+        y = ops.transpose(y, axis=[2, 0, 1, 3])
+        ends = [ops.transpose(each, axis=[1, 0, 2]) for each in ends]
+    return [y, *ends]
+
+
+def _part(node: Node, x: Value, i: int) -> Value:
+    """What belongs to a direction."""
+    out: Value = node.ops.squeeze(node.ops.slice(x, axes=[0], starts=[i], ends=[i + 1]), axes=[0])
+    return out
+
+
+def _initial(node: Node, x: Value | None, i: int, inputs: Value, hidden: int) -> Value:
+    ops = node.ops
+    if x is not None:
+        return _part(node, ops.transpose(x, axis=[1, 0, 2]) if node.attr("layout", 0) else x, i)
+    batch = inputs.shape[1]
+    if batch != -1:
+        return Value(np.zeros((batch, hidden), inputs.dtype))
+    size = ops.reshape(extent(node, inputs, 1), shape=[1])
+    shape = ops.concat([size, Value(np.asarray([hidden], "int64"))], axis=0)
+    out: Value = ops.fill_constant(None, shape, shape=[-1, hidden], dtype=inputs.dtype, value=0.0)
+    return out
+
+
+def _direction(
+    node: Node, one: _Direction, kind: str, gates: int, x: Value, lengths: Value | None, initial: list[Value], back: bool
+) -> tuple[Value, list[Value]]:
+    """Outputs by time and the last states of one direction."""
+    ops = node.ops
+    turned = x
+    if back:
+        turned = ops.flip(x, axis=[0]) if lengths is None else reversed_by_length(node, x, lengths, 1, 0)
+    shares = ops.matmul_v2(turned, one.w, trans_y=True)
+    if one.b is not None:
+        half = one.b.shape[0] // 2
+        wb, rb = (ops.slice(one.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
+        shares = ops.elementwise_add(shares, wb)
+    else:
+        rb = None
+    step = {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[kind](one, rb, gates)
+    ys, last = _scanned(node, shares, step, initial, lengths)
+    if back:
+        ys = ops.flip(ys, axis=[0]) if lengths is None else reversed_by_length(node, ys, lengths, 1, 0)
+    return ys, last
+
+
+def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], lengths: Value | None) -> tuple[Value, list[Value]]:
+    """The loop over time; after the end of a sequence its outputs are 0 and its states stay."""
+    ops = node.ops
+    count = extent(node, shares, 0)
+    ends = None if lengths is None else ops.unsqueeze(ops.cast(lengths, out_dtype="int64"), axes=[1])
+
+    def condition(i: Variable, *rest: Variable) -> Variable:
+        return layers.less_than(i, ops.variable(count))  # type: ignore[no-any-return]
+
+    def iteration(i: Variable, *rest: Variable) -> list[Variable]:
+        states, array = [Value(variable=each) for each in rest[:-1]], rest[-1]
+        place = Value(variable=i)
+        share = ops.squeeze(ops.gather(shares, ops.reshape(place, shape=[1]), axis=0), axes=[0])
+        found = step(share, states)
+        shown = found[0]
+        if ends is not None:
+            runs = ops.less_than(place, ends)
+            shown = ops.where(runs, found[0], ops.like(0.0, found[0]))
+            found = [ops.where(runs, new, old) for new, old in zip(found, states, strict=True)]
+        written = layers.array_write(ops.variable(shown), i, array)
+        return [layers.scale(i, scale=1.0, bias=1.0), *map(ops.variable, found), written]
+
+    start = [ops.variable(Value(np.asarray(0, "int64"))), *map(ops.variable, initial), layers.create_array(shares.dtype)]
+    made = layers.while_loop(condition, iteration, start)
+    stacked = layers.tensor_array_to_tensor(made[-1], axis=0, use_stack=True)
+    ys = Value(variable=stacked[0] if isinstance(stacked, tuple) else stacked)
+    return ys, [Value(variable=each) for each in made[1:-1]]
+
+
+def _recurrent(one: _Direction, h: Value, rb: Value | None) -> Value:
+    ops = one.node.ops
+    found: Value = ops.matmul_v2(h, one.r, trans_y=True)
+    return found if rb is None else ops.elementwise_add(found, rb)  # type: ignore[no-any-return]
+
+
+def _rnn_step(one: _Direction, rb: Value | None, gates: int) -> Step:
+    ops = one.node.ops
+    return lambda share, states: [one.activations[0](one.clipped(ops.elementwise_add(share, _recurrent(one, states[0], rb))))]
+
+
+def _gru_step(one: _Direction, rb: Value | None, gates: int) -> Step:
+    """Gates z, r, h; ``linear_before_reset`` multiplies by the reset gate after the product."""
+    ops, f, g = one.node.ops, one.activations[0], one.activations[1]
+    after = bool(one.node.attr("linear_before_reset", 0))
+    size = one.hidden
+    rows = [ops.slice(one.r, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
+    biases = [None] * 3 if rb is None else [ops.slice(rb, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
+
+    def product(h: Value, i: int) -> Value:
+        found: Value = ops.matmul_v2(h, rows[i], trans_y=True)
+        return found if biases[i] is None else ops.elementwise_add(found, biases[i])  # type: ignore[no-any-return]
+
+    def step(share: Value, states: Sequence[Value]) -> list[Value]:
+        h = states[0]
+        xz, xr, xh = one.gates(share, 3)
+        z = f(one.clipped(ops.elementwise_add(xz, product(h, 0))))
+        r = f(one.clipped(ops.elementwise_add(xr, product(h, 1))))
+        inner = ops.elementwise_mul(r, product(h, 2)) if after else product(ops.elementwise_mul(r, h), 2)
+        new = g(one.clipped(ops.elementwise_add(xh, inner)))
+        kept = ops.elementwise_mul(ops.scale(z, scale=-1.0, bias=1.0), new)
+        return [ops.elementwise_add(kept, ops.elementwise_mul(z, h))]
+
+    return step
+
+
+def _lstm_step(one: _Direction, rb: Value | None, gates: int) -> Step:
+    """Gates i, o, f, c."""
+    ops = one.node.ops
+    f, g, h_of = one.activations
+    peeps = None if one.peephole is None else one.gates(one.peephole, 3)
+    coupled = bool(one.node.attr("input_forget", 0))
+
+    def peeked(x: Value, c: Value, i: int) -> Value:
+        return x if peeps is None else ops.elementwise_add(x, ops.elementwise_mul(peeps[i], c))  # type: ignore[no-any-return]
+
+    def step(share: Value, states: Sequence[Value]) -> list[Value]:
+        h, c = states
+        xi, xo, xf, xc = one.gates(ops.elementwise_add(share, _recurrent(one, h, rb)), 4)
+        i = f(one.clipped(peeked(xi, c, 0)))
+        forget = ops.scale(i, scale=-1.0, bias=1.0) if coupled else f(one.clipped(peeked(xf, c, 2)))
+        new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(one.clipped(xc))))
+        o = f(one.clipped(peeked(xo, new, 1)))
+        return [ops.elementwise_mul(o, h_of(new)), new]
+
+    return step
+
+
+@handles("RNN")
+def _rnn(node: Node) -> list[Value | None]:
+    return _run(node, "RNN", 1, ["Tanh"], 1)
+
+
+@handles("GRU")
+def _gru(node: Node) -> list[Value | None]:
+    return _run(node, "GRU", 3, ["Sigmoid", "Tanh"], 1)
+
+
+@handles("LSTM")
+def _lstm(node: Node) -> list[Value | None]:
+    return _run(node, "LSTM", 4, ["Sigmoid", "Tanh", "Tanh"], 2)

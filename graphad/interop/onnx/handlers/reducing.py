@@ -1,0 +1,218 @@
+"""Reductions, positions of extremes, cumulative sums, sorting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.interop.onnx.handlers.handler import Handler, Node, handles
+from graphad.interop.onnx.operands import Value, integers
+
+# -- reductions ----------------------------------------------------------------------------------
+
+
+def axes_of(node: Node, rank: int) -> list[int] | None:
+    """The axes counted from the front, all of them where none are given; None where nothing is reduced."""
+    axes = node.integers(1, "axes")
+    if not axes:
+        return None if node.attr("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted(axis % rank for axis in axes)
+
+
+def reduced(node: Node, type: str, x: Value, axes: list[int], keep: bool = True) -> Value:
+    """A reduction of some axes; over none it leaves the elements as they are."""
+    if not axes:
+        out: Value = node.ops.assign(x)
+        return out
+    whole = len(axes) == x.rank
+    if whole and not keep:
+        out = node.ops.apply(_operator(node, type), x, reduce_all=True, keep_dim=False)
+        return out
+    out = node.ops.apply(_operator(node, type), x, dim=axes, keep_dim=keep)
+    return out
+
+
+def _operator(node: Node, type: str):  # type: ignore[no-untyped-def]
+    return getattr(node.ops, type).args[0]
+
+
+def _reduction(type: str) -> Handler:
+    def handler(node: Node) -> Value:
+        x = node[0]
+        axes = axes_of(node, x.rank)
+        return x if axes is None else reduced(node, type, x, axes, bool(node.attr("keepdims", 1)))
+
+    return handler
+
+
+handles("ReduceMean")(_reduction("reduce_mean"))
+handles("ReduceProd")(_reduction("reduce_prod"))
+
+
+@handles("ReduceSum")
+def reduce_sum(node: Node) -> Value:
+    return _of(node, node[0], "reduce_sum")
+
+
+def _of(node: Node, x: Value, type: str) -> Value:
+    axes = axes_of(node, x.rank)
+    return x if axes is None else reduced(node, type, x, axes, bool(node.attr("keepdims", 1)))
+
+
+def _extreme(type: str, of_booleans: str) -> Handler:
+    def handler(node: Node) -> Value:
+        x = node[0]
+        return _of(node, x, of_booleans if x.dtype == "bool" else type)
+
+    return handler
+
+
+handles("ReduceMax")(_extreme("reduce_max", "reduce_any"))
+handles("ReduceMin")(_extreme("reduce_min", "reduce_all"))
+
+
+@handles("ReduceL1")
+def _l1(node: Node) -> Value:
+    return _of(node, node.ops.abs(node[0]), "reduce_sum")
+
+
+@handles("ReduceSumSquare")
+def _sum_square(node: Node) -> Value:
+    return _of(node, node.ops.square(node[0]), "reduce_sum")
+
+
+@handles("ReduceL2")
+def _l2(node: Node) -> Value:
+    x = node[0]
+    found = _of(node, node.ops.square(x), "reduce_sum")
+    if x.is_float:
+        out: Value = node.ops.sqrt(found)
+        return out
+    out = node.ops.cast(node.ops.sqrt(node.ops.cast(found, out_dtype="float64")), out_dtype=x.dtype)
+    return out
+
+
+@handles("ReduceLogSum")
+def _log_sum(node: Node) -> Value:
+    return _floating(node, lambda x: node.ops.log(_of(node, x, "reduce_sum")))
+
+
+@handles("ReduceLogSumExp")
+def _log_sum_exp(node: Node) -> Value:
+    x = node[0]
+    axes = axes_of(node, x.rank)
+    if axes is None:
+        return x
+    keep = bool(node.attr("keepdims", 1))
+    if not x.rank:
+        out: Value = node.ops.assign(x)
+        return out
+    return _floating(node, lambda x: node.ops.logsumexp(x, axis=axes, keepdim=keep, reduce_all=len(axes) == x.rank))
+
+
+def _floating(node: Node, function):  # type: ignore[no-untyped-def]
+    """A function of the first input in floating point; of integers it is cut afterwards."""
+    x = node[0]
+    if x.is_float:
+        return function(x)
+    return node.ops.cast(function(node.ops.cast(x, out_dtype="float64")), out_dtype=x.dtype)
+
+
+# -- positions of extremes -----------------------------------------------------------------------
+
+
+def _position(type: str) -> Handler:
+    def handler(node: Node) -> Value:
+        x, ops = node[0], node.ops
+        axis, keep = node.axis(x.rank, 0), bool(node.attr("keepdims", 1))
+        if not node.attr("select_last_index", 0):
+            out: Value = getattr(ops, type)(x, axis=axis, keepdims=keep)
+            return out
+        found = getattr(ops, type)(ops.flip(x, axis=[axis]), axis=axis, keepdims=keep)
+        out = ops.elementwise_sub(ops.scale(extent(node, x, axis), scale=1.0, bias=-1.0), found)
+        return out
+
+    return handler
+
+
+handles("ArgMax")(_position("arg_max"))
+handles("ArgMin")(_position("arg_min"))
+
+
+def extent(node: Node, x: Value, axis: int) -> Value:
+    """An extent as a tensor without axes."""
+    if x.shape[axis] != -1:
+        return Value(np.asarray(x.shape[axis], "int64"))
+    ops = node.ops
+    shape = ops.cast(ops.shape(x), out_dtype="int64")
+    out: Value = ops.reshape(ops.slice(shape, axes=[0], starts=[axis], ends=[axis + 1]), shape=[])
+    return out
+
+
+@handles("Hardmax")
+def _hardmax(node: Node) -> Value:
+    x, ops = node[0], node.ops
+    if node.version < 13:
+        axis = node.axis(x.rank, 1)
+        flat = flattened(node, x, axis)
+        return reshaped_like(node, _first_largest(node, flat, 1), x)
+    return _first_largest(node, x, node.axis(x.rank))
+
+
+def _first_largest(node: Node, x: Value, axis: int) -> Value:
+    ops = node.ops
+    places = ops.arg_max(x, axis=axis, keepdims=True)
+    ones = ops.fill_any_like(places, value=1.0, dtype=x.dtype)
+    out: Value = ops.put_along_axis(ops.fill_zeros_like(x), places, ones, Axis=axis)
+    return out
+
+
+def flattened(node: Node, x: Value, axis: int) -> Value:
+    """The axes before ``axis`` as one, and the others as one."""
+    out: Value = node.ops.flatten(x, axis=axis)
+    return out
+
+
+def reshaped_like(node: Node, x: Value, like: Value) -> Value:
+    out: Value = node.ops.reshape_like(x, like)
+    return out
+
+
+# -- cumulative, sorted --------------------------------------------------------------------------
+
+
+@handles("CumSum", "CumProd")
+def _cumulative(node: Node) -> Value:
+    x = node[0]
+    axes = node.integers(1, "axis")
+    axis = (axes[0] if axes else 0) % x.rank
+    options = {"exclusive": bool(node.attr("exclusive", 0)), "reverse": bool(node.attr("reverse", 0))}
+    out: Value = node.ops.cumsum(x, axis=axis, **options) if node.type == "CumSum" else node.ops.cumprod(x, dim=axis, **options)
+    return out
+
+
+@handles("TopK")
+def _top_k(node: Node) -> tuple[Value, Value]:
+    x = node[0]
+    counts = node.integers(1, "k")
+    assert counts is not None
+    axis = node.axis(x.rank)
+    values, places = node.ops.top_k_v2(x, k=counts[0], axis=axis, largest=bool(node.attr("largest", 1)), sorted=True)
+    return values, node.ops.cast(places, out_dtype="int64")
+
+
+@handles("Unique")
+def _unique(node: Node) -> list[Value]:
+    """Only of a tensor that is known at load."""
+    array = node.known(0, "the tensor")
+    assert array is not None
+    axis = None if "axis" not in node.attrs else int(node.attrs["axis"])
+    values, first, inverse, counts = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    if not node.attr("sorted", 1):
+        order = np.argsort(first, kind="stable")
+        back = np.argsort(order, kind="stable")
+        values = np.take(values, order, axis=0 if axis is None else axis)
+        first, counts, inverse = first[order], counts[order], back[inverse]
+    return [Value(np.asarray(values)), *(Value(np.asarray(each, "int64").ravel()) for each in (first, inverse, counts))]
+
+
+del integers

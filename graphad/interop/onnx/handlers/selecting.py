@@ -1,0 +1,335 @@
+"""Choosing and placing elements: gather, slice, scatter, one-hot, non-zero, compress."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graphad.errors import ParseError
+from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.reducing import extent
+from graphad.interop.onnx.operands import UNKNOWN, UnsupportedModel, Value, integers, known_integers
+
+_LAST = (1 << 31) - 1
+
+
+# -- gather --------------------------------------------------------------------------------------
+
+
+@handles("Gather")
+def _gather(node: Node) -> Value:
+    x, places, ops = node[0], node[1], node.ops
+    axis = node.axis(x.rank, 0)
+    part = x.partly()
+    known = places.array
+    if x.array is not None and known is not None:
+        return Value(np.asarray(np.take(x.array, known.astype("int64"), axis)))
+    flat = ops.reshape(from_front(node, places, x, axis), shape=[-1])
+    out: Value = ops.gather(x, flat, axis=axis)
+    if places.rank != 1:
+        out = _split_axis(node, out, x, places, axis)
+    if part is not None and known is not None:
+        out.elements = np.asarray(np.take(part, known, axis), object)
+    return out
+
+
+def from_front(node: Node, places: Value, x: Value, axis: int) -> Value:
+    """Places counted from the front, those below zero are counted from the end."""
+    ops = node.ops
+    if places.array is not None:
+        if (places.array >= 0).all():
+            return places
+        if x.shape[axis] != -1:
+            return Value(np.asarray(places.array % x.shape[axis]))
+    if places.variable is not None and places.variable.name in node.reader.never_negative:
+        return places
+    size = ops.cast(extent(node, x, axis), out_dtype=places.dtype)
+    out: Value = ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, size), places)
+    return out
+
+
+def _split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -> Value:
+    """The one axis of gathered places as the axes that the places have."""
+    around = [*source.shape[:axis], *places.shape, *source.shape[axis + 1 :]]
+    if not places.rank:
+        out: Value = node.ops.squeeze(x, axes=[axis])
+        return out
+    if around.count(-1) <= 1:
+        out = node.ops.reshape(x, shape=around)
+        return out
+    ops = node.ops
+    shapes = [ops.cast(ops.shape(each), out_dtype="int64") for each in (source, places)]
+    pieces = [
+        ops.slice(shapes[0], axes=[0], starts=[0], ends=[axis]) if axis else None,
+        shapes[1],
+        ops.slice(shapes[0], axes=[0], starts=[axis + 1], ends=[source.rank]) if axis + 1 < source.rank else None,
+    ]
+    wanted = ops.concat([each for each in pieces if each is not None], axis=0) if any((pieces[0], pieces[2])) else shapes[1]
+    out = ops.reshape(x, wanted, shape=around)
+    return out
+
+
+@handles("GatherElements")
+def _gather_elements(node: Node) -> Value:
+    x, places = node[0], node[1]
+    axis = node.axis(x.rank, 0)
+    places = from_front(node, places, x, axis)
+    for other in range(x.rank):  # the places may have fewer along the other axes
+        if other != axis and places.shape[other] not in (-1, x.shape[other]) and x.shape[other] != -1:
+            x = node.ops.slice(x, axes=[other], starts=[0], ends=[places.shape[other]])
+    out: Value = node.ops.take_along_axis(x, places, Axis=axis)
+    return out
+
+
+@handles("GatherND")
+def _gather_nd(node: Node) -> Value:
+    x, places = node[0], node[1]
+    batch = int(node.attr("batch_dims", 0))
+    if not batch:
+        out: Value = node.ops.gather_nd(x, _nd_from_front(node, places, x, 0))
+        return out
+    if -1 in x.shape[:batch] or -1 in places.shape:
+        raise UnsupportedModel("GatherND with batch_dims of unknown extents")
+    lead = math.prod(x.shape[:batch])
+    flat = node.ops.reshape(x, shape=[lead, *x.shape[batch:]])
+    inner = node.ops.reshape(_nd_from_front(node, places, x, batch), shape=[lead, *places.shape[batch:]])
+    rows = np.arange(lead).reshape(lead, *[1] * (inner.rank - 1))
+    number = Value(np.asarray(np.broadcast_to(rows, (*inner.shape[:-1], 1)), places.dtype))
+    found = node.ops.gather_nd(flat, node.ops.concat([number, inner], axis=inner.rank - 1))
+    out = node.ops.reshape(found, shape=[*x.shape[:batch], *found.shape[1:]])
+    return out
+
+
+def _nd_from_front(node: Node, places: Value, x: Value, batch: int) -> Value:
+    count = places.shape[-1]
+    if places.array is not None and (places.array >= 0).all():
+        return places
+    sizes = x.shape[batch : batch + count]
+    ops = node.ops
+    if -1 in sizes:
+        shape = ops.cast(ops.shape(x), out_dtype=places.dtype)
+        extents = ops.slice(shape, axes=[0], starts=[batch], ends=[batch + count])
+    else:
+        extents = Value(np.asarray(sizes, places.dtype))
+    out: Value = ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, extents), places)
+    return out
+
+
+# -- slice ---------------------------------------------------------------------------------------
+
+
+@handles("Slice")
+def _slice(node: Node) -> Value:
+    x = node[0]
+    if node.version < 10:
+        starts, ends = ([int(each) for each in node.required(name)] for name in ("starts", "ends"))
+        return sliced(node, x, starts, ends, [int(each) for each in node.attr("axes", range(len(starts)))], [1] * len(starts))
+    parts = [node.get(i) for i in (1, 2, 3, 4)]
+    count = node[1].shape[0]
+    axes = list(range(count)) if parts[2] is None else integers(node.known(3, "axes"))  # type: ignore[arg-type]
+    steps = [1] * count if parts[3] is None else integers(node.known(4, "steps"))  # type: ignore[arg-type]
+    starts, ends = (known_integers(node[i]) for i in (1, 2))  # type: ignore[assignment]
+    if starts is None or ends is None or UNKNOWN in starts or UNKNOWN in ends:
+        return _sliced_at_run_time(node, x, axes, steps)
+    return sliced(node, x, list(starts), list(ends), axes, steps)
+
+
+def sliced(node: Node, x: Value, starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> Value:
+    """Parts of axes, as Python's slices are: bounds are cut to what is there."""
+    ops, axes = node.ops, [axis % x.rank for axis in axes]
+    if x.array is not None:
+        cut = [slice(None)] * x.rank
+        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+            cut[axis] = _python_slice(start, end, step, x.shape[axis])
+        return Value(np.ascontiguousarray(x.array[tuple(cut)]))
+    part = x.partly()
+    whole = [(axis, _bound(start), _bound(end), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)]
+    known = [(a, *_in_range(s, e, step, x.shape[a]), step) for a, s, e, step in whole]
+    if all(step == 1 for step in steps):
+        out: Value = ops.slice(x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known])
+    else:
+        out = ops.strided_slice(
+            x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known], strides=[k[3] for k in known]
+        )
+    if part is not None and x.rank == 1:
+        out.elements = part[_python_slice(starts[0], ends[0], steps[0], x.shape[0])]
+    return out
+
+
+def _python_slice(start: int, end: int, step: int, size: int) -> slice:
+    """ONNX's bounds: cut to the extent; going backwards, one before the first is before the first."""
+    if step > 0:
+        return slice(start, end, step)
+    end = end + size if end < 0 else end
+    start = start + size if start < 0 else start
+    return slice(min(start, size - 1), end if end >= 0 else None, step)
+
+
+def _in_range(start: int, end: int, step: int, size: int) -> tuple[int, int]:
+    if size == -1:
+        return start, end
+    first, last, _ = _python_slice(start, end, step, size).indices(size)
+    return (first, max(last, first)) if step > 0 else (first, last if last >= 0 else -size - 1)
+
+
+def _bound(value: int) -> int:
+    return max(-_LAST, min(value, _LAST))
+
+
+def _sliced_at_run_time(node: Node, x: Value, axes: list[int], steps: list[int]) -> Value:
+    ops, axes = node.ops, [axis % x.rank for axis in axes]
+    starts, ends = (ops.cast(_cut(node, node[i]), out_dtype="int32") for i in (1, 2))
+    if all(step == 1 for step in steps):
+        out: Value = ops.slice(x, starts, ends, axes=axes)
+        return out
+    out = ops.strided_slice(x, starts, ends, axes=axes, strides=steps)
+    return out
+
+
+def _cut(node: Node, bounds: Value) -> Value:
+    """Bounds that int32 holds."""
+    if bounds.dtype == "int32":
+        return bounds
+    ops = node.ops
+    out: Value = ops.elementwise_max(ops.elementwise_min(bounds, ops.like(_LAST, bounds)), ops.like(-_LAST, bounds))
+    return out
+
+
+# -- scatter -------------------------------------------------------------------------------------
+
+_REDUCTIONS = {"none": "assign", "add": "add", "mul": "multiply", "max": "amax", "min": "amin"}
+
+
+@handles("ScatterElements", "Scatter")
+def _scatter_elements(node: Node) -> Value:
+    x, places, values = node[0], node[1], node[2]
+    axis = node.axis(x.rank, 0)
+    how = _REDUCTIONS[str(node.attr("reduction", "none"))]
+    places = from_front(node, places, x, axis)
+    if places.shape != x.shape[:axis] + places.shape[axis : axis + 1] + x.shape[axis + 1 :]:
+        return _scattered_by_place(node, x, places, values, axis, how)
+    out: Value = node.ops.put_along_axis(x, places, values, Axis=axis, Reduce=how)
+    return out
+
+
+def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis: int, how: str) -> Value:
+    """Where there are fewer places along other axes: as if the tensor were flat."""
+    if -1 in x.shape or -1 in places.shape:
+        raise UnsupportedModel("ScatterElements of unknown extents, with fewer places than elements along other axes")
+    ops = node.ops
+    strides = [math.prod(x.shape[i + 1 :]) for i in range(x.rank)]
+    grid = np.indices(places.shape)
+    base = sum((grid[i] * strides[i] for i in range(x.rank) if i != axis), np.zeros(places.shape, "int64"))
+    flat = ops.elementwise_add(ops.scale(ops.cast(places, out_dtype="int64"), scale=float(strides[axis])), Value(np.asarray(base, "int64")))
+    out = ops.put_along_axis(*(ops.reshape(each, shape=[-1]) for each in (x, flat, values)), Axis=0, Reduce=how)
+    found: Value = ops.reshape(out, shape=list(x.shape))
+    return found
+
+
+@handles("ScatterND")
+def _scatter_nd(node: Node) -> Value:
+    x, places, values, ops = node[0], node[1], node[2], node.ops
+    how = _REDUCTIONS[str(node.attr("reduction", "none"))]
+    places = _nd_from_front(node, places, x, 0)
+    if how == "add" and x.is_float:
+        out: Value = ops.scatter_nd_add(x, places, values)
+        return out
+    count = places.shape[-1]
+    if -1 in x.shape:
+        return _scatter_nd_unknown(node, x, places, values, how)
+    strides = [math.prod(x.shape[i + 1 : count]) for i in range(count)]
+    weights = Value(np.asarray(strides, places.dtype))
+    row = ops.reduce_sum(ops.elementwise_mul(places, weights), dim=[places.rank - 1], keep_dim=False)
+    inner = math.prod(x.shape[count:])
+    flat_row = ops.reshape(row, shape=[-1, 1])
+    table = ops.reshape(x, shape=[math.prod(x.shape[:count]), inner])
+    wide = ops.elementwise_add(flat_row, Value(np.zeros((1, inner), places.dtype)))
+    found = ops.put_along_axis(table, wide, ops.reshape(values, shape=[-1, inner]), Axis=0, Reduce=how)
+    out = ops.reshape(found, shape=list(x.shape))
+    return out
+
+
+def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, how: str) -> Value:
+    """By sums: what is there is taken away, and the new is added; right where no place comes twice."""
+    if how != "assign":
+        raise UnsupportedModel(f"ScatterND with reduction {node.attr('reduction')!r} of unknown extents")
+    ops = node.ops
+    there = ops.gather_nd(x, places)
+    out: Value = ops.scatter_nd_add(x, places, ops.elementwise_sub(values, there))
+    return out
+
+
+@handles("TensorScatter")
+def _tensor_scatter(node: Node) -> Value:
+    raise UnsupportedModel("TensorScatter is not supported")
+
+
+# -- by values -----------------------------------------------------------------------------------
+
+
+@handles("OneHot")
+def _one_hot(node: Node) -> Value:
+    places, values, ops = node[0], node[2], node.ops
+    sizes = node.integers(1, "depth")
+    assert sizes is not None
+    depth = sizes[0]
+    axis = int(node.attr("axis", -1)) % (places.rank + 1)
+    if not places.dtype.startswith("int"):
+        places = ops.cast(places, out_dtype="int64")
+    wrapped = ops.where(ops.less_than(places, ops.like(0, places)), ops.scale(places, scale=1.0, bias=float(depth)), places)
+    shape = [1] * (places.rank + 1)
+    shape[axis] = depth
+    steps = Value(np.arange(depth).reshape(shape).astype(places.dtype))
+    hit = ops.equal(ops.unsqueeze(wrapped, axes=[axis]), steps)
+    off, on = (sliced(node, values, [i], [i + 1], [0], [1]) for i in (0, 1))
+    out: Value = ops.where(hit, on, off)
+    return out
+
+
+@handles("NonZero")
+def _non_zero(node: Node) -> Value:
+    x, ops = node[0], node.ops
+    if x.array is not None:
+        return Value(np.asarray(np.nonzero(x.array), "int64").reshape(x.rank, -1))
+    mask = x if x.dtype == "bool" else ops.not_equal(x, ops.like(0, x))
+    out: Value = ops.transpose(ops.where_index(mask), axis=[1, 0])
+    return out
+
+
+@handles("Compress")
+def _compress(node: Node) -> Value:
+    x, mask, ops = node[0], node[1], node.ops
+    if "axis" in node.attrs:
+        axis = node.axis(x.rank)
+    else:
+        x, axis = ops.reshape(x, shape=[-1]), 0
+    places = ops.reshape(ops.where_index(mask), shape=[-1])
+    out: Value = ops.gather(x, places, axis=axis)
+    return out
+
+
+@handles("ReverseSequence")
+def _reverse_sequence(node: Node) -> Value:
+    x, lengths = node[0], node[1]
+    batch, time = int(node.attr("batch_axis", 1)), int(node.attr("time_axis", 0))
+    return reversed_by_length(node, x, lengths, batch, time)
+
+
+def reversed_by_length(node: Node, x: Value, lengths: Value, batch: int, time: int) -> Value:
+    """Each sequence backwards as far as it goes; what comes after it stays."""
+    if {batch, time} != {0, 1}:
+        raise ParseError(f"batch_axis={batch} and time_axis={time}; they are 0 and 1")
+    ops = node.ops
+    count = extent(node, x, time)
+    one = Value(np.asarray([1], "int64"))
+    steps = ops.range(Value(np.asarray([0], "int64")), ops.reshape(count, shape=[1]), one)
+    steps = ops.unsqueeze(steps, axes=[1 - time])
+    last = ops.unsqueeze(ops.cast(lengths, out_dtype="int64"), axes=[1 - batch])
+    back = ops.scale(ops.elementwise_sub(last, steps), scale=1.0, bias=-1.0)
+    places = ops.where(ops.less_than(steps, last), back, ops.elementwise_add(steps, ops.fill_zeros_like(back)))
+    for axis in range(2, x.rank):
+        places = ops.unsqueeze(places, axes=[axis])
+    spread = ops.elementwise_add(places, ops.fill_any_like(x, value=0.0, dtype="int64"))
+    out: Value = ops.take_along_axis(x, spread, Axis=time)
+    return out

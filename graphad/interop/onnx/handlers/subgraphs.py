@@ -1,0 +1,305 @@
+"""Operators with nested graphs: If, Loop, Scan; sequences of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphad import layers
+from graphad.errors import GraphadError, ShapeError
+from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.pointwise import cast
+from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.program import Variable
+
+# -- If ------------------------------------------------------------------------------------------
+
+
+@handles("If")
+def _if(node: Node) -> list[Value]:
+    """A condition that is known chooses at load."""
+    condition = node[0]
+    graphs = [node.required(name) for name in ("then_branch", "else_branch")]
+    if condition.array is not None:
+        found: list[Value] = node.reader.nested(graphs[0] if condition.array.all() else graphs[1], [])
+        return found
+    ops = node.ops
+
+    def branch(graph: Any) -> Any:
+        return lambda: [ops.variable(value) for value in node.reader.nested(graph, [])]
+
+    chosen = ops.variable(condition if condition.rank == 0 else ops.reshape(condition, shape=[]))
+    made = attempt(node, lambda: layers.cond(chosen, branch(graphs[0]), branch(graphs[1])))
+    return [Value(variable=each) for each in made]
+
+
+def attempt(node: Node, build: Any) -> Any:
+    """Build a control-flow operator; what a failed attempt made is forgotten, as the program takes it back."""
+    count = len(node.ops.made)
+    parameters = dict(node.ops.parameters)
+    try:
+        return build()
+    except GraphadError:
+        node.ops.forget(count)
+        node.ops.parameters.clear()
+        node.ops.parameters.update(parameters)
+        raise
+
+
+# -- Loop ----------------------------------------------------------------------------------------
+
+
+@handles("Loop")
+def _loop(node: Node) -> list[Value]:
+    count, keep = node.get(0), node.get(1)
+    body, first = node.required("body"), [node[i] for i in range(2, len(node.inputs))]
+    if any(value.items is not None for value in first):
+        return _unrolled(node, body, count, keep, first)
+    exact = _loop_with(node, body, count, keep, first, exact=True)
+    return exact if exact is not None else _checked(_loop_with(node, body, count, keep, first, exact=False))
+
+
+def _checked(found: list[Value] | None) -> list[Value]:
+    if found is None:
+        raise UnsupportedModel("the loop's carried values change their types")
+    return found
+
+
+def _loop_with(node: Node, body: Any, count: Value | None, keep: Value | None, first: Sequence[Value], exact: bool) -> list[Value] | None:
+    """The loop; None where carried values change an extent, and ``exact`` says that they do not."""
+    ops = node.ops
+    scanned = len(body.output) - 1 - len(first)
+    most = Value(np.asarray(np.iinfo("int64").max)) if count is None else ops.reshape(count, shape=[])
+    begin = Value(np.asarray(True)) if keep is None else ops.reshape(keep, shape=[])
+    element_types: list[Any] = []
+
+    def condition(step: Variable, going: Variable, *rest: Variable) -> Variable:
+        return layers.logical_and(going, layers.less_than(step, ops.variable(most)))  # type: ignore[no-any-return]
+
+    def iteration(step: Variable, going: Variable, *rest: Variable) -> list[Variable]:
+        carried, arrays = rest[: len(first)], rest[len(first) :]
+        found = node.reader.nested(body, [Value(variable=step), Value(variable=going), *(Value(variable=each) for each in carried)])
+        goes_on = ops.variable(ops.reshape(found[0], shape=[]))
+        kept = [ops.variable(cast(node, value, each.dtype)) for value, each in zip(found[1 : len(first) + 1], carried, strict=True)]
+        elements = [ops.variable(value) for value in found[len(first) + 1 :]]
+        element_types[:] = [(each.shape, each.dtype) for each in elements]
+        written = [layers.array_write(each, step, array) for each, array in zip(elements, arrays, strict=True)]
+        return [layers.scale(step, scale=1.0, bias=1.0), goes_on, *kept, *written]
+
+    start = [ops.variable(value) for value in first]
+    types = _scanned_types(node, body, first) if scanned else []
+    arrays = [layers.create_array(dtype) for _, dtype in types]
+    shapes = [[], [], *([-1] * value.rank if not exact else list(value.shape) for value in first)]
+    invariants = None if exact else [*shapes, *([None] * scanned)]
+    try:
+        made = attempt(
+            node,
+            lambda: layers.while_loop(
+                condition,
+                iteration,
+                [ops.variable(Value(np.asarray(0, "int64"))), ops.variable(begin), *start, *arrays],
+                shape_invariants=invariants,
+            ),
+        )
+    except ShapeError:
+        if exact and first:
+            return None
+        raise
+    results = [Value(variable=each) for each in made[2 : 2 + len(first)]]
+    stacked = [
+        Value(variable=layers.tensor_array_to_tensor(each, axis=0, use_stack=True)[0] if False else _stacked(each))
+        for each in made[2 + len(first) :]
+    ]
+    return [*results, *stacked]
+
+
+def _stacked(array: Variable) -> Variable:
+    found = layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
+    return found[0] if isinstance(found, tuple) else found  # type: ignore[no-any-return]
+
+
+def _scanned_types(node: Node, body: Any, first: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
+    """Shapes and dtypes of what iterations give: the body is read once into a program that is thrown away."""
+    return node.reader.types_of(body, [Value(np.asarray(0, "int64")), Value(np.asarray(True)), *first])[len(first) + 1 :]  # type: ignore[no-any-return]
+
+
+def _unrolled(node: Node, body: Any, count: Value | None, keep: Value | None, first: Sequence[Value]) -> list[Value]:
+    """A loop that carries sequences, with a number of iterations that is known."""
+    if count is None or count.array is None:
+        raise UnsupportedModel("a loop that carries sequences, with a number of iterations that is not known before the model runs")
+    carried, scans, going = list(first), list[list[Value]](), True if keep is None else bool(keep.array)
+    for step in range(int(count.array)):
+        if not going:
+            break
+        found = node.reader.nested(body, [Value(np.asarray(step, "int64")), Value(np.asarray(True)), *carried])
+        if found[0].array is None:
+            raise UnsupportedModel("a loop that carries sequences, with a condition that is not known before the model runs")
+        going, carried = bool(found[0].array), found[1 : len(first) + 1]
+        scans.append(found[len(first) + 1 :])
+    stacked = [node.ops.stack([row[i] for row in scans], axis=0) for i in range(len(body.output) - 1 - len(first))]
+    return [*carried, *stacked]
+
+
+# -- Scan ----------------------------------------------------------------------------------------
+
+
+@handles("Scan", since=9)
+def _scan(node: Node) -> list[Value]:
+    body, ops = node.required("body"), node.ops
+    count = int(node.required("num_scan_inputs"))
+    states, scanned = (
+        [node[i] for i in range(len(node.inputs) - count)],
+        [node[i] for i in range(len(node.inputs) - count, len(node.inputs))],
+    )
+    axes = [int(a) % x.rank for a, x in zip(node.attr("scan_input_axes", [0] * count), scanned, strict=True)]
+    backward = [bool(each) for each in node.attr("scan_input_directions", [0] * count)]
+    rows = [_first(node, ops.flip(x, axis=[a]) if back else x, a) for x, a, back in zip(scanned, axes, backward, strict=True)]
+    outputs = len(body.output) - len(states)
+    size = rows[0].shape[0]
+    if size == 0 or (size == -1 and not rows):
+        raise UnsupportedModel("Scan over nothing")
+    steps = Value(np.asarray(size, "int64")) if size != -1 else _length(node, rows[0])
+    types = node.reader.types_of(body, [*states, *(_row(node, x, Value(np.asarray(0, "int64"))) for x in rows)])[len(states) :]
+
+    def condition(step: Variable, *rest: Variable) -> Variable:
+        return layers.less_than(step, ops.variable(steps))  # type: ignore[no-any-return]
+
+    def iteration(step: Variable, *rest: Variable) -> list[Variable]:
+        carried, arrays = rest[: len(states)], rest[len(states) :]
+        inputs = [_row(node, x, Value(variable=step)) for x in rows]
+        found = node.reader.nested(body, [*(Value(variable=each) for each in carried), *inputs])
+        kept = [ops.variable(value) for value in found[: len(states)]]
+        elements = [ops.variable(value) for value in found[len(states) :]]
+        written = [layers.array_write(each, step, array) for each, array in zip(elements, arrays, strict=True)]
+        return [layers.scale(step, scale=1.0, bias=1.0), *kept, *written]
+
+    arrays = [layers.create_array(dtype) for _, dtype in types]
+    start = [ops.variable(value) for value in states]
+    made = layers.while_loop(condition, iteration, [ops.variable(Value(np.asarray(0, "int64"))), *start, *arrays])
+    results = [Value(variable=each) for each in made[1 : 1 + len(states)]]
+    out_axes = node.attr("scan_output_axes", [0] * outputs)
+    reverse = node.attr("scan_output_directions", [0] * outputs)
+    for array, axis, back in zip(made[1 + len(states) :], out_axes, reverse, strict=True):
+        value = Value(variable=_stacked(array))
+        if back:
+            value = ops.flip(value, axis=[0])
+        results.append(_placed(node, value, int(axis) % value.rank))
+    return results
+
+
+def _length(node: Node, x: Value) -> Value:
+    out: Value = node.ops.reshape(
+        node.ops.slice(node.ops.cast(node.ops.shape(x), out_dtype="int64"), axes=[0], starts=[0], ends=[1]), shape=[]
+    )
+    return out
+
+
+def _first(node: Node, x: Value, axis: int) -> Value:
+    """The tensor with an axis moved to the front."""
+    if axis == 0:
+        return x
+    out: Value = node.ops.transpose(x, axis=[axis, *(i for i in range(x.rank) if i != axis)])
+    return out
+
+
+def _placed(node: Node, x: Value, axis: int) -> Value:
+    """The tensor with its first axis moved to another place."""
+    if axis == 0:
+        return x
+    order = list(range(1, x.rank))
+    order.insert(axis, 0)
+    out: Value = node.ops.transpose(x, axis=order)
+    return out
+
+
+def _row(node: Node, x: Value, step: Value) -> Value:
+    ops = node.ops
+    found: Value = ops.squeeze(ops.gather(x, ops.reshape(step, shape=[1]), axis=0), axes=[0])
+    return found
+
+
+# -- sequences of a length that is known ---------------------------------------------------------
+
+
+def sequence(items: Sequence[Value]) -> Value:
+    value = Value()
+    value.items = list(items)
+    return value
+
+
+def _items(node: Node, i: int) -> list[Value]:
+    items = node[i].items
+    if items is None:
+        raise UnsupportedModel("a sequence that is not made in the model")
+    return items
+
+
+@handles("SequenceConstruct")
+def _construct(node: Node) -> Value:
+    return sequence([node[i] for i in range(len(node.inputs))])
+
+
+@handles("SequenceEmpty")
+def _empty(node: Node) -> Value:
+    return sequence([])
+
+
+@handles("SequenceAt")
+def _at(node: Node) -> Value:
+    place = node.integers(1, "position") or [0]
+    return _items(node, 0)[place[0]]
+
+
+@handles("SequenceInsert")
+def _insert(node: Node) -> Value:
+    items = list(_items(node, 0))
+    place = node.integers(2, "position") if node.get(2) is not None else [len(items)]
+    assert place is not None
+    items.insert(place[0] if place[0] >= 0 else place[0] + len(items), node[1])
+    return sequence(items)
+
+
+@handles("SequenceErase")
+def _erase(node: Node) -> Value:
+    items = list(_items(node, 0))
+    place = node.integers(1, "position") if node.get(1) is not None else [-1]
+    assert place is not None
+    del items[place[0]]
+    return sequence(items)
+
+
+@handles("SequenceLength")
+def _sequence_length(node: Node) -> Value:
+    return Value(np.asarray(len(_items(node, 0)), "int64"))
+
+
+@handles("ConcatFromSequence")
+def _concat_from(node: Node) -> Value:
+    items, axis = _items(node, 0), int(node.required("axis"))
+    if node.attr("new_axis", 0):
+        out: Value = node.ops.stack(items, axis=axis)
+        return out
+    out = node.ops.concat(items, axis=axis % items[0].rank) if len(items) > 1 else items[0]
+    return out
+
+
+@handles("SplitToSequence")
+def _split_to(node: Node) -> Value:
+    x = node[0]
+    axis = node.axis(x.rank, 0)
+    size = x.shape[axis]
+    given = node.get(1)
+    drop = given is None and not node.attr("keepdims", 1)
+    if size == -1:
+        raise UnsupportedModel("SplitToSequence of an extent that is not known before the model runs")
+    if given is None:
+        sizes = [1] * size
+    elif given.rank == 0:
+        each = (node.integers(1, "split") or [1])[0]
+        sizes = [each] * (size // each) + ([size % each] if size % each else [])
+    else:
+        sizes = node.integers(1, "split") or []
+    parts = node.ops.split(x, sections=sizes, axis=axis) if len(sizes) > 1 else [x]
+    return sequence([node.ops.squeeze(part, axes=[axis]) if drop else part for part in parts])

@@ -1,0 +1,165 @@
+"""ONNX models as programs with the values of their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.backward import gradients as program_gradients
+from graphad.errors import InvalidValue, ParseError
+from graphad.execution import Executor, Scope
+from graphad.interop.files import PathLike, read_bytes
+from graphad.interop.onnx.reader import Reader
+from graphad.interop.onnx.schema import message
+from graphad.ops.definition import did_you_mean
+from graphad.program import Program, Variable, program_guard
+from graphad.types import FLOATS
+
+Array = NDArray[Any]
+_DEFAULT = ""
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A model that was read from ONNX.
+
+    Attributes:
+        program: what it computes.
+        feed_names, fetch_names: its inputs and outputs, in the model's order.
+        parameters: name -> array of the variables that keep their values: initializers and longer constants.
+        unknown_operators: operators that cannot be read, with how often each occurs; empty for a model that was loaded.
+        gradient_names: the outputs among ``fetch_names`` that are gradients.
+    """
+
+    program: Program
+    feed_names: list[str]
+    fetch_names: list[str]
+    parameters: dict[str, Array]
+    unknown_operators: dict[str, int] = field(default_factory=dict)
+    gradient_names: list[str] = field(default_factory=list)
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Array]:
+        """The outputs for inputs.
+
+        Args:
+            feeds: an array for each name in ``feed_names``, of its shape and dtype.
+
+        Returns:
+            An array for each name in ``fetch_names``.
+
+        Raises:
+            ValueError: an input is missing, or is of another shape or dtype.
+        """
+        unknown = [name for name in feeds if name not in self.feed_names]
+        if unknown:
+            raise InvalidValue(f"the model has no input {unknown[0]!r}{did_you_mean(unknown[0], self.feed_names)}")
+        return Executor().run(self.program, feed=dict(feeds), fetch_list=list(self.fetch_names), scope=self.scope())
+
+    def scope(self) -> Scope:
+        """A new scope with the values of the parameters."""
+        scope = Scope()
+        for name, array in self.parameters.items():
+            scope.set(name, array)
+        return scope
+
+
+def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, Any] | None = None) -> OnnxModel:
+    """Read an ONNX model.
+
+    Args:
+        path_or_bytes: the file, or its content; elements that lie in other files are found beside the file only.
+        bind: input name -> array that it has from now on: shapes, axes and the like that the model computes of it are known at load.
+
+    Returns:
+        The model. Float initializers are its parameters.
+
+    Raises:
+        ParseError: the file is no ONNX model; the message names the node.
+        UnsupportedModel: it uses what graphad cannot say; the message names the node.
+        InvalidValue: ``bind`` names no input.
+        OSError: the file cannot be read.
+    """
+    data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_bytes(path_or_bytes)
+    path = None if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
+    proto = parsed(data, "the model" if path is None else path.name)
+    bound = {name: np.asarray(array) for name, array in (bind or {}).items()}
+    names = [each.name for each in (*proto.graph.input, *proto.graph.initializer)]
+    missing = [name for name in bound if name not in names]
+    if missing:
+        raise InvalidValue(f"the model has no input {missing[0]!r}{did_you_mean(missing[0], names)}")
+    return read_model(proto, None if path is None else path.parent, "model" if path is None else path.name, bound)
+
+
+def parsed(data: bytes, what: str) -> Any:
+    """The ModelProto in bytes; ParseError if they are something else."""
+    proto = message("ModelProto")()
+    try:
+        proto.ParseFromString(data)
+    except Exception as error:  # the runtime's DecodeError is not exported in one place
+        raise ParseError(f"{what} is no ONNX model: {error}") from None
+    if not proto.HasField("graph"):
+        raise ParseError(f"{what} is no ONNX model: it has no graph")
+    return proto
+
+
+def read_model(proto: Any, folder: Path | None, file: str, bind: Mapping[str, Array]) -> OnnxModel:
+    reader = Reader(folder, file, proto.functions, bind)
+    reader.versions = {("" if each.domain == "ai.onnx" else each.domain): each.version for each in proto.opset_import}
+    feeds, fetches = reader.main(proto.graph)
+    return OnnxModel(reader.program, feeds, fetches, reader.parameters, reader.unknown)
+
+
+def gradients(model: OnnxModel, wrt: Sequence[str] | None = None, of: Sequence[str] | None = None) -> OnnxModel:
+    """The model that computes its outputs and their gradients.
+
+    Args:
+        model: stays as it is.
+        wrt: names of inputs and parameters; all that hold floats, if None.
+        of: names of outputs: the gradient is that of the sum of all their elements. All that hold floats, if None.
+
+    Returns:
+        A model whose ``fetch_names`` are those of ``model`` and then ``gradient_names``, one for each name in ``wrt``, zeros where an
+        output does not depend on it. It can be differentiated again.
+
+    Raises:
+        ValueError: a name is no input, parameter or output with floats.
+    """
+    program = model.program.clone()
+    block = program.global_block()
+    floats = [name for name in model.fetch_names if block.var(name).dtype in FLOATS]
+    targets = [_named(block.vars, name, floats, "output with floats") for name in (floats if of is None else of)]
+    sources = [*model.feed_names, *model.parameters]
+    known = [name for name in sources if block.var(name).dtype in FLOATS]
+    default = [name for name in known if not block.var(name).stop_gradient]
+    inputs = [_named(block.vars, name, known, "input or parameter with floats") for name in (default if wrt is None else wrt)]
+    if not targets:
+        raise InvalidValue("the model has no output with floats to differentiate")
+    for each in inputs:
+        each.stop_gradient = False
+    with program_guard(program, Program()):
+        found = program_gradients(targets, inputs)
+        names = [_gradient(source, gradient) for source, gradient in zip(inputs, found, strict=True)]
+    return OnnxModel(
+        program, list(model.feed_names), [*model.fetch_names, *names], dict(model.parameters), {}, [*model.gradient_names, *names]
+    )
+
+
+def _named(variables: Mapping[str, Variable], name: str, known: Sequence[str], what: str) -> Variable:
+    if name not in known:
+        raise InvalidValue(f"{name!r} is no {what} of the model{did_you_mean(name, list(known))}")
+    return variables[name]
+
+
+def _gradient(source: Variable, gradient: Variable | None) -> str:
+    """The name of a gradient; of zeros where there is none."""
+    if gradient is not None:
+        return gradient.name
+    block = source.block
+    name = block.program.names.generate(f"{source.name}@GRAD")
+    block.append_op("fill_zeros_like", {"X": source}, {"Out": name})
+    return name

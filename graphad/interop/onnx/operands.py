@@ -1,0 +1,192 @@
+"""What flows between the nodes of an ONNX graph while it is read: variables of the program, and arrays that are known already.
+
+Operators over known arrays are computed at once, so that shapes, axes and paddings that a model computes of constants are numbers when
+an operator asks for them as attributes. Of a small tensor of integers some elements may be known and others not: the shape of a
+tensor with an unknown extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import GraphadError
+from graphad.ops import REGISTRY, OpDef
+from graphad.program import TENSOR, Block, Program, Variable
+from graphad.types import DTYPES, FLOATS, Shape
+
+Array = NDArray[Any]
+UNKNOWN = None  # an element of ``Value.elements`` that is not known
+_FEW = 8  # elements: longer constants are variables that keep their values beside the program
+_SMALL = 64  # elements of a shape
+
+
+class UnsupportedModel(GraphadError, NotImplementedError):
+    """A model uses what graphad cannot say; the message names the node."""
+
+
+class Value:
+    """A tensor of an ONNX graph.
+
+    Attributes:
+        array: its value where it is known and may be computed with while reading.
+        variable: the variable of the program that has it; made when it is first needed where ``array`` is known.
+        given: its value at load where it is a parameter, which may be trained: known, but not folded.
+        elements: of a small tensor of integers the elements, ``UNKNOWN`` where they are not known.
+        items: of a sequence its tensors.
+    """
+
+    __slots__ = ("array", "elements", "given", "items", "variable")
+
+    def __init__(self, array: Array | None = None, variable: Variable | None = None, given: Array | None = None) -> None:
+        self.array, self.variable, self.given = array, variable, given
+        self.elements: Array | None = None
+        self.items: list[Value] | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """Its extents, -1 where one is not known."""
+        if self.array is not None:
+            return self.array.shape
+        assert self.variable is not None
+        return self.variable.shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> str:
+        if self.array is not None:
+            return str(self.array.dtype)
+        assert self.variable is not None
+        return self.variable.dtype
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in FLOATS
+
+    @property
+    def content(self) -> Array | None:
+        """The array it has at load, parameter or not."""
+        return self.array if self.array is not None else self.given
+
+    def partly(self) -> Array | None:
+        """Its elements as objects, ``UNKNOWN`` where they are not known; None where nothing is."""
+        if self.elements is not None:
+            return self.elements
+        known = self.array is not None and self.array.dtype.kind in "iu" and self.array.size <= _SMALL
+        return self.array.astype(object) if known and self.array is not None else None
+
+
+Operand = Value | None
+
+
+class Recorder:
+    """Applies graphad's operators to values: ``recorder.tanh(x)``; known arrays are computed with, anything else is recorded.
+
+    Args:
+        program: what is recorded into.
+        parameters: name -> array of the variables that have values beside the program; longer constants are added.
+    """
+
+    def __init__(self, program: Program, parameters: dict[str, Array]) -> None:
+        self.program, self.parameters = program, parameters
+        self.made: list[Value] = []  # values that got a variable, the newest last
+
+    def __getattr__(self, type: str) -> Callable[..., Any]:
+        if type not in REGISTRY:
+            raise AttributeError(type)
+        return partial(self.apply, REGISTRY[type])
+
+    def apply(self, definition: OpDef, *inputs: Any, **attrs: Any) -> Any:
+        """The value of the one output, or a tuple of values; lists of a variadic slot are lists."""
+        known = [_array_of(each) for each in inputs]
+        if all(each is not _NOT_KNOWN for each in known):
+            with np.errstate(all="ignore"):
+                return _wrapped(definition(*known, **attrs), lambda array: Value(np.asarray(array)))
+        return _wrapped(definition(*map(self._symbol, inputs), **attrs), lambda variable: Value(variable=variable))
+
+    def _symbol(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [self.variable(each) for each in value]
+        return value if value is None else self.variable(value)
+
+    def variable(self, value: Value) -> Variable:
+        """The variable that has a value; constants are made in the outermost block, so that all blocks see them."""
+        if value.variable is None:
+            assert value.array is not None
+            value.variable = self.constant(value.array)
+            self.made.append(value)
+        return value.variable
+
+    def constant(self, array: Array) -> Variable:
+        block = self.program.global_block()
+        name = self.program.names.generate("constant")
+        if str(array.dtype) not in DTYPES:
+            raise UnsupportedModel(f"a tensor has elements of {array.dtype}; supported are {', '.join(DTYPES)}")
+        if array.size > _FEW or array.size == 0 or array.dtype.name not in _WRITTEN:
+            return self._kept(block, name, array)
+        _write(block, name, array)
+        variable = block.var(name)
+        variable.stop_gradient = True
+        return variable
+
+    def _kept(self, block: Block, name: str, array: Array) -> Variable:
+        self.parameters[name] = array
+        return block.create_var(name=name, shape=array.shape, dtype=array.dtype.name, persistable=True, stop_gradient=True)
+
+    def like(self, number: float, value: Value) -> Value:
+        """A number as a constant without axes, in the dtype of a value."""
+        return Value(np.asarray(number, value.dtype))
+
+    def forget(self, count: int) -> None:
+        """Values that got a variable after the first ``count`` have none again: it was taken back."""
+        for value in self.made[count:]:
+            value.variable = None
+        del self.made[count:]
+
+
+_NOT_KNOWN = object()
+_WRITTEN = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
+
+
+def _array_of(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        arrays = [_array_of(each) for each in value]
+        return _NOT_KNOWN if any(each is _NOT_KNOWN for each in arrays) else arrays
+    if value is None:
+        return None
+    return _NOT_KNOWN if value.array is None else value.array
+
+
+def _wrapped(result: Any, wrap: Callable[[Any], Value]) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_wrapped(each, wrap) for each in result)
+    return [wrap(each) for each in result] if isinstance(result, list) else wrap(result)
+
+
+def _write(block: Block, name: str, array: Array) -> None:
+    values = [int(each) for each in array.ravel()] if array.dtype.kind == "b" else array.ravel().tolist()
+    attrs = {"shape": list(array.shape), "dtype": array.dtype.name, _WRITTEN[array.dtype.name]: values}
+    block.append_op("assign_value", {}, {"Out": name}, attrs)
+
+
+def is_tensor(value: Operand) -> TypeGuard[Value]:
+    """Whether it is a tensor: not left out, and not a sequence."""
+    return value is not None and value.items is None and (value.variable is None or value.variable.type == TENSOR)
+
+
+def integers(array: Array) -> list[int]:
+    """The elements of an array as Python's."""
+    return [int(each) for each in np.asarray(array).ravel()]
+
+
+def known_integers(value: Value) -> Sequence[int | None] | None:
+    """The elements of a small tensor of integers, None for those that are not known; None where nothing is."""
+    found = value.partly()
+    return None if found is None else [UNKNOWN if each is UNKNOWN else int(each) for each in found.ravel()]

@@ -1,0 +1,277 @@
+"""ONNX graphs as programs: nodes are read in their order, each by its handler; nested graphs and functions in scopes of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.errors import GraphadError, ParseError
+from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
+from graphad.interop.onnx.handlers import Node, handler_of
+from graphad.interop.onnx.operands import Operand, Recorder, UnsupportedModel, Value
+from graphad.interop.onnx.schema import FIELD_OF_KIND
+from graphad.program import Program, SourceLine, program_guard
+from graphad.types import DTYPES as OURS
+from graphad.types import FLOATS
+
+Array = NDArray[Any]
+_DEEPEST = 64  # functions and graphs in one another
+_DOMAINS = {"ai.onnx": ""}
+
+
+class Reader:
+    """Reads one model into a program.
+
+    Attributes:
+        program: what it has read so far.
+        parameters: the values of its variables that have any: initializers, and longer constants.
+        unknown: operators without a handler, with how often each occurs.
+    """
+
+    def __init__(self, folder: Path | None, file: str, functions: Iterable[Any] = (), bind: Mapping[str, Array] | None = None) -> None:
+        self.program, self.parameters = Program(), dict[str, Array]()
+        self.folder, self.file, self.bind = folder, file, dict(bind or {})
+        self.functions = {(each.domain, each.name, each.overload): each for each in functions}
+        self.ops = Recorder(self.program, self.parameters)
+        self.scopes: list[dict[str, Operand]] = []
+        self.versions: dict[str, int] = {}
+        self.unknown: dict[str, int] = {}
+        self.never_negative: set[str] = set()
+        self.depth = 0
+
+    # -- graphs ----------------------------------------------------------------------------------
+
+    def main(self, graph: Any) -> tuple[list[str], list[str]]:
+        """Read the outermost graph; return the names that are fed and those that are fetched."""
+        with program_guard(self.program, Program()):
+            scope: dict[str, Operand] = {}
+            self.scopes.append(scope)
+            self._initialize(graph, scope)
+            feeds = [each.name for each in graph.input if each.name not in scope and self._declared(each, scope)]
+            self._nodes(graph.node)
+            fetches = [self._fetched(each.name) for each in graph.output]
+            self.scopes.pop()
+        return feeds, fetches
+
+    def nested(self, graph: Any, inputs: Sequence[Value]) -> list[Value]:
+        """The results of a nested graph on inputs; names of the graphs around are seen in it."""
+        if len(inputs) != len(graph.input):
+            raise ParseError(f"graph {graph.name!r} takes {len(graph.input)} inputs, {len(inputs)} are given")
+        with _Deeper(self):
+            scope: dict[str, Operand] = {each.name: value for each, value in zip(graph.input, inputs, strict=True)}
+            self.scopes.append(scope)
+            try:
+                self._initialize(graph, scope)
+                self._nodes(graph.node)
+                return [self._result(each.name) for each in graph.output]
+            finally:
+                self.scopes.pop()
+
+    def types_of(self, graph: Any, inputs: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
+        """The shapes and dtypes of the results of a nested graph; what reading it makes is taken back."""
+        block, count, parameters = self.program.current_block(), len(self.ops.made), dict(self.parameters)
+        roots = {each: (len(each.ops), dict(each.vars)) for each in {block, self.program.global_block()}}
+        blocks, unknown = len(self.program.blocks), dict(self.unknown)
+        try:
+            found = self.nested(graph, inputs)
+            return [(value.shape, value.dtype) for value in found]
+        finally:
+            self.unknown = unknown
+            self.ops.forget(count)
+            self.parameters.clear()
+            self.parameters.update(parameters)
+            for each, (length, variables) in roots.items():
+                del each.ops[length:]
+                each.vars = variables
+            del self.program.blocks[blocks:]
+
+    def _initialize(self, graph: Any, scope: dict[str, Operand]) -> None:
+        if graph.sparse_initializer:
+            raise UnsupportedModel("sparse initializers are not supported")
+        for tensor in graph.initializer:
+            if tensor.name in self.bind:
+                scope[tensor.name] = Value(np.asarray(self.bind[tensor.name]))
+                continue
+            scope[tensor.name] = self._parameter(tensor.name, to_array(tensor, self.folder))
+
+    def _parameter(self, name: str, array: Array) -> Value:
+        """Floats may be trained; anything else is a constant."""
+        if array.dtype.name not in FLOATS:
+            return Value(array)
+        block = self.program.global_block()
+        own = name if name and not block.has_var(name) else self.program.names.generate(name or "parameter")
+        variable = block.create_parameter(name=own, shape=array.shape, dtype=array.dtype.name)
+        self.parameters[own] = array
+        return Value(variable=variable, given=array)
+
+    def _declared(self, info: Any, scope: dict[str, Operand]) -> bool:
+        """Declare an input; whether it is fed."""
+        name = info.name
+        if name in self.bind:
+            scope[name] = Value(np.asarray(self.bind[name]))
+            return False
+        tensor = info.type.tensor_type
+        if not info.type.HasField("tensor_type"):
+            raise UnsupportedModel(f"input {name!r} is a sequence or an optional; load(path, bind={{...}}) takes tensors only")
+        if tensor.elem_type != BFLOAT16 and DTYPES.get(tensor.elem_type) not in OURS:
+            raise UnsupportedModel(f"input {name!r} has elements of type {DTYPES.get(tensor.elem_type, tensor.elem_type)}")
+        dtype = "float32" if tensor.elem_type == BFLOAT16 else DTYPES[tensor.elem_type]
+        shape = [each.dim_value if each.HasField("dim_value") and each.dim_value >= 0 else -1 for each in tensor.shape.dim]
+        variable = self.program.global_block().create_var(name=name, shape=shape, dtype=dtype, stop_gradient=dtype not in FLOATS)
+        scope[name] = Value(variable=variable)
+        return True
+
+    def _fetched(self, name: str) -> str:
+        """A variable that has the output's name and value."""
+        value = self._result(name)
+        if value.items is not None:
+            raise UnsupportedModel(f"output {name!r} is a sequence")
+        variable = self.ops.variable(value)
+        if variable.name == name:
+            return name
+        block = self.program.global_block()
+        own = name if not block.has_var(name) else self.program.names.generate(name)
+        block.append_op("assign", {"X": variable}, {"Out": own})
+        return own
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def _nodes(self, nodes: Iterable[Any]) -> None:
+        for i, node in enumerate(nodes):
+            self._node(node, i)
+
+    def _node(self, node: Any, i: int) -> None:
+        domain = _DOMAINS.get(node.domain, node.domain)
+        label = f"node {i}, {node.op_type}" + (f" {node.name!r}" if node.name else "")
+        inputs = [self._found(name) if name else None for name in node.input]
+        function = self.functions.get((domain, node.op_type, node.overload)) or self.functions.get((node.domain, node.op_type, ""))
+        try:
+            if function is not None:
+                found: Any = self._called(function, node, inputs)
+            else:
+                found = self._handled(domain, node, label, inputs)
+        except UnsupportedModel as error:
+            raise _located(error, label, self.file) from None
+        except GraphadError as error:
+            raise _located(ParseError(str(error)), label, self.file) from error
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError) as error:
+            raise _located(ParseError(f"{type(error).__name__}: {error}"), label, self.file) from error
+        results = [found] if isinstance(found, Value) else list(found)
+        for name, value in zip(node.output, results, strict=False):
+            if name and value is not None:
+                self.scopes[-1][name] = value
+
+    def _handled(self, domain: str, node: Any, label: str, inputs: Sequence[Operand]) -> Any:
+        version = self.versions.get(domain, 1)
+        handler = handler_of(domain, node.op_type, version)
+        if handler is None:
+            self.unknown[f"{domain}::{node.op_type}" if domain else node.op_type] = 1
+            raise UnsupportedModel("there is no such operator" if not domain else f"operators of {domain!r} are not known")
+        attrs = {each.name: self._attribute(each) for each in node.attribute}
+        made = len(self.program.current_block().ops)
+        found = handler(Node(node.op_type, label, inputs, attrs, version, self.ops, self, list(node.output)))
+        if node.op_type == "Constant" and isinstance(found, Value) and found.array is not None and found.array.size > 1:
+            found = self._parameter(node.output[0], found.array)
+        source = SourceLine(f"{self.file}, {node.name or node.op_type}", len(self.scopes))
+        for op in self.program.current_block().ops[made:]:
+            op.source = source
+        return found
+
+    def _called(self, function: Any, node: Any, inputs: Sequence[Operand]) -> list[Operand]:
+        """A function of the model: its nodes, with its attributes put in."""
+        given = {each.name: each for each in node.attribute}
+        given = {**{each.name: each for each in function.attribute_proto if each.name not in given}, **given}
+        padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
+        scope: dict[str, Operand] = dict(zip(function.input, padded, strict=False))
+        versions, scopes = self.versions, self.scopes
+        with _Deeper(self):
+            self.versions = {**versions, **{_DOMAINS.get(each.domain, each.domain): each.version for each in function.opset_import}}
+            self.scopes = [scope]
+            try:
+                self._nodes([_instantiated(each, given) for each in function.node])
+                return [scope.get(name) for name in function.output]
+            finally:
+                self.versions, self.scopes = versions, scopes
+
+    def _attribute(self, attribute: Any) -> Any:
+        field = FIELD_OF_KIND.get(attribute.type) or next((name for name in _ONE if attribute.HasField(name)), None)
+        if field is None:
+            field = next((name for name in _MANY if getattr(attribute, name)), "ints")
+        value = getattr(attribute, field)
+        if field == "t":
+            return to_array(value, self.folder)
+        if field == "tensors":
+            return [to_array(each, self.folder) for each in value]
+        if field == "s":
+            return value.decode("utf-8", "surrogateescape")
+        if field == "strings":
+            return [each.decode("utf-8", "surrogateescape") for each in value]
+        return list(value) if field in _MANY else value
+
+    def _found(self, name: str) -> Operand:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        raise ParseError(f"{name!r} is read before a node or an input gives it")
+
+    def _result(self, name: str) -> Value:
+        value = self._found(name)
+        if value is None:
+            raise ParseError(f"the result {name!r} has no value")
+        return value
+
+
+_ONE = ("f", "i", "s", "t", "g")
+_MANY = ("floats", "ints", "strings", "tensors", "graphs")
+
+
+class _Deeper:
+    """Counts graphs in one another; ParseError where there are too many."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def __enter__(self) -> None:
+        self.reader.depth += 1
+        if self.reader.depth > _DEEPEST:
+            raise ParseError(f"graphs and functions are more than {_DEEPEST} deep in one another")
+
+    def __exit__(self, *_: object) -> None:
+        self.reader.depth -= 1
+
+
+def _located(error: GraphadError, label: str, file: str) -> GraphadError:
+    text = str(error)
+    return error if text.startswith(f"{file}: ") else type(error)(f"{file}: {label}: {text}")
+
+
+def _instantiated(node: Any, given: Mapping[str, Any]) -> Any:
+    """A node of a function: attributes that refer to the function's are those of the call, and left out where it has none."""
+    made = type(node)()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for each in node.attribute:
+        if not each.ref_attr_name:
+            made.attribute.add().CopyFrom(each)
+            _instantiate_graphs(made.attribute[-1], given)
+        elif each.ref_attr_name in given:
+            copy = made.attribute.add()
+            copy.CopyFrom(given[each.ref_attr_name])
+            copy.name = each.name
+    return made
+
+
+def _instantiate_graphs(attribute: Any, given: Mapping[str, Any]) -> None:
+    for graph in [attribute.g] if attribute.HasField("g") else list(attribute.graphs):
+        nodes = [_instantiated(each, given) for each in graph.node]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+def is_identifier(name: str) -> bool:
+    return re.fullmatch(r"\w+", name) is not None
