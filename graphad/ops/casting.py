@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from graphad.errors import ShapeError
 from graphad.ops.definition import OUT_AS_X, DType, operator
 from graphad.ops.inference import same
 from graphad.ops.traits import FUNCTION, PART_OF_X
@@ -45,6 +48,18 @@ def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> Tens
 def cast(X: Array, *, out_dtype: DType, in_dtype: DType = "") -> Tensor:
     """X in another dtype."""
     return X.astype(out_dtype)
+
+
+def _viewed_type(X: TensorType, *, dtype: DType) -> TensorType:
+    if np.dtype(X.dtype).itemsize != np.dtype(dtype).itemsize:
+        raise ShapeError(f"X is {X}: elements of {dtype} are of another size")
+    return TensorType(X.shape, dtype)
+
+
+@operator("X -> Out", infer=_viewed_type, grad={}, view="X", flops=0)
+def view_dtype(X: Array, *, dtype: DType) -> Array:
+    """The bits of X as numbers of another dtype of the same size."""
+    return X.view(dtype)
 
 
 def in_dtype_of(t: Tensor, like: Tensor) -> Tensor:

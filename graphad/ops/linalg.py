@@ -663,6 +663,22 @@ def inverse(Input: Array) -> Array:
     return _computed(np.linalg.inv, Input)
 
 
+def _determinant_type(Input: TensorType) -> TensorType:
+    _check_square("the input", Input)
+    return TensorType(Input.shape[:-2], Input.dtype)
+
+
+def _determinant_grad(Input: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:
+    """det(X) X^-T (J. Magnus and H. Neudecker, Matrix Differential Calculus, 1988)."""
+    return reshape(dOut * Out, shape=[*([0] * dOut.ndim), 1, 1]) * _decompositions_turned(inverse(Input))
+
+
+@operator("Input -> Out", infer=_determinant_type, grad={"Input": _determinant_grad})
+def determinant(Input: Array) -> Array:
+    """The determinant of each matrix; its gradient is that of matrices that have an inverse."""
+    return np.asarray(np.linalg.det(Input), Input.dtype)
+
+
 def _power_grad(X: Tensor, dOut: Tensor, *, n: int) -> Tensor:
     """The sum over the places of a factor of the products before it and after it."""
     if n == 0:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from graphad.backward import gradients as program_gradients
 from graphad.errors import InvalidValue, ParseError
 from graphad.execution import Executor, Scope
 from graphad.interop.files import PathLike, read_bytes
+from graphad.interop.onnx.operands import NotKnown, UnsupportedModel
 from graphad.interop.onnx.reader import Reader
 from graphad.interop.onnx.schema import message
 from graphad.ops.definition import did_you_mean
@@ -55,10 +57,14 @@ class OnnxModel:
         Raises:
             ValueError: an input is missing, or is of another shape or dtype.
         """
-        unknown = [name for name in feeds if name not in self.feed_names]
-        if unknown:
-            raise InvalidValue(f"the model has no input {unknown[0]!r}{did_you_mean(unknown[0], self.feed_names)}")
-        return Executor().run(self.program, feed=dict(feeds), fetch_list=list(self.fetch_names), scope=self.scope())
+        check_names(feeds, self.feed_names)
+        executor, scope = self._running
+        return executor.run(self.program, feed=dict(feeds), fetch_list=list(self.fetch_names), scope=scope)
+
+    @cached_property
+    def _running(self) -> tuple[Executor, Scope]:
+        """What runs the model, with what it has prepared for it."""
+        return Executor(), self.scope()
 
     def scope(self) -> Scope:
         """A new scope with the values of the parameters."""
@@ -66,6 +72,46 @@ class OnnxModel:
         for name, array in self.parameters.items():
             scope.set(name, array)
         return scope
+
+
+class Undecided(OnnxModel):
+    """A model whose program depends on the values of some inputs: it is read anew for each of them.
+
+    ``run`` does that by itself; for its program and its gradients, ``load(path, bind={...})`` says what these inputs are.
+    """
+
+    def __init__(self, names: Sequence[str], feeds: list[str], fetches: list[str], error: NotKnown, read: Callable[..., OnnxModel]) -> None:
+        self.__dict__.update(
+            needed=list(names), feed_names=feeds, fetch_names=fetches, unknown_operators={}, gradient_names=[], parameters={}
+        )
+        self.__dict__.update(_error=error, _read=read, _models={})
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "program":
+            raise UnsupportedModel(
+                f"{self.__dict__['_error']}\n  load(path, bind={{...}}) with {', '.join(self.__dict__['needed'])} decides"
+            )
+        return super().__getattribute__(name)
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Array]:
+        state = self.__dict__
+        check_names(feeds, state["feed_names"])
+        missing = [name for name in state["needed"] if name not in feeds]
+        if missing:
+            raise InvalidValue(f"feed {missing[0]!r} is missing")
+        bound = {name: np.asarray(feeds[name]) for name in state["needed"]}
+        key = tuple((array.shape, array.dtype.str, array.tobytes()) for array in bound.values())
+        if key not in state["_models"]:
+            state["_models"][key] = state["_read"](bound)
+        model: OnnxModel = state["_models"][key]
+        return model.run({name: array for name, array in feeds.items() if name not in bound})
+
+
+def check_names(feeds: Mapping[str, Any], known: Sequence[str]) -> None:
+    """InvalidValue for a feed that the model has not."""
+    for name in feeds:
+        if name not in known:
+            raise InvalidValue(f"the model has no input {name!r}{did_you_mean(name, list(known))}")
 
 
 def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, Any] | None = None) -> OnnxModel:
@@ -108,9 +154,22 @@ def parsed(data: bytes, what: str) -> Any:
 
 
 def read_model(proto: Any, folder: Path | None, file: str, bind: Mapping[str, Array]) -> OnnxModel:
+    """The model; one that is read when it runs where inputs that are fed decide how the program looks."""
     reader = Reader(folder, file, proto.functions, bind)
     reader.versions = {("" if each.domain == "ai.onnx" else each.domain): each.version for each in proto.opset_import}
-    feeds, fetches = reader.main(proto.graph)
+    try:
+        feeds, fetches = reader.main(proto.graph)
+    except NotKnown as error:
+        names = [name for name in reader.inputs_of(error.value) if name not in bind]
+        if not names:
+            raise
+        return Undecided(
+            names,
+            list(reader.feeds),
+            [each.name for each in proto.graph.output],
+            error,
+            lambda more: read_model(proto, folder, file, {**bind, **more}),
+        )
     return OnnxModel(reader.program, feeds, fetches, reader.parameters, reader.unknown)
 
 

@@ -29,6 +29,18 @@ class UnsupportedModel(GraphadError, NotImplementedError):
     """A model uses what graphad cannot say; the message names the node."""
 
 
+class NotKnown(UnsupportedModel):
+    """What decides how the program looks is not known before the model runs.
+
+    Attributes:
+        value: what is not known.
+    """
+
+    def __init__(self, message: str, value: Value) -> None:
+        super().__init__(message)
+        self.value = value
+
+
 class Value:
     """A tensor of an ONNX graph.
 
@@ -110,6 +122,10 @@ class Recorder:
             with np.errstate(all="ignore"):
                 return _wrapped(definition(*known, **attrs), lambda array: Value(np.asarray(array)))
         return _wrapped(definition(*map(self._symbol, inputs), **attrs), lambda variable: Value(variable=variable))
+
+    def recorded(self, type: str, attrs: dict[str, Any]) -> Value:
+        """The output of an operator without inputs that runs with the program: one that draws random numbers."""
+        return Value(variable=self.program.current_block().emit(REGISTRY[type], (), attrs))
 
     def _symbol(self, value: Any) -> Any:
         if isinstance(value, list | tuple):

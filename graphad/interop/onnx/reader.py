@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, ParseError
 from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
-from graphad.interop.onnx.handlers import Node, handler_of
-from graphad.interop.onnx.operands import Operand, Recorder, UnsupportedModel, Value
+from graphad.interop.onnx.handlers import Handler, Node, handler_of
+from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, UnsupportedModel, Value
 from graphad.interop.onnx.schema import FIELD_OF_KIND
 from graphad.program import Program, SourceLine, program_guard
 from graphad.types import DTYPES as OURS
@@ -41,8 +41,20 @@ class Reader:
         self.scopes: list[dict[str, Operand]] = []
         self.versions: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
-        self.never_negative: set[str] = set()
+        self.feeds: list[str] = []
         self.depth = 0
+
+    def inputs_of(self, value: Value) -> list[str]:
+        """The inputs of the model that a value depends on."""
+        block = self.program.global_block()
+        writers = {name: op for op in block.ops for name in op.output_names()}
+        pending, seen = [] if value.variable is None else [value.variable.name], dict[str, None]()
+        while pending:
+            name = pending.pop()
+            if name not in seen:
+                seen[name] = None
+                pending += writers[name].input_names() if name in writers else []
+        return [name for name in self.feeds if name in seen]
 
     # -- graphs ----------------------------------------------------------------------------------
 
@@ -52,11 +64,11 @@ class Reader:
             scope: dict[str, Operand] = {}
             self.scopes.append(scope)
             self._initialize(graph, scope)
-            feeds = [each.name for each in graph.input if each.name not in scope and self._declared(each, scope)]
+            self.feeds = [each.name for each in graph.input if each.name not in scope and self._declared(each, scope)]
             self._nodes(graph.node)
             fetches = [self._fetched(each.name) for each in graph.output]
             self.scopes.pop()
-        return feeds, fetches
+        return self.feeds, fetches
 
     def nested(self, graph: Any, inputs: Sequence[Value]) -> list[Value]:
         """The results of a nested graph on inputs; names of the graphs around are seen in it."""
@@ -155,6 +167,8 @@ class Reader:
                 found: Any = self._called(function, node, inputs)
             else:
                 found = self._handled(domain, node, label, inputs)
+        except NotKnown as error:
+            raise NotKnown(f"{self.file}: {label}: {error}" if self.file not in str(error) else str(error), error.value) from None
         except UnsupportedModel as error:
             raise _located(error, label, self.file) from None
         except GraphadError as error:
@@ -174,7 +188,10 @@ class Reader:
             raise UnsupportedModel("there is no such operator" if not domain else f"operators of {domain!r} are not known")
         attrs = {each.name: self._attribute(each) for each in node.attribute}
         made = len(self.program.current_block().ops)
-        found = handler(Node(node.op_type, label, inputs, attrs, version, self.ops, self, list(node.output)))
+        call = Node(node.op_type, label, inputs, attrs, version, self.ops, self, list(node.output))
+        found = handler(call)
+        if not domain and node.op_type in _MOVING:
+            _move_elements(handler, call, [found] if isinstance(found, Value) else found)
         if node.op_type == "Constant" and isinstance(found, Value) and found.array is not None and found.array.size > 1:
             found = self._parameter(node.output[0], found.array)
         source = SourceLine(f"{self.file}, {node.name or node.op_type}", len(self.scopes))
@@ -226,6 +243,29 @@ class Reader:
         return value
 
 
+# Operators that only move elements, and the first of their inputs does not; None: of all inputs.
+_MOVING: dict[str, int | None] = {
+    **dict.fromkeys(("Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), 1),
+    "Concat": None,
+}
+
+
+def _move_elements(handler: Handler, node: Node, results: Sequence[Operand]) -> None:
+    """Say which elements of the results are known: the operator is applied to the places of the elements instead."""
+    count = _MOVING[node.type]
+    moved, others = node.inputs[:count], node.inputs[len(node.inputs) if count is None else count :]
+    parts = [None if value is None else value.partly() for value in moved]
+    if any(part is None for part in parts) or any(value is not None and value.array is None for value in others):
+        return
+    pool = np.concatenate([np.ravel(np.asarray(part, object)) for part in parts])
+    ends = np.cumsum([np.size(part) for part in parts])
+    places = [Value(np.arange(end - np.size(part), end).reshape(np.shape(part))) for part, end in zip(parts, ends, strict=True)]
+    found = handler(replace(node, inputs=[*places, *others]))
+    for result, place in zip(results, [found] if isinstance(found, Value) else found, strict=False):
+        if result is not None and result.array is None and place is not None and place.array is not None:
+            result.elements = pool[place.array]
+
+
 _ONE = ("f", "i", "s", "t", "g")
 _MANY = ("floats", "ints", "strings", "tensors", "graphs")
 
@@ -271,7 +311,3 @@ def _instantiate_graphs(attribute: Any, given: Mapping[str, Any]) -> None:
         nodes = [_instantiated(each, given) for each in graph.node]
         del graph.node[:]
         graph.node.extend(nodes)
-
-
-def is_identifier(name: str) -> bool:
-    return re.fullmatch(r"\w+", name) is not None

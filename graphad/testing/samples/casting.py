@@ -8,5 +8,9 @@ from graphad.ops.sample import Sample, uniform
 
 SAMPLES: dict[str, list[Sample]] = {
     "assign": [Sample({"X": uniform(2, 3)})],
+    "view_dtype": [
+        Sample({"X": np.array([1, -2, 3], "int32")}, {"dtype": "float32"}),
+        Sample({"X": np.array([0.5, -1.0])}, {"dtype": "int64"}),
+    ],
     "cast": [Sample({"X": uniform(2, 3)}, {"out_dtype": "float64"}), Sample({"X": np.array([0, 2])}, {"out_dtype": "bool"})],
 }

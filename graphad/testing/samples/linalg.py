@@ -110,6 +110,7 @@ SAMPLES: dict[str, list[Sample]] = {
         _algebra_pair(uniform(0, 2), uniform(1, 2)),
     ],
     "mv": [Sample({"X": uniform(2, 3), "Vec": uniform(3)}), Sample({"X": uniform(2, 0), "Vec": uniform(0)})],
+    "determinant": [Sample({"Input": _diagonally()}), Sample({"Input": _diagonally(2, size=2)}), Sample({"Input": uniform(3, 2, 2)})],
     "inverse": [Sample({"Input": _diagonally()}), Sample({"Input": _diagonally(2, size=2)}), Sample({"Input": uniform(0, 2, 2)})],
     "matrix_power": [Sample({"X": _diagonally(2, size=2)}, {"n": n}) for n in (-2, -1, 0, 1, 2, 3)]
     + [Sample({"X": _diagonally()}, {"n": 4})],

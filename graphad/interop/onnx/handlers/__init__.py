@@ -3,6 +3,7 @@
 from graphad.interop.onnx.handlers import (
     arranging,
     convolving,
+    learning,
     losing,
     normalizing,
     pointwise,
@@ -10,16 +11,19 @@ from graphad.interop.onnx.handlers import (
     recurring,
     reducing,
     selecting,
+    signals,
     subgraphs,
 )
-from graphad.interop.onnx.handlers.handler import HANDLERS, Node, handler_of
+from graphad.interop.onnx.handlers.handler import HANDLERS, Handler, Node, handler_of
 
 __all__ = [
     "HANDLERS",
+    "Handler",
     "Node",
     "arranging",
     "convolving",
     "handler_of",
+    "learning",
     "losing",
     "normalizing",
     "pointwise",
@@ -27,5 +31,6 @@ __all__ = [
     "recurring",
     "reducing",
     "selecting",
+    "signals",
     "subgraphs",
 ]

@@ -98,7 +98,8 @@ def _size(node: Node) -> Value:
 def _reshape(node: Node) -> Value:
     x = node[0]
     if node.version < 5:
-        return _kept_elements(node.ops.reshape(x, shape=list(node.required("shape"))), x)
+        out: Value = node.ops.reshape(x, shape=list(node.required("shape")))
+        return out
     return reshaped(node, x, node[1], bool(node.attr("allowzero", 0)))
 
 
@@ -108,31 +109,20 @@ def reshaped(node: Node, x: Value, shape: Value, zero: bool = False) -> Value:
     if known is None:
         out: Value = node.ops.reshape(x, shape, shape=[-1] * shape.shape[0])
         return out
-    if zero and 0 in known:
-        if x.array is not None:
-            return Value(x.array.reshape([each or 0 for each in known]))
-        out = node.ops.fill_constant(shape=[each or 0 for each in known], dtype=x.dtype, value=0.0)
-        return out
+    if zero and 0 in known:  # the tensor is empty
+        return Value(np.zeros([max(each or 0, 0) for each in known], x.dtype))
     wanted = [-1 if each is UNKNOWN else each for each in known]
     if wanted.count(-1) <= 1:
         out = node.ops.reshape(x, shape=wanted)
     else:
         out = node.ops.reshape(x, shape, shape=wanted)
-    return _kept_elements(out, x)
-
-
-def _kept_elements(out: Value, x: Value) -> Value:
-    """A reshaped small tensor: its elements stay known."""
-    part = x.partly()
-    if out.array is None and part is not None and -1 not in out.shape:
-        out.elements = part.reshape(out.shape)
     return out
 
 
 @handles("Flatten")
 def _flatten(node: Node) -> Value:
-    x = node[0]
-    return flattened(node, x, int(node.attr("axis", 1)) % (x.rank + 1) if int(node.attr("axis", 1)) != x.rank else x.rank)
+    x, axis = node[0], int(node.attr("axis", 1))
+    return flattened(node, x, axis + x.rank if axis < 0 else axis)
 
 
 @handles("Transpose")
@@ -149,7 +139,7 @@ def _unsqueeze(node: Node) -> Value:
     axes = node.integers(1, "axes") or []
     rank = x.rank + len(axes)
     out: Value = node.ops.unsqueeze(x, axes=sorted(axis % rank for axis in axes))
-    return _kept_elements(out, x)
+    return out
 
 
 @handles("Squeeze")
@@ -162,7 +152,7 @@ def _squeeze(node: Node) -> Value:
             raise UnsupportedModel(f"Squeeze without axes of extents {list(x.shape)}: which ones are 1 is not known before the model runs")
     chosen = sorted(axis % max(x.rank, 1) for axis in axes)
     out: Value = node.ops.squeeze(x, axes=chosen) if chosen else node.ops.assign(x)
-    return _kept_elements(out, x)
+    return out
 
 
 @handles("Expand")
@@ -211,9 +201,6 @@ def _concat(node: Node) -> Value:
     if len(values) == 1:
         return values[0]
     out: Value = node.ops.concat(values, axis=axis)
-    parts = [value.partly() for value in values]
-    if out.array is None and all(part is not None for part in parts):
-        out.elements = np.concatenate([part for part in parts if part is not None], axis)
     return out
 
 

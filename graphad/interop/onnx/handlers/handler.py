@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import ParseError
-from graphad.interop.onnx.operands import Operand, Recorder, UnsupportedModel, Value, integers
+from graphad.interop.onnx.operands import UNKNOWN, NotKnown, Operand, Recorder, Value, integers
 
 Result = Value | Sequence[Value | None]
 Handler = Callable[["Node"], Result]
@@ -87,7 +87,7 @@ class Node:
         if value is None:
             return None
         if value.content is None:
-            raise UnsupportedModel(f"{what} (input {i}) is not known before the model runs; load(path, bind={{...}}) fixes an input")
+            raise NotKnown(f"{what} (input {i}) is not known before the model runs; load(path, bind={{...}}) fixes an input", value)
         return value.content
 
     def integers(self, i: int, name: str) -> list[int] | None:
@@ -95,6 +95,10 @@ class Node:
         if name in self.attrs:
             value = self.attrs[name]
             return integers(np.asarray(value))
+        value = self.get(i)
+        elements = None if value is None else value.partly()
+        if elements is not None and UNKNOWN not in elements.ravel().tolist():
+            return [int(each) for each in elements.ravel()]
         array = self.known(i, name)
         return None if array is None else integers(array)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
 from graphad.errors import ParseError
+from graphad.interop.onnx.handlers.arranging import padded
 from graphad.interop.onnx.handlers.convolving import with_bias
 from graphad.interop.onnx.handlers.handler import Handler, Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
-from graphad.interop.onnx.handlers.reducing import flattened, reshaped_like
-from graphad.interop.onnx.operands import UnsupportedModel, Value, integers
+from graphad.interop.onnx.handlers.reducing import extent, flattened, reshaped_like
+from graphad.interop.onnx.operands import UnsupportedModel, Value
 
 # -- products ------------------------------------------------------------------------------------
 
@@ -50,7 +52,8 @@ def _einsum(node: Node) -> Value:
 
 @handles("Det")
 def _det(node: Node) -> Value:
-    raise UnsupportedModel("Det is not supported")
+    out: Value = node.ops.determinant(node[0])
+    return out
 
 
 # -- softmax -------------------------------------------------------------------------------------
@@ -221,18 +224,41 @@ def _lrn(node: Node) -> Value:
 @handles("Dropout")
 def _dropout(node: Node) -> list[Value]:
     """Models are read for inference: it passes its input on, unless a training mode is known to be on."""
-    x, training = node[0], node.get(2)
+    x = node[0]
     mask = node.ops.fill_any_like(x, value=1.0, dtype="bool") if node.wants(1) else None
-    if training is not None and training.content is None:
-        raise UnsupportedModel("Dropout with a training mode that is not known before the model runs")
-    ratio = node.get(1)
-    drops = training is not None and training.content is not None and bool(training.content)
+    ratio, switch = node.get(1), node.known(2, "the training mode")
+    drops = switch is not None and bool(switch)
     rate = 0.5 if ratio is None else float(ratio.content) if ratio.content is not None else 0.5
     if not drops or rate == 0.0:
         return [x, mask] if mask is not None else [x]  # type: ignore[list-item]
     symbol = Value(variable=node.ops.variable(x))
     out, kept = node.ops.dropout(symbol, dropout_prob=rate, dropout_implementation="upscale_in_train", seed=int(node.attr("seed", 0)))
     return [out, node.ops.cast(kept, out_dtype="bool")]
+
+
+@handles("Bernoulli")
+def _bernoulli(node: Node) -> Value:
+    x = Value(variable=node.ops.variable(node[0]))
+    found: Value = node.ops.bernoulli(x, seed=int(node.attr("seed", 0)))
+    return cast(node, found, dtype_of(int(node.attrs["dtype"]))) if "dtype" in node.attrs else found
+
+
+@handles("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike")
+def _random(node: Node) -> Value:
+    """Numbers that are drawn anew in each run."""
+    like = node.get(0)
+    shape = [int(each) for each in node.attr("shape", [])] if like is None else list(like.shape)
+    if -1 in shape:
+        raise UnsupportedModel("random numbers of extents that are not known before the model runs")
+    dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else "float32" if like is None else like.dtype
+    wide = dtype if dtype in ("float32", "float64") else "float32"
+    if node.type.startswith("RandomUniform"):
+        attrs = {"min": float(node.attr("low", 0.0)), "max": float(node.attr("high", 1.0))}
+        found = node.ops.recorded("uniform_random", {**attrs, "shape": shape, "dtype": wide, "seed": int(node.attr("seed", 0))})
+    else:
+        attrs = {"mean": float(node.attr("mean", 0.0)), "std": float(node.attr("scale", 1.0))}
+        found = node.ops.recorded("gaussian_random", {**attrs, "shape": shape, "dtype": wide, "seed": int(node.attr("seed", 0))})
+    return cast(node, found, dtype)
 
 
 # -- attention -----------------------------------------------------------------------------------
@@ -308,36 +334,33 @@ def _attention(node: Node) -> list[Value | None]:
     root = math.sqrt(scale)
     scores = ops.matmul_v2(ops.scale(q, scale=root), ops.scale(k, scale=root), trans_y=True)
     raw = scores
-    bias = _attention_bias(node, q, k, mask, past_k, lengths)
     softcap = float(node.attr("softcap", 0.0))
-    stages = [raw]
-    order = ("cap", "mask") if node.version < 24 else ("cap", "mask")
-    for stage in order:
-        if stage == "cap":
-            scores = ops.scale(ops.tanh(ops.scale(scores, scale=1.0 / softcap)), scale=softcap) if softcap else scores
-        else:
-            scores = ops.elementwise_add(scores, cast(node, bias, scores.dtype)) if bias is not None else scores
-        stages.append(scores)
+    capped = ops.scale(ops.tanh(ops.scale(raw, scale=1.0 / softcap)), scale=softcap) if softcap else raw
+    bias = _attention_bias(node, q, k, mask, past_k, lengths)
+    scores = capped if bias is None else ops.elementwise_add(capped, cast(node, bias, capped.dtype))
     dtype = scores.dtype
     wide = cast(node, scores, dtype_of(int(number))) if number is not None else scores
-    weights = cast(node, _safe_softmax(node, wide), dtype)
+    weights = cast(node, _guarded_softmax(node, wide, bias is not None), dtype)
     y = ops.matmul_v2(weights, v)
     if joined:
         y = ops.transpose(y, axis=[0, 2, 1, 3])
         b, s = y.shape[:2]
         y = ops.reshape(y, shape=[0 if b == -1 else b, 0 if s == -1 else s, y.shape[2] * y.shape[3]])
     mode = int(node.attr("qk_matmul_output_mode", 0))
-    shown = {0: raw, 1: stages[2], 2: stages[1], 3: weights}[mode] if node.wants(3) else None
+    shown = (raw, capped, scores, weights)[mode] if node.wants(3) else None
     return [y, present[0] if node.wants(1) else None, present[1] if node.wants(2) else None, shown]
 
 
-def _safe_softmax(node: Node, x: Value) -> Value:
+def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:
     """A row that is masked as a whole gives zeros."""
     ops = node.ops
-    found: Value = ops.softmax(x, axis=-1)
-    if x.array is not None and np.isneginf(x.array).all(axis=-1).any():
-        return Value(np.nan_to_num(found.array))  # type: ignore[arg-type]
-    return found
+    if not masked:
+        out: Value = ops.softmax(x, axis=-1)
+        return out
+    dead = ops.equal(ops.reduce_max(x, dim=[x.rank - 1], keep_dim=True), ops.like(-np.inf, x))
+    zero = ops.like(0.0, x)
+    out = ops.where(dead, zero, ops.softmax(ops.where(dead, zero, x), axis=-1))
+    return out
 
 
 def _by_heads(node: Node, x: Value, heads: int) -> Value:
@@ -357,32 +380,110 @@ def _repeated(node: Node, x: Value, times: int) -> Value:
 
 def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Value | None, lengths: Value | None) -> Value | None:
     """What is added to the scores: -inf where a position must not be seen."""
+    ops, columns = node.ops, k.shape[2]
+    bias = _visible(node, q, k, past, lengths)
+    if mask is None:
+        return bias
+    given = ops.where(mask, ops.like(0.0, q), ops.like(-np.inf, q)) if mask.dtype == "bool" else mask
+    if -1 not in (given.shape[-1], columns) and given.shape[-1] < columns:
+        pairs = [0] * (2 * given.rank)
+        pairs[-1] = columns - given.shape[-1]
+        given = ops.pad(given, paddings=pairs, pad_value=-np.inf)
+    given = cast(node, given, q.dtype)
+    out: Value = given if bias is None else ops.elementwise_add(bias, given)
+    return out
+
+
+def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value | None) -> Value | None:
+    """By position: not after the query where it is causal, not beyond the windows, not beyond the lengths of the keys."""
     ops = node.ops
-    bias: Value | None = None
-    rows, columns = q.shape[2], k.shape[2]
-    if node.attr("is_causal", 0):
-        if -1 in (rows, columns):
-            raise UnsupportedModel("causal Attention over lengths that are not known before the model runs")
-        offset = past.shape[2] if past is not None else 0
-        allowed = np.tril(np.ones((rows, columns), bool), offset)
-        bias = Value(np.where(allowed, 0.0, -np.inf).astype(q.dtype))
-    if mask is not None:
-        given = mask
-        if mask.dtype == "bool":
-            given = ops.where(mask, ops.like(0.0, q), ops.like(-np.inf, q))
-        if given.shape[-1] != columns and -1 not in (given.shape[-1], columns):
-            missing = columns - given.shape[-1]
-            pads = [0] * (2 * given.rank)
-            pads[-1] = missing
-            given = ops.pad(given, paddings=pads, pad_value=-np.inf)
-        given = cast(node, given, q.dtype)
-        bias = given if bias is None else ops.elementwise_add(bias, given)
-    if lengths is not None:
-        steps = Value(np.arange(columns).reshape(1, 1, 1, columns).astype(lengths.dtype))
-        seen = ops.less_than(steps, ops.unsqueeze(lengths, axes=[1, 2, 3]))
-        hidden = ops.where(seen, ops.like(0.0, q), ops.like(-np.inf, q))
-        bias = hidden if bias is None else ops.elementwise_add(bias, hidden)
-    return bias
+    causal = bool(node.attr("is_causal", 0))
+    left, right = int(node.attr("left_window_size", -1)), int(node.attr("right_window_size", -1))
+    right = 0 if causal else right
+    if right < 0 and left < 0 and lengths is None:
+        return None
+    rows, columns = (_steps(node, x, axis) for x, axis in ((q, 2), (k, 3)))
+    seen: list[Value] = []
+    ends = None if lengths is None else ops.cast(ops.unsqueeze(lengths, axes=[1, 2, 3]), out_dtype="int64")
+    if past is not None:
+        rows = ops.elementwise_add(rows, extent(node, past, 2))
+    elif ends is not None:
+        rows = ops.elementwise_add(rows, ops.elementwise_sub(ends, extent(node, q, 2)))
+    if right >= 0:
+        seen.append(ops.less_equal(columns, ops.scale(rows, scale=1.0, bias=float(right))))
+    if left >= 0:
+        seen.append(ops.greater_equal(columns, ops.scale(rows, scale=1.0, bias=float(-left))))
+    if ends is not None:
+        seen.append(ops.less_than(columns, ends))
+    out: Value = ops.where(reduce(ops.logical_and, seen), ops.like(0.0, q), ops.like(-np.inf, q))
+    return out
 
 
-del integers
+def _steps(node: Node, x: Value, axis: int) -> Value:
+    """0, 1, 2 ... as many as x has along axis 2, along an axis of four."""
+    ops = node.ops
+    size = extent(node, x, 2)
+    if size.array is not None:
+        found = Value(np.arange(int(size.array), dtype="int64"))
+    else:
+        zero, one = (Value(np.asarray([number], "int64")) for number in (0, 1))
+        found = ops.range(zero, ops.reshape(size, shape=[1]), one)
+    out: Value = ops.unsqueeze(found, axes=[i for i in range(4) if i != axis])
+    return out
+
+
+# -- linear attention ----------------------------------------------------------------------------
+
+
+@handles("LinearAttention")
+def _linear_attention(node: Node) -> list[Value]:
+    """A state that every step updates by an outer product (S. Yang et al., Gated Delta Networks, 2024)."""
+    ops, rule = node.ops, str(node.attr("update_rule", "gated_delta"))
+    heads, kv_heads = int(node.required("q_num_heads")), int(node.required("kv_num_heads"))
+    q, k, v = (_by_heads(node, node[i], count) for i, count in ((0, heads), (1, kv_heads), (2, kv_heads)))
+    steps = q.shape[2]
+    if steps == -1:
+        raise UnsupportedModel("LinearAttention over a length that is not known before the model runs")
+    scale = float(node.attr("scale", 0.0)) or 1.0 / math.sqrt(q.shape[3])
+    decay, beta = (None if node.get(i) is None else _by_heads(node, node[i], kv_heads if node[i].shape[2] != 1 else 1) for i in (4, 5))
+    state = node.get(3)
+    if state is None:
+        state = Value(np.zeros((q.shape[0], kv_heads, k.shape[3], v.shape[3]), q.dtype))
+    group = heads // kv_heads
+    rows = []
+    for t in range(steps):
+        now = [None if x is None else ops.slice(x, axes=[2], starts=[t], ends=[t + 1]) for x in (q, k, v, decay, beta)]
+        state = _next_state(node, rule, state, *now[1:])
+        seen = _repeated(node, state, group) if group > 1 else state
+        rows.append(ops.scale(ops.matmul_v2(now[0], seen), scale=scale))
+    y = ops.transpose(ops.concat(rows, axis=2) if steps > 1 else rows[0], axis=[0, 2, 1, 3])
+    return [ops.reshape(y, shape=[0, steps, heads * v.shape[3]]), state]
+
+
+def _next_state(node: Node, rule: str, state: Value, k: Value | None, v: Value | None, decay: Value | None, beta: Value | None) -> Value:
+    """By the rule of the update; k and v are rows."""
+    ops = node.ops
+    if rule in ("gated", "gated_delta") and decay is not None:
+        state = ops.elementwise_mul(ops.transpose(ops.exp(decay), axis=[0, 1, 3, 2]), state)
+    if rule in ("delta", "gated_delta"):
+        v = ops.elementwise_sub(v, ops.matmul_v2(k, state))
+        v = ops.elementwise_mul(v, beta) if beta is not None else v
+    out: Value = ops.elementwise_add(state, ops.matmul_v2(k, v, trans_x=True))
+    return out
+
+
+@handles("CausalConvWithState")
+def _causal_conv(node: Node) -> list[Value]:
+    """A convolution of each channel that looks back only; the last elements are what the next call begins with."""
+    x, kernel, bias, past, ops = node[0], node[1], node.get(2), node.get(3), node.ops
+    back = kernel.shape[2] - 1
+    pairs = [(0, 0), (0, 0), (back, 0)]
+    wide = padded(node, x, pairs) if past is None else ops.concat([past, x], axis=2)
+    image, filters = ops.unsqueeze(wide, axes=[2]), ops.unsqueeze(kernel, axes=[2])
+    found = ops.squeeze(ops.conv2d(image, filters, groups=kernel.shape[0]), axes=[2])
+    found = with_bias(node, found, bias)
+    if str(node.attr("activation", "none")) in ("silu", "swish"):
+        found = ops.silu(found)
+    size = wide.shape[2]
+    state = ops.slice(wide, axes=[2], starts=[size - back if size != -1 else -back], ends=[size if size != -1 else (1 << 31) - 1])
+    return [found, state]

@@ -264,6 +264,12 @@ def _swish(node: Node) -> Value:
     return out
 
 
+@handles("SwiGLU")
+def _swiglu(node: Node) -> Value:
+    out: Value = node.ops.elementwise_mul(node.ops.swish(node[0], beta=float(node.attr("alpha", 1.0))), node[1])
+    return out
+
+
 @handles("Gelu")
 def _gelu(node: Node) -> Value:
     out: Value = node.ops.gelu(node[0], approximate=node.attr("approximate", "none") == "tanh")
@@ -340,6 +346,13 @@ def cast(node: Node, x: Value, dtype: str) -> Value:
         out = node.ops.cast(x, out_dtype=dtype)
     if out.array is None and dtype in ("int32", "int64") and x.dtype not in FLOATS:
         out.elements = x.partly()
+    return out
+
+
+@handles("BitCast")
+def _bit_cast(node: Node) -> Value:
+    x, dtype = node[0], dtype_of(int(node.required("to")))
+    out: Value = node.ops.view_dtype(x, dtype=dtype)
     return out
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from graphad import layers
-from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.handler import MICROSOFT, Node, handles
 from graphad.interop.onnx.handlers.reducing import extent
 from graphad.interop.onnx.handlers.selecting import reversed_by_length
 from graphad.interop.onnx.operands import UnsupportedModel, Value
@@ -129,7 +129,7 @@ def _direction(
     turned = x
     if back:
         turned = ops.flip(x, axis=[0]) if lengths is None else reversed_by_length(node, x, lengths, 1, 0)
-    shares = ops.matmul_v2(turned, one.w, trans_y=True)
+    shares = ops.matmul_v2(_as_quantized(node, turned) if node.attr("quantized") else turned, one.w, trans_y=True)
     if one.b is not None:
         half = one.b.shape[0] // 2
         wb, rb = (ops.slice(one.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
@@ -174,7 +174,7 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
 
 def _recurrent(one: _Direction, h: Value, rb: Value | None) -> Value:
     ops = one.node.ops
-    found: Value = ops.matmul_v2(h, one.r, trans_y=True)
+    found: Value = ops.matmul_v2(_as_quantized(one.node, h) if one.node.attr("quantized") else h, one.r, trans_y=True)
     return found if rb is None else ops.elementwise_add(found, rb)  # type: ignore[no-any-return]
 
 
@@ -243,3 +243,45 @@ def _gru(node: Node) -> list[Value | None]:
 @handles("LSTM")
 def _lstm(node: Node) -> list[Value | None]:
     return _run(node, "LSTM", 4, ["Sigmoid", "Tanh", "Tanh"], 2)
+
+
+# -- quantized weights ---------------------------------------------------------------------------
+
+
+@handles("DynamicQuantizeLSTM", domain=MICROSOFT)
+def _quantized_lstm(node: Node) -> list[Value | None]:
+    """An LSTM whose weights are integers; what they are multiplied by is quantized as it comes."""
+    ops = node.ops
+    plain = [node.get(i) for i in range(12)]
+    weights = [_dequantized_weights(node, node[i], node[8 + 2 * k], node.get(9 + 2 * k)) for k, i in enumerate((1, 2))]
+    inputs = [plain[0], *weights, *plain[3:8]]
+    del ops
+    return _run(replace(node, inputs=inputs, attrs={**node.attrs, "quantized": 1}), "LSTM", 4, ["Sigmoid", "Tanh", "Tanh"], 2)
+
+
+def _dequantized_weights(node: Node, w: Value, scale: Value, zero: Value | None) -> Value:
+    """Integers with a scale for all or for each column, as ONNX lays out weights."""
+    ops = node.ops
+    wide = ops.cast(w, out_dtype="float32")
+    parts = [scale, None if zero is None else ops.cast(zero, out_dtype="float32")]
+    shaped = [
+        None if part is None else (ops.unsqueeze(part, axes=[1]) if part.rank == 2 else ops.reshape(part, shape=[-1, 1, 1]))
+        for part in parts
+    ]
+    if shaped[1] is not None:
+        wide = ops.elementwise_sub(wide, shaped[1])
+    out: Value = ops.transpose(ops.elementwise_mul(wide, shaped[0]), axis=[0, 2, 1])
+    return out
+
+
+def _as_quantized(node: Node, x: Value) -> Value:
+    """What is left of x after it was quantized to 8 bits by its own range."""
+    ops = node.ops
+    least = ops.elementwise_min(ops.reduce_min(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
+    most = ops.elementwise_max(ops.reduce_max(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
+    scale = ops.scale(ops.elementwise_sub(most, least), scale=1.0 / 255.0)
+    scale = ops.where(ops.equal(scale, ops.like(0.0, x)), ops.like(1.0, x), scale)
+    zero = ops.clip(ops.rint(ops.scale(ops.elementwise_div(least, scale), scale=-1.0)), min=0.0, max=255.0)
+    number = ops.clip(ops.elementwise_add(ops.rint(ops.elementwise_div(x, scale)), zero), min=0.0, max=255.0)
+    out: Value = ops.elementwise_mul(ops.elementwise_sub(number, zero), scale)
+    return out

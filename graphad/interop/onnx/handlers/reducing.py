@@ -19,7 +19,10 @@ def axes_of(node: Node, rank: int) -> list[int] | None:
 
 
 def reduced(node: Node, type: str, x: Value, axes: list[int], keep: bool = True) -> Value:
-    """A reduction of some axes; over none it leaves the elements as they are."""
+    """A reduction of some axes; over none it leaves the elements as they are, and of no elements it gives its neutral one."""
+    if any(x.shape[axis] == 0 for axis in axes) and type in _NEUTRAL:
+        shape = [1 if i in axes else e for i, e in enumerate(x.shape) if keep or i not in axes]
+        return Value(np.full(shape, _neutral(type, x.dtype), x.dtype))
     if not axes:
         out: Value = node.ops.assign(x)
         return out
@@ -29,6 +32,18 @@ def reduced(node: Node, type: str, x: Value, axes: list[int], keep: bool = True)
         return out
     out = node.ops.apply(_operator(node, type), x, dim=axes, keep_dim=keep)
     return out
+
+
+_NEUTRAL = {"reduce_max": -1, "reduce_min": 1, "logsumexp": -1}
+
+
+def _neutral(type: str, dtype: str) -> float:
+    """The least or largest number of a dtype."""
+    sign = _NEUTRAL[type]
+    if dtype.startswith("float"):
+        return sign * np.inf
+    limits = np.iinfo(dtype)
+    return limits.max if sign > 0 else limits.min
 
 
 def _operator(node: Node, type: str):  # type: ignore[no-untyped-def]
@@ -103,6 +118,8 @@ def _log_sum_exp(node: Node) -> Value:
     if axes is None:
         return x
     keep = bool(node.attr("keepdims", 1))
+    if 0 in x.shape:
+        return reduced(node, "logsumexp", x, axes, keep)
     if not x.rank:
         out: Value = node.ops.assign(x)
         return out

@@ -21,7 +21,6 @@ _LAST = (1 << 31) - 1
 def _gather(node: Node) -> Value:
     x, places, ops = node[0], node[1], node.ops
     axis = node.axis(x.rank, 0)
-    part = x.partly()
     known = places.array
     if x.array is not None and known is not None:
         return Value(np.asarray(np.take(x.array, known.astype("int64"), axis)))
@@ -29,8 +28,6 @@ def _gather(node: Node) -> Value:
     out: Value = ops.gather(x, flat, axis=axis)
     if places.rank != 1:
         out = _split_axis(node, out, x, places, axis)
-    if part is not None and known is not None:
-        out.elements = np.asarray(np.take(part, known, axis), object)
     return out
 
 
@@ -42,8 +39,6 @@ def from_front(node: Node, places: Value, x: Value, axis: int) -> Value:
             return places
         if x.shape[axis] != -1:
             return Value(np.asarray(places.array % x.shape[axis]))
-    if places.variable is not None and places.variable.name in node.reader.never_negative:
-        return places
     size = ops.cast(extent(node, x, axis), out_dtype=places.dtype)
     out: Value = ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, size), places)
     return out
@@ -143,7 +138,6 @@ def sliced(node: Node, x: Value, starts: list[int], ends: list[int], axes: list[
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
             cut[axis] = _python_slice(start, end, step, x.shape[axis])
         return Value(np.ascontiguousarray(x.array[tuple(cut)]))
-    part = x.partly()
     whole = [(axis, _bound(start), _bound(end), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)]
     known = [(a, *_in_range(s, e, step, x.shape[a]), step) for a, s, e, step in whole]
     if all(step == 1 for step in steps):
@@ -152,8 +146,6 @@ def sliced(node: Node, x: Value, starts: list[int], ends: list[int], axes: list[
         out = ops.strided_slice(
             x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known], strides=[k[3] for k in known]
         )
-    if part is not None and x.rank == 1:
-        out.elements = part[_python_slice(starts[0], ends[0], steps[0], x.shape[0])]
     return out
 
 
@@ -262,7 +254,21 @@ def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, how:
 
 @handles("TensorScatter")
 def _tensor_scatter(node: Node) -> Value:
-    raise UnsupportedModel("TensorScatter is not supported")
+    """Rows written one after the other from a place that each element of the batch has."""
+    cache, update, first, ops = node[0], node[1], node.get(2), node.ops
+    axis = node.axis(cache.rank, -2)
+    count, size = update.shape[axis], cache.shape[axis]
+    shape = [1] * cache.rank
+    shape[axis] = count
+    steps = Value(np.arange(count, dtype="int64").reshape(shape))
+    if first is not None:
+        begin = ops.unsqueeze(ops.cast(first, out_dtype="int64"), axes=list(range(1, cache.rank)))
+        steps = ops.elementwise_add(steps, begin)
+    if str(node.attr("mode", "linear")) == "circular":
+        steps = ops.elementwise_mod(steps, ops.like(size, steps))
+    places = ops.elementwise_add(steps, ops.fill_any_like(update, value=0.0, dtype="int64"))
+    out: Value = ops.put_along_axis(cache, places, update, Axis=axis)
+    return out
 
 
 # -- by values -----------------------------------------------------------------------------------

@@ -128,7 +128,9 @@ def _scanned_types(node: Node, body: Any, first: Sequence[Value]) -> list[tuple[
 def _unrolled(node: Node, body: Any, count: Value | None, keep: Value | None, first: Sequence[Value]) -> list[Value]:
     """A loop that carries sequences, with a number of iterations that is known."""
     if count is None or count.array is None:
-        raise UnsupportedModel("a loop that carries sequences, with a number of iterations that is not known before the model runs")
+        if count is not None:
+            node.known(0, "the number of iterations of a loop that carries sequences")
+        raise UnsupportedModel("a loop that carries sequences, without a number of iterations")
     carried, scans, going = list(first), list[list[Value]](), True if keep is None else bool(keep.array)
     for step in range(int(count.array)):
         if not going:
@@ -303,3 +305,23 @@ def _split_to(node: Node) -> Value:
         sizes = node.integers(1, "split") or []
     parts = node.ops.split(x, sections=sizes, axis=axis) if len(sizes) > 1 else [x]
     return sequence([node.ops.squeeze(part, axes=[axis]) if drop else part for part in parts])
+
+
+# -- optionals -----------------------------------------------------------------------------------
+
+
+@handles("Optional")
+def _optional(node: Node) -> Value:
+    if node.get(0) is None:
+        raise UnsupportedModel("an optional without a value")
+    return node[0]
+
+
+@handles("OptionalGetElement")
+def _element(node: Node) -> Value:
+    return node[0]
+
+
+@handles("OptionalHasElement")
+def _has_element(node: Node) -> Value:
+    return Value(np.asarray(node.get(0) is not None))

@@ -1,0 +1,225 @@
+"""Classical learners (domain ai.onnx.ml): scalers, linear models, ensembles of trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphad.interop.onnx.handlers.handler import ML, Node, handles
+from graphad.interop.onnx.operands import UnsupportedModel, Value
+
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+
+def _single(node: Node, x: Value) -> Value:
+    out: Value = x if x.dtype == "float32" else node.ops.cast(x, out_dtype="float32")
+    return out
+
+
+@handles("Scaler", domain=ML)
+def _scaler(node: Node) -> Value:
+    x = _single(node, node[0])
+    offset, scale = (Value(np.asarray(node.attr(name, [default]), "float32")) for name, default in (("offset", 0.0), ("scale", 1.0)))
+    out: Value = node.ops.elementwise_mul(node.ops.elementwise_sub(x, offset), scale)
+    return out
+
+
+@handles("Normalizer", domain=ML)
+def _normalizer(node: Node) -> Value:
+    x, ops, how = _single(node, node[0]), node.ops, str(node.attr("norm", "MAX"))
+    axis = [x.rank - 1]
+    if how == "MAX":
+        size = ops.reduce_max(ops.abs(x), dim=axis, keep_dim=True)
+    elif how == "L1":
+        size = ops.reduce_sum(ops.abs(x), dim=axis, keep_dim=True)
+    else:
+        size = ops.sqrt(ops.reduce_sum(ops.square(x), dim=axis, keep_dim=True))
+    out: Value = ops.elementwise_div(x, size)
+    return out
+
+
+@handles("Binarizer", domain=ML)
+def _binarizer(node: Node) -> Value:
+    x = node[0]
+    hit = node.ops.greater_than(x, node.ops.like(float(node.attr("threshold", 0.0)), x))
+    out: Value = node.ops.cast(hit, out_dtype=x.dtype)
+    return out
+
+
+@handles("ArrayFeatureExtractor", domain=ML)
+def _extract(node: Node) -> Value:
+    out: Value = node.ops.gather(node[0], node.ops.reshape(node[1], shape=[-1]), axis=node[0].rank - 1)
+    return out
+
+
+@handles("LinearRegressor", domain=ML)
+def _linear_regressor(node: Node) -> Value:
+    x, targets = _single(node, node[0]), int(node.attr("targets", 1))
+    weights = np.asarray(node.required("coefficients"), "float32").reshape(targets, -1)
+    out: Value = node.ops.matmul_v2(x, Value(weights), trans_y=True)
+    if "intercepts" in node.attrs:
+        out = node.ops.elementwise_add(out, Value(np.asarray(node.attrs["intercepts"], "float32")))
+    return _transformed(node, out)
+
+
+@handles("LinearClassifier", domain=ML)
+def _linear_classifier(node: Node) -> list[Value]:
+    x = _single(node, node[0])
+    labels = _labels(node)
+    weights = np.asarray(node.required("coefficients"), "float32").reshape(len(node.attr("intercepts", [0.0])), -1)
+    scores = node.ops.matmul_v2(x, Value(weights), trans_y=True)
+    scores = node.ops.elementwise_add(scores, Value(np.asarray(node.attr("intercepts", [0.0]), "float32")))
+    return _classified(node, scores, labels)
+
+
+def _labels(node: Node) -> Numbers:
+    if node.attr("classlabels_strings"):
+        raise UnsupportedModel("labels that are strings")
+    found = node.attr("classlabels_int64s") or node.attr("classlabels_ints") or []
+    return np.asarray(found, "int64")
+
+
+def _classified(node: Node, scores: Value, labels: Numbers) -> list[Value]:
+    """The label of the best score, and the scores."""
+    ops = node.ops
+    if scores.shape[-1] == 1 and len(labels) == 2:
+        scores = ops.concat([ops.scale(scores, scale=-1.0), scores], axis=1)
+    label = ops.gather(Value(labels), ops.arg_max(scores, axis=1), axis=0)
+    return [label, _transformed(node, scores)]
+
+
+def _transformed(node: Node, x: Value) -> Value:
+    how, ops = str(node.attr("post_transform", "NONE")), node.ops
+    if how == "NONE":
+        return x
+    if how == "LOGISTIC":
+        out: Value = ops.sigmoid(x)
+    elif how in ("SOFTMAX", "SOFTMAX_ZERO"):
+        out = ops.softmax(x, axis=-1)
+    else:
+        raise UnsupportedModel(f"post_transform {how!r}")
+    return out
+
+
+# -- trees ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Trees:
+    """The nodes of all trees in one table; a leaf leads to itself."""
+
+    feature: Numbers
+    threshold: Numbers
+    missing: Numbers
+    yes: Numbers
+    no: Numbers
+    weights: Numbers
+    roots: Numbers
+    depth: int
+    mode: str
+
+
+_COMPARISONS = {
+    "BRANCH_LEQ": "less_equal",
+    "BRANCH_LT": "less_than",
+    "BRANCH_GTE": "greater_equal",
+    "BRANCH_GT": "greater_than",
+    "BRANCH_EQ": "equal",
+    "BRANCH_NEQ": "not_equal",
+}
+
+
+def _trees(node: Node, of: str, count: int) -> _Trees:
+    trees, ids = node.required("nodes_treeids"), node.required("nodes_nodeids")
+    number = {key: i for i, key in enumerate(zip(trees, ids, strict=True))}
+    modes = [str(each) for each in node.required("nodes_modes")]
+    kinds = sorted({mode for mode in modes if mode != "LEAF"})
+    if len(kinds) > 1 or any(kind not in _COMPARISONS for kind in kinds):
+        raise UnsupportedModel(f"trees with comparisons {', '.join(kinds)}")
+    own = np.arange(len(modes))
+    leaf = np.asarray([mode == "LEAF" for mode in modes])
+    yes, no = (
+        np.where(
+            leaf, own, [0 if is_leaf else number[tree, to] for tree, to, is_leaf in zip(trees, node.required(name), leaf, strict=True)]
+        )
+        for name in ("nodes_truenodeids", "nodes_falsenodeids")
+    )
+    weights = np.zeros((len(modes), count), "float32")
+    names = (f"{of}_treeids", f"{of}_nodeids", f"{of}_ids", f"{of}_weights")
+    for tree, at, target, weight in zip(*(node.required(name) for name in names), strict=True):
+        weights[number[tree, at], target] += weight
+    missing = np.asarray(node.attr("nodes_missing_value_tracks_true") or [0] * len(modes), bool)
+    children = {*yes[~leaf].tolist(), *no[~leaf].tolist()}
+    roots = np.asarray([i for i in range(len(modes)) if i not in children])
+    values = np.asarray(node.required("nodes_values"), "float32")
+    features = np.asarray(node.required("nodes_featureids"), "int64")
+    return _Trees(features, values, missing, yes, no, weights, roots, _depth(yes, no, roots), kinds[0] if kinds else "BRANCH_LEQ")
+
+
+def _depth(yes: Numbers, no: Numbers, roots: Numbers) -> int:
+    at, depth = np.unique(roots), 0
+    while True:
+        after = np.unique(np.concatenate([yes[at], no[at]]))
+        if np.array_equal(after, at):
+            return depth
+        at, depth = after, depth + 1
+        if depth > len(yes):
+            raise UnsupportedModel("a tree with a cycle")
+
+
+def _leaves(node: Node, x: Value, trees: _Trees) -> Value:
+    """The sum over the trees of the weights of the leaf that each row of x ends in: as many steps as the trees are deep."""
+    ops = node.ops
+    count = len(trees.roots)
+    rows = ops.cast(ops.scale(ops.slice(x, axes=[1], starts=[0], ends=[1]), scale=0.0), out_dtype="int64")
+    at = ops.elementwise_add(rows, Value(trees.roots.astype("int64").reshape(1, count)))
+
+    def looked_up(table: Numbers, places: Value) -> Value:
+        out: Value = ops.reshape_like(ops.gather(Value(table), ops.reshape(places, shape=[-1]), axis=0), places)
+        return out
+
+    for _ in range(trees.depth):
+        value = ops.take_along_axis(x, looked_up(trees.feature, at), Axis=1)
+        goes = getattr(ops, _COMPARISONS[trees.mode])(value, looked_up(trees.threshold, at))
+        if trees.missing.any():
+            goes = ops.logical_or(goes, ops.logical_and(ops.isnan_v2(value), looked_up(trees.missing, at)))
+        at = ops.where(goes, looked_up(trees.yes.astype("int64"), at), looked_up(trees.no.astype("int64"), at))
+    found = ops.gather(Value(trees.weights), ops.reshape(at, shape=[-1]), axis=0)
+    out: Value = ops.reduce_sum(ops.reshape(found, shape=[-1, count, trees.weights.shape[1]]), dim=[1], keep_dim=False)
+    return out
+
+
+@handles("TreeEnsembleRegressor", domain=ML)
+def _tree_regressor(node: Node) -> Value:
+    x = _single(node, node[0])
+    trees = _trees(node, "target", int(node.attr("n_targets", 1)))
+    out = _leaves(node, x, trees)
+    how = str(node.attr("aggregate_function", "SUM"))
+    if how == "AVERAGE":
+        out = node.ops.scale(out, scale=1.0 / len(trees.roots))
+    elif how != "SUM":
+        raise UnsupportedModel(f"aggregate_function {how!r}")
+    if "base_values" in node.attrs:
+        out = node.ops.elementwise_add(out, Value(np.asarray(node.attrs["base_values"], "float32")))
+    return _transformed(node, out)
+
+
+@handles("TreeEnsembleClassifier", domain=ML)
+def _tree_classifier(node: Node) -> list[Value]:
+    x = _single(node, node[0])
+    labels = _labels(node)
+    targets = sorted(set(node.required("class_ids")))
+    binary = len(labels) == 2 and len(targets) == 1
+    trees = _trees(node, "class", max(len(labels), max(targets) + 1))
+    scores = _leaves(node, x, trees)
+    if "base_values" in node.attrs:
+        scores = node.ops.elementwise_add(scores, Value(np.asarray(node.attrs["base_values"], "float32")))
+    if binary:
+        ops = node.ops
+        p = ops.slice(scores, axes=[1], starts=[targets[0]], ends=[targets[0] + 1])
+        is_plain = str(node.attr("post_transform", "NONE")) == "NONE"
+        first = ops.scale(p, scale=-1.0, bias=1.0) if is_plain else ops.scale(p, scale=-1.0)
+        scores = ops.concat([first, p], axis=1)
+    label = node.ops.gather(Value(labels), node.ops.arg_max(scores, axis=1), axis=0)
+    return [label, _transformed(node, scores)]
