@@ -105,7 +105,7 @@ def _external(tensor: Any, what: str, size: int, folder: Path | None) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            data = file.read(length)
+            data: bytes = file.read(length)
     except OSError as error:
         raise ParseError(f"{what} lies in {location!r}, which cannot be read: {error.strerror}") from None
     if len(data) != length:

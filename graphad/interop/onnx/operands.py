@@ -110,13 +110,22 @@ class Recorder:
         self.program, self.parameters = program, parameters
         self.made: list[Value] = []  # values that got a variable, the newest last
 
-    def __getattr__(self, type: str) -> Callable[..., Any]:
+    def __getattr__(self, type: str) -> Callable[..., Value]:
         if type not in REGISTRY:
             raise AttributeError(type)
-        return partial(self.apply, REGISTRY[type])
+        return partial(self.one, type)
 
-    def apply(self, definition: OpDef, *inputs: Any, **attrs: Any) -> Any:
-        """The value of the one output, or a tuple of values; lists of a variadic slot are lists."""
+    def one(self, type: str, *inputs: Any, **attrs: Any) -> Value:
+        """The output of an operator that has one."""
+        value: Value = self._applied(REGISTRY[type], *inputs, **attrs)
+        return value
+
+    def several(self, type: str, *inputs: Any, **attrs: Any) -> list[Value]:
+        """The outputs of an operator that has more than one."""
+        found = self._applied(REGISTRY[type], *inputs, **attrs)
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+    def _applied(self, definition: OpDef, *inputs: Any, **attrs: Any) -> Any:
         known = [_array_of(each) for each in inputs]
         if all(each is not _NOT_KNOWN for each in known):
             with np.errstate(all="ignore"):

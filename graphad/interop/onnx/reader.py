@@ -254,8 +254,8 @@ def _move_elements(handler: Handler, node: Node, results: Sequence[Operand]) -> 
     """Say which elements of the results are known: the operator is applied to the places of the elements instead."""
     count = _MOVING[node.type]
     moved, others = node.inputs[:count], node.inputs[len(node.inputs) if count is None else count :]
-    parts = [None if value is None else value.partly() for value in moved]
-    if any(part is None for part in parts) or any(value is not None and value.array is None for value in others):
+    parts = [part for value in moved if value is not None and (part := value.partly()) is not None]
+    if len(parts) < len(moved) or any(value is not None and value.array is None for value in others):
         return
     pool = np.concatenate([np.ravel(np.asarray(part, object)) for part in parts])
     ends = np.cumsum([np.size(part) for part in parts])

@@ -42,8 +42,7 @@ def _constant_of_shape(node: Node) -> Value:
     known = known_integers(shape) or [UNKNOWN] * shape.shape[0]
     hint = [-1 if each is UNKNOWN else each for each in known]
     filled = node.ops.fill_constant(None, shape, shape=hint, dtype=str(value.dtype), value=float(value[0]))
-    out: Value = filled
-    return out
+    return filled
 
 
 @handles("EyeLike")
@@ -59,13 +58,12 @@ def _eye_like(node: Node) -> Value:
 def _range(node: Node) -> Value:
     start, stop, step = node[0], node[1], node[2]
     if start.array is not None and stop.array is not None and step.array is not None:
-        first, last, delta = (each.array.ravel()[0] for each in (start, stop, step))
+        first, last, delta = (array.ravel()[0] for array in (start.array, stop.array, step.array))
         count = max(math.ceil((last - first) / delta), 0)
         return Value(np.asarray(first + delta * np.arange(count), start.dtype))
     ops = node.ops
     flat = [ops.reshape(each, shape=[1]) for each in (start, stop, step)]
-    out: Value = ops.range(*flat)
-    return out
+    return ops.range(*flat)
 
 
 # -- shapes --------------------------------------------------------------------------------------
@@ -80,7 +78,7 @@ def _shape(node: Node) -> Value:
         return Value(np.asarray(extents, "int64"))
     ops = node.ops
     shape = ops.cast(ops.shape(x), out_dtype="int64")
-    out: Value = ops.slice(shape, axes=[0], starts=[first], ends=[last]) if len(extents) < x.rank else shape
+    out = ops.slice(shape, axes=[0], starts=[first], ends=[last]) if len(extents) < x.rank else shape
     out.elements = np.asarray([UNKNOWN if each == -1 else each for each in extents], object)
     return out
 
@@ -90,16 +88,14 @@ def _size(node: Node) -> Value:
     x = node[0]
     if -1 not in x.shape:
         return Value(np.asarray(math.prod(x.shape), "int64"))
-    out: Value = node.ops.size(x)
-    return out
+    return node.ops.size(x)
 
 
 @handles("Reshape")
 def _reshape(node: Node) -> Value:
     x = node[0]
     if node.version < 5:
-        out: Value = node.ops.reshape(x, shape=list(node.required("shape")))
-        return out
+        return node.ops.reshape(x, shape=list(node.required("shape")))
     return reshaped(node, x, node[1], bool(node.attr("allowzero", 0)))
 
 
@@ -107,16 +103,12 @@ def reshaped(node: Node, x: Value, shape: Value, zero: bool = False) -> Value:
     """A tensor in a shape of which some extents may be unknown; one of them is what remains."""
     known = known_integers(shape)
     if known is None:
-        out: Value = node.ops.reshape(x, shape, shape=[-1] * shape.shape[0])
-        return out
+        return node.ops.reshape(x, shape, shape=[-1] * shape.shape[0])
     if zero and 0 in known:  # the tensor is empty
         return Value(np.zeros([max(each or 0, 0) for each in known], x.dtype))
     wanted = [-1 if each is UNKNOWN else each for each in known]
-    if wanted.count(-1) <= 1:
-        out = node.ops.reshape(x, shape=wanted)
-    else:
-        out = node.ops.reshape(x, shape, shape=wanted)
-    return out
+    several = wanted.count(-1) > 1  # which -1 is what remains is decided at run time
+    return node.ops.reshape(x, shape, shape=wanted) if several else node.ops.reshape(x, shape=wanted)
 
 
 @handles("Flatten")
@@ -129,8 +121,7 @@ def _flatten(node: Node) -> Value:
 def _transpose(node: Node) -> Value:
     x = node[0]
     axes = [int(each) for each in node.attr("perm", range(x.rank)[::-1])]
-    out: Value = node.ops.transpose(x, axis=axes) if x.rank else node.ops.assign(x)
-    return out
+    return node.ops.transpose(x, axis=axes) if x.rank else node.ops.assign(x)
 
 
 @handles("Unsqueeze")
@@ -138,8 +129,7 @@ def _unsqueeze(node: Node) -> Value:
     x = node[0]
     axes = node.integers(1, "axes") or []
     rank = x.rank + len(axes)
-    out: Value = node.ops.unsqueeze(x, axes=sorted(axis % rank for axis in axes))
-    return out
+    return node.ops.unsqueeze(x, axes=sorted(axis % rank for axis in axes))
 
 
 @handles("Squeeze")
@@ -151,8 +141,7 @@ def _squeeze(node: Node) -> Value:
         if -1 in x.shape:
             raise UnsupportedModel(f"Squeeze without axes of extents {list(x.shape)}: which ones are 1 is not known before the model runs")
     chosen = sorted(axis % max(x.rank, 1) for axis in axes)
-    out: Value = node.ops.squeeze(x, axes=chosen) if chosen else node.ops.assign(x)
-    return out
+    return node.ops.squeeze(x, axes=chosen) if chosen else node.ops.assign(x)
 
 
 @handles("Expand")
@@ -167,15 +156,12 @@ def expanded(node: Node, x: Value, shape: Value) -> Value:
         target = np.broadcast_shapes(x.shape, tuple(each or 0 for each in known))
         if target == x.shape:
             return x
-        out: Value = node.ops.expand_v2(x, shape=list(target))
-        return out
+        return node.ops.expand_v2(x, shape=list(target))
     hint = [-1 if each is UNKNOWN else each for each in known] if known is not None else [-1] * shape.shape[0]
     zeros = node.ops.fill_constant(None, shape, shape=hint, dtype=x.dtype if x.dtype != "bool" else "int32", value=0.0)
     if x.dtype == "bool":
-        out = node.ops.logical_or(x, node.ops.cast(zeros, out_dtype="bool"))
-        return out
-    out = node.ops.elementwise_add(x, zeros)
-    return out
+        return node.ops.logical_or(x, node.ops.cast(zeros, out_dtype="bool"))
+    return node.ops.elementwise_add(x, zeros)
 
 
 @handles("Tile")
@@ -185,10 +171,8 @@ def _tile(node: Node) -> Value:
         raise UnsupportedModel("Tile of operator sets before 6 is not supported")
     times = known_integers(node[1])
     if times is not None and UNKNOWN not in times:
-        out: Value = node.ops.tile(x, repeat_times=list(times)) if times else node.ops.assign(x)
-        return out
-    out = node.ops.tile(x, node[1], repeat_times=[-1] * x.rank)
-    return out
+        return node.ops.tile(x, repeat_times=list(times)) if times else node.ops.assign(x)
+    return node.ops.tile(x, node[1], repeat_times=[-1] * x.rank)
 
 
 # -- joining and splitting -----------------------------------------------------------------------
@@ -200,8 +184,7 @@ def _concat(node: Node) -> Value:
     axis = node.axis(values[0].rank, 1)
     if len(values) == 1:
         return values[0]
-    out: Value = node.ops.concat(values, axis=axis)
-    return out
+    return node.ops.concat(values, axis=axis)
 
 
 @handles("Split")
@@ -217,8 +200,7 @@ def _split(node: Node) -> list[Value]:
         sizes = [each] * (count - 1) + [size - each * (count - 1)]
     if len(sizes) == 1:
         return [node.ops.assign(x)]
-    out: list[Value] = node.ops.split(x, sections=sizes, axis=axis)
-    return out
+    return node.ops.several("split", x, sections=sizes, axis=axis)
 
 
 # -- padding -------------------------------------------------------------------------------------
@@ -260,7 +242,7 @@ def padded(node: Node, x: Value, pairs: Sequence[tuple[int, int]], mode: str = "
         return x
     if mode == "constant":
         wide = x if x.dtype != "bool" else ops.cast(x, out_dtype="int32")
-        out: Value = ops.pad(wide, paddings=[amount for pair in pairs for amount in pair], pad_value=float(number))
+        out = ops.pad(wide, paddings=[amount for pair in pairs for amount in pair], pad_value=float(number))
         return out if wide is x else ops.cast(out, out_dtype="bool")
     for axis, (before, after) in enumerate(pairs):
         if before or after:
@@ -284,12 +266,10 @@ def _taken(node: Node, x: Value, axis: int, before: int, after: int, mode: str) 
             Value(np.asarray([1], "int64")),
         )
         places = ops.elementwise_min(ops.elementwise_max(places, Value(np.asarray(0, "int64"))), ops.scale(count, scale=1.0, bias=-1.0))
-        out: Value = ops.gather(x, places, axis=axis)
-        return out
+        return ops.gather(x, places, axis=axis)
     numpy_mode = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}[mode]
     found = np.pad(np.arange(size), (before, after), numpy_mode)  # type: ignore[call-overload]
-    out = ops.gather(x, Value(np.asarray(found, "int64")), axis=axis)
-    return out
+    return ops.gather(x, Value(np.asarray(found, "int64")), axis=axis)
 
 
 def _taken_parts(node: Node, x: Value, axis: int, before: int, after: int, mode: str) -> Value:
@@ -305,8 +285,7 @@ def _taken_parts(node: Node, x: Value, axis: int, before: int, after: int, mode:
             parts.insert(0, ops.slice(x, axes=[axis], starts=[-before], ends=[_LAST]))
         if after:
             parts.append(ops.slice(x, axes=[axis], starts=[0], ends=[after]))
-    out: Value = ops.concat(parts, axis=axis)
-    return out
+    return ops.concat(parts, axis=axis)
 
 
 # -- blocks and triangles ------------------------------------------------------------------------
@@ -323,8 +302,7 @@ def _depth_to_space(node: Node) -> Value:
     else:
         y = ops.reshape(x, shape=[0 if n == -1 else n, c // (size * size), size, size, *_two(h, w)])
         y = ops.transpose(y, axis=[0, 1, 4, 2, 5, 3])
-    out: Value = ops.reshape(y, shape=[0 if n == -1 else n, c // (size * size), h * size if h != -1 else -1, w * size if w != -1 else -1])
-    return out
+    return ops.reshape(y, shape=[0 if n == -1 else n, c // (size * size), h * size if h != -1 else -1, w * size if w != -1 else -1])
 
 
 def _two(h: int, w: int) -> list[int]:
@@ -340,15 +318,13 @@ def _space_to_depth(node: Node) -> Value:
     ops = node.ops
     y = ops.reshape(x, shape=[0 if n == -1 else n, c, h // size, size, w // size, size])
     y = ops.transpose(y, axis=[0, 3, 5, 1, 2, 4])
-    out: Value = ops.reshape(y, shape=[0 if n == -1 else n, c * size * size, h // size, w // size])
-    return out
+    return ops.reshape(y, shape=[0 if n == -1 else n, c * size * size, h // size, w // size])
 
 
 @handles("Trilu")
 def _trilu(node: Node) -> Value:
     offsets = node.integers(1, "k")
-    out: Value = node.ops.tril_triu(node[0], diagonal=offsets[0] if offsets else 0, lower=not node.attr("upper", 1))
-    return out
+    return node.ops.tril_triu(node[0], diagonal=offsets[0] if offsets else 0, lower=not node.attr("upper", 1))
 
 
 @handles("CenterCropPad")

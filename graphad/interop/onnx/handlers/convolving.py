@@ -9,11 +9,10 @@ from functools import reduce
 
 import numpy as np
 
-from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.arranging import padded
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.interpolation import Axis, matrix, places
-from graphad.interop.onnx.operands import UnsupportedModel, Value, integers
+from graphad.interop.onnx.operands import UnsupportedModel, Value
 
 Pads = list[tuple[int, int]]
 
@@ -49,13 +48,11 @@ def _same(extent: int, kernel: int, stride: int, dilation: int, auto: str) -> tu
 
 def _as_image(node: Node, x: Value) -> Value:
     """A signal as an image of one row."""
-    out: Value = node.ops.unsqueeze(x, axes=[2])
-    return out
+    return node.ops.unsqueeze(x, axes=[2])
 
 
 def _as_signal(node: Node, x: Value) -> Value:
-    out: Value = node.ops.squeeze(x, axes=[2])
-    return out
+    return node.ops.squeeze(x, axes=[2])
 
 
 def _flat_pads(pads: Pads) -> list[int]:
@@ -82,7 +79,7 @@ def convolved(node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
         raise UnsupportedModel(f"a convolution over {count} axes")
     attrs = {"strides": strides, "dilations": dilations, "groups": int(node.attr("group", 1))}
     attrs |= {"padding_algorithm": pads} if isinstance(pads, str) else {"paddings": _flat_pads(pads)}
-    out: Value = (node.ops.conv3d if count == 3 else node.ops.conv2d)(x, kernel, **attrs)
+    out = (node.ops.conv3d if count == 3 else node.ops.conv2d)(x, kernel, **attrs)
     out = _as_signal(node, out) if count == 1 else out
     return with_bias(node, out, bias)
 
@@ -90,8 +87,7 @@ def convolved(node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
 def with_bias(node: Node, x: Value, bias: Value | None) -> Value:
     if bias is None:
         return x
-    out: Value = node.ops.elementwise_add(x, bias, axis=1)
-    return out
+    return node.ops.elementwise_add(x, bias, axis=1)
 
 
 @handles("ConvTranspose")
@@ -107,7 +103,7 @@ def _conv_transpose(node: Node) -> Value:
     if count == 1:
         y, w, strides, dilations = _as_image(node, y), _as_image(node, w), [1, *strides], [1, *dilations]
     attrs = {"strides": strides, "dilations": dilations, "groups": group}
-    out: Value = (node.ops.conv3d_transpose if count == 3 else node.ops.conv2d_transpose)(y, w, paddings=[0] * (2 * max(count, 2)), **attrs)
+    out = (node.ops.conv3d_transpose if count == 3 else node.ops.conv2d_transpose)(y, w, paddings=[0] * (2 * max(count, 2)), **attrs)
     out = _as_signal(node, out) if count == 1 else out
     return with_bias(node, padded(node, out, [(0, 0), (0, 0), *cuts]), node.get(2))
 
@@ -122,18 +118,23 @@ def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int],
         return [(-amounts[i], extra[i] - amounts[i + count]) for i in range(count)]
     cuts = []
     for i, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-        extent = x.shape[2 + i]
-        if extent == -1 and wanted is not None:
-            raise UnsupportedModel("ConvTranspose with output_shape, of extents that are not known before the model runs")
-        full = stride * (extent - 1) + size
-        total = full + extra[i] - (extent * stride if wanted is None else int(wanted[len(wanted) - len(sizes) + i]))
-        if extent == -1:
-            total = size - stride + extra[i]
+        total = (
+            _transposed_surplus(x.shape[2 + i], size, stride, None if wanted is None else int(wanted[len(wanted) - len(sizes) + i]))
+            + extra[i]
+        )
         less = total // 2
-        before, after = (total - less, less) if auto == "SAME_LOWER" or (auto != "SAME_UPPER") else (less, total - less)
-        before, after = (less, total - less) if auto in ("SAME_UPPER",) else (total - less, less)
+        before, after = (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
         cuts.append((-before, extra[i] - after))
     return cuts
+
+
+def _transposed_surplus(extent: int, size: int, stride: int, wanted: int | None) -> int:
+    """How much longer an axis is than it should be: as the stride says, or as long as is wanted."""
+    if wanted is None:
+        return size - stride
+    if extent == -1:
+        raise UnsupportedModel("ConvTranspose with output_shape, of extents that are not known before the model runs")
+    return stride * (extent - 1) + size - wanted
 
 
 @handles("DeformConv")
@@ -151,10 +152,8 @@ def _global_pool(node: Node) -> Value:
     if node.type == "GlobalLpPool":
         p = float(node.attr("p", 2))
         total = ops.reduce_sum(ops.pow(ops.abs(x), factor=p), dim=axes, keep_dim=True)
-        out: Value = ops.pow(total, factor=1.0 / p)
-        return out
-    out = (ops.reduce_mean if node.type == "GlobalAveragePool" else ops.reduce_max)(x, dim=axes, keep_dim=True)
-    return out
+        return ops.pow(total, factor=1.0 / p)
+    return (ops.reduce_mean if node.type == "GlobalAveragePool" else ops.reduce_max)(x, dim=axes, keep_dim=True)
 
 
 @handles("MaxPool", "AveragePool", "LpPool")
@@ -184,7 +183,7 @@ def _plain_pool(node: Node, x: Value, kernel: list[int], strides: list[int], pad
     attrs = {"ksize": kernel, "strides": strides, "ceil_mode": ceil, "exclusive": not included}
     attrs |= {"padding_algorithm": pads} if isinstance(pads, str) else {"paddings": _flat_pads(pads)}
     how = "max" if node.type == "MaxPool" else "avg"
-    out: Value = (node.ops.pool3d if count == 3 else node.ops.pool2d)(x, pooling_type=how, **attrs)
+    out = (node.ops.pool3d if count == 3 else node.ops.pool2d)(x, pooling_type=how, **attrs)
     return _as_signal(node, out) if count == 1 else out
 
 
@@ -212,17 +211,14 @@ def _pool_by_slices(
         return found
 
     if is_max:
-        out: Value = reduce(ops.elementwise_max, windows(y))
-        return out
+        return reduce(ops.elementwise_max, windows(y))
     if node.type == "LpPool":
         p = float(node.attr("p", 2))
-        out = ops.pow(reduce(ops.elementwise_add, windows(ops.pow(ops.abs(y), factor=p))), factor=1.0 / p)
-        return out
+        return ops.pow(reduce(ops.elementwise_add, windows(ops.pow(ops.abs(y), factor=p))), factor=1.0 / p)
     inside = np.pad(np.ones(x.shape[2:]), pads, constant_values=float(included))
     inside = np.pad(inside, [(0, w[1] - p[1]) for w, p in zip(wide, pads, strict=True)])
     counts = reduce(ops.elementwise_add, windows(Value(inside[None, None].astype(x.dtype))))
-    out = ops.elementwise_div(reduce(ops.elementwise_add, windows(y)), counts)
-    return out
+    return ops.elementwise_div(reduce(ops.elementwise_add, windows(y)), counts)
 
 
 def _count_of(extent: int, before: int, after: int, size: int, stride: int, ceil: bool) -> int:
@@ -243,19 +239,13 @@ def _pool_with_places(
     ops = node.ops
     order = range(x.rank) if not node.attr("storage_order", 0) else [0, 1, *reversed(range(2, x.rank))]
     numbers = np.arange(math.prod(x.shape), dtype="int64").reshape([x.shape[i] for i in order]).transpose(np.argsort(list(order)))
-    if x.is_float:
-        out = _pool_by_slices(node, x, kernel, strides, dilations, pads, ceil, False)
-    else:
-        out = ops.cast(
-            _pool_by_slices(node, ops.cast(x, out_dtype="float64"), kernel, strides, dilations, pads, ceil, False), out_dtype=x.dtype
-        )
-    stacked, where = (
-        _windows(node, each, kernel, strides, dilations, pads, ceil, low)
-        for each, low in ((x if x.is_float else ops.cast(x, out_dtype="float64"), -np.inf), (Value(numbers), -1))
-    )
+    wide = x if x.is_float else ops.cast(x, out_dtype="float64")
+    out = _pool_by_slices(node, wide, kernel, strides, dilations, pads, ceil, False)
+    stacked = _windows(node, wide, kernel, strides, dilations, pads, ceil, -np.inf)
+    where = _windows(node, Value(numbers), kernel, strides, dilations, pads, ceil, -1)
     first = ops.arg_max(stacked, axis=0, keepdims=True)
-    places = ops.squeeze(ops.take_along_axis(where, first, Axis=0), axes=[0])
-    return [out, places]
+    chosen = ops.squeeze(ops.take_along_axis(where, first, Axis=0), axes=[0])
+    return [out if x.is_float else ops.cast(out, out_dtype=x.dtype), chosen]
 
 
 def _windows(
@@ -272,8 +262,7 @@ def _windows(
         starts = [p * d for p, d in zip(place, dilations, strict=True)]
         stops = [a + (o - 1) * s + 1 for a, o, s in zip(starts, outs, strides, strict=True)]
         found.append(node.ops.strided_slice(y, axes=list(range(2, x.rank)), starts=starts, ends=stops, strides=strides))
-    out: Value = node.ops.stack(found, axis=0)
-    return out
+    return node.ops.stack(found, axis=0)
 
 
 @handles("MaxUnpool")
@@ -290,7 +279,7 @@ def _max_unpool(node: Node) -> Value:
     inner = [*x.shape[:2], *usual]
     flat = Value(np.zeros(math.prod(inner), x.dtype))
     filled = ops.put_along_axis(flat, ops.reshape(where, shape=[-1]), ops.reshape(x, shape=[-1]), Axis=0)
-    out: Value = ops.reshape(filled, shape=inner)
+    out = ops.reshape(filled, shape=inner)
     if given is None or given == inner:
         return out
     if given is not None and math.prod(given) >= math.prod(inner):
@@ -310,10 +299,7 @@ def _max_roi_pool(node: Node) -> Value:
 @handles("Upsample")
 def _upsample(node: Node) -> Value:
     x = node[0]
-    scales = node.attr("scales")
-    if scales is None:
-        scales = node.known(1, "scales")
-    assert scales is not None
+    scales = node.attr("scales", None if "scales" in node.attrs else node.known(1, "scales"))
     mode = str(node.attr("mode", "nearest"))
     return resized(node, x, list(range(x.rank)), None, [float(each) for each in scales], mode, "asymmetric", "floor")
 
@@ -327,10 +313,12 @@ def _resize(node: Node) -> Value:
         assert scales is not None
         return resized(node, x, list(range(x.rank)), None, [float(each) for each in scales], mode, "asymmetric", "floor")
     axes = [int(each) % x.rank for each in node.attr("axes", range(x.rank))]
-    scales = node.get(2)
-    factors = None if scales is None or not scales.shape[0] else [float(each) for each in node.known(2, "scales")]  # type: ignore[union-attr]
+    given = node.get(2)
+    has_factors = given is not None and given.shape != (0,)
+    factors = [float(each) for each in np.ravel(node.known(2, "scales"))] if has_factors else None  # type: ignore[arg-type]
     sizes = None if node.get(3) is None else node.integers(3, "sizes")
-    roi = node.known(1, "roi") if node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize" else None
+    cropped = node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+    roi = node.known(1, "roi") if cropped else None
     policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
     if sizes is not None and policy != "stretch":
         ratios = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
@@ -354,36 +342,35 @@ def resized(
     """Along each axis a product with a matrix, or taking elements; both are known where the extent is."""
     out = x
     for i, axis in enumerate(axes):
-        if (sizes is not None and sizes[i] == x.shape[axis] and roi is None) or (
-            sizes is None and factors is not None and factors[i] == 1.0 and roi is None
-        ):
-            continue
         size = x.shape[axis]
+        if roi is None and _is_one(axis, i, sizes, factors, x):
+            continue
         if size == -1:
             return _resized_at_run_time(node, x, axes, sizes, factors, mode, coordinates)
         scale = factors[i] if factors is not None else (sizes[i] / size if sizes is not None else 1.0)
         new = sizes[i] if sizes is not None else math.floor(size * scale)
         part = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         how = Axis(size, new, scale, coordinates, part, float(node.attr("extrapolation_value", 0.0)))
-        if mode == "nearest":
-            found = places(how, rounding)
-            outside = how.outside()
-            out = node.ops.gather(out, Value(np.asarray(np.clip(found, 0, size - 1), "int64")), axis=axis)
-            if outside.any():
-                shape = [1] * x.rank
-                shape[axis] = new
-                out = node.ops.where(Value(outside.reshape(shape)), node.ops.like(how.filler, x), out)
-            continue
-        weights = matrix(
-            how, mode, float(node.attr("cubic_coeff_a", -0.75)), bool(node.attr("exclude_outside", 0)), bool(node.attr("antialias", 0))
-        )
-        out = along(node, out, Value(weights.astype(x.dtype if x.is_float else "float64")), axis)
-        outside = how.outside()
-        if outside.any():
-            shape = [1] * x.rank
-            shape[axis] = new
-            out = node.ops.where(Value(outside.reshape(shape)), node.ops.like(how.filler, out), out)
+        out = _filled_outside(node, _resized_axis(node, out, axis, how, mode, rounding), axis, how)
     return out
+
+
+def _resized_axis(node: Node, x: Value, axis: int, how: Axis, mode: str, rounding: str) -> Value:
+    if mode == "nearest":
+        found = np.clip(places(how, rounding), 0, how.old - 1).astype("int64")
+        return node.ops.gather(x, Value(found), axis=axis)
+    coefficient, exclude, smooth = node.attr("cubic_coeff_a", -0.75), node.attr("exclude_outside", 0), node.attr("antialias", 0)
+    weights = matrix(how, mode, float(coefficient), bool(exclude), bool(smooth))
+    return along(node, x, Value(weights.astype(x.dtype if x.is_float else "float64")), axis)
+
+
+def _filled_outside(node: Node, x: Value, axis: int, how: Axis) -> Value:
+    outside = how.outside()
+    if not outside.any():
+        return x
+    shape = [1] * x.rank
+    shape[axis] = how.new
+    return node.ops.where(Value(outside.reshape(shape)), node.ops.like(how.filler, x), x)
 
 
 def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
@@ -395,15 +382,14 @@ def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
     whole = moved if x.is_float else ops.cast(moved, out_dtype="float64")
     found = ops.matmul_v2(whole, weights, trans_y=True)
     found = ops.transpose(found, axis=back) if order != sorted(order) else found
-    out: Value = found if x.is_float else ops.cast(ops.rint(found), out_dtype=x.dtype)
-    return out
+    return found if x.is_float else ops.cast(ops.rint(found), out_dtype=x.dtype)
 
 
 def _resized_at_run_time(
     node: Node, x: Value, axes: list[int], sizes: list[int] | None, factors: list[float] | None, mode: str, coordinates: str
 ) -> Value:
     """Images of unknown extents: by the operators that look at extents when they run."""
-    if x.rank != 4 or any(axis < 2 and not _is_one(i, sizes, factors, x) for i, axis in enumerate(axes)):
+    if x.rank != 4 or any(axis < 2 and not _is_one(axis, i, sizes, factors, x) for i, axis in enumerate(axes)):
         raise UnsupportedModel(f"Resize of a tensor of shape {list(x.shape)}: only images may have unknown extents")
     two = {axis: i for i, axis in enumerate(axes)}
     attrs: dict[str, object] = {"align_corners": coordinates == "align_corners"}
@@ -412,15 +398,14 @@ def _resized_at_run_time(
     elif factors is not None:
         attrs |= {"scale": [factors[two[2]], factors[two[3]]]}
     if mode == "nearest":
-        out: Value = node.ops.nearest_interp_v2(x, **attrs)
-        return out
+        return node.ops.nearest_interp_v2(x, **attrs)
     align = 0 if coordinates in ("half_pixel", "pytorch_half_pixel") else 1
-    out = (node.ops.bilinear_interp_v2 if mode == "linear" else node.ops.bicubic_interp_v2)(x, align_mode=align, **attrs)
-    return out
+    return (node.ops.bilinear_interp_v2 if mode == "linear" else node.ops.bicubic_interp_v2)(x, align_mode=align, **attrs)
 
 
-def _is_one(i: int, sizes: list[int] | None, factors: list[float] | None, x: Value) -> bool:
-    return (factors is not None and factors[i] == 1.0) or (sizes is not None and sizes[i] in (x.shape[i], -1))
+def _is_one(axis: int, i: int, sizes: list[int] | None, factors: list[float] | None, x: Value) -> bool:
+    """Whether an axis stays as it is."""
+    return sizes[i] == x.shape[axis] if sizes is not None else factors is not None and factors[i] == 1.0
 
 
 # -- sampling ------------------------------------------------------------------------------------
@@ -433,8 +418,7 @@ def _grid_sample(node: Node) -> Value:
     if mode is None or x.rank != 4:
         raise UnsupportedModel(f"GridSample with mode {node.attr('mode')!r} of a tensor with {x.rank} axes")
     attrs = {"mode": mode, "padding_mode": str(node.attr("padding_mode", "zeros")), "align_corners": bool(node.attr("align_corners", 0))}
-    out: Value = node.ops.grid_sampler(x, grid, **attrs)
-    return out
+    return node.ops.grid_sampler(x, grid, **attrs)
 
 
 @handles("AffineGrid")
@@ -442,8 +426,7 @@ def _affine_grid(node: Node) -> Value:
     sizes = node.integers(1, "size") or []
     if len(sizes) != 4:
         raise UnsupportedModel(f"AffineGrid for {len(sizes) - 2} spatial axes")
-    out: Value = node.ops.affine_grid(node[0], output_shape=sizes, align_corners=bool(node.attr("align_corners", 0)))
-    return out
+    return node.ops.affine_grid(node[0], output_shape=sizes, align_corners=bool(node.attr("align_corners", 0)))
 
 
 @handles("Col2Im")
@@ -470,6 +453,3 @@ def _col2im(node: Node) -> Value:
     total = ops.index_add(Value(np.zeros((math.prod(wide), batch * channels), x.dtype)), where, rows, axis=0)
     image_shape = ops.reshape(ops.transpose(total, axis=[1, 0]), shape=[batch, channels, *wide])
     return padded(node, image_shape, [(0, 0), (0, 0), *((-pads[i], -pads[i + count]) for i in range(count))])
-
-
-del ParseError, integers

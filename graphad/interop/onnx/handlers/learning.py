@@ -13,16 +13,14 @@ Numbers = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 
 
 def _single(node: Node, x: Value) -> Value:
-    out: Value = x if x.dtype == "float32" else node.ops.cast(x, out_dtype="float32")
-    return out
+    return x if x.dtype == "float32" else node.ops.cast(x, out_dtype="float32")
 
 
 @handles("Scaler", domain=ML)
 def _scaler(node: Node) -> Value:
     x = _single(node, node[0])
     offset, scale = (Value(np.asarray(node.attr(name, [default]), "float32")) for name, default in (("offset", 0.0), ("scale", 1.0)))
-    out: Value = node.ops.elementwise_mul(node.ops.elementwise_sub(x, offset), scale)
-    return out
+    return node.ops.elementwise_mul(node.ops.elementwise_sub(x, offset), scale)
 
 
 @handles("Normalizer", domain=ML)
@@ -35,29 +33,26 @@ def _normalizer(node: Node) -> Value:
         size = ops.reduce_sum(ops.abs(x), dim=axis, keep_dim=True)
     else:
         size = ops.sqrt(ops.reduce_sum(ops.square(x), dim=axis, keep_dim=True))
-    out: Value = ops.elementwise_div(x, size)
-    return out
+    return ops.elementwise_div(x, size)
 
 
 @handles("Binarizer", domain=ML)
 def _binarizer(node: Node) -> Value:
     x = node[0]
     hit = node.ops.greater_than(x, node.ops.like(float(node.attr("threshold", 0.0)), x))
-    out: Value = node.ops.cast(hit, out_dtype=x.dtype)
-    return out
+    return node.ops.cast(hit, out_dtype=x.dtype)
 
 
 @handles("ArrayFeatureExtractor", domain=ML)
 def _extract(node: Node) -> Value:
-    out: Value = node.ops.gather(node[0], node.ops.reshape(node[1], shape=[-1]), axis=node[0].rank - 1)
-    return out
+    return node.ops.gather(node[0], node.ops.reshape(node[1], shape=[-1]), axis=node[0].rank - 1)
 
 
 @handles("LinearRegressor", domain=ML)
 def _linear_regressor(node: Node) -> Value:
     x, targets = _single(node, node[0]), int(node.attr("targets", 1))
     weights = np.asarray(node.required("coefficients"), "float32").reshape(targets, -1)
-    out: Value = node.ops.matmul_v2(x, Value(weights), trans_y=True)
+    out = node.ops.matmul_v2(x, Value(weights), trans_y=True)
     if "intercepts" in node.attrs:
         out = node.ops.elementwise_add(out, Value(np.asarray(node.attrs["intercepts"], "float32")))
     return _transformed(node, out)
@@ -94,7 +89,7 @@ def _transformed(node: Node, x: Value) -> Value:
     if how == "NONE":
         return x
     if how == "LOGISTIC":
-        out: Value = ops.sigmoid(x)
+        out = ops.sigmoid(x)
     elif how in ("SOFTMAX", "SOFTMAX_ZERO"):
         out = ops.softmax(x, axis=-1)
     else:
@@ -176,18 +171,16 @@ def _leaves(node: Node, x: Value, trees: _Trees) -> Value:
     at = ops.elementwise_add(rows, Value(trees.roots.astype("int64").reshape(1, count)))
 
     def looked_up(table: Numbers, places: Value) -> Value:
-        out: Value = ops.reshape_like(ops.gather(Value(table), ops.reshape(places, shape=[-1]), axis=0), places)
-        return out
+        return ops.reshape_like(ops.gather(Value(table), ops.reshape(places, shape=[-1]), axis=0), places)
 
     for _ in range(trees.depth):
         value = ops.take_along_axis(x, looked_up(trees.feature, at), Axis=1)
-        goes = getattr(ops, _COMPARISONS[trees.mode])(value, looked_up(trees.threshold, at))
+        goes = ops.one(_COMPARISONS[trees.mode], value, looked_up(trees.threshold, at))
         if trees.missing.any():
             goes = ops.logical_or(goes, ops.logical_and(ops.isnan_v2(value), looked_up(trees.missing, at)))
         at = ops.where(goes, looked_up(trees.yes.astype("int64"), at), looked_up(trees.no.astype("int64"), at))
     found = ops.gather(Value(trees.weights), ops.reshape(at, shape=[-1]), axis=0)
-    out: Value = ops.reduce_sum(ops.reshape(found, shape=[-1, count, trees.weights.shape[1]]), dim=[1], keep_dim=False)
-    return out
+    return ops.reduce_sum(ops.reshape(found, shape=[-1, count, trees.weights.shape[1]]), dim=[1], keep_dim=False)
 
 
 @handles("TreeEnsembleRegressor", domain=ML)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.operands import Value
 
@@ -39,13 +37,8 @@ def _negative_likelihood(node: Node, x: Value, labels: Value, weights: Value | N
     loss = loss if weight is None else ops.elementwise_mul(loss, weight)
     how = str(node.attr("reduction", "mean"))
     if how == "none":
-        out: Value = loss
-        return out
+        return loss
     total = ops.reduce_sum(loss, reduce_all=True, keep_dim=False)
     if how == "sum":
-        return total  # type: ignore[no-any-return]
-    out = ops.elementwise_div(total, ops.reduce_sum(weight, reduce_all=True, keep_dim=False))
-    return out
-
-
-del np
+        return total
+    return ops.elementwise_div(total, ops.reduce_sum(weight, reduce_all=True, keep_dim=False))

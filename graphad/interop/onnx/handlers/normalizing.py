@@ -20,40 +20,35 @@ from graphad.interop.onnx.operands import UnsupportedModel, Value
 
 @handles("MatMul")
 def _matmul(node: Node) -> Value:
-    out: Value = node.ops.matmul_v2(node[0], node[1])
-    return out
+    return node.ops.matmul_v2(node[0], node[1])
 
 
 @handles("Gemm")
 def _gemm(node: Node) -> Value:
     ops = node.ops
-    out: Value = ops.matmul_v2(node[0], node[1], trans_x=bool(node.attr("transA", 0)), trans_y=bool(node.attr("transB", 0)))
+    out = ops.matmul_v2(node[0], node[1], trans_x=bool(node.attr("transA", 0)), trans_y=bool(node.attr("transB", 0)))
     out = scaled(node, out, float(node.attr("alpha", 1.0)))
     bias = node.get(2)
     if bias is None:
         return out
-    out = ops.elementwise_add(out, scaled(node, bias, float(node.attr("beta", 1.0))))
-    return out
+    return ops.elementwise_add(out, scaled(node, bias, float(node.attr("beta", 1.0))))
 
 
 def scaled(node: Node, x: Value, factor: float) -> Value:
     if factor == 1.0:
         return x
-    out: Value = node.ops.scale(x, scale=factor)
-    return out
+    return node.ops.scale(x, scale=factor)
 
 
 @handles("Einsum")
 def _einsum(node: Node) -> Value:
     equation = str(node.required("equation")).replace(" ", "")
-    out: Value = node.ops.einsum([node[i] for i in range(len(node.inputs))], equation=equation)
-    return out
+    return node.ops.einsum([node[i] for i in range(len(node.inputs))], equation=equation)
 
 
 @handles("Det")
 def _det(node: Node) -> Value:
-    out: Value = node.ops.determinant(node[0])
-    return out
+    return node.ops.determinant(node[0])
 
 
 # -- softmax -------------------------------------------------------------------------------------
@@ -64,13 +59,11 @@ def _softmax(type: str) -> Handler:
         """Before version 13 over all axes from ``axis`` on."""
         x = node[0]
         if node.version >= 13:
-            out: Value = getattr(node.ops, type)(x, axis=node.axis(x.rank))
-            return out
+            return node.ops.one(type, x, axis=node.axis(x.rank))
         axis = node.axis(x.rank, 1)
         if axis == x.rank - 1:
-            out = getattr(node.ops, type)(x, axis=axis)
-            return out
-        return reshaped_like(node, getattr(node.ops, type)(flattened(node, x, axis), axis=1), x)
+            return node.ops.one(type, x, axis=axis)
+        return reshaped_like(node, node.ops.one(type, flattened(node, x, axis), axis=1), x)
 
     return handler
 
@@ -92,9 +85,8 @@ def _batch_norm(node: Node) -> Value | list[Value]:
         return _trained_batch_norm(node, x, scale, bias, mean, variance, epsilon)
     if len({each.dtype for each in (x, scale, bias, mean, variance)}) > 1:
         scale, bias, mean, variance = (cast(node, each, x.dtype) for each in (scale, bias, mean, variance))
-    if x.rank == 2 or x.rank >= 3:
-        out = ops.batch_norm(x, scale, bias, mean, variance, epsilon=epsilon, is_test=True)
-        return out[0] if isinstance(out, tuple) else out
+    if x.rank >= 2:
+        return ops.several("batch_norm", x, scale, bias, mean, variance, epsilon=epsilon, is_test=True)[:1]
     raise ParseError(f"a tensor with {x.rank} axes has no channels")
 
 
@@ -109,8 +101,7 @@ def _trained_batch_norm(node: Node, x: Value, scale: Value, bias: Value, mean: V
 
     def mixed(old: Value, new: Value) -> Value:
         flat = cast(node, ops.reshape(new, shape=[-1]), old.dtype)
-        out: Value = ops.elementwise_add(ops.scale(old, scale=momentum), ops.scale(flat, scale=1.0 - momentum))
-        return out
+        return ops.elementwise_add(ops.scale(old, scale=momentum), ops.scale(flat, scale=1.0 - momentum))
 
     return [y, mixed(mean, centre), mixed(variance, spread)]
 
@@ -119,8 +110,7 @@ def _trained_batch_norm(node: Node, x: Value, scale: Value, bias: Value, mean: V
 def _instance_norm(node: Node) -> Value:
     x = node[0]
     normal, _, _ = normalized(node, x, list(range(2, x.rank)), float(node.attr("epsilon", 1e-5)))
-    out: Value = with_bias(node, node.ops.elementwise_mul(normal, node[1], axis=1), node[2])
-    return out
+    return with_bias(node, node.ops.elementwise_mul(normal, node[1], axis=1), node[2])
 
 
 def normalized(node: Node, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
@@ -158,8 +148,7 @@ def _rms_norm(node: Node) -> Value:
     wide = stash(node, x)
     mean = ops.reduce_mean(ops.square(wide), dim=list(range(axis, x.rank)), keep_dim=True)
     normal = ops.elementwise_mul(wide, ops.rsqrt(ops.scale(mean, scale=1.0, bias=float(node.attr("epsilon", 1e-5)))))
-    out: Value = ops.elementwise_mul(cast(node, normal, x.dtype), scale)
-    return out
+    return ops.elementwise_mul(cast(node, normal, x.dtype), scale)
 
 
 @handles("GroupNormalization")
@@ -186,8 +175,7 @@ def _lp_norm(node: Node) -> Value:
     else:
         size = ops.sqrt(ops.reduce_sum(ops.square(x), dim=[axis], keep_dim=True))
     zero = ops.equal(size, ops.like(0.0, size))
-    out: Value = ops.elementwise_div(x, ops.where(zero, ops.like(1.0, size), size))
-    return out
+    return ops.elementwise_div(x, ops.where(zero, ops.like(1.0, size), size))
 
 
 @handles("MeanVarianceNormalization")
@@ -197,8 +185,7 @@ def _mvn(node: Node) -> Value:
     ops = node.ops
     centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
     spread = ops.elementwise_sub(ops.reduce_mean(ops.square(x), dim=axes, keep_dim=True), ops.square(centre))
-    out: Value = ops.elementwise_div(ops.elementwise_sub(x, centre), ops.scale(ops.sqrt(spread), scale=1.0, bias=1e-9))
-    return out
+    return ops.elementwise_div(ops.elementwise_sub(x, centre), ops.scale(ops.sqrt(spread), scale=1.0, bias=1e-9))
 
 
 @handles("LRN")
@@ -214,8 +201,7 @@ def _lrn(node: Node) -> Value:
     total = parts[0]
     for part in parts[1:]:
         total = ops.elementwise_add(total, part)
-    out: Value = ops.elementwise_mul(x, ops.pow(ops.scale(total, scale=alpha / size, bias=k), factor=-beta))
-    return out
+    return ops.elementwise_mul(x, ops.pow(ops.scale(total, scale=alpha / size, bias=k), factor=-beta))
 
 
 # -- dropout and random numbers ------------------------------------------------------------------
@@ -230,16 +216,18 @@ def _dropout(node: Node) -> list[Value]:
     drops = switch is not None and bool(switch)
     rate = 0.5 if ratio is None else float(ratio.content) if ratio.content is not None else 0.5
     if not drops or rate == 0.0:
-        return [x, mask] if mask is not None else [x]  # type: ignore[list-item]
+        return [x, mask] if mask is not None else [x]
     symbol = Value(variable=node.ops.variable(x))
-    out, kept = node.ops.dropout(symbol, dropout_prob=rate, dropout_implementation="upscale_in_train", seed=int(node.attr("seed", 0)))
+    out, kept = node.ops.several(
+        "dropout", symbol, dropout_prob=rate, dropout_implementation="upscale_in_train", seed=int(node.attr("seed", 0))
+    )
     return [out, node.ops.cast(kept, out_dtype="bool")]
 
 
 @handles("Bernoulli")
 def _bernoulli(node: Node) -> Value:
     x = Value(variable=node.ops.variable(node[0]))
-    found: Value = node.ops.bernoulli(x, seed=int(node.attr("seed", 0)))
+    found = node.ops.bernoulli(x, seed=int(node.attr("seed", 0)))
     return cast(node, found, dtype_of(int(node.attrs["dtype"]))) if "dtype" in node.attrs else found
 
 
@@ -298,8 +286,7 @@ def _rotary(node: Node) -> Value:
         found = ops.concat([found, ops.slice(y, axes=[3], starts=[turned], ends=[size])], axis=3)
     if joined:
         found = ops.reshape(ops.transpose(found, axis=[0, 2, 1, 3]), shape=[0, 0, x.shape[2]])
-    out: Value = found
-    return out
+    return found
 
 
 def _rows(node: Node, table: Value, places: Value) -> Value:
@@ -307,8 +294,7 @@ def _rows(node: Node, table: Value, places: Value) -> Value:
     ops = node.ops
     flat = ops.gather(table, ops.reshape(places, shape=[-1]), axis=0)
     b, s = places.shape
-    out: Value = ops.reshape(flat, shape=[b if b != -1 else -1, s if s != -1 else -1, table.shape[1]])
-    return out
+    return ops.reshape(flat, shape=[b if b != -1 else -1, s if s != -1 else -1, table.shape[1]])
 
 
 @handles("Attention")
@@ -355,27 +341,23 @@ def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:
     """A row that is masked as a whole gives zeros."""
     ops = node.ops
     if not masked:
-        out: Value = ops.softmax(x, axis=-1)
-        return out
+        return ops.softmax(x, axis=-1)
     dead = ops.equal(ops.reduce_max(x, dim=[x.rank - 1], keep_dim=True), ops.like(-np.inf, x))
     zero = ops.like(0.0, x)
-    out = ops.where(dead, zero, ops.softmax(ops.where(dead, zero, x), axis=-1))
-    return out
+    return ops.where(dead, zero, ops.softmax(ops.where(dead, zero, x), axis=-1))
 
 
 def _by_heads(node: Node, x: Value, heads: int) -> Value:
     b, s, _ = x.shape
     apart = node.ops.reshape(x, shape=[0 if b == -1 else b, 0 if s == -1 else s, heads, x.shape[2] // heads])
-    out: Value = node.ops.transpose(apart, axis=[0, 2, 1, 3])
-    return out
+    return node.ops.transpose(apart, axis=[0, 2, 1, 3])
 
 
 def _repeated(node: Node, x: Value, times: int) -> Value:
     ops = node.ops
     b, h, s, d = x.shape
     wide = ops.tile(ops.unsqueeze(x, axes=[2]), repeat_times=[1, 1, times, 1, 1])
-    out: Value = ops.reshape(wide, shape=[0 if b == -1 else b, h * times, -1 if s == -1 else s, d])
-    return out
+    return ops.reshape(wide, shape=[0 if b == -1 else b, h * times, -1 if s == -1 else s, d])
 
 
 def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Value | None, lengths: Value | None) -> Value | None:
@@ -390,8 +372,7 @@ def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Va
         pairs[-1] = columns - given.shape[-1]
         given = ops.pad(given, paddings=pairs, pad_value=-np.inf)
     given = cast(node, given, q.dtype)
-    out: Value = given if bias is None else ops.elementwise_add(bias, given)
-    return out
+    return given if bias is None else ops.elementwise_add(bias, given)
 
 
 def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value | None) -> Value | None:
@@ -415,8 +396,7 @@ def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value 
         seen.append(ops.greater_equal(columns, ops.scale(rows, scale=1.0, bias=float(-left))))
     if ends is not None:
         seen.append(ops.less_than(columns, ends))
-    out: Value = ops.where(reduce(ops.logical_and, seen), ops.like(0.0, q), ops.like(-np.inf, q))
-    return out
+    return ops.where(reduce(ops.logical_and, seen), ops.like(0.0, q), ops.like(-np.inf, q))
 
 
 def _steps(node: Node, x: Value, axis: int) -> Value:
@@ -428,8 +408,7 @@ def _steps(node: Node, x: Value, axis: int) -> Value:
     else:
         zero, one = (Value(np.asarray([number], "int64")) for number in (0, 1))
         found = ops.range(zero, ops.reshape(size, shape=[1]), one)
-    out: Value = ops.unsqueeze(found, axes=[i for i in range(4) if i != axis])
-    return out
+    return ops.unsqueeze(found, axes=[i for i in range(4) if i != axis])
 
 
 # -- linear attention ----------------------------------------------------------------------------
@@ -468,8 +447,7 @@ def _next_state(node: Node, rule: str, state: Value, k: Value | None, v: Value |
     if rule in ("delta", "gated_delta"):
         v = ops.elementwise_sub(v, ops.matmul_v2(k, state))
         v = ops.elementwise_mul(v, beta) if beta is not None else v
-    out: Value = ops.elementwise_add(state, ops.matmul_v2(k, v, trans_x=True))
-    return out
+    return ops.elementwise_add(state, ops.matmul_v2(k, v, trans_x=True))
 
 
 @handles("CausalConvWithState")

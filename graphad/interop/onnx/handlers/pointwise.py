@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
@@ -60,11 +60,11 @@ _BINARY = {
 
 
 def _unary(type: str) -> Handler:
-    return lambda node: getattr(node.ops, type)(node[0])
+    return lambda node: node.ops.one(type, node[0])
 
 
 def _binary(type: str) -> Handler:
-    return lambda node: getattr(node.ops, type)(*aligned(node, node[0], node[1]))
+    return lambda node: node.ops.one(type, *aligned(node, node[0], node[1]))
 
 
 for _name, _type in _UNARY.items():
@@ -84,17 +84,17 @@ def aligned(node: Node, x: Value, y: Value) -> tuple[Value, Value]:
 # -- arithmetic ----------------------------------------------------------------------------------
 
 
-def _arithmetic(type: str, of_elements: Callable[[object, object], object]) -> Handler:
+def _arithmetic(type: str, of_elements: Callable[[float, float], float]) -> Handler:
     def handler(node: Node) -> Value:
         x, y = aligned(node, node[0], node[1])
-        out: Value = getattr(node.ops, type)(x, y)
+        out = node.ops.one(type, x, y)
         out.elements = elementwise(of_elements, x, y) if out.array is None else None
         return out
 
     return handler
 
 
-def elementwise(function: Callable[..., object], *values: Value) -> np.ndarray[tuple[int, ...], np.dtype[np.object_]] | None:
+def elementwise(function: Callable[..., float], *values: Value) -> np.ndarray[tuple[int, ...], np.dtype[np.object_]] | None:
     """A function of the known elements of small tensors; an element made of an unknown one is unknown."""
     parts = [value.partly() for value in values]
     if any(part is None for part in parts):
@@ -103,9 +103,9 @@ def elementwise(function: Callable[..., object], *values: Value) -> np.ndarray[t
     return np.asarray(apply(*parts), object)
 
 
-handles("Add")(_arithmetic("elementwise_add", lambda a, b: a + b))  # type: ignore[operator]
-handles("Sub")(_arithmetic("elementwise_sub", lambda a, b: a - b))  # type: ignore[operator]
-handles("Mul")(_arithmetic("elementwise_mul", lambda a, b: a * b))  # type: ignore[operator]
+handles("Add")(_arithmetic("elementwise_add", lambda a, b: a + b))
+handles("Sub")(_arithmetic("elementwise_sub", lambda a, b: a - b))
+handles("Mul")(_arithmetic("elementwise_mul", lambda a, b: a * b))
 
 
 @handles("Div")
@@ -113,11 +113,10 @@ def _div(node: Node) -> Value:
     """Of integers it cuts towards zero."""
     x, y = aligned(node, node[0], node[1])
     if x.is_float:
-        out: Value = node.ops.elementwise_div(x, y)
-        return out
+        return node.ops.elementwise_div(x, y)
     out = truncated_quotient(node, x, y)
     if out.array is None:
-        out.elements = elementwise(lambda a, b: int(a / b) if b else 0, x, y)  # type: ignore[operator]
+        out.elements = elementwise(lambda a, b: int(a / b) if b else 0, x, y)
     return out
 
 
@@ -125,12 +124,11 @@ def truncated_quotient(node: Node, x: Value, y: Value) -> Value:
     ops = node.ops
     if x.array is not None and y.array is not None:
         with np.errstate(all="ignore"):
-            quotient = np.floor_divide(x.array, y.array)
+            whole = np.floor_divide(x.array, y.array)
             inexact = (np.remainder(x.array, y.array) != 0) & ((x.array < 0) != (y.array < 0))
-        return Value(np.asarray(quotient + inexact.astype(quotient.dtype), x.dtype))
+        return Value(np.asarray(whole + inexact.astype(whole.dtype), x.dtype))
     if x.dtype.startswith("u"):
-        found: Value = ops.elementwise_floordiv(x, y)
-        return found
+        return ops.elementwise_floordiv(x, y)
     quotient = ops.elementwise_floordiv(ops.abs(x), ops.abs(y))
     found = ops.elementwise_mul(quotient, ops.elementwise_mul(ops.sign(x), ops.sign(y)))
     return found
@@ -138,43 +136,34 @@ def truncated_quotient(node: Node, x: Value, y: Value) -> Value:
 
 @handles("Neg")
 def _neg(node: Node) -> Value:
-    out: Value = node.ops.scale(node[0], scale=-1.0)
-    return out
+    return node.ops.scale(node[0], scale=-1.0)
 
 
 @handles("Pow")
 def _pow(node: Node) -> Value:
     x, y = aligned(node, node[0], node[1])
     if y.array is not None and y.array.size == 1 and y.rank <= x.rank and x.is_float:
-        out: Value = node.ops.pow(x, factor=float(y.array.ravel()[0]))
-        return out
+        return node.ops.pow(x, factor=float(y.array.ravel()[0]))
     if x.dtype != y.dtype:
         if x.is_float:
             y = node.ops.cast(y, out_dtype=x.dtype)
         else:  # computed in floating point, and cut
             wide = node.ops.elementwise_pow(node.ops.cast(x, out_dtype="float64"), node.ops.cast(y, out_dtype="float64"))
-            out = node.ops.cast(wide, out_dtype=x.dtype)
-            return out
-    out = node.ops.elementwise_pow(x, y)
-    return out
+            return node.ops.cast(wide, out_dtype=x.dtype)
+    return node.ops.elementwise_pow(x, y)
 
 
 @handles("Mod")
 def _mod(node: Node) -> Value:
     x, y = node[0], node[1]
     if not node.attr("fmod", 0):
-        out: Value = node.ops.elementwise_mod(x, y)
-        return out
-    if x.is_float:
-        quotient = node.ops.trunc(node.ops.elementwise_div(x, y))
-    else:
-        quotient = truncated_quotient(node, x, y)
-    out = node.ops.elementwise_sub(x, node.ops.elementwise_mul(quotient, y))
-    return out
+        return node.ops.elementwise_mod(x, y)
+    quotient = node.ops.trunc(node.ops.elementwise_div(x, y)) if x.is_float else truncated_quotient(node, x, y)
+    return node.ops.elementwise_sub(x, node.ops.elementwise_mul(quotient, y))
 
 
 def _folded(type: str) -> Handler:
-    return lambda node: reduce(getattr(node.ops, type), [node[i] for i in range(len(node.inputs))])
+    return lambda node: reduce(partial(node.ops.one, type), [node[i] for i in range(len(node.inputs))])
 
 
 handles("Max")(_folded("elementwise_max"))
@@ -186,14 +175,13 @@ handles("Sum")(_folded("elementwise_add"))
 def _mean(node: Node) -> Value:
     total = _folded("elementwise_add")(node)
     assert isinstance(total, Value)
-    out: Value = node.ops.scale(total, scale=1.0 / len(node.inputs))
-    return out
+    return node.ops.scale(total, scale=1.0 / len(node.inputs))
 
 
 @handles("IsInf")
 def _isinf(node: Node) -> Value:
     x, ops = node[0], node.ops
-    found: Value = ops.isinf_v2(x)
+    found = ops.isinf_v2(x)
     if not node.attr("detect_positive", 1):
         found = ops.logical_and(found, ops.less_than(x, ops.like(0.0, x)))
     if not node.attr("detect_negative", 1):
@@ -211,8 +199,7 @@ def _bit_shift(node: Node) -> Value:
     powers = node.ops.cast(
         node.ops.elementwise_pow(node.ops.like(2, Value(np.asarray(2.0))), node.ops.cast(y, out_dtype="float64")), out_dtype=x.dtype
     )
-    out: Value = (node.ops.elementwise_mul if left else node.ops.elementwise_floordiv)(x, powers)
-    return out
+    return (node.ops.elementwise_mul if left else node.ops.elementwise_floordiv)(x, powers)
 
 
 # -- activations ---------------------------------------------------------------------------------
@@ -223,8 +210,7 @@ def _with(type: str, **renamed: tuple[str, float]) -> Handler:
 
     def handler(node: Node) -> Value:
         attrs = {ours: float(node.attr(theirs, default)) for ours, (theirs, default) in renamed.items()}
-        out: Value = getattr(node.ops, type)(node[0], **attrs)
-        return out
+        return node.ops.one(type, node[0], **attrs)
 
     return handler
 
@@ -239,8 +225,7 @@ handles("HardSigmoid")(_with("hard_sigmoid", slope=("alpha", 0.2), offset=("beta
 
 @handles("HardSwish")
 def _hard_swish(node: Node) -> Value:
-    out: Value = node.ops.hard_swish(node[0])
-    return out
+    return node.ops.hard_swish(node[0])
 
 
 _LINEAR = 60.0  # from here on log(1 + exp(x)) is x in float64 too
@@ -248,32 +233,27 @@ _LINEAR = 60.0  # from here on log(1 + exp(x)) is x in float64 too
 
 @handles("Softplus")
 def _softplus(node: Node) -> Value:
-    out: Value = node.ops.softplus(node[0], threshold=_LINEAR)
-    return out
+    return node.ops.softplus(node[0], threshold=_LINEAR)
 
 
 @handles("Mish")
 def _mish(node: Node) -> Value:
-    out: Value = node.ops.mish(node[0])
-    return out
+    return node.ops.mish(node[0])
 
 
 @handles("Swish")
 def _swish(node: Node) -> Value:
-    out: Value = node.ops.swish(node[0], beta=float(node.attr("alpha", 1.0)))
-    return out
+    return node.ops.swish(node[0], beta=float(node.attr("alpha", 1.0)))
 
 
 @handles("SwiGLU")
 def _swiglu(node: Node) -> Value:
-    out: Value = node.ops.elementwise_mul(node.ops.swish(node[0], beta=float(node.attr("alpha", 1.0))), node[1])
-    return out
+    return node.ops.elementwise_mul(node.ops.swish(node[0], beta=float(node.attr("alpha", 1.0))), node[1])
 
 
 @handles("Gelu")
 def _gelu(node: Node) -> Value:
-    out: Value = node.ops.gelu(node[0], approximate=node.attr("approximate", "none") == "tanh")
-    return out
+    return node.ops.gelu(node[0], approximate=node.attr("approximate", "none") == "tanh")
 
 
 @handles("Shrink")
@@ -283,7 +263,7 @@ def _shrink(node: Node) -> Value:
     wide = x if x.is_float else ops.cast(x, out_dtype="float64")
     zero = ops.fill_zeros_like(wide)
     below = ops.where(ops.less_than(wide, ops.like(-bound, wide)), ops.scale(wide, scale=1.0, bias=bias), zero)
-    out: Value = ops.where(ops.greater_than(wide, ops.like(bound, wide)), ops.scale(wide, scale=1.0, bias=-bias), below)
+    out = ops.where(ops.greater_than(wide, ops.like(bound, wide)), ops.scale(wide, scale=1.0, bias=-bias), below)
     return out if x.is_float else ops.cast(out, out_dtype=x.dtype)
 
 
@@ -291,8 +271,7 @@ def _shrink(node: Node) -> Value:
 def _prelu(node: Node) -> Value:
     x, slope, ops = node[0], node[1], node.ops
     zero = ops.like(0.0, x)
-    out: Value = ops.elementwise_add(ops.elementwise_max(x, zero), ops.elementwise_mul(slope, ops.elementwise_min(x, zero)))
-    return out
+    return ops.elementwise_add(ops.elementwise_max(x, zero), ops.elementwise_mul(slope, ops.elementwise_min(x, zero)))
 
 
 @handles("Clip")
@@ -300,16 +279,14 @@ def _clip(node: Node) -> Value:
     """Bounds are attributes before version 11; an integer is cut by maximum and minimum."""
     x, ops = node[0], node.ops
     if node.version < 11:
-        out: Value = ops.clip(x, min=float(node.attr("min", -3.4028234663852886e38)), max=float(node.attr("max", 3.4028234663852886e38)))
-        return out
+        return ops.clip(x, min=float(node.attr("min", -3.4028234663852886e38)), max=float(node.attr("max", 3.4028234663852886e38)))
     low, high = node.get(1), node.get(2)
     contents = [bound is None or (bound.content is not None and bound.content.size == 1) for bound in (low, high)]
     if x.is_float and all(contents):
         least = -np.inf if low is None or low.content is None else float(low.content.ravel()[0])
         most = np.inf if high is None or high.content is None else float(high.content.ravel()[0])
         if least <= most:
-            out = ops.clip(x, min=least, max=most)
-            return out
+            return ops.clip(x, min=least, max=most)
     out = x
     if low is not None:
         out = ops.elementwise_max(out, low)
@@ -339,11 +316,8 @@ def cast(node: Node, x: Value, dtype: str) -> Value:
     """A float becomes an integer by cutting; what is known of the elements stays."""
     if x.dtype == dtype:
         return x
-    out: Value
-    if dtype == "bool" and x.is_float:
-        out = node.ops.not_equal(x, node.ops.like(0.0, x))
-    else:
-        out = node.ops.cast(x, out_dtype=dtype)
+    is_truth = dtype == "bool" and x.is_float
+    out = node.ops.not_equal(x, node.ops.like(0.0, x)) if is_truth else node.ops.cast(x, out_dtype=dtype)
     if out.array is None and dtype in ("int32", "int64") and x.dtype not in FLOATS:
         out.elements = x.partly()
     return out
@@ -352,8 +326,7 @@ def cast(node: Node, x: Value, dtype: str) -> Value:
 @handles("BitCast")
 def _bit_cast(node: Node) -> Value:
     x, dtype = node[0], dtype_of(int(node.required("to")))
-    out: Value = node.ops.view_dtype(x, dtype=dtype)
-    return out
+    return node.ops.view_dtype(x, dtype=dtype)
 
 
 @handles("CastLike")
@@ -368,8 +341,8 @@ def _identity(node: Node) -> Value:
 
 @handles("Where")
 def _where(node: Node) -> Value:
-    out: Value = node.ops.where(node[0], node[1], node[2])
-    found = [value.partly() for value in (node[1], node[2])]
-    if out.array is None and node[0].array is not None and all(part is not None for part in found):
-        out.elements = np.where(node[0].array, *np.broadcast_arrays(*found))
+    out = node.ops.where(node[0], node[1], node[2])
+    first, second = node[1].partly(), node[2].partly()
+    if out.array is None and node[0].array is not None and first is not None and second is not None:
+        out.elements = np.where(node[0].array, first, second)
     return out

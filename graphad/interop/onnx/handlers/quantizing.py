@@ -15,14 +15,14 @@ _RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16"
 def _along(node: Node, part: Value, x: Value) -> Value:
     """A scale or a zero point as it is broadcast: one for all, one for each place of an axis, or one for each block of an axis."""
     if part.rank == 0 or (part.rank == 1 and part.shape[0] == 1):
-        return node.ops.reshape(part, shape=[])  # type: ignore[no-any-return]
+        return node.ops.reshape(part, shape=[])
     axis = node.axis(x.rank, 1)
     if part.rank == 1:
         after = x.rank - axis - 1
-        return node.ops.unsqueeze(part, axes=list(range(1, 1 + after))) if after else part  # type: ignore[no-any-return]
+        return node.ops.unsqueeze(part, axes=list(range(1, 1 + after))) if after else part
     size = int(node.attr("block_size", 0)) or -(-x.shape[axis] // part.shape[axis])
     wide = node.ops.gather(part, Value(np.arange(x.shape[axis], dtype="int64") // size), axis=axis)
-    return wide  # type: ignore[no-any-return]
+    return wide
 
 
 @handles("QuantizeLinear")
@@ -41,8 +41,7 @@ def quantized(node: Node, x: Value, scale: Value, zero: Value | None, dtype: str
     found = ops.rint(ops.elementwise_div(x, cast(node, scale, x.dtype)))
     if zero is not None:
         found = ops.elementwise_add(found, ops.cast(zero, out_dtype=x.dtype))
-    out: Value = ops.cast(ops.clip(found, min=float(low), max=float(high)), out_dtype=dtype)
-    return out
+    return ops.cast(ops.clip(found, min=float(low), max=float(high)), out_dtype=dtype)
 
 
 @handles("DequantizeLinear")
@@ -56,8 +55,7 @@ def dequantized(node: Node, x: Value, scale: Value, zero: Value | None) -> Value
     number = ops.cast(x, out_dtype="int32")
     if zero is not None:
         number = ops.elementwise_sub(number, ops.cast(zero, out_dtype="int32"))
-    out: Value = ops.elementwise_mul(ops.cast(number, out_dtype=scale.dtype), scale)
-    return out
+    return ops.elementwise_mul(ops.cast(number, out_dtype=scale.dtype), scale)
 
 
 @handles("DynamicQuantizeLinear")
@@ -78,16 +76,15 @@ def _dynamic(node: Node) -> list[Value]:
 def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None) -> Value:
     """Integers as float64, which holds their sums exactly, less the zero point."""
     ops = node.ops
-    wide: Value = ops.cast(x, out_dtype="float64")
+    wide = ops.cast(x, out_dtype="float64")
     if zero is None:
         return wide
-    point: Value = ops.cast(zero, out_dtype="float64")
+    point = ops.cast(zero, out_dtype="float64")
     if axis is not None and point.rank == 1 and point.shape[0] != 1:
         point = ops.unsqueeze(point, axes=[i for i in range(x.rank) if i != axis])
     elif point.rank == 1 and point.shape[0] == 1:
         point = ops.reshape(point, shape=[])
-    out: Value = ops.elementwise_sub(wide, point)
-    return out
+    return ops.elementwise_sub(wide, point)
 
 
 @handles("MatMulInteger")
@@ -95,15 +92,13 @@ def _matmul_integer(node: Node) -> Value:
     a, b = node[0], node[1]
     x = _less_zero(node, a, node.get(2), a.rank - 2 if a.rank >= 2 else None)
     y = _less_zero(node, b, node.get(3), b.rank - 1)
-    out: Value = node.ops.cast(node.ops.matmul_v2(x, y), out_dtype="int32")
-    return out
+    return node.ops.cast(node.ops.matmul_v2(x, y), out_dtype="int32")
 
 
 @handles("ConvInteger")
 def _conv_integer(node: Node) -> Value:
     x, w = _less_zero(node, node[0], node.get(2)), _less_zero(node, node[1], node.get(3), 0)
-    out: Value = node.ops.cast(convolved(node, x, w, None), out_dtype="int32")
-    return out
+    return node.ops.cast(convolved(node, x, w, None), out_dtype="int32")
 
 
 @handles("QLinearMatMul")

@@ -38,7 +38,7 @@ class _Direction:
 
     def clipped(self, x: Value) -> Value:
         bound = self.node.attr("clip")
-        return x if bound is None else self.node.ops.clip(x, min=-float(bound), max=float(bound))  # type: ignore[no-any-return]
+        return x if bound is None else self.node.ops.clip(x, min=-float(bound), max=float(bound))
 
 
 def _activation(node: Node, name: str, alpha: float | None, beta: float | None) -> Callable[[Value], Value]:
@@ -104,8 +104,7 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
 
 def _part(node: Node, x: Value, i: int) -> Value:
     """What belongs to a direction."""
-    out: Value = node.ops.squeeze(node.ops.slice(x, axes=[0], starts=[i], ends=[i + 1]), axes=[0])
-    return out
+    return node.ops.squeeze(node.ops.slice(x, axes=[0], starts=[i], ends=[i + 1]), axes=[0])
 
 
 def _initial(node: Node, x: Value | None, i: int, inputs: Value, hidden: int) -> Value:
@@ -117,8 +116,7 @@ def _initial(node: Node, x: Value | None, i: int, inputs: Value, hidden: int) ->
         return Value(np.zeros((batch, hidden), inputs.dtype))
     size = ops.reshape(extent(node, inputs, 1), shape=[1])
     shape = ops.concat([size, Value(np.asarray([hidden], "int64"))], axis=0)
-    out: Value = ops.fill_constant(None, shape, shape=[-1, hidden], dtype=inputs.dtype, value=0.0)
-    return out
+    return ops.fill_constant(None, shape, shape=[-1, hidden], dtype=inputs.dtype, value=0.0)
 
 
 def _direction(
@@ -150,7 +148,7 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
     ends = None if lengths is None else ops.unsqueeze(ops.cast(lengths, out_dtype="int64"), axes=[1])
 
     def condition(i: Variable, *rest: Variable) -> Variable:
-        return layers.less_than(i, ops.variable(count))  # type: ignore[no-any-return]
+        return layers.less_than(i, ops.variable(count))
 
     def iteration(i: Variable, *rest: Variable) -> list[Variable]:
         states, array = [Value(variable=each) for each in rest[:-1]], rest[-1]
@@ -174,8 +172,8 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
 
 def _recurrent(one: _Direction, h: Value, rb: Value | None) -> Value:
     ops = one.node.ops
-    found: Value = ops.matmul_v2(_as_quantized(one.node, h) if one.node.attr("quantized") else h, one.r, trans_y=True)
-    return found if rb is None else ops.elementwise_add(found, rb)  # type: ignore[no-any-return]
+    found = ops.matmul_v2(_as_quantized(one.node, h) if one.node.attr("quantized") else h, one.r, trans_y=True)
+    return found if rb is None else ops.elementwise_add(found, rb)
 
 
 def _rnn_step(one: _Direction, rb: Value | None, gates: int) -> Step:
@@ -192,8 +190,8 @@ def _gru_step(one: _Direction, rb: Value | None, gates: int) -> Step:
     biases = [None] * 3 if rb is None else [ops.slice(rb, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
 
     def product(h: Value, i: int) -> Value:
-        found: Value = ops.matmul_v2(h, rows[i], trans_y=True)
-        return found if biases[i] is None else ops.elementwise_add(found, biases[i])  # type: ignore[no-any-return]
+        found = ops.matmul_v2(h, rows[i], trans_y=True)
+        return found if biases[i] is None else ops.elementwise_add(found, biases[i])
 
     def step(share: Value, states: Sequence[Value]) -> list[Value]:
         h = states[0]
@@ -216,7 +214,7 @@ def _lstm_step(one: _Direction, rb: Value | None, gates: int) -> Step:
     coupled = bool(one.node.attr("input_forget", 0))
 
     def peeked(x: Value, c: Value, i: int) -> Value:
-        return x if peeps is None else ops.elementwise_add(x, ops.elementwise_mul(peeps[i], c))  # type: ignore[no-any-return]
+        return x if peeps is None else ops.elementwise_add(x, ops.elementwise_mul(peeps[i], c))
 
     def step(share: Value, states: Sequence[Value]) -> list[Value]:
         h, c = states
@@ -251,11 +249,9 @@ def _lstm(node: Node) -> list[Value | None]:
 @handles("DynamicQuantizeLSTM", domain=MICROSOFT)
 def _quantized_lstm(node: Node) -> list[Value | None]:
     """An LSTM whose weights are integers; what they are multiplied by is quantized as it comes."""
-    ops = node.ops
     plain = [node.get(i) for i in range(12)]
     weights = [_dequantized_weights(node, node[i], node[8 + 2 * k], node.get(9 + 2 * k)) for k, i in enumerate((1, 2))]
     inputs = [plain[0], *weights, *plain[3:8]]
-    del ops
     return _run(replace(node, inputs=inputs, attrs={**node.attrs, "quantized": 1}), "LSTM", 4, ["Sigmoid", "Tanh", "Tanh"], 2)
 
 
@@ -270,8 +266,7 @@ def _dequantized_weights(node: Node, w: Value, scale: Value, zero: Value | None)
     ]
     if shaped[1] is not None:
         wide = ops.elementwise_sub(wide, shaped[1])
-    out: Value = ops.transpose(ops.elementwise_mul(wide, shaped[0]), axis=[0, 2, 1])
-    return out
+    return ops.transpose(ops.elementwise_mul(wide, shaped[0]), axis=[0, 2, 1])
 
 
 def _as_quantized(node: Node, x: Value) -> Value:
@@ -283,5 +278,4 @@ def _as_quantized(node: Node, x: Value) -> Value:
     scale = ops.where(ops.equal(scale, ops.like(0.0, x)), ops.like(1.0, x), scale)
     zero = ops.clip(ops.rint(ops.scale(ops.elementwise_div(least, scale), scale=-1.0)), min=0.0, max=255.0)
     number = ops.clip(ops.elementwise_add(ops.rint(ops.elementwise_div(x, scale)), zero), min=0.0, max=255.0)
-    out: Value = ops.elementwise_mul(ops.elementwise_sub(number, zero), scale)
-    return out
+    return ops.elementwise_mul(ops.elementwise_sub(number, zero), scale)

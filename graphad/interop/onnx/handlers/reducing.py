@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from graphad.interop.onnx.handlers.handler import Handler, Node, handles
-from graphad.interop.onnx.operands import Value, integers
+from graphad.interop.onnx.operands import Value
 
 # -- reductions ----------------------------------------------------------------------------------
 
@@ -24,14 +26,10 @@ def reduced(node: Node, type: str, x: Value, axes: list[int], keep: bool = True)
         shape = [1 if i in axes else e for i, e in enumerate(x.shape) if keep or i not in axes]
         return Value(np.full(shape, _neutral(type, x.dtype), x.dtype))
     if not axes:
-        out: Value = node.ops.assign(x)
-        return out
-    whole = len(axes) == x.rank
-    if whole and not keep:
-        out = node.ops.apply(_operator(node, type), x, reduce_all=True, keep_dim=False)
-        return out
-    out = node.ops.apply(_operator(node, type), x, dim=axes, keep_dim=keep)
-    return out
+        return node.ops.assign(x)
+    if len(axes) == x.rank and not keep:
+        return node.ops.one(type, x, reduce_all=True, keep_dim=False)
+    return node.ops.one(type, x, dim=axes, keep_dim=keep)
 
 
 _NEUTRAL = {"reduce_max": -1, "reduce_min": 1, "logsumexp": -1}
@@ -44,10 +42,6 @@ def _neutral(type: str, dtype: str) -> float:
         return sign * np.inf
     limits = np.iinfo(dtype)
     return limits.max if sign > 0 else limits.min
-
-
-def _operator(node: Node, type: str):  # type: ignore[no-untyped-def]
-    return getattr(node.ops, type).args[0]
 
 
 def _reduction(type: str) -> Handler:
@@ -100,10 +94,8 @@ def _l2(node: Node) -> Value:
     x = node[0]
     found = _of(node, node.ops.square(x), "reduce_sum")
     if x.is_float:
-        out: Value = node.ops.sqrt(found)
-        return out
-    out = node.ops.cast(node.ops.sqrt(node.ops.cast(found, out_dtype="float64")), out_dtype=x.dtype)
-    return out
+        return node.ops.sqrt(found)
+    return node.ops.cast(node.ops.sqrt(node.ops.cast(found, out_dtype="float64")), out_dtype=x.dtype)
 
 
 @handles("ReduceLogSum")
@@ -121,12 +113,11 @@ def _log_sum_exp(node: Node) -> Value:
     if 0 in x.shape:
         return reduced(node, "logsumexp", x, axes, keep)
     if not x.rank:
-        out: Value = node.ops.assign(x)
-        return out
+        return node.ops.assign(x)
     return _floating(node, lambda x: node.ops.logsumexp(x, axis=axes, keepdim=keep, reduce_all=len(axes) == x.rank))
 
 
-def _floating(node: Node, function):  # type: ignore[no-untyped-def]
+def _floating(node: Node, function: Callable[[Value], Value]) -> Value:
     """A function of the first input in floating point; of integers it is cut afterwards."""
     x = node[0]
     if x.is_float:
@@ -142,11 +133,9 @@ def _position(type: str) -> Handler:
         x, ops = node[0], node.ops
         axis, keep = node.axis(x.rank, 0), bool(node.attr("keepdims", 1))
         if not node.attr("select_last_index", 0):
-            out: Value = getattr(ops, type)(x, axis=axis, keepdims=keep)
-            return out
-        found = getattr(ops, type)(ops.flip(x, axis=[axis]), axis=axis, keepdims=keep)
-        out = ops.elementwise_sub(ops.scale(extent(node, x, axis), scale=1.0, bias=-1.0), found)
-        return out
+            return ops.one(type, x, axis=axis, keepdims=keep)
+        found = ops.one(type, ops.flip(x, axis=[axis]), axis=axis, keepdims=keep)
+        return ops.elementwise_sub(ops.scale(extent(node, x, axis), scale=1.0, bias=-1.0), found)
 
     return handler
 
@@ -161,13 +150,12 @@ def extent(node: Node, x: Value, axis: int) -> Value:
         return Value(np.asarray(x.shape[axis], "int64"))
     ops = node.ops
     shape = ops.cast(ops.shape(x), out_dtype="int64")
-    out: Value = ops.reshape(ops.slice(shape, axes=[0], starts=[axis], ends=[axis + 1]), shape=[])
-    return out
+    return ops.reshape(ops.slice(shape, axes=[0], starts=[axis], ends=[axis + 1]), shape=[])
 
 
 @handles("Hardmax")
 def _hardmax(node: Node) -> Value:
-    x, ops = node[0], node.ops
+    x = node[0]
     if node.version < 13:
         axis = node.axis(x.rank, 1)
         flat = flattened(node, x, axis)
@@ -179,19 +167,16 @@ def _first_largest(node: Node, x: Value, axis: int) -> Value:
     ops = node.ops
     places = ops.arg_max(x, axis=axis, keepdims=True)
     ones = ops.fill_any_like(places, value=1.0, dtype=x.dtype)
-    out: Value = ops.put_along_axis(ops.fill_zeros_like(x), places, ones, Axis=axis)
-    return out
+    return ops.put_along_axis(ops.fill_zeros_like(x), places, ones, Axis=axis)
 
 
 def flattened(node: Node, x: Value, axis: int) -> Value:
     """The axes before ``axis`` as one, and the others as one."""
-    out: Value = node.ops.flatten(x, axis=axis)
-    return out
+    return node.ops.flatten(x, axis=axis)
 
 
 def reshaped_like(node: Node, x: Value, like: Value) -> Value:
-    out: Value = node.ops.reshape_like(x, like)
-    return out
+    return node.ops.reshape_like(x, like)
 
 
 # -- cumulative, sorted --------------------------------------------------------------------------
@@ -203,8 +188,7 @@ def _cumulative(node: Node) -> Value:
     axes = node.integers(1, "axis")
     axis = (axes[0] if axes else 0) % x.rank
     options = {"exclusive": bool(node.attr("exclusive", 0)), "reverse": bool(node.attr("reverse", 0))}
-    out: Value = node.ops.cumsum(x, axis=axis, **options) if node.type == "CumSum" else node.ops.cumprod(x, dim=axis, **options)
-    return out
+    return node.ops.cumsum(x, axis=axis, **options) if node.type == "CumSum" else node.ops.cumprod(x, dim=axis, **options)
 
 
 @handles("TopK")
@@ -213,7 +197,7 @@ def _top_k(node: Node) -> tuple[Value, Value]:
     counts = node.integers(1, "k")
     assert counts is not None
     axis = node.axis(x.rank)
-    values, places = node.ops.top_k_v2(x, k=counts[0], axis=axis, largest=bool(node.attr("largest", 1)), sorted=True)
+    values, places = node.ops.several("top_k_v2", x, k=counts[0], axis=axis, largest=bool(node.attr("largest", 1)), sorted=True)
     return values, node.ops.cast(places, out_dtype="int64")
 
 
@@ -230,6 +214,3 @@ def _unique(node: Node) -> list[Value]:
         values = np.take(values, order, axis=0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], back[inverse]
     return [Value(np.asarray(values)), *(Value(np.asarray(each, "int64").ravel()) for each in (first, inverse, counts))]
-
-
-del integers

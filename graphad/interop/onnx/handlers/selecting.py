@@ -25,7 +25,7 @@ def _gather(node: Node) -> Value:
     if x.array is not None and known is not None:
         return Value(np.asarray(np.take(x.array, known.astype("int64"), axis)))
     flat = ops.reshape(from_front(node, places, x, axis), shape=[-1])
-    out: Value = ops.gather(x, flat, axis=axis)
+    out = ops.gather(x, flat, axis=axis)
     if places.rank != 1:
         out = _split_axis(node, out, x, places, axis)
     return out
@@ -40,19 +40,16 @@ def from_front(node: Node, places: Value, x: Value, axis: int) -> Value:
         if x.shape[axis] != -1:
             return Value(np.asarray(places.array % x.shape[axis]))
     size = ops.cast(extent(node, x, axis), out_dtype=places.dtype)
-    out: Value = ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, size), places)
-    return out
+    return ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, size), places)
 
 
 def _split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -> Value:
     """The one axis of gathered places as the axes that the places have."""
     around = [*source.shape[:axis], *places.shape, *source.shape[axis + 1 :]]
     if not places.rank:
-        out: Value = node.ops.squeeze(x, axes=[axis])
-        return out
+        return node.ops.squeeze(x, axes=[axis])
     if around.count(-1) <= 1:
-        out = node.ops.reshape(x, shape=around)
-        return out
+        return node.ops.reshape(x, shape=around)
     ops = node.ops
     shapes = [ops.cast(ops.shape(each), out_dtype="int64") for each in (source, places)]
     pieces = [
@@ -61,8 +58,7 @@ def _split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -
         ops.slice(shapes[0], axes=[0], starts=[axis + 1], ends=[source.rank]) if axis + 1 < source.rank else None,
     ]
     wanted = ops.concat([each for each in pieces if each is not None], axis=0) if any((pieces[0], pieces[2])) else shapes[1]
-    out = ops.reshape(x, wanted, shape=around)
-    return out
+    return ops.reshape(x, wanted, shape=around)
 
 
 @handles("GatherElements")
@@ -73,8 +69,7 @@ def _gather_elements(node: Node) -> Value:
     for other in range(x.rank):  # the places may have fewer along the other axes
         if other != axis and places.shape[other] not in (-1, x.shape[other]) and x.shape[other] != -1:
             x = node.ops.slice(x, axes=[other], starts=[0], ends=[places.shape[other]])
-    out: Value = node.ops.take_along_axis(x, places, Axis=axis)
-    return out
+    return node.ops.take_along_axis(x, places, Axis=axis)
 
 
 @handles("GatherND")
@@ -82,8 +77,7 @@ def _gather_nd(node: Node) -> Value:
     x, places = node[0], node[1]
     batch = int(node.attr("batch_dims", 0))
     if not batch:
-        out: Value = node.ops.gather_nd(x, _nd_from_front(node, places, x, 0))
-        return out
+        return node.ops.gather_nd(x, _nd_from_front(node, places, x, 0))
     if -1 in x.shape[:batch] or -1 in places.shape:
         raise UnsupportedModel("GatherND with batch_dims of unknown extents")
     lead = math.prod(x.shape[:batch])
@@ -92,8 +86,7 @@ def _gather_nd(node: Node) -> Value:
     rows = np.arange(lead).reshape(lead, *[1] * (inner.rank - 1))
     number = Value(np.asarray(np.broadcast_to(rows, (*inner.shape[:-1], 1)), places.dtype))
     found = node.ops.gather_nd(flat, node.ops.concat([number, inner], axis=inner.rank - 1))
-    out = node.ops.reshape(found, shape=[*x.shape[:batch], *found.shape[1:]])
-    return out
+    return node.ops.reshape(found, shape=[*x.shape[:batch], *found.shape[1:]])
 
 
 def _nd_from_front(node: Node, places: Value, x: Value, batch: int) -> Value:
@@ -107,8 +100,7 @@ def _nd_from_front(node: Node, places: Value, x: Value, batch: int) -> Value:
         extents = ops.slice(shape, axes=[0], starts=[batch], ends=[batch + count])
     else:
         extents = Value(np.asarray(sizes, places.dtype))
-    out: Value = ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, extents), places)
-    return out
+    return ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, extents), places)
 
 
 # -- slice ---------------------------------------------------------------------------------------
@@ -141,7 +133,7 @@ def sliced(node: Node, x: Value, starts: list[int], ends: list[int], axes: list[
     whole = [(axis, _bound(start), _bound(end), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)]
     known = [(a, *_in_range(s, e, step, x.shape[a]), step) for a, s, e, step in whole]
     if all(step == 1 for step in steps):
-        out: Value = ops.slice(x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known])
+        out = ops.slice(x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known])
     else:
         out = ops.strided_slice(
             x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known], strides=[k[3] for k in known]
@@ -173,10 +165,8 @@ def _sliced_at_run_time(node: Node, x: Value, axes: list[int], steps: list[int])
     ops, axes = node.ops, [axis % x.rank for axis in axes]
     starts, ends = (ops.cast(_cut(node, node[i]), out_dtype="int32") for i in (1, 2))
     if all(step == 1 for step in steps):
-        out: Value = ops.slice(x, starts, ends, axes=axes)
-        return out
-    out = ops.strided_slice(x, starts, ends, axes=axes, strides=steps)
-    return out
+        return ops.slice(x, starts, ends, axes=axes)
+    return ops.strided_slice(x, starts, ends, axes=axes, strides=steps)
 
 
 def _cut(node: Node, bounds: Value) -> Value:
@@ -184,8 +174,7 @@ def _cut(node: Node, bounds: Value) -> Value:
     if bounds.dtype == "int32":
         return bounds
     ops = node.ops
-    out: Value = ops.elementwise_max(ops.elementwise_min(bounds, ops.like(_LAST, bounds)), ops.like(-_LAST, bounds))
-    return out
+    return ops.elementwise_max(ops.elementwise_min(bounds, ops.like(_LAST, bounds)), ops.like(-_LAST, bounds))
 
 
 # -- scatter -------------------------------------------------------------------------------------
@@ -201,8 +190,7 @@ def _scatter_elements(node: Node) -> Value:
     places = from_front(node, places, x, axis)
     if places.shape != x.shape[:axis] + places.shape[axis : axis + 1] + x.shape[axis + 1 :]:
         return _scattered_by_place(node, x, places, values, axis, how)
-    out: Value = node.ops.put_along_axis(x, places, values, Axis=axis, Reduce=how)
-    return out
+    return node.ops.put_along_axis(x, places, values, Axis=axis, Reduce=how)
 
 
 def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis: int, how: str) -> Value:
@@ -215,8 +203,7 @@ def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis
     base = sum((grid[i] * strides[i] for i in range(x.rank) if i != axis), np.zeros(places.shape, "int64"))
     flat = ops.elementwise_add(ops.scale(ops.cast(places, out_dtype="int64"), scale=float(strides[axis])), Value(np.asarray(base, "int64")))
     out = ops.put_along_axis(*(ops.reshape(each, shape=[-1]) for each in (x, flat, values)), Axis=0, Reduce=how)
-    found: Value = ops.reshape(out, shape=list(x.shape))
-    return found
+    return ops.reshape(out, shape=list(x.shape))
 
 
 @handles("ScatterND")
@@ -225,8 +212,7 @@ def _scatter_nd(node: Node) -> Value:
     how = _REDUCTIONS[str(node.attr("reduction", "none"))]
     places = _nd_from_front(node, places, x, 0)
     if how == "add" and x.is_float:
-        out: Value = ops.scatter_nd_add(x, places, values)
-        return out
+        return ops.scatter_nd_add(x, places, values)
     count = places.shape[-1]
     if -1 in x.shape:
         return _scatter_nd_unknown(node, x, places, values, how)
@@ -238,8 +224,7 @@ def _scatter_nd(node: Node) -> Value:
     table = ops.reshape(x, shape=[math.prod(x.shape[:count]), inner])
     wide = ops.elementwise_add(flat_row, Value(np.zeros((1, inner), places.dtype)))
     found = ops.put_along_axis(table, wide, ops.reshape(values, shape=[-1, inner]), Axis=0, Reduce=how)
-    out = ops.reshape(found, shape=list(x.shape))
-    return out
+    return ops.reshape(found, shape=list(x.shape))
 
 
 def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, how: str) -> Value:
@@ -248,8 +233,7 @@ def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, how:
         raise UnsupportedModel(f"ScatterND with reduction {node.attr('reduction')!r} of unknown extents")
     ops = node.ops
     there = ops.gather_nd(x, places)
-    out: Value = ops.scatter_nd_add(x, places, ops.elementwise_sub(values, there))
-    return out
+    return ops.scatter_nd_add(x, places, ops.elementwise_sub(values, there))
 
 
 @handles("TensorScatter")
@@ -267,8 +251,7 @@ def _tensor_scatter(node: Node) -> Value:
     if str(node.attr("mode", "linear")) == "circular":
         steps = ops.elementwise_mod(steps, ops.like(size, steps))
     places = ops.elementwise_add(steps, ops.fill_any_like(update, value=0.0, dtype="int64"))
-    out: Value = ops.put_along_axis(cache, places, update, Axis=axis)
-    return out
+    return ops.put_along_axis(cache, places, update, Axis=axis)
 
 
 # -- by values -----------------------------------------------------------------------------------
@@ -289,8 +272,7 @@ def _one_hot(node: Node) -> Value:
     steps = Value(np.arange(depth).reshape(shape).astype(places.dtype))
     hit = ops.equal(ops.unsqueeze(wrapped, axes=[axis]), steps)
     off, on = (sliced(node, values, [i], [i + 1], [0], [1]) for i in (0, 1))
-    out: Value = ops.where(hit, on, off)
-    return out
+    return ops.where(hit, on, off)
 
 
 @handles("NonZero")
@@ -299,8 +281,7 @@ def _non_zero(node: Node) -> Value:
     if x.array is not None:
         return Value(np.asarray(np.nonzero(x.array), "int64").reshape(x.rank, -1))
     mask = x if x.dtype == "bool" else ops.not_equal(x, ops.like(0, x))
-    out: Value = ops.transpose(ops.where_index(mask), axis=[1, 0])
-    return out
+    return ops.transpose(ops.where_index(mask), axis=[1, 0])
 
 
 @handles("Compress")
@@ -311,8 +292,7 @@ def _compress(node: Node) -> Value:
     else:
         x, axis = ops.reshape(x, shape=[-1]), 0
     places = ops.reshape(ops.where_index(mask), shape=[-1])
-    out: Value = ops.gather(x, places, axis=axis)
-    return out
+    return ops.gather(x, places, axis=axis)
 
 
 @handles("ReverseSequence")
@@ -337,5 +317,4 @@ def reversed_by_length(node: Node, x: Value, lengths: Value, batch: int, time: i
     for axis in range(2, x.rank):
         places = ops.unsqueeze(places, axes=[axis])
     spread = ops.elementwise_add(places, ops.fill_any_like(x, value=0.0, dtype="int64"))
-    out: Value = ops.take_along_axis(x, spread, Axis=time)
-    return out
+    return ops.take_along_axis(x, spread, Axis=time)

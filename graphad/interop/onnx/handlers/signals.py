@@ -56,8 +56,7 @@ def transformed(node: Node, x: Value, axis: int, length: int | None, inverse: bo
         imaginary = ops.slice(x, axes=[x.rank - 1], starts=[1], ends=[2])
         out_real = ops.elementwise_sub(out_real, along(node, imaginary, s, axis))
         out_imaginary = ops.elementwise_add(out_imaginary, along(node, imaginary, c, axis))
-    out: Value = ops.concat([out_real, out_imaginary], axis=x.rank - 1)
-    return out
+    return ops.concat([out_real, out_imaginary], axis=x.rank - 1)
 
 
 @handles("STFT")
@@ -101,10 +100,8 @@ def _mel(node: Node) -> Value:
     """Triangles over the mel scale (S. Stevens, J. Volkmann, E. Newman, 1937), 2595 log10(1 + f / 700)."""
     bins, length, rate, low, high = (float(node.known(i, "a parameter").ravel()[0]) for i in range(5))  # type: ignore[union-attr]
     count = int(length) // 2 + 1
-    mel = np.linspace(_mels(low), _mels(high), int(bins) + 2)
-    if int(bins) + 2 > 2:
-        step = (_mels(high) - _mels(low)) / (int(bins) + 2)
-        mel = _mels(low) + np.arange(int(bins) + 2) * step
+    step = (_mels(high) - _mels(low)) / (int(bins) + 2)
+    mel = _mels(low) + np.arange(int(bins) + 2) * step
     edges = ((700 * (10 ** (mel / 2595) - 1)) * (int(length) + 1) // rate).astype(int)
     out = np.zeros((count, int(bins)))
     for i in range(int(bins)):

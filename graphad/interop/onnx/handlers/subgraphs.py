@@ -76,7 +76,7 @@ def _loop_with(node: Node, body: Any, count: Value | None, keep: Value | None, f
     element_types: list[Any] = []
 
     def condition(step: Variable, going: Variable, *rest: Variable) -> Variable:
-        return layers.logical_and(going, layers.less_than(step, ops.variable(most)))  # type: ignore[no-any-return]
+        return layers.logical_and(going, layers.less_than(step, ops.variable(most)))
 
     def iteration(step: Variable, going: Variable, *rest: Variable) -> list[Variable]:
         carried, arrays = rest[: len(first)], rest[len(first) :]
@@ -108,21 +108,19 @@ def _loop_with(node: Node, body: Any, count: Value | None, keep: Value | None, f
             return None
         raise
     results = [Value(variable=each) for each in made[2 : 2 + len(first)]]
-    stacked = [
-        Value(variable=layers.tensor_array_to_tensor(each, axis=0, use_stack=True)[0] if False else _stacked(each))
-        for each in made[2 + len(first) :]
-    ]
+    stacked = [Value(variable=_stacked(each)) for each in made[2 + len(first) :]]
     return [*results, *stacked]
 
 
 def _stacked(array: Variable) -> Variable:
     found = layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
-    return found[0] if isinstance(found, tuple) else found  # type: ignore[no-any-return]
+    return found[0] if isinstance(found, tuple) else found
 
 
 def _scanned_types(node: Node, body: Any, first: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
     """Shapes and dtypes of what iterations give: the body is read once into a program that is thrown away."""
-    return node.reader.types_of(body, [Value(np.asarray(0, "int64")), Value(np.asarray(True)), *first])[len(first) + 1 :]  # type: ignore[no-any-return]
+    types: list[tuple[tuple[int, ...], str]] = node.reader.types_of(body, [Value(np.asarray(0, "int64")), Value(np.asarray(True)), *first])
+    return types[len(first) + 1 :]
 
 
 def _unrolled(node: Node, body: Any, count: Value | None, keep: Value | None, first: Sequence[Value]) -> list[Value]:
@@ -166,7 +164,7 @@ def _scan(node: Node) -> list[Value]:
     types = node.reader.types_of(body, [*states, *(_row(node, x, Value(np.asarray(0, "int64"))) for x in rows)])[len(states) :]
 
     def condition(step: Variable, *rest: Variable) -> Variable:
-        return layers.less_than(step, ops.variable(steps))  # type: ignore[no-any-return]
+        return layers.less_than(step, ops.variable(steps))
 
     def iteration(step: Variable, *rest: Variable) -> list[Variable]:
         carried, arrays = rest[: len(states)], rest[len(states) :]
@@ -192,9 +190,7 @@ def _scan(node: Node) -> list[Value]:
 
 
 def _length(node: Node, x: Value) -> Value:
-    out: Value = node.ops.reshape(
-        node.ops.slice(node.ops.cast(node.ops.shape(x), out_dtype="int64"), axes=[0], starts=[0], ends=[1]), shape=[]
-    )
+    out = node.ops.reshape(node.ops.slice(node.ops.cast(node.ops.shape(x), out_dtype="int64"), axes=[0], starts=[0], ends=[1]), shape=[])
     return out
 
 
@@ -202,8 +198,7 @@ def _first(node: Node, x: Value, axis: int) -> Value:
     """The tensor with an axis moved to the front."""
     if axis == 0:
         return x
-    out: Value = node.ops.transpose(x, axis=[axis, *(i for i in range(x.rank) if i != axis)])
-    return out
+    return node.ops.transpose(x, axis=[axis, *(i for i in range(x.rank) if i != axis)])
 
 
 def _placed(node: Node, x: Value, axis: int) -> Value:
@@ -212,14 +207,12 @@ def _placed(node: Node, x: Value, axis: int) -> Value:
         return x
     order = list(range(1, x.rank))
     order.insert(axis, 0)
-    out: Value = node.ops.transpose(x, axis=order)
-    return out
+    return node.ops.transpose(x, axis=order)
 
 
 def _row(node: Node, x: Value, step: Value) -> Value:
     ops = node.ops
-    found: Value = ops.squeeze(ops.gather(x, ops.reshape(step, shape=[1]), axis=0), axes=[0])
-    return found
+    return ops.squeeze(ops.gather(x, ops.reshape(step, shape=[1]), axis=0), axes=[0])
 
 
 # -- sequences of a length that is known ---------------------------------------------------------
@@ -281,10 +274,8 @@ def _sequence_length(node: Node) -> Value:
 def _concat_from(node: Node) -> Value:
     items, axis = _items(node, 0), int(node.required("axis"))
     if node.attr("new_axis", 0):
-        out: Value = node.ops.stack(items, axis=axis)
-        return out
-    out = node.ops.concat(items, axis=axis % items[0].rank) if len(items) > 1 else items[0]
-    return out
+        return node.ops.stack(items, axis=axis)
+    return node.ops.concat(items, axis=axis % items[0].rank) if len(items) > 1 else items[0]
 
 
 @handles("SplitToSequence")
@@ -303,7 +294,7 @@ def _split_to(node: Node) -> Value:
         sizes = [each] * (size // each) + ([size % each] if size % each else [])
     else:
         sizes = node.integers(1, "split") or []
-    parts = node.ops.split(x, sections=sizes, axis=axis) if len(sizes) > 1 else [x]
+    parts = node.ops.several("split", x, sections=sizes, axis=axis) if len(sizes) > 1 else [x]
     return sequence([node.ops.squeeze(part, axes=[axis]) if drop else part for part in parts])
 
 
