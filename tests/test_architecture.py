@@ -197,7 +197,7 @@ finally:
 NAMES_IN_LISTS = {
     "graphad.execution.codegen": 6,
     "graphad.passes.analyses.batch_dependence": 17,
-    "graphad.passes.analyses.cost": 11,
+    "graphad.passes.analyses.cost": 7,
     "graphad.passes.cleanup.constant_arrays": 3,
     "graphad.passes.cleanup.cse": 3,
     "graphad.passes.fusion.fold_batch_norm": 7,
