@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphad as ga
 from graphad.errors import GraphadError
 from graphad.ir.regions import BACK, BYPASS, EXIT, Edge
 from graphad.passes.analyses import TripCounts
+from graphad.passes.analyses.batch_dependence import MEAN, ROWS, TOTAL, WHOLE, BatchDependence
 from graphad.passes.analyses.known_values import Constants, KnownValues
 from graphad.passes.analyses.uninitialized import _There
+from graphad.program import FORWARD
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.testing import analysis_check
 from graphad.testing.analysis_check import WrongFact, check_analysis
 from graphad.testing.cases import Case, RandomChoices
 from graphad.testing.nested import nested_program
+from graphad.testing.training import trainable_program
+from graphad.testing.watched import watch
+from graphad.types import FLOATS
 
 LOOP = """program { block 0 {
   var i: int64[1] var n: int64[1] var more: bool[1] var y: int64[1] var w: int64[1]
@@ -126,3 +132,40 @@ def test_new_operators_are_looked_at_with_what_was_known_before() -> None:
     known.note(ops)
     arrays = [known.array(value) for value in made]
     assert [None if array is None else array.item() for array in arrays] == [6, None]
+
+
+# -- batch dependence: runs on a batch and on its parts ----------------------------------------------
+
+
+def arrays_of(graph: ga.Graph, case: Case, feeds: dict[str, Any]) -> dict[ga.ir.Value, Any]:
+    """What every value of a graph is in a run on other data."""
+    found: dict[ga.ir.Value, Any] = {}
+    watch(graph, replace(case, feeds=feeds), lambda value, array: found.setdefault(value, np.array(array)))
+    return found
+
+
+def of_parts(kind: str, first: Any, second: Any) -> Any:
+    """What a value is of a batch, if it is one thing or another of its two halves."""
+    if kind == ROWS:
+        return np.concatenate([first, second])
+    return {WHOLE: first, MEAN: (first + second) / 2 if kind == MEAN else None, TOTAL: first + second if kind == TOTAL else None}[kind]
+
+
+def test_what_values_are_of_a_batch_is_so_for_its_halves() -> None:
+    told = {kind: 0 for kind in (WHOLE, ROWS, MEAN, TOTAL)}
+    for number in range(120):
+        case = trainable_program(RandomChoices(f"batch {number}"))
+        rows = {len(array) for array in case.feeds.values()}
+        if len(rows) != 1 or (half := rows.pop() // 2) < 1 or 2 * half != len(next(iter(case.feeds.values()))):
+            continue
+        graph = ga.lower(case.program)
+        facts = BatchDependence(frozenset(graph.given(name) for name in case.feeds)).of(graph)
+        whole = arrays_of(graph, case, case.feeds)
+        halves = [arrays_of(graph, case, {n: a[part] for n, a in case.feeds.items()}) for part in (slice(half), slice(half, None))]
+        for op in graph.ordered_ops():
+            for value in op.writes() if op.role == FORWARD else ():
+                if facts[value] in told and all(value in each for each in (whole, *halves)) and value.dtype in FLOATS:
+                    expected = of_parts(facts[value], *(each[value] for each in halves))
+                    np.testing.assert_allclose(whole[value], expected, rtol=1e-4, atol=1e-4, err_msg=f"{value} is {facts[value]}")
+                    told[facts[value]] += 1
+    assert min(told.values()) > 5, told
