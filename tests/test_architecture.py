@@ -204,7 +204,6 @@ NAMES_IN_LISTS = {
     "graphad.passes.inspection.probe_numerics": 2,
     "graphad.passes.memory.gradient_accumulation": 2,
     "graphad.passes.memory.recompute": 7,
-    "graphad.passes.optimization.optimize_parameters": 13,
     "graphad.passes.precision.mixed_precision": 2,
     "graphad.rewriting.constants": 4,
     "graphad.rewriting.moving": 28,
