@@ -172,7 +172,7 @@ class RegionOp:
 class LoopLike(RegionOp):
     """It runs its graph again and again; what the graph yields is what it is given in the next iteration.
 
-    How often it runs is an analysis' to say: ``graphad.passes.analyses.cost``.
+    How often it runs is an analysis' to say: ``graphad.passes.analyses.TripCounts``.
     """
 
     __slots__ = ()

@@ -25,10 +25,15 @@ from graphad.types import Array, Function, Tensor, TensorType, element_count
 # In the formulas p is Param, g Grad and lr LearningRate. Differentiating through an update is an error.
 
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow")
+MOMENTS = "Moment1:moment1 Moment2:moment2 Beta1Pow:beta1_pow_acc Beta2Pow:beta2_pow_acc"
 
 
 def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[Function], OpDef]:
-    """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``, or are like Param."""
+    """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``, or are like Param.
+
+    ``state`` says what it keeps (``Traits.state``): it is what makes it an optimizer that ``optimize-parameters`` knows.
+    """
+    said: Declared = {**traits, "state": traits.get("state", "")}
     names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
     signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
 
@@ -44,7 +49,7 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
             new = formula(*arrays, **attrs)
             return tuple(map(np.asarray, new)) if isinstance(new, tuple) else np.asarray(new)
 
-        return operator(signature, infer=infer, grad=None, **traits)(kernel)
+        return operator(signature, infer=infer, grad=None, **said)(kernel)
 
     return add
 
@@ -72,7 +77,7 @@ def sgd(Param: Array, Grad: Array, LearningRate: Array) -> Array:
     return Param - number(LearningRate, Param) * Grad
 
 
-@update("Param Grad Velocity LearningRate", "Param Velocity", flops=5)
+@update("Param Grad Velocity LearningRate", "Param Velocity", state="Velocity:velocity", flops=5)
 def momentum(
     Param: Array,
     Grad: Array,
@@ -94,7 +99,7 @@ def momentum(
     return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
 
 
-@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", flops=12)
+@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", state=MOMENTS, flops=12)
 def adam(
     Param: Array,
     Grad: Array,
@@ -126,7 +131,12 @@ def adam(
     return Param - step, m1, m2, beta1 * Beta1Pow, beta2 * Beta2Pow
 
 
-@update("Param Grad LearningRate Moment InfNorm Beta1Pow", "Param Moment InfNorm", flops=10)
+@update(
+    "Param Grad LearningRate Moment InfNorm Beta1Pow",
+    "Param Moment InfNorm",
+    state="Moment:moment InfNorm:inf_norm Beta1Pow:beta1_pow_acc:*beta1",
+    flops=10,
+)
 def adamax(
     Param: Array,
     Grad: Array,
@@ -145,14 +155,14 @@ def adamax(
     return Param - number(LearningRate, Param) / (1 - number(Beta1Pow, Param)) * m / largest, m, largest
 
 
-@update("Param Grad Moment LearningRate", "Param Moment", flops=6)
+@update("Param Grad Moment LearningRate", "Param Moment", state="Moment:moment", flops=6)
 def adagrad(Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, epsilon: float = 1e-6) -> tuple[Array, ...]:
     """``m = m + g^2``, ``p - lr g / (sqrt(m) + epsilon)`` (Duchi, Hazan and Singer, 2011)."""
     m = Moment + np.square(Grad)
     return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
 
 
-@update("Param Grad Moment LearningRate", "Param Moment")
+@update("Param Grad Moment LearningRate", "Param Moment", state="Moment:moment")
 def decayed_adagrad(
     Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, decay: float = 0.95, epsilon: float = 1e-6
 ) -> tuple[Array, ...]:
@@ -161,7 +171,12 @@ def decayed_adagrad(
     return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
 
 
-@update("Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?", "Param AvgSquaredGrad AvgSquaredUpdate", flops=11)
+@update(
+    "Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?",
+    "Param AvgSquaredGrad AvgSquaredUpdate",
+    state="AvgSquaredGrad:_avg_squared_grad AvgSquaredUpdate:_avg_squared_update",
+    flops=11,
+)
 def adadelta(
     Param: Array,
     Grad: Array,
@@ -179,7 +194,12 @@ def adadelta(
     return Param + (step if LearningRate is None else number(LearningRate, Param) * step), squared_grad, squared_update
 
 
-@update("Param MeanSquare MeanGrad? Grad Moment LearningRate", "Param Moment MeanSquare MeanGrad?", flops=9)
+@update(
+    "Param MeanSquare MeanGrad? Grad Moment LearningRate",
+    "Param Moment MeanSquare MeanGrad?",
+    state="MeanSquare:mean_square MeanGrad:mean_grad Moment:momentum",
+    flops=9,
+)
 def rmsprop(
     Param: Array,
     MeanSquare: Array,
@@ -233,7 +253,7 @@ def clip_by_norm(X: Array, *, max_norm: float) -> Array:
 _TINY = 1e-10
 
 
-@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
+@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", state=MOMENTS)
 def adamw(
     Param: Array,
     Grad: Array,
@@ -265,7 +285,7 @@ def adamw(
     return updated
 
 
-@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?")
+@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", state=MOMENTS)
 def lamb(
     Param: Array,
     Grad: Array,
@@ -301,7 +321,11 @@ def _trust(param: Array, step: Array) -> Tensor:
     return lengths[0] / lengths[1] if all(lengths) else param.dtype.type(1)
 
 
-@update("Param SquaredAccumulator LinearAccumulator Grad LearningRate", "Param SquaredAccum LinearAccum")
+@update(
+    "Param SquaredAccumulator LinearAccumulator Grad LearningRate",
+    "Param SquaredAccum LinearAccum",
+    state="SquaredAccumulator:squared:SquaredAccumOut LinearAccumulator:linear:LinearAccumOut",
+)
 def ftrl(
     Param: Array,
     SquaredAccumulator: Array,
@@ -336,7 +360,7 @@ def proximal_gd(Param: Array, Grad: Array, LearningRate: Array, *, l1: float = 0
     return _shrunk(Param - rate * Grad, rate, l1, l2)
 
 
-@update("Param Moment Grad LearningRate", "Param Moment")
+@update("Param Moment Grad LearningRate", "Param Moment", state="Moment:moment")
 def proximal_adagrad(
     Param: Array, Moment: Array, Grad: Array, LearningRate: Array, *, l1: float = 0.0, l2: float = 0.0
 ) -> tuple[Array, ...]:

@@ -10,13 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from graphad.errors import InvalidValue
 
 Speculatable = Literal["", "always", "types", "extents"]
 Narrow = Literal["", "gains", "follows"]
 SafeDtypes = Literal["numbers", "floats", "all"]
+
+
+class State(NamedTuple):
+    """What an update keeps for a parameter between steps: the input slot, Fluid's name for it, and where its new value is.
+
+    That is an output slot; or, if the operator only reads it, an attribute that it is multiplied with after each step.
+    """
+
+    slot: str
+    name: str
+    output: str
+    factor: str = ""
 
 
 class Declared(TypedDict, total=False):
@@ -42,6 +54,7 @@ class Declared(TypedDict, total=False):
     lazy: str
     narrow: Narrow
     flops: int
+    state: str
 
 
 _NONE: frozenset[str] = frozenset()
@@ -52,11 +65,21 @@ _NAMING = frozenset((*_SLOTS, "view", *_ATTRIBUTES))
 
 def read(traits: Declared) -> dict[str, Any]:
     """The traits as they are kept: with sets of the slots that texts name."""
-    return {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
+    found = {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
+    return {**found, "state": tuple(map(_state, traits["state"].split()))} if "state" in traits else found
+
+
+def _state(text: str) -> State:
+    slot, name, *new = text.split(":")
+    output = new[0] if new else f"{slot}Out"
+    return State(slot, name, "", output[1:]) if output.startswith("*") else State(slot, name, output)
 
 
 def check(type: str, traits: Declared, inputs: Collection[str], attrs: Collection[str]) -> None:
     """Raise ValueError where a trait names a slot or an attribute that the operator does not have."""
+    for slot, *_ in read(traits).get("state", ()):
+        if slot not in inputs:
+            raise InvalidValue(f"operator {type!r} keeps {slot!r}, which is no input slot of it; it has {', '.join(inputs)}")
     for name, value in traits.items():
         if name not in _NAMING:
             continue
@@ -127,6 +150,8 @@ class Traits:
         flops: floating-point operations for each element of the first input, or of what it writes where there is none: 0 if it only moves
             elements. None: one for each element that it writes.
         extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
+        state: of an update of Param by Grad and LearningRate, what it keeps for a parameter; None of any other operator. It is written
+            ``slot:name``, ``slot:name:output`` where that is not ``<slot>Out``, ``slot:name:*attribute`` where the operator only reads it.
         safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
     """
 
@@ -150,3 +175,4 @@ class Traits:
     lazy: frozenset[str] = _NONE
     narrow: Narrow = ""
     flops: int | None = None
+    state: tuple[State, ...] | None = None

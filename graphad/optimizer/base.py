@@ -15,7 +15,7 @@ from graphad.initializer import Constant
 from graphad.ir import lower, write_back
 from graphad.layers.helper import declare_in
 from graphad.ops import GRAD
-from graphad.passes.optimization import ACCUMULATORS, ClipGradients, DecayWeights, OptimizeParameters, Updates, accumulator_name
+from graphad.passes.optimization import ClipGradients, DecayWeights, OptimizeParameters, Updates, accumulator_name, accumulators
 from graphad.program import (
     BACKWARD,
     OPTIMIZE,
@@ -255,7 +255,7 @@ class Optimizer:
     def _free_instance(self, block: Block, parameters: Sequence[Parameter]) -> int:
         """The first number that no accumulator of these parameters has."""
         instance = 0
-        while any(block.has_var(accumulator_name(p.name, a, instance)) for p in parameters for a in ACCUMULATORS[self.type].values()):
+        while any(block.has_var(accumulator_name(p.name, a, instance)) for p in parameters for a in accumulators(self.type).values()):
             instance += 1
         return instance
 
@@ -286,7 +286,7 @@ class Optimizer:
         if not isinstance(rate, Variable):
             rate = _state(block, startup, block.program.names.generate("learning_rate"), [1], dtype, float(rate))
         for param in parameters:
-            for slot, accumulator in ACCUMULATORS[self.type].items():
+            for slot, accumulator in accumulators(self.type).items():
                 shape = [1] if slot.endswith("Pow") else list(param.shape)
                 _state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, self._start(slot))
         return name_in("learning_rate", block, rate)

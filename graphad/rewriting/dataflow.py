@@ -18,15 +18,15 @@ Facts only grow: a worklist takes operators in their order until nothing changes
 approach to global program optimization", POPL 1973) if transfer functions are monotone. A lattice of infinite height is left upwards
 by widening, at block arguments of loops alone, which cut every cycle (P. Cousot and R. Cousot, "Abstract interpretation", POPL 1977).
 Facts belong to single-assignment values and go straight from writers to readers, as in the sparse analyses of M. N. Wegman and
-F. K. Zadeck ("Constant propagation with conditional branches", TOPLAS 13(2), 1991) and in MLIR's dataflow framework; unlike theirs
-both branches count, whatever is known of the condition.
+F. K. Zadeck ("Constant propagation with conditional branches", TOPLAS 13(2), 1991) and in MLIR's dataflow framework. Both branches
+count, unless an analysis knows of a condition that values do not go one way (``follows``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -96,6 +96,11 @@ class Dataflow(ABC, Generic[F]):
         """What becomes of a fact along a way into a nested graph, out of it or round: the same, unless values are added up, or kept."""
         return self.top if edge.kind in (SUM, KEPT) and not self.backward else fact
 
+    def follows(self, edge: Edge, facts: Facts[F]) -> bool:
+        """Whether values may go along a way, as far as the facts about the conditions of its operator say; forward alone. A way that is
+        closed while a condition is ``bottom`` opens when more is known."""
+        return True
+
     def decides(self, op: Op, facts: Facts[F]) -> F:
         """Of a backward analysis, the fact about the conditions of an operator with nested graphs."""
         return self.bottom  # type: ignore[no-any-return]
@@ -126,6 +131,21 @@ class Dataflow(ABC, Generic[F]):
         """The same, computed now."""
         return (_Backward if self.backward else _Forward)(self, graph).solved()
 
+    def extend(self, facts: Facts[F], ops: Sequence[Op]) -> None:
+        """Add the facts about what new operators write, in order, to those found before they were there; of a forward analysis.
+
+        Facts about other values stay: they have to be true still. Of what is read that the facts do not know, nothing is known.
+        """
+        solver = _Forward(self, ops[0].graph, facts)
+        solver.line_up(ops)
+        solver.place = {op: i for i, op in enumerate(solver.ops)}
+        own = {graph for op in ops for nested in op.graphs.values() for graph in nested.tree()}
+        saved = (edge.source for edges in solver.edges.values() for edge in edges if edge.source.graph not in own)
+        for value in (*saved, *(value for op in ops for value in op.reads())):
+            if value not in facts and not any(op in solver.place for op in value.writers):
+                facts[value] = self.top
+        solver.settled()
+
     @classmethod
     def recomputed(cls, graph: Graph, claimed: Mapping[Self, Facts[F]]) -> dict[Self, Facts[F]]:
         """What was kept, computed anew."""
@@ -135,10 +155,10 @@ class Dataflow(ABC, Generic[F]):
 class _Solver(ABC, Generic[F]):
     """The facts so far, and the operators to look at: those from ``cursor`` on, and those in ``again``."""
 
-    def __init__(self, analysis: Dataflow[F], graph: Graph) -> None:
+    def __init__(self, analysis: Dataflow[F], graph: Graph, facts: Facts[F] | None = None) -> None:
         self.analysis = analysis
         self.graph = graph
-        self.facts: Facts[F] = Facts(analysis.bottom)
+        self.facts: Facts[F] = Facts(analysis.bottom) if facts is None else facts
         self.ops: list[Op] = []
         self.place: dict[Op, int] = {}
         self.edges: dict[Op, list[Edge]] = {}
@@ -160,10 +180,14 @@ class _Solver(ABC, Generic[F]):
             self.place = {op: i for i, op in enumerate(self.ops)}
         self.put({value: self.analysis.boundary(value) for value in self.analysis.starts(self.graph)})
         self.settle()
-        if not self.edges:
-            for op in self.ops:
-                self.visit(op)
-            return self.facts
+        if self.edges:
+            return self.settled()
+        for op in self.ops:
+            self.visit(op)
+        return self.facts
+
+    def settled(self) -> Facts[F]:
+        """Visit operators, some again and again, until nothing changes."""
         while self.again or self.cursor < len(self.ops):
             if self.again:
                 place = heappop(self.again)
@@ -177,14 +201,18 @@ class _Solver(ABC, Generic[F]):
         return self.facts
 
     def enter(self, graph: Graph) -> None:
-        """Line up the operators of a graph, those of nested ones after the operator that has them."""
-        backward, analysis = self.analysis.backward, self.analysis
+        """Line up the operators of a graph."""
         ops = graph.ordered_ops()
-        if backward:
+        if self.analysis.backward:
             ops.reverse()
-        if not graph.controls:
+        if graph.controls:
+            self.line_up(ops)
+        else:
             self.ops += ops
-            return
+
+    def line_up(self, ops: Sequence[Op]) -> None:
+        """Line up operators, those of nested graphs after the operator that has them."""
+        backward, analysis = self.analysis.backward, self.analysis
         for op in ops:
             self.ops.append(op)
             if not op.graphs or not analysis.enters(op):
@@ -220,7 +248,10 @@ class _Solver(ABC, Generic[F]):
             return
         facts[value] = new
         if self.place:
-            self.found += [(end, self.analysis.along(edge, new)) for edge, end in self.ways.get(value, ())]
+            analysis, forward = self.analysis, not self.analysis.backward
+            for edge, end in self.ways.get(value, ()):
+                if not forward or analysis.follows(edge, facts):
+                    self.found.append((end, analysis.along(edge, new)))
             self.look_again(value)
 
     def settle(self) -> None:
@@ -241,7 +272,9 @@ class _Solver(ABC, Generic[F]):
         """Line up what depends on a value, unless its turn comes anyway."""
         for op in value.writers if self.analysis.backward else value.readers:
             place = self.place.get(op, self.cursor)
-            if place < self.cursor and place not in self.waiting and (self.analysis.backward or op not in self.edges):
+            if place >= self.cursor or place in self.waiting:
+                continue
+            if self.analysis.backward or op not in self.edges or value in conditions(op):  # else what is new went along the ways
                 self.waiting.add(place)
                 heappush(self.again, place)
 
@@ -262,7 +295,8 @@ class _Forward(_Solver[F]):
     def enter_regions(self, op: Op, edges: list[Edge]) -> None:
         """What goes in; what comes out grows from there. Of what no way leads to, nothing is known."""
         for edge in edges:
-            self.raise_to(edge.target, self.analysis.along(edge, self.facts[edge.source]))
+            if self.analysis.follows(edge, self.facts):
+                self.raise_to(edge.target, self.analysis.along(edge, self.facts[edge.source]))
         reached = {edge.target for edge in edges}
         for value in op.writes():
             if value not in reached:

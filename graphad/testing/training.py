@@ -30,7 +30,7 @@ from graphad.optimizer import (
     RMSProp,
 )
 from graphad.optimizer.base import LearningRate
-from graphad.passes.optimization import ACCUMULATORS, accumulator_name
+from graphad.passes.optimization import accumulator_name, accumulators, optimizers
 from graphad.program import L2Decay, Parameter, Program, Variable, program_guard
 from graphad.testing.cases import Case, Choices, array_of
 from graphad.types import Array
@@ -337,7 +337,7 @@ def _other_loss(net: Network, hidden: Variable) -> Variable:
 
 
 def _declare_state(choices: Choices, parameters: list[Parameter], cost: Variable) -> None:
-    kept = choices.one_of(tuple(ACCUMULATORS.values()))
+    kept = choices.one_of(tuple(map(accumulators, optimizers())))
     cost.block.create_var("learning_rate_0", [1], cost.dtype, persistable=True, stop_gradient=True)
     for parameter in parameters:
         for slot, accumulator in kept.items():

@@ -4,7 +4,8 @@ Here belong facts that passes of several folders ask for. What one pass alone as
 facts is in ``graphad.rewriting``.
 """
 
-from graphad.passes.analyses.cost import Cost, OpCost, estimated, trip_count
+from graphad.passes.analyses.cost import Cost, OpCost, estimated
 from graphad.passes.analyses.liveness import Liveness
+from graphad.passes.analyses.trip_counts import TripCounts, trip_count
 
-__all__ = ["Cost", "Liveness", "OpCost", "estimated", "trip_count"]
+__all__ = ["Cost", "Liveness", "OpCost", "TripCounts", "estimated", "trip_count"]

@@ -13,10 +13,12 @@ Of the parts of a batch that is cut into parts of one size, ``rows`` are put tog
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from graphad.ir import Op, Value
 from graphad.ops import OpDef
 from graphad.program import FORWARD
+from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import FLOATS
 
 WHOLE, ROWS, MEAN, TOTAL, MIXED = "whole", "rows", "mean", "total", "mixed"
@@ -24,21 +26,30 @@ Kinds = Mapping[Value, str]
 Rule = Callable[[Op, Kinds], str]
 
 
-def batch_dependence(ops: Sequence[Op], data: Sequence[Value]) -> dict[Value, str]:
-    """What every value that the operators read or write is of the batch, ``data`` being its rows.
+@dataclass(frozen=True)
+class BatchDependence(Dataflow[str]):
+    """What every value is of the batch, ``data`` being its rows. Operators with nested graphs mix; only the forward part is looked at.
 
-    Args:
-        ops: operators in an order in which they can run; those of the forward part are looked at.
+    Attributes:
         data: the values whose axis 0 is the batch.
     """
-    kinds = dict.fromkeys(data, ROWS)
-    for op in ops:
-        for value in op.reads():
-            kinds.setdefault(value, WHOLE)
-        if op.role == FORWARD:
-            kind = _kind(op, kinds)
-            kinds.update((value, kind) for value in op.writes())
-    return kinds
+
+    data: frozenset[Value]
+    bottom, top = None, MIXED
+
+    def join(self, a: str, b: str) -> str:
+        return a if a == b else MIXED
+
+    def boundary(self, value: Value) -> str:
+        return ROWS if value in self.data else WHOLE
+
+    def enters(self, op: Op) -> bool:
+        return False
+
+    def transfer(self, op: Op, facts: Facts[str]) -> dict[Value, str]:
+        kind = _kind(op, facts) if op.role == FORWARD else WHOLE
+        besides = STATISTICS.get(op.type, ()) if kind == ROWS else ()
+        return {value: WHOLE if slot in besides else kind for slot, values in op.outputs.items() for value in values}
 
 
 def _kind(op: Op, kinds: Kinds) -> str:
@@ -227,6 +238,8 @@ def _transposed(op: Op, kinds: Kinds) -> str:
 
 
 _REDUCTIONS = "reduce_all reduce_any reduce_max reduce_mean reduce_min reduce_prod reduce_sum"
+# Outputs that are the same whatever the batch is, where the first one is row by row.
+STATISTICS: Mapping[str, Collection[str]] = {"batch_norm": ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")}
 RULES: Mapping[str, Rule] = {  # of operators of which more is to be said than their rows do
     **dict.fromkeys(_REDUCTIONS.split(), _reduced),
     **dict.fromkeys(("mul", "matmul", "matmul_v2", "bmm"), _matrix_product),

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, prod
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import carried_count, is_forward_loop, is_loop, is_loop_gradient, operands, outcomes
-from graphad.ir.residuals import forward_op, residual_inputs
+from graphad.ir.regions import Edge, is_loop
 from graphad.ops import GRAD, GradOpDef, OpDef, Symbol
 from graphad.passes.analyses.liveness import Liveness
+from graphad.passes.analyses.trip_counts import trip_count
 from graphad.rewriting import Analysis
-from graphad.rewriting.constants import uniform_number
+from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import STEP_SCOPES, Shape, TensorType
 
 # -- shapes for one size of the batch --------------------------------------------------------------
@@ -27,7 +27,7 @@ from graphad.types import STEP_SCOPES, Shape, TensorType
 #
 # The batch is put in at what is given from outside; the inference of each operator says what becomes of it.
 
-Extents = Mapping[Value, Shape]
+Shapes = Mapping[Value, Shape]
 
 
 def extents(graph: Graph, batch: int) -> dict[Value, Shape]:
@@ -36,10 +36,16 @@ def extents(graph: Graph, batch: int) -> dict[Value, Shape]:
     Where inference does not say what an extent is, it is that of an input of the operator that is unknown at the same axis, else the
     batch.
     """
-    return _Extents(batch).of(graph)
+    found: dict[Value, Shape] = {}
+    facts = Extents(batch).of(graph)
+    for value in (value for each in graph.tree() for value in each.values):
+        shape = _filled(value.shape, batch) if facts[value] is None else facts[value]
+        if shape is not None:
+            found[value] = shape
+    return found
 
 
-def bytes_of(value: Value, shapes: Extents) -> int:
+def bytes_of(value: Value, shapes: Shapes) -> int:
     """The bytes of a tensor of these shapes; 0 if its type is not known."""
     return 0 if value not in shapes or value.dtype is None else prod(shapes[value]) * np.dtype(value.dtype).itemsize
 
@@ -83,97 +89,75 @@ def _listed(x: object) -> Sequence[Any]:
     return x if isinstance(x, list | tuple) else [x]
 
 
-class _Extents:
-    """The shapes so far."""
+@dataclass(frozen=True)
+class Extents(Dataflow[Shape | None]):
+    """The shapes of values for one size of the batch. An estimate: of branches the larger one counts, of loops the first iteration."""
 
-    def __init__(self, batch: int) -> None:
-        self.batch = batch
-        self.shapes: dict[Value, Shape] = {}
+    batch: int
+    bottom, top, delay = None, None, 0
 
-    def of(self, graph: Graph) -> dict[Value, Shape]:
-        """Go through a whole graph."""
-        self._graph(graph, [])
-        return self.shapes
+    def join(self, a: Shape | None, b: Shape | None) -> Shape | None:
+        return tuple(map(max, a, b)) if a is not None and b is not None and len(a) == len(b) else a
 
-    def _graph(self, graph: Graph, given: Sequence[Value]) -> None:
-        """Go through a graph whose first inputs are the values ``given`` around it, and the last of which stand for residuals."""
-        around = {**residual_inputs(graph), **dict(zip(graph.inputs, given, strict=False))}
-        for value in graph.inputs:
-            known = self.shapes.get(around.get(value, value))
-            self._put(value, self._filled(value.shape, ()) if known is None else known)
-        for op in graph.ordered_ops():
-            if op.graphs:
-                self._nested(op)
-            else:
-                self._operator(op)
+    def widen(self, before: Shape | None, after: Shape | None) -> Shape | None:
+        return before
 
-    def _put(self, value: Value, shape: Shape | None) -> None:
-        if shape is not None:
-            self.shapes[value] = shape
+    def along(self, edge: Edge, fact: Shape | None) -> Shape | None:
+        return fact
 
-    def _operator(self, op: Op) -> None:
-        values = list(op.writes())
-        inferred = self._inferred(op) if any(value.shape is None or -1 in value.shape for value in values) else {}
-        for slot, written in op.outputs.items():
-            types: Sequence[TensorType | None] = inferred.get(slot) or [None] * len(written)
-            for value, type in zip(written, types, strict=False):
-                shape = value.shape if type is None else type.shape
-                self._put(value, self._filled(shape, list(op.reads())))
+    def boundary(self, value: Value) -> Shape | None:
+        return _filled(value.shape, self.batch)
 
-    def _inferred(self, op: Op) -> dict[str, list[TensorType]]:
-        """What the row says, empty if it says nothing about these inputs."""
-        definition, inputs = op.definition, {slot: [self._type(v) for v in values] for slot, values in op.inputs.items()}
-        known = {slot: [t for t in types if t is not None] for slot, types in inputs.items()}
-        if definition is None or known != inputs:
-            return {}
-        attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
-        try:
-            types = definition.infer_types(known, attrs)
-            if isinstance(definition, GradOpDef):
-                types |= _cotangents(definition, known, attrs, [slot for slot in op.outputs if slot not in types])
-            return types
-        except GraphadError:
-            return {}
+    def transfer(self, op: Op, facts: Facts[Shape | None]) -> dict[Value, Shape | None]:
+        known = not any(value.shape is None or -1 in value.shape for value in op.writes())
+        inferred = {} if known else _inferred(op, facts)
+        beside = [(v.shape, shape) for v in op.reads() if v.shape is not None and (shape := facts[v]) is not None]
+        found: dict[Value, Shape | None] = {}
+        for slot, values in op.outputs.items():
+            types: Sequence[TensorType | None] = inferred.get(slot) or [None] * len(values)
+            for value, type in zip(values, types, strict=False):
+                found[value] = _filled(value.shape if type is None else type.shape, self.batch, beside)
+        return found
 
-    def _type(self, value: Value) -> TensorType | None:
-        shape = self.shapes.get(value)
-        return None if shape is None or value.dtype is None else TensorType(shape, value.dtype)
 
-    def _nested(self, op: Op) -> None:
-        """An operator with nested graphs: the larger of what they hand out, and of what a loop starts with."""
-        for graph in op.graphs.values():
-            self._graph(graph, operands(op))
-        for i, value in enumerate(outcomes(op)):
-            handed_out = [graph.results[i] for graph in op.graphs.values()]
-            start = operands(op)[i : i + 1] if is_forward_loop(op) else ()
-            shapes = [self.shapes[v] for v in (*handed_out, *start) if v in self.shapes]
-            same_rank = shapes and len({len(shape) for shape in shapes}) == 1
-            self._put(value, tuple(map(max, *shapes)) if same_rank and len(shapes) > 1 else next(iter(shapes), None))
-            if value not in self.shapes:
-                self._put(value, self._filled(value.shape, ()))
+def _inferred(op: Op, facts: Facts[Shape | None]) -> dict[str, list[TensorType]]:
+    """What the definition says, empty if it says nothing about these inputs."""
+    definition = op.definition
+    known = {
+        slot: [TensorType(shape, v.dtype) for v in values if (shape := facts[v]) is not None and v.dtype is not None]
+        for slot, values in op.inputs.items()
+    }
+    if definition is None or any(len(known[slot]) < len(values) for slot, values in op.inputs.items()):
+        return {}
+    attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
+    try:
+        types = definition.infer_types(known, attrs)
+        if isinstance(definition, GradOpDef):
+            types |= _cotangents(definition, known, attrs, [slot for slot in op.outputs if slot not in types])
+        return types
+    except GraphadError:
+        return {}
 
-    def _filled(self, shape: Shape | None, reads: Sequence[Value]) -> Shape | None:
-        """A shape with something in the place of every unknown extent."""
-        if shape is None or -1 not in shape:
-            return shape
-        return tuple(self._unknown(axis, reads) if extent == -1 else extent for axis, extent in enumerate(shape))
 
-    def _unknown(self, axis: int, reads: Sequence[Value]) -> int:
-        for value in reads:
-            declared = value.shape or ()
-            if axis < len(declared) and declared[axis] == -1 and value in self.shapes:
-                return self.shapes[value][axis]
-        return self.batch
+def _filled(shape: Shape | None, batch: int, beside: Sequence[tuple[Shape, Shape]] = ()) -> Shape | None:
+    """A shape with numbers for unknown extents: those that were put in beside it at the same axis, else the batch."""
+    if shape is None or -1 not in shape:
+        return shape
+    found = []
+    for axis, extent in enumerate(shape):
+        others = (known[axis] for declared, known in beside if axis < len(declared) and declared[axis] == -1)
+        found.append(next(others, batch) if extent == -1 else extent)
+    return tuple(found)
 
 
 # -- operations counted ----------------------------------------------------------------------------
 # Floating-point operations by operator type: what the textbook counts, one for each addition, product, comparison and function value.
 
-Shapes = Callable[[Value], Shape]  # the shape of a value, with the batch size in the place of unknown extents
-Formula = Callable[[Op, Shapes], int]
+ShapeOf = Callable[[Value], Shape]  # the shape of a value, with the batch size in the place of unknown extents
+Formula = Callable[[Op, ShapeOf], int]
 
 
-def flops_of(op: Op, shape: Shapes) -> int:
+def flops_of(op: Op, shape: ShapeOf) -> int:
     """The floating-point operations of an operator without blocks; the elements that it writes where no formula is known.
 
     A grad operator without a formula of its own counts as its forward operator for each gradient that it writes.
@@ -189,15 +173,15 @@ def flops_of(op: Op, shape: Shapes) -> int:
     return op.definition.flops * _count(elements, shape) if op.definition.flops else 0
 
 
-def _count(values: tuple[Value, ...], shape: Shapes) -> int:
+def _count(values: tuple[Value, ...], shape: ShapeOf) -> int:
     return sum(prod(shape(value)) for value in values)
 
 
-def _written(op: Op, shape: Shapes) -> int:
+def _written(op: Op, shape: ShapeOf) -> int:
     return sum(_count(values, shape) for values in op.outputs.values())
 
 
-def _sum(op: Op, shape: Shapes) -> int:
+def _sum(op: Op, shape: ShapeOf) -> int:
     return max(len(op.inputs.get("X", ())) - 1, 0) * _count(op.outputs["Out"], shape)
 
 
@@ -210,12 +194,12 @@ def _attr(op: Op, name: str) -> int:
     return int(definition.attr(name, op.attrs))
 
 
-def _mul(op: Op, shape: Shapes) -> int:
+def _mul(op: Op, shape: ShapeOf) -> int:
     return 2 * _count(op.outputs["Out"], shape) * prod(shape(op.input("X"))[_attr(op, "x_num_col_dims") :])
 
 
 def _matmul(turned: str = "") -> Formula:
-    def formula(op: Op, shape: Shapes) -> int:
+    def formula(op: Op, shape: ShapeOf) -> int:
         x = shape(op.input("X"))
         inner = x[-2] if turned and len(x) > 1 and _attr(op, turned) else x[-1]
         return 2 * _count(op.outputs["Out"], shape) * inner
@@ -226,7 +210,7 @@ def _matmul(turned: str = "") -> Formula:
 def _convolution(outer: str) -> Formula:
     """Two for each weight that an element of a tensor, the slot ``outer``, meets."""
 
-    def formula(op: Op, shape: Shapes) -> int:
+    def formula(op: Op, shape: ShapeOf) -> int:
         weights = op.inputs.get("Filter") or op.inputs.get("Like") or ()
         values = op.inputs.get(outer) or op.outputs.get(outer, ())
         return 2 * _count(values, shape) * prod(shape(weights[0])[1:])
@@ -234,7 +218,7 @@ def _convolution(outer: str) -> Formula:
     return formula
 
 
-def _pool(op: Op, shape: Shapes) -> int:
+def _pool(op: Op, shape: ShapeOf) -> int:
     definition = op.definition
     assert definition is not None
     x, out = shape(op.input("X")), shape(op.output("Out"))
@@ -247,7 +231,7 @@ def _pool(op: Op, shape: Shapes) -> int:
 # -- gradients -----------------------------------------------------------------------------------
 
 
-def _gradient(op: Op, shape: Shapes) -> int:
+def _gradient(op: Op, shape: ShapeOf) -> int:
     """The same products again for each gradient; else twice as much as forward, which has one function for each of its values."""
     definition = op.definition
     assert isinstance(definition, GradOpDef)
@@ -261,7 +245,7 @@ def _gradient(op: Op, shape: Shapes) -> int:
     return len(gradients) * _product_behind(op, type, shape)
 
 
-def _product_behind(op: Op, type: str, shape: Shapes) -> int:
+def _product_behind(op: Op, type: str, shape: ShapeOf) -> int:
     """The operations of a forward product, from the operands and the cotangent that its gradient reads."""
     outer = next((v for slot, values in op.inputs.items() if slot.endswith(GRAD) for v in values), None)
     if outer is None:
@@ -274,7 +258,7 @@ def _product_behind(op: Op, type: str, shape: Shapes) -> int:
     return _written(op, shape) if side is None else 2 * prod(shape(op.input(side))) * _other_extent(op, type, side, shape, outer)
 
 
-def _other_extent(op: Op, type: str, side: str, shape: Shapes, outer: Value) -> int:
+def _other_extent(op: Op, type: str, side: str, shape: ShapeOf, outer: Value) -> int:
     """How long the cotangent is along the axes that one operand does not have."""
     operand, cotangent = shape(op.input(side)), shape(outer)
     if type == "mul":
@@ -303,58 +287,6 @@ FORMULAS: Mapping[str, Formula] = {
     "pool2d": _pool,
     "sum": _sum,
 }
-
-
-# -- trip counts -----------------------------------------------------------------------------------
-# How often a loop runs, where a counter says so: ``i = start; while (i < limit) { ...; i = i + step }``.
-
-_UP, _DOWN = ("less_than", "less_equal"), ("greater_than", "greater_equal")
-
-
-def trip_count(op: Op) -> int | None:
-    """The iterations of a loop, or of its gradient; None if they are not known before the program runs."""
-    if not is_loop(op):
-        return None
-    loop = forward_op(op) if is_loop_gradient(op) else op
-    (body,) = loop.graphs.values()
-    test = body.results[-1].writer
-    if test is None or test.type not in (*_UP, *_DOWN):
-        return None
-    counter, limit = test.input("X"), _known(loop, test.input("Y"))
-    step = _step(counter)
-    if step is None or limit is None or counter not in body.results:
-        return None
-    place = body.results.index(counter)
-    before = counter.writers[0].input("X")
-    start = uniform_number(operands(loop)[place])
-    if start is None or before not in body.inputs or body.inputs.index(before) != place:
-        return None
-    return _counted(test.type, float(start), float(limit), step)
-
-
-def _step(counter: Value) -> float | None:
-    """By how much an ``increment`` that writes a value raises it."""
-    writer = counter.writer
-    if writer is None or writer.type != "increment":
-        return None
-    return float(writer.attrs.get("step", 1.0))
-
-
-def _known(loop: Op, value: Value) -> float | int | None:
-    """The number that a value in a loop's body is: filled there, or captured from outside."""
-    if not value.given:
-        return uniform_number(value)
-    place = value.graph.inputs.index(value)
-    return uniform_number(operands(loop)[place]) if place >= carried_count(loop) else None
-
-
-def _counted(test: str, start: float, limit: float, step: float) -> int | None:
-    if test in _DOWN:
-        start, limit, step, test = -start, -limit, -step, _UP[_DOWN.index(test)]
-    if step <= 0 or not all(abs(x) < 2.0**50 and x == int(x) for x in (start, limit, step)):
-        return 0 if start > limit else None
-    steps = (limit - start) / step
-    return max(0, floor(steps) + 1 if test == "less_equal" else ceil(steps))
 
 
 # -- cost ------------------------------------------------------------------------------------------
@@ -435,7 +367,7 @@ def estimated(graph: Graph, batch: int = 1) -> Cost:
 class _Estimate:
     """One graph being looked at."""
 
-    def __init__(self, graph: Graph, shapes: Extents) -> None:
+    def __init__(self, graph: Graph, shapes: Shapes) -> None:
         self.graph = graph
         self.shapes = shapes
         self.live = Liveness.of(graph)

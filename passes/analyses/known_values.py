@@ -1,77 +1,114 @@
 """Values of one element that are known before the program runs: computed from constants by the operators' own kernels.
 
 i = fill_constant(0); n = fill_constant(3); more = less_than(i, n)      i = [0], n = [3], more = [True]
+if_else(more) { y = n } else { y = i } -> y                             y = [3]
 while(i, more; n) { i = increment(i); more = less_than(i, n) }          runs 3 times
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import carried_count, definition_of, first_captured, operands
+from graphad.ir.regions import BYPASS, ENTRY, KEPT, SAVED, SUM, Edge, carried_count, control_definition, is_forward_loop, operands
 from graphad.ops import ControlDef
+from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import TENSOR, Array
 
-_DEEP = 64  # operators one after the other that are followed
+
+class Known(NamedTuple):
+    """What a value is: its one element, by its bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    content: bytes
+
+    @property
+    def array(self) -> Array:
+        """The element in its shape."""
+        return np.frombuffer(self.content, self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Constants(Dataflow[Known | str | None]):
+    """What values of one element are, in every run and iteration: known, or "any". Of what never runs nothing is said.
+
+    Only the branches count that a condition, as far as it is known, lets run: sparse conditional constant propagation (M. N. Wegman and
+    F. K. Zadeck, "Constant propagation with conditional branches", TOPLAS 13(2), 1991).
+    """
+
+    bottom, top = None, "any"
+
+    def join(self, a: Known | str | None, b: Known | str | None) -> Known | str | None:
+        return a if a == b else "any"
+
+    def transfer(self, op: Op, facts: Facts[Known | str | None]) -> Mapping[Value, Known | str | None]:
+        singles = [value for value in op.writes() if _is_single(value)]
+        if not singles or not is_plain(op):
+            return {}
+        read = {value: facts[value] for value in op.reads()}
+        if "any" in read.values():
+            return {}
+        if None in read.values():
+            return dict.fromkeys(op.writes())
+        results = computed(op, {value: fact.array for value, fact in read.items() if isinstance(fact, Known)})
+        return {v: _known(results[v]) for v in singles if v in results and _is_of(results[v], v)}
+
+    def follows(self, edge: Edge, facts: Facts[Known | str | None]) -> bool:
+        definition = control_definition(edge.op)
+        tests = () if definition is None else edge.op.inputs.get(definition.condition, ())
+        if len(tests) != 1 or not edge.op.attrs.get("is_scalar_condition", True) or edge.kind in (SUM, KEPT):
+            return True
+        fact = facts[tests[0]]
+        if not isinstance(fact, Known):
+            return fact is not None
+        holds = bool(fact.array.all())
+        if is_forward_loop(edge.op):
+            return holds == (edge.kind != BYPASS)
+        inside = edge.target.graph if edge.kind in (ENTRY, SAVED) else edge.source.graph
+        return inside in list(edge.op.graphs.values())[0 if holds else 1 :][:1]
+
+    def holds(self, fact: Known | str | None, array: Any, run: dict[Any, Any]) -> bool:
+        return fact == "any" or (fact is not None and fact == _known(array))
+
+
+def _known(array: Array) -> Known:
+    return Known(array.dtype.name, array.shape, array.tobytes())
 
 
 class KnownValues:
-    """What is known of the values of a graph and those nested in it; ``note`` tells it of nested graphs that were added since."""
+    """What is known of the values of a graph, and of those nested in it; ``note`` tells it of operators that were added since."""
 
     def __init__(self, graph: Graph) -> None:
-        self.owners: dict[Graph, Op] = {}
-        self.found: dict[Value, Array | None] = {}
-        for each in graph.tree():
-            for op in each.controls:
-                self.owners.update(dict.fromkeys(op.graphs.values(), op))
+        self.graph = graph
+        self._facts: Facts[Known | str | None] | None = None
 
-    def note(self, op: Op) -> None:
-        """Remember the graphs of an operator, and those nested in them."""
-        for graph in op.graphs.values():
-            self.owners[graph] = op
-            for inner in graph.controls:
-                self.note(inner)
+    @property
+    def facts(self) -> Facts[Known | str | None]:
+        """What was found when it was first requested, and of what was added later."""
+        if self._facts is None:
+            self._facts = Constants().solve(self.graph)
+        return self._facts
+
+    def note(self, ops: Sequence[Op]) -> None:
+        """Look at new operators, in order, and at those nested in them."""
+        if ops and self._facts is not None:
+            Constants().extend(self._facts, ops)
 
     def array(self, value: Value) -> Array | None:
         """The one element of a value in its shape, None if it is not known."""
-        return self._array(value, _DEEP)
+        fact = self.facts[value]
+        return fact.array if isinstance(fact, Known) else None
 
     def truth(self, value: Value) -> bool | None:
         """What a condition is, None if it is not known."""
         array = self.array(value)
         return None if array is None or array.dtype != bool else bool(array.reshape(())[()])
-
-    def _array(self, value: Value, deep: int) -> Array | None:
-        if value not in self.found:
-            if deep == 0 or not _is_single(value):
-                return None
-            found = self._handed_in(value, deep) if value.given else self._computed(value, deep)
-            self.found[value] = found if found is None or _is_of(found, value) else None
-        return self.found[value]
-
-    def _handed_in(self, value: Value, deep: int) -> Array | None:
-        """What the graph around passes in, unless it changes from run to run."""
-        owner = self.owners.get(value.graph)
-        if owner is None:
-            return None
-        i, given = value.graph.inputs.index(value), operands(owner)
-        first, last = first_captured(owner), len(owner.inputs.get(definition_of(owner).operands, ()))
-        return self._array(given[i], deep - 1) if first <= i < last else None
-
-    def _computed(self, value: Value, deep: int) -> Array | None:
-        op = value.writer
-        if op is None or not is_plain(op):
-            return None
-        known: dict[Value, Array] = {}
-        for read in op.reads():
-            array = self._array(read, deep - 1)
-            if array is None:
-                return None
-            known[read] = array
-        return computed(op, known).get(value)
 
     def iterations(self, loop: Op, most: int) -> int | None:
         """How often a loop runs, if that is known and at most so often: its condition is computed, iteration by iteration."""

@@ -8,7 +8,6 @@ from typing import Any
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import SAVED, Edge, is_grad_op, operands
 from graphad.ir.residuals import residual_of
-from graphad.passes.analyses.known_values import KnownValues
 from graphad.rewriting import Analysis
 from graphad.rewriting.dataflow import Dataflow, Facts
 
@@ -20,14 +19,14 @@ from graphad.rewriting.dataflow import Dataflow, Facts
 # A program in which some operator may write a name can be run without it; one in which none does cannot.
 
 
-def is_safe(out: Value, value: Value, known: KnownValues) -> bool:
+def is_safe(out: Value, value: Value) -> bool:
     """Whether a value can be read where ``out`` was: it is there for sure, or all readers need one anyway."""
-    return not _may_be_missing(value, known) or all(map(_needs_all, out.readers))
+    return not _may_be_missing(value) or all(map(_needs_all, out.readers))
 
 
-def _may_be_missing(value: Value, known: KnownValues) -> bool:
+def _may_be_missing(value: Value) -> bool:
     """Whether a value is given to the whole program, as far as one can see only to operators that make do without."""
-    while value.given and (owner := known.owners.get(value.graph)) is not None:
+    while value.given and (owner := value.graph.owner) is not None:
         residual = residual_of(value)
         value = operands(owner)[value.graph.inputs.index(value)] if residual is None else residual
     return value.given and not value.persistable and not any(map(_needs_all, value.readers))

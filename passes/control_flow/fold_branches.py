@@ -40,7 +40,7 @@ class _Choice(Rule):
         """The number that a mask is all over, None if it is not known to be one."""
         value = op.input(slot)
         array = self.known.array(value)
-        found = uniform_number(value) if array is None else array.reshape(())[()]
+        found = uniform_number(value) if array is None else array.item()
         return None if found is None else int(found)
 
     def put(self, op: Op, value: Value) -> bool:
@@ -192,7 +192,7 @@ class _Facts:
 
     def fits(self, value: Value, out: Value) -> bool:
         """Whether a value can replace another one: gradients that stop there do so still, and there is a value if it is read."""
-        return (value.stop_gradient or not out.stop_gradient) and is_safe(out, value, self.known)
+        return (value.stop_gradient or not out.stop_gradient) and is_safe(out, value)
 
     def inline(self, op: Op, name: str, rule: str) -> bool:
         """Put one of an operator's graphs in its place, if nothing speaks against it."""
@@ -201,11 +201,10 @@ class _Facts:
             return False
         given = dict(zip(kept.inputs, operands(op), strict=False))
         passed = ((out, given[result]) for out, result in zip(outcomes(op), kept.results, strict=True) if result in given)
-        if not all(is_safe(out, value, self.known) for out, value in passed) or not op.graph.allows(rule, op):
+        if not all(is_safe(out, value) for out, value in passed) or not op.graph.allows(rule, op):
             return False
         before = list(writers_of(op))
-        for made in inline(op, name):
-            self.known.note(made)
+        self.known.note(inline(op, name))
         for writer in before:
             sweep(writer)
         return True

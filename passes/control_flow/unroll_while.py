@@ -3,7 +3,7 @@
     i = 0; while(i < 3) { h = f(h); i = i + 1 }      ⇒      h = f(h); h = f(h); h = f(h)
     i = 0; while(i < 64) { h = f(h); i = i + 1 }     ⇒      i = 0; while(i < 64) { h = f(h); i = i + 1; h = f(h); i = i + 1 }      factor=2
 
-How often a loop runs is computed: from constants at its start, iteration by iteration, by the operators that its condition depends on.
+How often a loop runs, its trip count says (``graphad.passes.analyses.trip_counts``).
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from graphad.ir import Graph, Op
 from graphad.ir.regions import is_forward_loop, operands, outcomes
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.analyses.speculation import holds_bound
+from graphad.passes.analyses.trip_counts import MOST, count_trips
 from graphad.passes.analyses.uninitialized import is_safe
 from graphad.rewriting import OnTrial, Pass
-
-_MOST = 1 << 16  # iterations that are counted
 
 
 @dataclass(frozen=True)
@@ -70,18 +69,18 @@ class UnrollWhile(Pass):
         (body,) = op.graphs.values()
         if edit.gradients_of(op) != [] or holds_bound((body,)):
             return None
-        count = known.iterations(op, max(self.limit, _MOST if self.factor > 1 else 0))
+        count = count_trips(op, known, max(self.limit, MOST if self.factor > 1 else 0))
         size = sum(len(each.ops) for each in body.tree())
         if count is None:
             return None
-        if count == 0 and not all(is_safe(out, start, known) for out, start in zip(outcomes(op), operands(op), strict=False)):
+        if count == 0 and not all(is_safe(out, start) for out, start in zip(outcomes(op), operands(op), strict=False)):
             return None
         if count <= self.limit and count * size <= self.max_ops:
             return _written_out(op, count, known) if op.graph.allows("unroll", op) else None
         if self.factor == 1 or count % self.factor or self.factor * size > self.max_ops or not op.graph.allows("unroll-partly", op):
             return None
         longer = edit.unroll(op, self.factor)
-        known.note(longer)
+        known.note([longer])
         stays.add(longer)
         return []
 
@@ -93,6 +92,5 @@ def _written_out(op: Op, count: int, known: KnownValues) -> list[Op]:
     made = [each for _ in range(count - 1) for each in edit.peel(op, runs=True)]
     made += edit.run_once(op)
     controls = [each for op in made for graph in op.graphs.values() for each in [op, *(c for g in graph.tree() for c in g.controls)]]
-    for each in controls:
-        known.note(each)
+    known.note(made)
     return [each for each in controls if is_forward_loop(each)]

@@ -20,7 +20,7 @@ from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import LOOP, add_region_op, outline
 from graphad.ir.regions import operands, outcomes
-from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, batch_dependence
+from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, BatchDependence
 from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
 from graphad.types import TENSOR, TENSOR_ARRAY, TensorType
@@ -49,7 +49,7 @@ class Training:
         self.graph = graph
         self.data = list(data)
         ordered = graph.ordered_ops()
-        self.kinds = batch_dependence(ordered, data)
+        self.kinds = BatchDependence(frozenset(data)).of(graph)
         self.inside = [op for op in ordered if self._is_inside(op)]
         if not data:
             raise Refused("nothing is given that could be cut into parts: every input is persistable")

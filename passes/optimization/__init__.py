@@ -11,15 +11,23 @@ And ``checkpoint-while``, which trades the memory of loops for time.
 from graphad.passes.optimization.checkpoint_while import CheckpointWhile
 from graphad.passes.optimization.clip_gradients import ClipGradients
 from graphad.passes.optimization.decay_weights import DecayWeights
-from graphad.passes.optimization.optimize_parameters import ACCUMULATORS, OptimizeParameters, Updates, accumulator_name, updates_of
+from graphad.passes.optimization.optimize_parameters import (
+    OptimizeParameters,
+    Updates,
+    accumulator_name,
+    accumulators,
+    optimizers,
+    updates_of,
+)
 
 __all__ = [
-    "ACCUMULATORS",
     "CheckpointWhile",
     "ClipGradients",
     "DecayWeights",
     "OptimizeParameters",
     "Updates",
     "accumulator_name",
+    "accumulators",
+    "optimizers",
     "updates_of",
 ]

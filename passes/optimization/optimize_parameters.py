@@ -15,31 +15,19 @@ import numpy as np
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Value
-from graphad.ops import GRAD, lookup
+from graphad.ops import GRAD, REGISTRY, lookup
 from graphad.program import OPTIMIZE, Parameter, Program
 from graphad.rewriting import OnTrial, Pass
 
-# optimizer -> slot of an accumulator -> its name (``<parameter>_<name>_0``)
-_MOMENTS = {"Moment1": "moment1", "Moment2": "moment2", "Beta1Pow": "beta1_pow_acc", "Beta2Pow": "beta2_pow_acc"}
-ACCUMULATORS: dict[str, dict[str, str]] = {
-    "sgd": {},
-    "momentum": {"Velocity": "velocity"},
-    "adagrad": {"Moment": "moment"},
-    "decayed_adagrad": {"Moment": "moment"},
-    "adadelta": {"AvgSquaredGrad": "_avg_squared_grad", "AvgSquaredUpdate": "_avg_squared_update"},
-    "rmsprop": {"MeanSquare": "mean_square", "MeanGrad": "mean_grad", "Moment": "momentum"},
-    "adam": _MOMENTS,
-    "adamw": _MOMENTS,
-    "lamb": _MOMENTS,
-    "adamax": {"Moment": "moment", "InfNorm": "inf_norm", "Beta1Pow": "beta1_pow_acc"},
-    "ftrl": {"SquaredAccumulator": "squared", "LinearAccumulator": "linear"},
-    "proximal_gd": {},
-    "proximal_adagrad": {"Moment": "moment"},
-}
-# slots whose new value is in another slot than ``<slot>Out``
-_OUTPUTS = {"SquaredAccumulator": "SquaredAccumOut", "LinearAccumulator": "LinearAccumOut"}
-# optimizer -> an accumulator that its operator only reads, and the attribute it is multiplied with after each step
-_ADVANCED = {"adamax": ("Beta1Pow", "beta1")}
+
+def optimizers() -> list[str]:
+    """The types of the operators that update parameters: their definitions say what they keep (``Traits.state``)."""
+    return [type for type, definition in REGISTRY.items() if definition.state is not None]
+
+
+def accumulators(type: str) -> dict[str, str]:
+    """What an optimizer keeps for a parameter: the names by the operator's slots; see ``accumulator_name``."""
+    return {each.slot: each.name for each in lookup(type).state or ()}
 
 
 def accumulator_name(parameter: str, accumulator: str, instance: int = 0) -> str:
@@ -94,7 +82,7 @@ class OptimizeParameters(Pass):
     """Append one optimization operator a parameter; for Adamax also the ``scale`` that advances the power of beta1.
 
     Args:
-        type: the operator: sgd, momentum, adam, ...; all are in ``ACCUMULATORS``.
+        type: the operator: sgd, momentum, adam, ...; ``optimizers()`` lists all, those of other packages included.
         parameters: their names; empty: all that are trainable and have a gradient.
         learning_rate: the learning rate's name.
         factors: for each parameter a factor on the learning rate; empty means 1.
@@ -118,8 +106,8 @@ class OptimizeParameters(Pass):
     own: tuple[tuple[str, str, Any], ...] = ()
 
     def apply(self, graph: Graph) -> bool:
-        if self.type not in ACCUMULATORS:
-            raise InvalidValue(f"no optimizer is called {self.type!r}; known are {', '.join(ACCUMULATORS)}")
+        if self.type not in optimizers():
+            raise InvalidValue(f"no optimizer is called {self.type!r}; known are {', '.join(optimizers())}")
         names = trained(graph, self.parameters)
         factors = self.factors or (1.0,) * len(names)
         if len(factors) != len(names):
@@ -138,7 +126,7 @@ class OptimizeParameters(Pass):
 
     def _state(self, name: str) -> dict[str, str]:
         """The state of a parameter: the names by the operator's slots."""
-        return {slot: accumulator_name(name, each, self.instance) for slot, each in ACCUMULATORS[self.type].items()}
+        return {slot: accumulator_name(name, each, self.instance) for slot, each in accumulators(self.type).items()}
 
     def _check_state(self, graph: Graph, names: tuple[str, ...]) -> None:
         wanted = [(name, state) for name in names for state in (self.learning_rate, *self._state(name).values())]
@@ -160,10 +148,12 @@ class OptimizeParameters(Pass):
         names, definition = {"Param": name, **self._state(name)}, lookup(self.type)
         state = {slot: [values[each]] for slot, each in names.items()}
         outputs = definition.run({**state, "Grad": [gradient], "LearningRate": [rate]}, attrs, list(definition.outputs))
-        found = {names[slot]: outputs[out][0] for slot in names if (out := _OUTPUTS.get(slot, f"{slot}Out")) in outputs}
-        read, factor = _ADVANCED.get(self.type, (None, ""))
-        if read is not None:
-            found[names[read]] = values[names[read]] * np.asarray(definition.attr(factor, attrs), values[names[read]].dtype)
+        found = {name: outputs["ParamOut"][0]}
+        for slot, _, output, factor in definition.state or ():
+            if factor:
+                found[names[slot]] = values[names[slot]] * np.asarray(definition.attr(factor, attrs), values[names[slot]].dtype)
+            elif output in outputs:
+                found[names[slot]] = outputs[output][0]
         return found
 
     def _update(self, graph: Graph, name: str, factor: float, gradient: Value) -> None:
@@ -171,12 +161,14 @@ class OptimizeParameters(Pass):
         state |= {slot: graph.given(each) for slot, each in self._state(name).items()}
         rate = self._rate(graph, name, factor, gradient)
         inputs = {**{s: [v] for s, v in state.items()}, "Grad": [gradient], "LearningRate": [rate]}
-        read, factor_name = _ADVANCED.get(self.type, (None, ""))
-        outputs = {_OUTPUTS.get(s, f"{s}Out"): [_next(graph, v)] for s, v in state.items() if s != read}
+        definition = lookup(self.type)
+        kept = definition.state or ()
+        outputs = {"ParamOut": [_next(graph, state["Param"])]}
+        outputs |= {each.output: [_next(graph, state[each.slot])] for each in kept if each.output}
         attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
         graph.add_op(self.type, inputs, outputs, attrs, role=OPTIMIZE, forward=gradient.writer)
-        if read is not None:
-            power, by = state[read], {"scale": attrs.get(factor_name, lookup(self.type).attrs[factor_name].default)}
+        for each in [each for each in kept if each.factor]:
+            power, by = state[each.slot], {"scale": definition.attr(each.factor, attrs)}
             graph.add_op("scale", {"X": [power]}, {"Out": [_next(graph, power)]}, by, role=OPTIMIZE, forward=gradient.writer)
 
     def _rate(self, graph: Graph, name: str, factor: float, gradient: Value) -> Value:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphad.errors import GraphadError
+from graphad.errors import GraphadError, InvalidValue
 from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef, operator
 from graphad.ops.inference import same_float
 from graphad.ops.traits import Declared
@@ -388,3 +388,27 @@ def test_commutative() -> None:
 def test_a_trait_that_names_what_is_not_there_is_refused(said: Declared, of: str) -> None:
     with operators(), pytest.raises(ValueError, match=f"is no {of} of it"):
         operator("X -> Out", name="strange", infer=same_float, grad=None, **said)(lambda X: X)
+
+
+def test_what_updates_keep_is_read_and_written_in_its_type() -> None:
+    kept = having("state")
+    assert {"momentum", "adam", "ftrl"} <= kept
+    updates = {type for type, definition in REGISTRY.items() if "ParamOut" in definition.outputs}
+    assert updates == {type for type, definition in REGISTRY.items() if definition.state is not None}
+    for type in sorted(updates):
+        definition = REGISTRY[type]
+        assert definition.state is not None
+        written = {each.output for each in definition.state if each.output}
+        assert {"ParamOut", *written} == set(definition.outputs)
+        assert {each.factor for each in definition.state if each.factor} <= definition.attrs.keys()
+        for slots, attrs in calls(type, optional=True):
+            outputs = computed(definition, slots, attrs)
+            assert outputs is not None
+            for each in definition.state:
+                if each.output in outputs:
+                    assert type_of(outputs[each.output][0]) == type_of(slots[each.slot][0])
+
+
+def test_a_slot_that_is_kept_is_a_slot() -> None:
+    with operators(), pytest.raises(InvalidValue, match="keeps 'Moment', which is no input slot of it; it has Param, Grad"):
+        operator("Param Grad -> ParamOut", infer=lambda Param, Grad: Param, grad=None, state="Moment:moment")(lambda Param, Grad: Param)

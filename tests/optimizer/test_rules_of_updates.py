@@ -12,7 +12,7 @@ import graphad as ga
 from graphad.errors import GraphadError
 from graphad.initializer import NumpyArray
 from graphad.layers import ParamAttr
-from graphad.ops import lookup
+from graphad.ops import lookup, operator
 from graphad.optimizer import (
     SGD,
     Adadelta,
@@ -32,10 +32,11 @@ from graphad.optimizer import (
     ProximalGD,
     RMSProp,
 )
-from graphad.passes.optimization import ACCUMULATORS, OptimizeParameters
+from graphad.passes.optimization import OptimizeParameters, accumulators, optimizers
 from tests.execution.test_executor import run
 from tests.optimizer.test_optimizer import W0, Line, after, raw_gradients
 from tests.optimizer.update_rules import BETAS, LR, RULES, adam, adamw, by_hand
+from tests.scratch import operators
 
 EACH = pytest.mark.parametrize("name", RULES)
 
@@ -53,7 +54,7 @@ def close(got: Any, expected: Any) -> None:
 
 
 def test_every_optimizer_has_a_formula() -> None:
-    assert {make().type for make, _ in RULES.values()} == set(ACCUMULATORS)
+    assert {make().type for make, _ in RULES.values()} == set(optimizers())
 
 
 @EACH
@@ -88,7 +89,7 @@ def test_the_state_is_named_as_paddle_names_it(name: str) -> None:
     line, (_, kept) = trained(make(), 1), by_hand(rule, 1)
     optimizer = make()
     declared = {v.name for v in line.block.vars.values() if v.persistable} - {"w", "b", "learning_rate_0"}
-    assert declared == {f"{p}_{a}_0" for p in "wb" for a in ACCUMULATORS[optimizer.type].values()}
+    assert declared == {f"{p}_{a}_0" for p in "wb" for a in accumulators(optimizer.type).values()}
     assert {f"{p}_{a}_0" for p in "wb" for a in kept[p]} <= declared
 
 
@@ -262,3 +263,29 @@ def test_weights_decay_without_a_coefficient(kind: str, decay: float) -> None:
     scope.set("learning_rate_0", np.ones(1))
     ga.Executor().run(ga.schedule(graph), scope=scope)
     close(scope.get("w"), -100.0 - (1.0 + decay))
+
+
+def test_an_operator_of_another_package_updates_parameters() -> None:
+    """Its definition says what it keeps; nothing else has to know it."""
+
+    def heavy_ball(Param: Any, Grad: Any, Speed: Any, LearningRate: Any, *, keep: float = 0.5) -> tuple[Any, Any]:
+        new = keep * Speed + Grad
+        return Param - LearningRate * new, new
+
+    with operators():
+        infer = lambda Param, Grad, Speed, LearningRate: (Param, Speed)  # noqa: E731
+        operator("Param Grad Speed LearningRate -> ParamOut SpeedOut", infer=infer, grad=None, state="Speed:speed")(heavy_ball)
+        program = ga.Program()
+        with ga.program_guard(program):
+            w = program.global_block().create_parameter("w", [2])
+            ga.append_backward(ga.layers.mean(ga.layers.square(w)))
+            for name, shape in (("learning_rate_0", [1]), ("w_speed_0", [2])):
+                program.global_block().create_var(name, shape, "float32", persistable=True)
+        graph = ga.lower(program)
+        OptimizeParameters("heavy_ball").run(graph)
+        scope = ga.Scope()
+        for name, array in (("w", [1.0, 2.0]), ("w_speed_0", [4.0, 0.0]), ("learning_rate_0", [0.5])):
+            scope.set(name, np.array(array, "float32"))
+        ga.Executor().run(ga.schedule(graph), scope=scope)
+        assert scope.get("w_speed_0").tolist() == [3.0, 2.0]
+        assert scope.get("w").tolist() == [-0.5, 1.0]

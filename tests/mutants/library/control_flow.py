@@ -122,9 +122,9 @@ _BRANCHES = (
     in_pass(
         "takes-carried-for-constant",
         "fold-branches",
-        f"{KNOWN}:KnownValues._handed_in",
-        "first_captured(owner), len(",
-        "0, len(",
+        f"{KNOWN}:Constants.join",
+        'return a if a == b else "any"',
+        "return a",
         """
         h: float64[1]
         n: int64[1]

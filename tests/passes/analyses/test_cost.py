@@ -81,7 +81,7 @@ LOOP = """program { block 0 {
   assign(X=x) -> (Out=h)
   fill_constant() -> (Out=i) {shape=[1], value=START, dtype="int64"}
   fill_constant() -> (Out=n) {shape=[1], value=5.0, dtype="int64"}
-  less_than(X=i, Y=n) -> (Out=more)
+  TEST(X=i, Y=n) -> (Out=more)
   while(X=[h, i, n], Condition=more) -> (Out=[h, i, more]) {sub_block=block(1)}
   mean(X=h) -> (Out=loss)
 } block 1 in 0 {
@@ -93,13 +93,31 @@ LOOP = """program { block 0 {
     ("start", "step", "test", "count"),
     [
         ("0.0", "1.0", "less_than", 5), ("0.0", "2.0", "less_than", 3), ("0.0", "1.0", "less_equal", 6), ("5.0", "1.0", "less_than", 0),
-        ("0.0", "-1.0", "less_than", None), ("9.0", "-2.0", "greater_than", 2), ("0.0", "1.0", "not_equal", None),
+        ("0.0", "-1.0", "less_than", None), ("9.0", "-2.0", "greater_than", 2), ("0.0", "1.0", "not_equal", 5),
     ],
 )  # fmt: skip
 def test_trips(start: str, step: str, test: str, count: int | None) -> None:
     graph = ga.lower(ga.Program.parse(LOOP.replace("START", start).replace("STEP", step).replace("TEST", test)))
     loop = next(op for op in graph.ops if op.type == "while")
     assert trip_count(loop) == count
+    if count is not None:
+        executor = ga.Executor()
+        executor.run(graph.block.program, {"x": [1.0, 2.0, 3.0]}, ["loss"])  # type: ignore[union-attr]
+        assert executor.trips == {count}
+
+
+def test_the_first_iteration_is_decided_by_the_condition_at_the_start() -> None:
+    """A loop that counts down from 9 to 5, and whose first condition is 9 < 5."""
+    text = LOOP.replace("TEST(X=i, Y=n) -> (Out=more)\n  while", "less_than(X=i, Y=n) -> (Out=more)\n  while")
+    graph = ga.lower(ga.Program.parse(text.replace("START", "9.0").replace("STEP", "-2.0").replace("TEST", "greater_than")))
+    (loop,) = graph.controls
+    assert trip_count(loop) == 0
+
+
+def test_a_long_loop_is_counted_without_running_it() -> None:
+    text = LOOP.replace("value=5.0", "value=1e12").replace("START", "0.0").replace("STEP", "1.0").replace("TEST", "less_than")
+    (loop,) = ga.lower(ga.Program.parse(text)).controls
+    assert trip_count(loop) == 10**12
 
 
 def test_a_loop_costs_its_body_so_often() -> None:
@@ -120,7 +138,7 @@ def test_what_a_loop_keeps_for_its_gradient_is_there_at_once() -> None:
 
 
 def test_an_unknown_number_of_iterations_counts_once_and_is_said() -> None:
-    graph = ga.lower(ga.Program.parse(LOOP.replace("START", "0.0").replace("STEP", "1.0").replace("TEST", "not_equal")))
+    graph = ga.lower(ga.Program.parse(LOOP.replace("START", "0.0").replace("STEP", "-1.0").replace("TEST", "less_than")))
     cost = estimated(graph)
     assert cost.unknown == 1
     assert "times unknown" in str(cost)
