@@ -124,4 +124,6 @@ SPECS: dict[str, Spec] = {
     "fill_constant_batch_size_like": Spec(
         "input, shape, dtype, value, input_dim_idx=0, output_dim_idx=0, force_cpu=False", binds={"force_cpu": ""}
     ),
+    "gaussian_random_batch_size_like": Spec("input, shape, input_dim_idx=0, output_dim_idx=0, mean=0.0, std=1.0, seed=0, dtype='float32'"),
+    "uniform_random_batch_size_like": Spec("input, shape, dtype='float32', input_dim_idx=0, output_dim_idx=0, min=-1.0, max=1.0, seed=0"),
 }
