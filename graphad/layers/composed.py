@@ -472,3 +472,18 @@ def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
     """The tensor itself: gradients of embeddings are whole tensors here."""
     return emitted("assign", [checked_input("get_tensor_from_selected_rows", x)], name)  # type: ignore[no-any-return]
+
+
+@layer
+def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
+    """The elements to a power: a number, or a tensor of one element or of a shape that broadcasts."""
+    base = checked_input("pow", x)
+    if isinstance(factor, Variable):
+        return emitted("elementwise_pow", [base, factor if factor.dtype == base.dtype else factor.astype(base.dtype)], name)  # type: ignore[no-any-return]
+    return emitted("pow", [base], name, factor=checked_float("layers.pow: factor", factor))  # type: ignore[no-any-return]
+
+
+@layer
+def diag(diagonal: Any) -> Variable:
+    """A matrix with a vector (a Variable, or an array) in its diagonal."""
+    return emitted("diag", [assign(diagonal) if isinstance(diagonal, np.ndarray) else checked_input("diag", diagonal)])  # type: ignore[no-any-return]

@@ -18,6 +18,7 @@ from graphad.layers.unavailable import unavailable
 from tests.documented_fluid import FLUID
 from tests.documented_fluid_more import FLUID_MORE
 from tests.documented_fluid_rest import FLUID_REST
+from tests.documented_spellings import SPELLINGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/fluid-layers.md"
 SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.json").read_text(encoding="utf-8"))
@@ -79,7 +80,7 @@ def _row(name: str) -> Row:
 
 def called() -> set[str]:
     """The layers of which a documented call is compared with numpy."""
-    return {name for call in (*FLUID, *FLUID_MORE, *FLUID_REST) for name in re.findall(r"\w+", call.text)}
+    return {name for call in (*FLUID, *FLUID_MORE, *FLUID_REST, *SPELLINGS) for name in re.findall(r"\w+", call.text)}
 
 
 HEAD = """\

@@ -98,7 +98,7 @@ def test_samples_of_distributions_have_their_moments() -> None:
 
 def test_a_cell_of_ones_own_runs_over_time() -> None:
     class Sum(L.RNNCell):
-        state_shape = [4]  # type: ignore[assignment]  # noqa: RUF012
+        state_shape = [4]  # noqa: RUF012
 
         def call(self, inputs, states, **kwargs):  # type: ignore[no-untyped-def]
             return inputs * 2.0, states + inputs
@@ -129,7 +129,7 @@ def test_layers_of_an_lstm_in_both_directions_have_twice_the_width() -> None:
         (lambda x: L.hsigmoid(x, x, 4, is_custom=True), "is_custom=True comes with path_table and path_code"),
         (lambda x: L.auc(x, x, curve="PR"), "curve='ROC'"),
         (lambda x: L.rnn(L.GRUCell(2), L.data("y", [2, -1, 3])), "number of steps"),
-        (lambda x: L.GRUCell("relu"), "hidden_size is an int, not 'relu'"),
+        (lambda x: L.GRUCell("relu"), "hidden_size is an int, not 'relu'"),  # type: ignore[arg-type]
         (lambda x: L.GRUCell(2, gate_activation="relus"), "did you mean 'relu'"),
         (lambda x: L.prior_box(x, x, [1.0]), r"input is \[batch, channels, height, width\]"),
         (lambda x: L.spectral_norm(x), "of known extents"),
