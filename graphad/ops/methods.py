@@ -226,7 +226,7 @@ class Methods:
 
     def argsort(self, axis: int | None = -1) -> Self:
         """Where the elements come from when they are sorted along an axis, or in ``x.flatten()``; int64."""
-        return (self.flatten() if axis is None else self)._sorted(-1 if axis is None else axis)[1]
+        return (self.flatten() if axis is None else self)._sorted(-1 if axis is None else axis)[1]  # type: ignore[no-any-return]
 
     def sort(self, axis: int | None = -1) -> Self:
         """The elements sorted along an axis, or those of ``x.flatten()``; a new tensor, not in place."""

@@ -5,6 +5,7 @@ import pytest
 
 import graphad as ga
 from graphad import layers as L
+from graphad.layers import sampled
 from graphad.layers.unavailable import NAMES
 
 
@@ -65,10 +66,8 @@ def test_ids_are_drawn_by_their_probabilities() -> None:
 
 
 def test_the_log_uniform_sampler_draws_small_classes_more_often() -> None:
-    from graphad.layers.sampled import _drawn_classes
-
     label = L.data("label", [1], dtype="int64")
-    classes, probability = _drawn_classes(label, "log_uniform", 4, 5000, None, 3, "float64")
+    classes, probability = sampled._drawn_classes(label, "log_uniform", 4, 5000, None, 3, "float64")
     drawn, likely = run([classes, probability(classes)], {"label": [[0]]})
     counts = np.bincount(drawn[0], minlength=4) / 5000
     expected = np.log([2 / 1, 3 / 2, 4 / 3, 5 / 4]) / np.log(5)
