@@ -428,7 +428,7 @@ def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: s
 
 
 @layer
-def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None) -> Variable:
+def row_conv(input: Variable, future_context_size: int, param_attr: AttrLike = None, act: str | None = None) -> Variable:
     """Each step plus the weighted ``future_context_size`` steps after it (D. Amodei et al., 2016), for ``[batch, time, width]``."""
     x, ahead = checked_input("row_conv", input), checked_int("layers.row_conv: future_context_size", future_context_size, 0)
     if x.ndim != 3 or x.shape[1] < 1 or x.shape[2] < 1:

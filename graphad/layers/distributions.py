@@ -49,17 +49,17 @@ class Uniform:
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
         """Numbers of shape ``[*shape, *low.shape]``."""
         width = self.high - self.low
-        return _drawn("uniform_random", shape, width, seed, min=0.0, max=1.0) * width + self.low  # type: ignore[no-any-return]
+        return _drawn("uniform_random", shape, width, seed, min=0.0, max=1.0) * width + self.low
 
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density, -inf outside."""
         x = checked_input("Uniform.log_prob", value)
         inside = ((x > self.low) & (x < self.high)).astype(x.dtype)
-        return inside.log() - (self.high - self.low).log()  # type: ignore[no-any-return]
+        return inside.log() - (self.high - self.low).log()
 
     def entropy(self) -> Variable:
         """The entropy in nats."""
-        return (self.high - self.low).log()  # type: ignore[no-any-return]
+        return (self.high - self.low).log()
 
 
 class Normal:
@@ -71,16 +71,16 @@ class Normal:
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
         """Numbers of shape ``[*shape, *loc.shape]``."""
         like = self.loc + self.scale
-        return _drawn("gaussian_random", shape, like, seed, mean=0.0, std=1.0) * self.scale + self.loc  # type: ignore[no-any-return]
+        return _drawn("gaussian_random", shape, like, seed, mean=0.0, std=1.0) * self.scale + self.loc
 
     def entropy(self) -> Variable:
         """The entropy in nats."""
-        return (self.loc * 0.0 + self.scale).log() + (0.5 + 0.5 * math.log(2.0 * math.pi))  # type: ignore[no-any-return]
+        return (self.loc * 0.0 + self.scale).log() + (0.5 + 0.5 * math.log(2.0 * math.pi))
 
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density."""
         away = (checked_input("Normal.log_prob", value) - self.loc) / self.scale
-        return away.square() * -0.5 - self.scale.log() - 0.5 * math.log(2.0 * math.pi)  # type: ignore[no-any-return]
+        return away.square() * -0.5 - self.scale.log() - 0.5 * math.log(2.0 * math.pi)
 
     def kl_divergence(self, other: Normal) -> Variable:
         """How far the distribution is from another normal one, in nats."""
@@ -88,7 +88,7 @@ class Normal:
             raise InvalidType(f"Normal.kl_divergence takes another Normal, not {other!r}")
         ratio = (self.scale / other.scale).square()
         away = ((self.loc - other.loc) / other.scale).square()
-        return (ratio + away - 1.0 - ratio.log()) * 0.5  # type: ignore[no-any-return]
+        return (ratio + away - 1.0 - ratio.log()) * 0.5
 
 
 class Categorical:
@@ -103,14 +103,14 @@ class Categorical:
     def entropy(self) -> Variable:
         """The entropy in nats, ``[..., 1]``."""
         likely = self._log_probabilities()
-        return -(likely.exp() * likely).sum(-1, keepdims=True)  # type: ignore[no-any-return]
+        return -(likely.exp() * likely).sum(-1, keepdims=True)
 
     def kl_divergence(self, other: Categorical) -> Variable:
         """How far the distribution is from another one of the same classes, in nats, ``[..., 1]``."""
         if not isinstance(other, Categorical):
             raise InvalidType(f"Categorical.kl_divergence takes another Categorical, not {other!r}")
         likely = self._log_probabilities()
-        return (likely.exp() * (likely - other._log_probabilities())).sum(-1, keepdims=True)  # type: ignore[no-any-return]
+        return (likely.exp() * (likely - other._log_probabilities())).sum(-1, keepdims=True)
 
 
 class MultivariateNormalDiag:
@@ -128,7 +128,7 @@ class MultivariateNormalDiag:
 
     def entropy(self) -> Variable:
         """The entropy in nats."""
-        return (self._variances().log().sum() + self.width * (1.0 + math.log(2.0 * math.pi))) * 0.5  # type: ignore[no-any-return]
+        return (self._variances().log().sum() + self.width * (1.0 + math.log(2.0 * math.pi))) * 0.5
 
     def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
         """How far the distribution is from another one, in nats."""
@@ -137,4 +137,4 @@ class MultivariateNormalDiag:
         ours, theirs = self._variances(), other._variances()
         away = other.loc - self.loc
         parts = (ours / theirs).sum() + (away.square() / theirs).sum()
-        return (parts - float(self.width) + theirs.log().sum() - ours.log().sum()) * 0.5  # type: ignore[no-any-return]
+        return (parts - float(self.width) + theirs.log().sum() - ours.log().sum()) * 0.5

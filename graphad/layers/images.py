@@ -476,8 +476,8 @@ def inplace_abn(
     is_test: bool = False,
     momentum: float = 0.9,
     epsilon: float = 1e-5,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     data_layout: str = "NCHW",
     name: str | None = None,
     moving_mean_name: str | None = None,
@@ -536,4 +536,4 @@ def _unit(x: Variable, small: float) -> Variable:
     """A vector over its length; gradients stop at it."""
     out = x / (x.square().sum().sqrt() + small)
     out.stop_gradient = True
-    return out  # type: ignore[no-any-return]
+    return out

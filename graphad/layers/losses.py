@@ -9,7 +9,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.initializer import Xavier
 from graphad.layers.checks import checked_flag, checked_float, checked_int
-from graphad.layers.helper import LayerHelper, as_param_attr, checked_input, emitted, layer
+from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_input, emitted, layer
 from graphad.layers.tensor import assign
 from graphad.program import Variable
 from graphad.program.source import at_users_line
@@ -22,7 +22,7 @@ def _labels(layer: str, label: Any) -> Variable:
 
 @layer
 def center_loss(
-    input: Variable, label: Variable, num_classes: int, alpha: float | Variable, param_attr: Any, update_center: bool = True
+    input: Variable, label: Variable, num_classes: int, alpha: float | Variable, param_attr: AttrLike, update_center: bool = True
 ) -> Variable:
     """Half the squared distance of each sample from its class's center (Y. Wen et al., 2016): ``[batch, 1]``.
 

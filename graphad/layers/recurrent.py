@@ -11,7 +11,7 @@ from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers import nest
 from graphad.layers.checks import checked_flag, checked_float, checked_int
 from graphad.layers.fluid import StaticRNN
-from graphad.layers.helper import LayerHelper, checked_activation, checked_input, emitted, layer
+from graphad.layers.helper import AttrLike, LayerHelper, checked_activation, checked_input, emitted, layer
 from graphad.layers.nn import dropout
 from graphad.layers.tensor import assign
 from graphad.program import Variable
@@ -66,7 +66,7 @@ class _Gated(RNNCell):
     """A cell with gates: names, widths and activations."""
 
     def __init__(
-        self, hidden_size: int, param_attr: Any, bias_attr: Any, gate_activation: Any, activation: Any, dtype: Any, name: str
+        self, hidden_size: int, param_attr: AttrLike, bias_attr: AttrLike, gate_activation: Any, activation: Any, dtype: Any, name: str
     ) -> None:
         kind = type(self).__name__
         with at_users_line(f"layers.{kind}"):
@@ -123,8 +123,8 @@ class GRUCell(_Gated):
     def __init__(
         self,
         hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: AttrLike = None,
+        bias_attr: AttrLike = None,
         gate_activation: Any = None,
         activation: Any = None,
         dtype: Any = "float32",
@@ -151,8 +151,8 @@ class LSTMCell(_Gated):
     def __init__(
         self,
         hidden_size: int,
-        param_attr: Any = None,
-        bias_attr: Any = None,
+        param_attr: AttrLike = None,
+        bias_attr: AttrLike = None,
         gate_activation: Any = None,
         activation: Any = None,
         forget_bias: float = 1.0,

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int
-from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
+from graphad.layers.helper import AttrLike, LayerHelper, checked_input, emitted, layer
 from graphad.layers.tensor import assign
 from graphad.program import Variable
 from graphad.program.source import at_users_line
@@ -102,8 +102,8 @@ def nce(
     label: Variable,
     num_total_classes: int,
     sample_weight: Variable | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     num_neg_samples: int | None = None,
     name: str | None = None,
     sampler: str = "uniform",
@@ -166,8 +166,8 @@ def hsigmoid(
     input: Variable,
     label: Variable,
     num_classes: int,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
     name: str | None = None,
     path_table: Variable | None = None,
     path_code: Variable | None = None,
