@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from graphad import errors, initializer, layers, ops, program
 from graphad.execution import Executor, Scope, global_scope, scope_guard
 from graphad.ir import Graph, lower, schedule
+from graphad.ops.definition import did_you_mean
 from graphad.plugins import load_plugins
 from graphad.program import (
     Block,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
     from graphad.drawing import draw, draw_pair, draw_rule
+    from graphad.experiments import experiment
     from graphad.interop import load, save
     from graphad.optimizer import optimize
     from graphad.rewriting import (
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     )
     from graphad.training import train
 
-_PARTS = ("backward", "drawing", "edit", "graph", "interop", "optimizer", "passes", "rewriting", "training")
+_PARTS = ("backward", "drawing", "edit", "experiments", "graph", "interop", "optimizer", "passes", "rewriting", "training")
 _HOMES = {
     "Pass": "rewriting",
     "Pipeline": "rewriting",
@@ -63,6 +65,7 @@ _HOMES = {
     "draw": "drawing",
     "draw_pair": "drawing",
     "draw_rule": "drawing",
+    "experiment": "experiments",
     "explain": "rewriting",
     "fixpoint": "rewriting",
     "gradients": "backward",
@@ -88,7 +91,8 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
         if name in _PARTS:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            hint = "" if name.startswith("_") else did_you_mean(name, [*__all__, *_PARTS])
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
         found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         return found
 
@@ -129,6 +133,7 @@ __all__ = [
     "draw_pair",
     "draw_rule",
     "errors",
+    "experiment",
     "explain",
     "fixpoint",
     "global_scope",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from os import PathLike
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -14,13 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution import Executor, Scope
 from graphad.program import Program, Variable, default_startup_program, name_in
+from graphad.showing import Table, curves
 from graphad.types import element_count
 
 Batch = Mapping[str, Any] | Sequence[Any]
 Reader = Callable[[], Iterable[Batch]] | Iterable[Batch]
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """The history of a training: for every step the cost, and each metric by its label."""
 
@@ -31,6 +35,53 @@ class History:
     def recent(self, values: Sequence[float], steps: int = 20) -> float:
         """The mean over the last steps."""
         return float(np.mean(values[-steps:])) if values else float("nan")
+
+    def table(self) -> Table:
+        """A row a step."""
+        columns = {"cost": self.cost, **self.metrics}
+        rows = tuple((step, *values) for step, values in enumerate(zip(*columns.values(), strict=True), 1))
+        return Table(("step", *columns), rows)
+
+    def csv(self, path: str | PathLike[str] | None = None) -> str:
+        """The table as comma-separated values with all digits; also written to a file if a path is given."""
+        text = self.table().csv()
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def pandas(self) -> Any:
+        """The table as a DataFrame, where pandas is installed."""
+        return self.table().pandas().set_index("step")
+
+    def plot(self, path: str | PathLike[str] | None = None, axes: Any = None) -> str:
+        """The curves of the cost and of each metric.
+
+        Args:
+            path: an ``.svg`` to write.
+            axes: axes of matplotlib to draw into as well.
+
+        Returns:
+            The SVG.
+        """
+        series = {"cost": self.cost, **self.metrics}
+        for label, values in series.items() if axes is not None else ():
+            axes.plot(range(1, len(values) + 1), values, label=label)
+        text = curves(series, across="step")
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def __repr__(self) -> str:
+        if not self.cost:
+            return "<History: no step>"
+        metrics = "".join(f", {label} {self.recent(values):.4g}" for label, values in self.metrics.items())
+        return f"<History: {len(self.cost)} steps, cost {self.cost[0]:.4g} -> {self.recent(self.cost):.4g}{metrics}>"
+
+    def _repr_html_(self) -> str:
+        return f"<div>{escape(repr(self))}</div>\n{self.plot()}"
+
+    def __rich__(self) -> Any:
+        return self.table()
 
 
 def train(

@@ -17,7 +17,7 @@ from tests.source_tree import ROOT, modules
 # From the lowest up: a module imports from rows above its own, and from its own package.
 LAYERS = (
     "errors",
-    "knobs",
+    "knobs showing",
     "plugins",
     "types",
     "ops",
@@ -32,6 +32,7 @@ LAYERS = (
     "interop",
     "optimizer",
     "training",
+    "experiments",
     "testing",
     "cli",
     "__main__",

@@ -10,7 +10,9 @@ from graphad import layers as L
 from tests.documented_call import Array, Call
 from tests.documented_fluid import FLUID
 from tests.documented_fluid_more import FLUID_MORE
+from tests.documented_fluid_rest import FLUID_REST
 from tests.documented_numpy import NUMPY
+from tests.documented_spellings import SPELLINGS
 
 
 def values(result: Any) -> list[Any]:
@@ -32,7 +34,7 @@ def slope_of(call: Call, at: int, direction: Array) -> float:
     return (loss(call.arrays[at] + 1e-6 * direction) - loss(call.arrays[at] - 1e-6 * direction)) / 2e-6
 
 
-@pytest.mark.parametrize("call", [*FLUID, *FLUID_MORE, *NUMPY], ids=str)
+@pytest.mark.parametrize("call", [*FLUID, *FLUID_MORE, *FLUID_REST, *SPELLINGS, *NUMPY], ids=str)
 def test_a_documented_call_means_what_the_documentation_says(call: Call) -> None:
     main, startup = ga.Program(), ga.Program()
     expected = [np.asarray(each) for each in values(call.reference(*call.arrays))]

@@ -155,5 +155,6 @@ def _keyed(program: Program) -> Iterator[tuple[Operator, tuple[str, ...]]]:
 
 def refused(error: GraphadError | OSError) -> int:
     """Report an error in the command line, or in a file or pass that it names."""
-    print(f"graphad: {error}", file=sys.stderr)
+    said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    print(f"graphad: {said}", file=sys.stderr)
     return WRONG_USE

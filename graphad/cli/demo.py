@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from graphad.ir import Graph, lower
 from graphad.optimizer import Adam
 from graphad.passes.backward import OpPath
 from graphad.program import Program, Variable, program_guard
-from graphad.rewriting import Pass, Step, observing
+from graphad.rewriting import PASSES, Pass, Step, observing
 from graphad.training import train
 from graphad.types import Array
 
@@ -121,10 +122,14 @@ def run_demo(folder: Path, epochs: int = 15) -> int:
     console.print(_table(gallery.steps))
     for path in gallery.files:
         console.print(f"  drawn: {path}")
-    return _train(console, model, test_program, digits, epochs)
+    _train(console, model, test_program, digits, epochs)
+    index = _index(folder, gallery)
+    console.print(f"Look at {index} in a browser: the network's graph, before and after each pass that builds its backward.")
+    console.print("Next: docs/write-a-pass.md shows how to write such a pass; `graphad passes` lists those there are.")
+    return 0
 
 
-def _train(console: Console, model: Model, test_program: Program, digits: Digits, epochs: int) -> int:
+def _train(console: Console, model: Model, test_program: Program, digits: Digits, epochs: int) -> None:
     scope = Scope()
     seeds = iter(range(epochs))
     history = train(model.cost, lambda: list(digits.batches(next(seeds))), epochs, {"accuracy": model.accuracy}, scope=scope)
@@ -134,7 +139,30 @@ def _train(console: Console, model: Model, test_program: Program, digits: Digits
     console.print(
         f"trained on {len(digits.labels)} images in {history.seconds:.1f} s; right on {share:.1%} of {len(digits.test_labels)} others"
     )
-    return 0
+
+
+def _index(folder: Path, gallery: Gallery) -> Path:
+    """Write a page that shows all drawings in their order."""
+    seen = {step.name: _summary(step.name) for step in gallery.steps}
+    figures = [
+        f'<figure><figcaption><a href="{path.name}">{path.stem}</a> {escape(seen.get(path.stem.partition("-")[2], ""))}</figcaption>'
+        f'<img src="{path.name}" alt="the graph {path.stem}" style="max-width:100%;max-height:70vh"></figure>'
+        for path in gallery.files
+    ]
+    page = folder / "index.html"
+    page.write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>graphad demo</title><body style="font-family:sans-serif">'
+        "<h1>From a network to its training program, pass by pass</h1><p>Boxes are operators, ellipses values; what is new after a "
+        f"pass is outlined.</p>{''.join(figures)}</body></html>\n",
+        encoding="utf-8",
+    )
+    return page
+
+
+def _summary(name: str) -> str:
+    """The first line that says what a pass does."""
+    kind = PASSES.get(name)
+    return "" if kind is None else kind.summary()
 
 
 def _table(steps: list[Step]) -> Table:

@@ -7,13 +7,15 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import graphad.passes  # noqa: F401 - the passes register themselves
-from graphad.cli import bisect, check, diff, draw, listing, opt, reduce, run, view, why
+from graphad.cli import bisect, check, completion, diff, draw, listing, opt, reduce, run, verify, view, why
 from graphad.cli.demo import run_demo
 from graphad.errors import GraphadError
+from graphad.ops.definition import did_you_mean
 
 DESCRIPTION = """\
 Programs of operators as graphs: rewritten by passes, differentiated by passes, drawn, and run.
@@ -21,12 +23,22 @@ Programs of operators as graphs: rewritten by passes, differentiated by passes, 
   graphad demo                                  train a convolutional net on handwritten digits, drawing its graphs
   graphad draw model.txt -o m.svg               draw a program
   graphad opt model.txt -p 'cse, dead-code'     run passes on a program
+  graphad verify model.txt                      say what is wrong with it
   graphad passes                                list the passes
+
+Each command says more with --help.
 """
 
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong with a command line in a line of its own, without the usage that hides it."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            near = did_you_mean(str(value), action.choices)
+            if isinstance(action, argparse._SubParsersAction):
+                self.error(f"there is no command {value!r}{near}")
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(map(str, action.choices))}){near}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n{self.prog} --help shows how it is used\n")
@@ -68,6 +80,7 @@ def _forget_output() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="graphad", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(command=partial(_help, parser))
+    parser.add_argument("--version", action="version", version=f"graphad {import_module('graphad').__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="train a convolutional net on handwritten digits, drawing its graphs")
@@ -75,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--epochs", type=int, default=15, metavar="N", help="times to go through the training images (default: 15)")
     demo.set_defaults(command=lambda args: run_demo(args.output, args.epochs))
 
-    for command in (draw, run, opt, view, diff, why, check, bisect, reduce, listing):
+    for command in (draw, run, opt, view, verify, diff, why, check, bisect, reduce, listing):
         command.add_parser(commands)
+    completion.add_parser(commands, _parser)
     return parser

@@ -14,7 +14,7 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Graph, lower
 from graphad.program import Program
 
-FORMATS = (".svg", ".png", ".dot")
+FORMATS = (".svg", ".png", ".pdf", ".dot")
 NOTEBOOK_SECONDS = 20.0
 
 
@@ -26,7 +26,7 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
 
     Args:
         program_or_graph: what to draw; it is not changed.
-        path: where to: ``.svg``, ``.png`` or ``.dot`` (the text Graphviz is given).
+        path: where to: ``.svg``, ``.png``, ``.pdf`` (where Graphviz itself is installed) or ``.dot`` (the text Graphviz is given).
         title: a line above the drawing.
         highlight: operators and values (of the graph, of the program, or values by name) to outline: what a pass added, say.
         highlight_means: what the legend says that an outline means.
@@ -67,7 +67,7 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
     elif target.suffix.lower() == ".svg":
         _replace(target, _svg(dot, given).encode())
     else:
-        _replace(target, render_dot(dot, "png", given.timeout, given.dpi))
+        _replace(target, render_dot(dot, target.suffix.lower()[1:], given.timeout, given.dpi))
     return target
 
 

@@ -41,19 +41,31 @@ def find_renderer() -> str:
     return found
 
 
+def find_pdf_renderer() -> str:
+    """The program that renders PDF, which the wheel does not: ``$GRAPHAD_DOT``, else Graphviz's ``dot``.
+
+    Raises:
+        RenderError: there is none.
+    """
+    found = find_renderer() if os.environ.get(VARIABLE) else shutil.which("dot")
+    if found is None:
+        raise RenderError(f"PDF is drawn by Graphviz itself, which is not installed; an SVG is drawn without, or name a dot in {VARIABLE}")
+    return found
+
+
 def render_dot(dot: str, format: str, timeout: float, dpi: float) -> bytes:
     """Run the renderer on DOT text; where Graphviz finds no curves around the frames, links are left out, or lines are straight.
 
     Args:
         dot: the drawing.
-        format: ``svg`` or ``png``.
+        format: ``svg``, ``png`` or ``pdf``.
         timeout: seconds after which it is stopped.
         dpi: resolution of a PNG.
 
     Raises:
         RenderError: no renderer, it failed, or it took too long.
     """
-    program = find_renderer()
+    program = find_pdf_renderer() if format == "pdf" else find_renderer()
     done = _run(program, dot, format, timeout, dpi)
     if done.returncode != 0 and "routesplines" in _said(done):
         whole = done if format == "svg" else _run(program, dot, "svg", timeout, dpi)

@@ -143,10 +143,10 @@ class _Trace:
 class _Traced(Symbol):
     """A tensor in a trace: an input by name, or the result of a call, by its number."""
 
-    __slots__ = ("origin", "trace", "type")
+    __slots__ = ("origin", "record", "type")
 
     def __init__(self, trace: _Trace, type: TensorType, origin: str | int) -> None:
-        self.trace = trace
+        self.record = trace
         self.type = type
         self.origin = origin
 
@@ -161,11 +161,11 @@ class _Traced(Symbol):
     def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         given = [x for x in inputs if isinstance(x, _Traced)]
         simple = len(given) == len(inputs) and not op.random and not (op.partial and not op.elementwise) and len(op.outputs) == 1
-        self.trace.simple &= simple and not any(s.variadic for s in (*op.inputs.values(), *op.outputs.values()))
-        if not self.trace.simple:
+        self.record.simple &= simple and not any(s.variadic for s in (*op.inputs.values(), *op.outputs.values()))
+        if not self.record.simple:
             raise NotImplementedError
         ((found,),) = op.infer_types({s: [x.type] for s, x in zip(op.inputs, given, strict=False)}, attrs).values()
-        return _Traced(self.trace, found, add_calls(self.trace.calls, op, [(x.origin, x.type) for x in given], attrs))
+        return _Traced(self.record, found, add_calls(self.record.calls, op, [(x.origin, x.type) for x in given], attrs))
 
 
 # -- compiled --------------------------------------------------------------------------------------

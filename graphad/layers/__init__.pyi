@@ -51,81 +51,124 @@ from graphad.layers.tensor import sums as sums
 from graphad.layers.tensor import uniform_random as uniform_random
 from graphad.layers.tensor import zeros as zeros
 from graphad.layers.tensor import range_ as range
+from graphad.layers.unavailable import unavailable as unavailable
 from graphad.ops.definition import did_you_mean as did_you_mean
+from graphad.layers.distributions import Categorical as Categorical
+from graphad.layers.recurrent import GRUCell as GRUCell
+from graphad.layers.fluid import IfElse as IfElse
+from graphad.layers.recurrent import LSTMCell as LSTMCell
+from graphad.layers.distributions import MultivariateNormalDiag as MultivariateNormalDiag
+from graphad.layers.distributions import Normal as Normal
+from graphad.layers.recurrent import RNNCell as RNNCell
+from graphad.layers.fluid import StaticRNN as StaticRNN
+from graphad.layers.fluid import Switch as Switch
+from graphad.layers.distributions import Uniform as Uniform
+from graphad.layers.fluid import While as While
+from graphad.layers.images import adaptive_pool2d as adaptive_pool2d
+from graphad.layers.images import adaptive_pool3d as adaptive_pool3d
+from graphad.layers.composed import add_position_encoding as add_position_encoding
 from graphad.layers.composed import addcmul as addcmul
+from graphad.layers.detection import anchor_generator as anchor_generator
 from graphad.layers.composed import arange as arange
+from graphad.layers.losses import auc as auc
+from graphad.layers.learning_rate_scheduler import autoincreased_step_counter as autoincreased_step_counter
+from graphad.layers.images import batch_norm as batch_norm
 from graphad.layers.composed import bilinear_tensor_product as bilinear_tensor_product
-from graphad.layers.composed import cumsum as cumsum
-from graphad.layers.composed import dice_loss as dice_loss
-from graphad.layers.composed import dist as dist
-from graphad.layers.composed import elementwise_equal as elementwise_equal
-from graphad.layers.composed import fsp_matrix as fsp_matrix
-from graphad.layers.composed import full as full
-from graphad.layers.composed import full_like as full_like
-from graphad.layers.composed import gru_unit as gru_unit
-from graphad.layers.composed import image_resize_short as image_resize_short
-from graphad.layers.composed import interpolate as interpolate
-from graphad.layers.composed import lstm_unit as lstm_unit
-from graphad.layers.composed import pad_constant_like as pad_constant_like
-from graphad.layers.composed import randint as randint
-from graphad.layers.composed import randn as randn
-from graphad.layers.composed import soft_relu as soft_relu
-from graphad.layers.composed import t as t
+from graphad.layers.detection import box_clip as box_clip
+from graphad.layers.detection import box_coder as box_coder
+from graphad.layers.losses import center_loss as center_loss
+from graphad.layers.shaping import clamp as clamp
+from graphad.layers.composed import continuous_value_model as continuous_value_model
 from graphad.layers.images import conv2d as conv2d
 from graphad.layers.images import conv2d_transpose as conv2d_transpose
 from graphad.layers.images import conv3d as conv3d
 from graphad.layers.images import conv3d_transpose as conv3d_transpose
-from graphad.layers.fluid import IfElse as IfElse
-from graphad.layers.fluid import Switch as Switch
-from graphad.layers.fluid import While as While
-from graphad.layers.learning_rate_scheduler import autoincreased_step_counter as autoincreased_step_counter
 from graphad.layers.learning_rate_scheduler import cosine_decay as cosine_decay
-from graphad.layers.learning_rate_scheduler import exponential_decay as exponential_decay
-from graphad.layers.learning_rate_scheduler import inverse_time_decay as inverse_time_decay
-from graphad.layers.learning_rate_scheduler import lambda_decay as lambda_decay
-from graphad.layers.learning_rate_scheduler import linear_lr_warmup as linear_lr_warmup
-from graphad.layers.learning_rate_scheduler import natural_exp_decay as natural_exp_decay
-from graphad.layers.learning_rate_scheduler import noam_decay as noam_decay
-from graphad.layers.learning_rate_scheduler import piecewise_decay as piecewise_decay
-from graphad.layers.learning_rate_scheduler import polynomial_decay as polynomial_decay
-from graphad.layers.images import batch_norm as batch_norm
-from graphad.layers.images import group_norm as group_norm
-from graphad.layers.images import instance_norm as instance_norm
-from graphad.layers.images import layer_norm as layer_norm
-from graphad.layers.images import adaptive_pool2d as adaptive_pool2d
-from graphad.layers.images import adaptive_pool3d as adaptive_pool3d
-from graphad.layers.images import pool2d as pool2d
-from graphad.layers.images import pool3d as pool3d
-from graphad.layers.shaping import clamp as clamp
+from graphad.layers.composed import cross as cross
+from graphad.layers.composed import cumsum as cumsum
+from graphad.layers.detection import density_prior_box as density_prior_box
+from graphad.layers.composed import dice_loss as dice_loss
+from graphad.layers.composed import dist as dist
+from graphad.layers.composed import elementwise_equal as elementwise_equal
 from graphad.layers.shaping import expand_as as expand_as
+from graphad.layers.learning_rate_scheduler import exponential_decay as exponential_decay
+from graphad.layers.composed import fsp_matrix as fsp_matrix
+from graphad.layers.composed import full as full
+from graphad.layers.composed import full_like as full_like
+from graphad.layers.composed import get_tensor_from_selected_rows as get_tensor_from_selected_rows
+from graphad.layers.images import group_norm as group_norm
+from graphad.layers.composed import gru_unit as gru_unit
 from graphad.layers.shaping import has_inf as has_inf
 from graphad.layers.shaping import has_nan as has_nan
+from graphad.layers.sampled import hsigmoid as hsigmoid
+from graphad.layers.composed import im2sequence as im2sequence
 from graphad.layers.shaping import image_resize as image_resize
+from graphad.layers.composed import image_resize_short as image_resize_short
+from graphad.layers.images import inplace_abn as inplace_abn
+from graphad.layers.images import instance_norm as instance_norm
+from graphad.layers.composed import interpolate as interpolate
+from graphad.layers.learning_rate_scheduler import inverse_time_decay as inverse_time_decay
+from graphad.layers.detection import iou_similarity as iou_similarity
 from graphad.layers.shaping import is_empty as is_empty
 from graphad.layers.shaping import isfinite as isfinite
 from graphad.layers.shaping import l2_normalize as l2_normalize
+from graphad.layers.learning_rate_scheduler import lambda_decay as lambda_decay
+from graphad.layers.images import layer_norm as layer_norm
+from graphad.layers.learning_rate_scheduler import linear_lr_warmup as linear_lr_warmup
 from graphad.layers.shaping import linspace as linspace
+from graphad.layers.recurrent import lstm as lstm
+from graphad.layers.composed import lstm_unit as lstm_unit
+from graphad.layers.losses import mean_iou as mean_iou
+from graphad.layers.composed import merge_selected_rows as merge_selected_rows
+from graphad.layers.learning_rate_scheduler import natural_exp_decay as natural_exp_decay
+from graphad.layers.sampled import nce as nce
+from graphad.layers.learning_rate_scheduler import noam_decay as noam_decay
 from graphad.layers.shaping import nonzero as nonzero
+from graphad.layers.losses import npair_loss as npair_loss
 from graphad.layers.shaping import one_hot as one_hot
 from graphad.layers.shaping import ones_like as ones_like
+from graphad.layers.composed import pad_constant_like as pad_constant_like
+from graphad.layers.composed import pow as pow
+from graphad.layers.composed import diag as diag
+from graphad.layers.learning_rate_scheduler import piecewise_decay as piecewise_decay
+from graphad.layers.detection import polygon_box_transform as polygon_box_transform
+from graphad.layers.learning_rate_scheduler import polynomial_decay as polynomial_decay
+from graphad.layers.images import pool2d as pool2d
+from graphad.layers.images import pool3d as pool3d
+from graphad.layers.detection import prior_box as prior_box
+from graphad.layers.composed import randint as randint
+from graphad.layers.composed import randn as randn
+from graphad.layers.sampled import randperm as randperm
 from graphad.layers.shaping import rank as rank
 from graphad.layers.shaping import resize_bilinear as resize_bilinear
 from graphad.layers.shaping import resize_nearest as resize_nearest
 from graphad.layers.shaping import resize_trilinear as resize_trilinear
+from graphad.layers.recurrent import rnn as rnn
+from graphad.layers.composed import row_conv as row_conv
+from graphad.layers.sampled import sampled_softmax_with_cross_entropy as sampled_softmax_with_cross_entropy
+from graphad.layers.sampled import sampling_id as sampling_id
 from graphad.layers.shaping import scatter_nd as scatter_nd
 from graphad.layers.shaping import sequence_mask as sequence_mask
+from graphad.layers.composed import shard_index as shard_index
+from graphad.layers.composed import soft_relu as soft_relu
 from graphad.layers.shaping import softmax as softmax
+from graphad.layers.composed import space_to_depth as space_to_depth
+from graphad.layers.images import spectral_norm as spectral_norm
 from graphad.layers.shaping import split as split
+from graphad.layers.composed import t as t
+from graphad.layers.losses import teacher_student_sigmoid_loss as teacher_student_sigmoid_loss
+from graphad.layers.composed import temporal_shift as temporal_shift
 from graphad.layers.shaping import tril as tril
 from graphad.layers.shaping import triu as triu
+from graphad.layers.composed import unique_with_counts as unique_with_counts
 from graphad.layers.shaping import where as where
+from graphad.layers.detection import yolo_box as yolo_box
 from graphad.layers.shaping import zeros_like as zeros_like
-from graphad.layers.fluid import StaticRNN as StaticRNN
 
 _Tensor = Variable | NDArray[Any] | float
 _Tensors = Sequence[_Tensor] | Variable
 
-__all__ = ['IfElse', 'LayerHelper', 'ParamAttr', 'StaticRNN', 'Switch', 'While', 'accuracy', 'adaptive_pool2d', 'adaptive_pool3d', 'addcmul', 'arange', 'array_length', 'array_read', 'array_write', 'assign', 'autoincreased_step_counter', 'batch_norm', 'bilinear_tensor_product', 'case', 'clamp', 'cond', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'cosine_decay', 'create_array', 'create_global_var', 'create_parameter', 'create_tensor', 'cross_entropy', 'cumsum', 'data', 'dice_loss', 'dist', 'dropout', 'elementwise_equal', 'embedding', 'equal', 'expand_as', 'exponential_decay', 'eye', 'fc', 'fill_constant', 'fsp_matrix', 'full', 'full_like', 'gaussian_random', 'greater_equal', 'greater_than', 'group_norm', 'gru_unit', 'has_inf', 'has_nan', 'image_resize', 'image_resize_short', 'increment', 'instance_norm', 'interpolate', 'inverse_time_decay', 'is_empty', 'isfinite', 'l2_normalize', 'lambda_decay', 'layer_norm', 'less_equal', 'less_than', 'linear_lr_warmup', 'linspace', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'lstm_unit', 'mean', 'mse', 'mse_loss', 'natural_exp_decay', 'noam_decay', 'nonzero', 'not_equal', 'one_hot', 'ones', 'ones_like', 'pad_constant_like', 'piecewise_decay', 'polynomial_decay', 'pool2d', 'pool3d', 'prelu', 'randint', 'randn', 'range', 'rank', 'resize_bilinear', 'resize_nearest', 'resize_trilinear', 'scatter_nd', 'sequence_mask', 'soft_relu', 'softmax', 'softmax_with_cross_entropy', 'split', 'square_error_cost', 'sums', 'switch_case', 't', 'tril', 'triu', 'uniform_random', 'where', 'while_loop', 'zeros', 'zeros_like', 'abs', 'acos', 'acosh', 'adadelta', 'adagrad', 'adam', 'adamax', 'adamw', 'addmm', 'affine_channel', 'affine_grid', 'affine_grid_spread', 'allclose', 'arg_max', 'arg_min', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'assign_value', 'atan', 'atan2', 'atanh', 'bce_loss', 'bernoulli', 'bicubic_interp', 'bicubic_interp_v2', 'bilinear_interp', 'bilinear_interp_v2', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'bpr_loss', 'brelu', 'cast', 'ceil', 'celu', 'cholesky', 'cholesky_solve', 'clear_in_array', 'clip', 'clip_by_norm', 'concat', 'conv2d_backprop_filter', 'conv2d_backprop_input', 'conv3d_backprop_filter', 'conv3d_backprop_input', 'cos', 'cos_sim', 'cosh', 'create_tape', 'crop', 'crop_tensor', 'cross_entropy2', 'cumprod', 'decayed_adagrad', 'depthwise_conv2d', 'depthwise_conv2d_transpose', 'diag', 'diag_embed', 'diag_v2', 'diagonal', 'digamma', 'dot', 'einsum', 'elementwise_add', 'elementwise_div', 'elementwise_floordiv', 'elementwise_fmax', 'elementwise_fmin', 'elementwise_heaviside', 'elementwise_max', 'elementwise_min', 'elementwise_mod', 'elementwise_mul', 'elementwise_pow', 'elementwise_sub', 'elu', 'embedding_scatter', 'equal_all', 'erf', 'exp', 'expand', 'expand_as_v2', 'expand_like', 'expand_v2', 'expm1', 'feed', 'fetch', 'fill_any_like', 'fill_constant_batch_size_like', 'fill_zeros_like', 'flash_attn', 'flatten', 'flatten2', 'flatten_contiguous_range', 'flip', 'floor', 'fold', 'fold_like', 'frobenius_norm', 'ftrl', 'gather', 'gather_nd', 'gelu', 'grid_sampler', 'hard_shrink', 'hard_sigmoid', 'hard_swish', 'hinge_loss', 'huber_loss', 'index_add', 'index_sample', 'index_select', 'inverse', 'isclose', 'isfinite_v2', 'isinf_v2', 'isnan_v2', 'kldiv_loss', 'kron', 'label_smooth', 'lamb', 'last_of_each', 'leaky_relu', 'lerp', 'lgamma', 'linear_interp', 'linear_interp_v2', 'linear_recurrence', 'lod_array_length', 'log', 'log10', 'log1p', 'log2', 'log_loss', 'log_softmax', 'logcumsumexp', 'logsigmoid', 'logsumexp', 'lookup_table', 'lookup_table_v2', 'lrn', 'margin_rank_loss', 'masked_select', 'matmul', 'matmul_v2', 'matrix_power', 'max_pool2d_with_index', 'max_pool3d_with_index', 'maxout', 'maxout_index', 'merge_lod_tensor', 'meshgrid', 'minus', 'mish', 'modified_huber_loss', 'momentum', 'mul', 'multiplex', 'mv', 'nearest_interp', 'nearest_interp_v2', 'nll_loss', 'norm', 'one_hot_v2', 'p_norm', 'pad', 'pad2d', 'pad3d', 'pixel_shuffle', 'pixel_unshuffle', 'polygamma', 'pool2d_gather_max', 'pool2d_scatter_max', 'pool2d_spread', 'pool3d_gather_max', 'pool3d_scatter_max', 'pool3d_spread', 'pop_tape', 'pow', 'proximal_adagrad', 'proximal_gd', 'push_tape', 'put_along_axis', 'rank_loss', 'read_from_array', 'reciprocal', 'reduce_all', 'reduce_amax', 'reduce_amin', 'reduce_any', 'reduce_max', 'reduce_mean', 'reduce_min', 'reduce_prod', 'reduce_sum', 'relu', 'relu6', 'resample', 'resample_spread', 'reshape', 'reshape2', 'reshape_like', 'reverse', 'rmsprop', 'roll', 'round', 'rsqrt', 'scale', 'scatter', 'scatter_nd_add', 'select_input', 'select_output', 'selu', 'set_value', 'sgd', 'shape', 'shuffle_channel', 'sigmoid', 'sigmoid_cross_entropy_with_logits', 'sigmoid_focal_loss', 'sign', 'silu', 'sin', 'sinh', 'size', 'slice', 'smooth_l1', 'smooth_l1_loss', 'softplus', 'softshrink', 'softsign', 'solve', 'split_like', 'split_lod_tensor', 'sqrt', 'square', 'squared_l2_norm', 'squeeze', 'squeeze2', 'stack', 'stand_in', 'stanh', 'strided_slice', 'sum', 'sum_like', 'swish', 'sync_batch_norm', 'take_along_axis', 'tan', 'tanh', 'tanh_shrink', 'tape_has_more', 'tensor_array_like', 'tensor_array_to_tensor', 'tensor_to_tensor_array', 'thresholded_relu', 'tile', 'top_k', 'top_k_v2', 'topk', 'trace', 'transpose', 'transpose2', 'triangular_solve', 'tril_triu', 'trilinear_interp', 'trilinear_interp_v2', 'trunc', 'truncated_gaussian_random', 'unbind', 'uncrop', 'undefined', 'undiagonal', 'unfold', 'ungather', 'unique', 'unpad2d', 'unpad3d', 'unslice', 'unsqueeze', 'unsqueeze2', 'unstack', 'untile', 'where_index', 'window_sum', 'write_to_array']
+__all__ = ['Categorical', 'GRUCell', 'IfElse', 'LSTMCell', 'LayerHelper', 'MultivariateNormalDiag', 'Normal', 'ParamAttr', 'RNNCell', 'StaticRNN', 'Switch', 'Uniform', 'While', 'accuracy', 'adaptive_pool2d', 'adaptive_pool3d', 'add_position_encoding', 'addcmul', 'anchor_generator', 'arange', 'array_length', 'array_read', 'array_write', 'assign', 'auc', 'autoincreased_step_counter', 'batch_norm', 'bilinear_tensor_product', 'box_clip', 'box_coder', 'case', 'center_loss', 'clamp', 'cond', 'continuous_value_model', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'cosine_decay', 'create_array', 'create_global_var', 'create_parameter', 'create_tensor', 'cross', 'cross_entropy', 'cumsum', 'data', 'density_prior_box', 'diag', 'dice_loss', 'dist', 'dropout', 'elementwise_equal', 'embedding', 'equal', 'expand_as', 'exponential_decay', 'eye', 'fc', 'fill_constant', 'fsp_matrix', 'full', 'full_like', 'gaussian_random', 'get_tensor_from_selected_rows', 'greater_equal', 'greater_than', 'group_norm', 'gru_unit', 'has_inf', 'has_nan', 'hsigmoid', 'im2sequence', 'image_resize', 'image_resize_short', 'increment', 'inplace_abn', 'instance_norm', 'interpolate', 'inverse_time_decay', 'iou_similarity', 'is_empty', 'isfinite', 'l2_normalize', 'lambda_decay', 'layer_norm', 'less_equal', 'less_than', 'linear_lr_warmup', 'linspace', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'lstm', 'lstm_unit', 'mean', 'mean_iou', 'merge_selected_rows', 'mse', 'mse_loss', 'natural_exp_decay', 'nce', 'noam_decay', 'nonzero', 'not_equal', 'npair_loss', 'one_hot', 'ones', 'ones_like', 'pad_constant_like', 'piecewise_decay', 'polygon_box_transform', 'polynomial_decay', 'pool2d', 'pool3d', 'pow', 'prelu', 'prior_box', 'randint', 'randn', 'randperm', 'range', 'rank', 'resize_bilinear', 'resize_nearest', 'resize_trilinear', 'rnn', 'row_conv', 'sampled_softmax_with_cross_entropy', 'sampling_id', 'scatter_nd', 'sequence_mask', 'shard_index', 'soft_relu', 'softmax', 'softmax_with_cross_entropy', 'space_to_depth', 'spectral_norm', 'split', 'square_error_cost', 'sums', 'switch_case', 't', 'teacher_student_sigmoid_loss', 'temporal_shift', 'tril', 'triu', 'uniform_random', 'unique_with_counts', 'where', 'while_loop', 'yolo_box', 'zeros', 'zeros_like', 'abs', 'acos', 'acosh', 'adadelta', 'adagrad', 'adam', 'adamax', 'adamw', 'addmm', 'affine_channel', 'affine_grid', 'affine_grid_spread', 'allclose', 'arg_max', 'arg_min', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'assign_value', 'atan', 'atan2', 'atanh', 'bce_loss', 'bernoulli', 'bicubic_interp', 'bicubic_interp_v2', 'bilinear_interp', 'bilinear_interp_v2', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'bpr_loss', 'brelu', 'cast', 'ceil', 'celu', 'cholesky', 'cholesky_solve', 'clear_in_array', 'clip', 'clip_by_norm', 'concat', 'conv2d_backprop_filter', 'conv2d_backprop_input', 'conv3d_backprop_filter', 'conv3d_backprop_input', 'cos', 'cos_sim', 'cosh', 'create_tape', 'crop', 'crop_tensor', 'cross_entropy2', 'cumprod', 'decayed_adagrad', 'depthwise_conv2d', 'depthwise_conv2d_transpose', 'diag_embed', 'diag_v2', 'diagonal', 'digamma', 'dot', 'einsum', 'elementwise_add', 'elementwise_div', 'elementwise_floordiv', 'elementwise_fmax', 'elementwise_fmin', 'elementwise_heaviside', 'elementwise_max', 'elementwise_min', 'elementwise_mod', 'elementwise_mul', 'elementwise_pow', 'elementwise_sub', 'elu', 'embedding_scatter', 'equal_all', 'erf', 'exp', 'expand', 'expand_as_v2', 'expand_like', 'expand_v2', 'expm1', 'feed', 'fetch', 'fill_any_like', 'fill_constant_batch_size_like', 'fill_zeros_like', 'flash_attn', 'flatten', 'flatten2', 'flatten_contiguous_range', 'flip', 'floor', 'fold', 'fold_like', 'frobenius_norm', 'ftrl', 'gather', 'gather_nd', 'gaussian_random_batch_size_like', 'gelu', 'grid_sampler', 'hard_shrink', 'hard_sigmoid', 'hard_swish', 'hinge_loss', 'huber_loss', 'index_add', 'index_sample', 'index_select', 'inverse', 'isclose', 'isfinite_v2', 'isinf_v2', 'isnan_v2', 'kldiv_loss', 'kron', 'label_smooth', 'lamb', 'last_of_each', 'leaky_relu', 'lerp', 'lgamma', 'linear_interp', 'linear_interp_v2', 'linear_recurrence', 'lod_array_length', 'log', 'log10', 'log1p', 'log2', 'log_loss', 'log_softmax', 'logcumsumexp', 'logsigmoid', 'logsumexp', 'lookup_table', 'lookup_table_v2', 'lrn', 'margin_rank_loss', 'masked_select', 'matmul', 'matmul_v2', 'matrix_power', 'max_pool2d_with_index', 'max_pool3d_with_index', 'maxout', 'maxout_index', 'merge_lod_tensor', 'meshgrid', 'minus', 'mish', 'modified_huber_loss', 'momentum', 'mul', 'multiplex', 'mv', 'nearest_interp', 'nearest_interp_v2', 'nll_loss', 'norm', 'one_hot_v2', 'p_norm', 'pad', 'pad2d', 'pad3d', 'pixel_shuffle', 'pixel_unshuffle', 'polygamma', 'pool2d_gather_max', 'pool2d_scatter_max', 'pool2d_spread', 'pool3d_gather_max', 'pool3d_scatter_max', 'pool3d_spread', 'pop_tape', 'proximal_adagrad', 'proximal_gd', 'push_tape', 'put_along_axis', 'rank_loss', 'read_from_array', 'reciprocal', 'reduce_all', 'reduce_amax', 'reduce_amin', 'reduce_any', 'reduce_max', 'reduce_mean', 'reduce_min', 'reduce_prod', 'reduce_sum', 'relu', 'relu6', 'resample', 'resample_spread', 'reshape', 'reshape2', 'reshape_like', 'reverse', 'rmsprop', 'roll', 'round', 'rsqrt', 'scale', 'scatter', 'scatter_nd_add', 'select_input', 'select_output', 'selu', 'set_value', 'sgd', 'shape', 'shuffle_channel', 'sigmoid', 'sigmoid_cross_entropy_with_logits', 'sigmoid_focal_loss', 'sign', 'silu', 'sin', 'sinh', 'size', 'slice', 'smooth_l1', 'smooth_l1_loss', 'softplus', 'softshrink', 'softsign', 'solve', 'split_like', 'split_lod_tensor', 'sqrt', 'square', 'squared_l2_norm', 'squeeze', 'squeeze2', 'stack', 'stand_in', 'stanh', 'strided_slice', 'sum', 'sum_like', 'swish', 'sync_batch_norm', 'take_along_axis', 'tan', 'tanh', 'tanh_shrink', 'tape_has_more', 'tensor_array_like', 'tensor_array_to_tensor', 'tensor_to_tensor_array', 'thresholded_relu', 'tile', 'top_k', 'top_k_v2', 'topk', 'trace', 'transpose', 'transpose2', 'triangular_solve', 'tril_triu', 'trilinear_interp', 'trilinear_interp_v2', 'trunc', 'truncated_gaussian_random', 'unbind', 'uncrop', 'undefined', 'undiagonal', 'unfold', 'ungather', 'uniform_random_batch_size_like', 'unique', 'unpad2d', 'unpad3d', 'unslice', 'unsqueeze', 'unsqueeze2', 'unstack', 'untile', 'where_index', 'window_sum', 'write_to_array']
 
 def abs(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def acos(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
@@ -197,7 +240,6 @@ def cumprod(x: _Tensor, dim: int, exclusive: bool | None = ..., reverse: bool | 
 def decayed_adagrad(param: _Tensor, grad: _Tensor, moment: _Tensor, learning_rate: _Tensor, decay: float | None = ..., epsilon: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> tuple[Variable, Variable]: ...
 def depthwise_conv2d(input: _Tensor, filter: _Tensor, strides: Any = ..., paddings: Any = ..., padding_algorithm: str | None = ..., dilations: Any = ..., groups: int | None = ..., data_format: str | None = ..., *, bias: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def depthwise_conv2d_transpose(input: _Tensor, filter: _Tensor, strides: Any = ..., paddings: Any = ..., padding_algorithm: str | None = ..., dilations: Any = ..., groups: int | None = ..., data_format: str | None = ..., output_padding: Any = ..., output_size: Any = ..., *, bias: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
-def diag(diagonal: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def diag_embed(input: _Tensor, offset: int | None = ..., dim1: int | None = ..., dim2: int | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def diag_v2(x: _Tensor, offset: int | None = ..., padding_value: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def diagonal(input: _Tensor, offset: int | None = ..., axis1: int | None = ..., axis2: int | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
@@ -246,6 +288,7 @@ def frobenius_norm(x: _Tensor, dim: Any = ..., keep_dim: bool | None = ..., redu
 def ftrl(param: _Tensor, squared_accumulator: _Tensor, linear_accumulator: _Tensor, grad: _Tensor, learning_rate: _Tensor, l1: float | None = ..., l2: float | None = ..., lr_power: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> tuple[Variable, Variable, Variable]: ...
 def gather(input: _Tensor, index: _Tensor, overwrite: bool | None = ..., *, axis: int | Variable | None = ..., axis_tensor: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def gather_nd(input: _Tensor, index: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
+def gaussian_random_batch_size_like(input: _Tensor, shape: Any, input_dim_idx: int | None = ..., output_dim_idx: int | None = ..., mean: float | None = ..., std: float | None = ..., seed: int | None = ..., dtype: Any = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def gelu(x: _Tensor, approximate: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def grid_sampler(x: _Tensor, grid: _Tensor, name: str | None = ..., *, mode: str | None = ..., padding_mode: str | None = ..., align_corners: bool | None = ..., act: str | None = ...) -> Variable: ...
 def hard_shrink(x: _Tensor, threshold: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
@@ -328,7 +371,6 @@ def pool3d_gather_max(x: _Tensor, image: _Tensor, pooling_type: str, ksize: Any,
 def pool3d_scatter_max(x: _Tensor, pooled: _Tensor, pooling_type: str, ksize: Any, strides: Any = ..., paddings: Any = ..., padding_algorithm: str | None = ..., global_pooling: bool | None = ..., adaptive: bool | None = ..., ceil_mode: bool | None = ..., exclusive: bool | None = ..., data_format: str | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def pool3d_spread(x: _Tensor, like: _Tensor, pooling_type: str, ksize: Any, strides: Any = ..., paddings: Any = ..., padding_algorithm: str | None = ..., global_pooling: bool | None = ..., adaptive: bool | None = ..., ceil_mode: bool | None = ..., exclusive: bool | None = ..., data_format: str | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def pop_tape(scopes: _Tensor, count: int, *, name: str | None = ..., act: str | None = ...) -> tuple[Variable, list[Variable]]: ...
-def pow(x: _Tensor, factor: float | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def proximal_adagrad(param: _Tensor, moment: _Tensor, grad: _Tensor, learning_rate: _Tensor, l1: float | None = ..., l2: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> tuple[Variable, Variable]: ...
 def proximal_gd(param: _Tensor, grad: _Tensor, learning_rate: _Tensor, l1: float | None = ..., l2: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def push_tape(scopes: _Tensor, x: _Tensors, count: int, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
@@ -437,6 +479,7 @@ def undefined(*, shape: Any = ..., dtype: Any = ..., name: str | None = ..., act
 def undiagonal(x: _Tensor, like: _Tensor, offset: int | None = ..., axis1: int | None = ..., axis2: int | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def unfold(x: _Tensor, kernel_sizes: Any, strides: Any = ..., paddings: Any = ..., dilations: Any = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def ungather(x: _Tensor, index: _Tensor, like: _Tensor, axis: int | Variable | None = ..., *, axis_tensor: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
+def uniform_random_batch_size_like(input: _Tensor, shape: Any, dtype: Any = ..., input_dim_idx: int | None = ..., output_dim_idx: int | None = ..., min: float | None = ..., max: float | None = ..., seed: int | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def unique(x: _Tensor, dtype: Any = ..., return_index: bool | None = ..., return_inverse: bool | None = ..., return_counts: bool | None = ..., axis: Any = ..., is_sorted: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def unpad2d(x: _Tensor, like: _Tensor, paddings: Any = ..., mode: str | None = ..., data_format: str | None = ..., *, paddings_tensor: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def unpad3d(x: _Tensor, like: _Tensor, paddings: Any = ..., mode: str | None = ..., data_format: str | None = ..., *, paddings_tensor: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...

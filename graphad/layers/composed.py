@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphad import ops
+import numpy as np
+
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.layers.checks import checked_float, checked_int
-from graphad.layers.helper import AttrLike, LayerHelper, checked_input, layer
+from graphad.layers.checks import checked_flag, checked_float, checked_int, listed
+from graphad.layers.helper import AttrLike, LayerHelper, checked_input, emitted, layer
 from graphad.layers.nn import fc
 from graphad.layers.shaping import image_resize
-from graphad.layers.tensor import equal, fill_constant, gaussian_random, range_
-from graphad.program import Variable, default_main_program
+from graphad.layers.tensor import assign, equal, fill_constant, gaussian_random, range_
+from graphad.program import Variable
 from graphad.program.source import at_users_line
 from graphad.types import dtype_name
 
 _GATES = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
-
-
-def _emitted(op: str, inputs: Sequence[object], name: str | None = None, **attrs: object) -> Any:
-    return default_main_program().current_block().emit(ops.lookup(op), inputs, attrs, name)
 
 
 def _refused(layer: str, **given: object) -> None:
@@ -53,11 +50,11 @@ def lstm_unit(
     With two tensors it is the operator ``lstm_unit``: the sums before the gates and the cell before, to the next cell and hidden state.
     """
     if cell_t_prev is None:
-        return _emitted("lstm_unit", [x_t, hidden_t_prev], name, forget_bias=float(forget_bias))  # type: ignore[no-any-return]
-    joined = _emitted("concat", [[checked_input("lstm_unit", x_t), checked_input("lstm_unit", hidden_t_prev)]], axis=1)
+        return emitted("lstm_unit", [x_t, hidden_t_prev], name, forget_bias=float(forget_bias))  # type: ignore[no-any-return]
+    joined = emitted("concat", [[checked_input("lstm_unit", x_t), checked_input("lstm_unit", hidden_t_prev)]], axis=1)
     size = checked_input("lstm_unit", cell_t_prev).shape[1]
     sums = fc(joined, 4 * size, param_attr=param_attr, bias_attr=bias_attr)
-    cell, hidden = _emitted("lstm_unit", [sums, cell_t_prev], name, forget_bias=checked_float("forget_bias", forget_bias))
+    cell, hidden = emitted("lstm_unit", [sums, cell_t_prev], name, forget_bias=checked_float("forget_bias", forget_bias))
     return hidden, cell
 
 
@@ -85,7 +82,7 @@ def gru_unit(
     """
     kinds = {"activation": _GATES.get(activation, activation), "gate_activation": _GATES.get(gate_activation, gate_activation)}
     if isinstance(size, Variable):
-        gate, reset, after = _emitted("gru_unit", [input, hidden, size, param_attr], **kinds, origin_mode=origin_mode)
+        gate, reset, after = emitted("gru_unit", [input, hidden, size, param_attr], **kinds, origin_mode=origin_mode)
         return gate, reset, after
     with at_users_line("layers.gru_unit"):
         width = checked_int("size", size, 3) // 3
@@ -98,7 +95,7 @@ def gru_unit(
     weight = helper.parameter(param_attr, "w", [width, size], x.dtype)
     bias = helper.bias(bias_attr, [1, size], x.dtype)
     inputs = [x, checked_input("gru_unit", hidden), weight, *([] if bias is None else [bias])]
-    gate, reset, after = _emitted("gru_unit", inputs, **kinds, origin_mode=origin_mode)
+    gate, reset, after = emitted("gru_unit", inputs, **kinds, origin_mode=origin_mode)
     return after, reset, gate
 
 
@@ -118,7 +115,7 @@ def bilinear_tensor_product(
     if any(len(shape) != 2 or shape[1] < 1 for shape in shapes):
         raise ShapeError(f"layers.bilinear_tensor_product takes matrices with known widths, not {x!r} and {y!r}")
     w = helper.parameter(param_attr, "w", [checked_int("size", size, 1), shapes[0][1], shapes[1][1]], x.dtype)
-    out: Variable = _emitted("einsum", [[x, w, y]], equation="bm,imn,bn->bi")
+    out: Variable = emitted("einsum", [[x, w, y]], equation="bm,imn,bn->bi")
     bias = helper.bias(bias_attr, [1, size], x.dtype)
     return helper.activate(out if bias is None else helper.append("elementwise_add", {"X": out, "Y": bias}), act)
 
@@ -135,36 +132,36 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
         label: integer labels ``[batch, ..., 1]``.
     """
     probabilities = checked_input("dice_loss", input)
-    truth: Variable = _emitted("one_hot", [checked_input("dice_loss", label)], depth=probabilities.shape[-1], dtype=probabilities.dtype)
+    truth: Variable = emitted("one_hot", [checked_input("dice_loss", label)], depth=probabilities.shape[-1], dtype=probabilities.dtype)
     axes = list(range(1, probabilities.ndim))
     both = (probabilities * truth).sum(axes)
     either = probabilities.sum(axes) + truth.sum(axes)
     share: Variable = both * 2.0 / (either + epsilon)
-    return _emitted("scale", [share.mean()], name, scale=-1.0, bias=1.0)  # type: ignore[no-any-return]
+    return emitted("scale", [share.mean()], name, scale=-1.0, bias=1.0)  # type: ignore[no-any-return]
 
 
 @layer
 def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
     """``log(1 + exp(x))``, x kept within ``threshold`` of zero."""
     limit = checked_float("threshold", threshold)
-    return _emitted("log1p", [checked_input("soft_relu", x).clip(-limit, limit).exp()], name)  # type: ignore[no-any-return]
+    return emitted("log1p", [checked_input("soft_relu", x).clip(-limit, limit).exp()], name)  # type: ignore[no-any-return]
 
 
 @layer
 def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
     """The p-norm of the difference of two tensors, whose shapes broadcast."""
-    away = _emitted("elementwise_sub", [checked_input("dist", x), checked_input("dist", y)])
-    return _emitted("p_norm", [away], porder=checked_float("p", p), asvector=True)  # type: ignore[no-any-return]
+    away = emitted("elementwise_sub", [checked_input("dist", x), checked_input("dist", y)])
+    return emitted("p_norm", [away], porder=checked_float("p", p), asvector=True)  # type: ignore[no-any-return]
 
 
 @layer
 def fsp_matrix(x: Variable, y: Variable) -> Variable:
     """The mean over all places of the products of two images' channels: ``[batch, channels of x, channels of y]`` (J. Yim et al., 2017)."""
-    flat = [_emitted("flatten_contiguous_range", [checked_input("fsp_matrix", each)], start_axis=2, stop_axis=3) for each in (x, y)]
+    flat = [emitted("flatten_contiguous_range", [checked_input("fsp_matrix", each)], start_axis=2, stop_axis=3) for each in (x, y)]
     places = flat[0].shape[2]
     if places < 1:
         raise ShapeError(f"layers.fsp_matrix takes images with known extents, not {x!r}")
-    return _emitted("matmul_v2", flat, trans_y=True) * (1.0 / places)  # type: ignore[no-any-return]
+    return emitted("matmul_v2", flat, trans_y=True) * (1.0 / places)  # type: ignore[no-any-return]
 
 
 @layer
@@ -173,8 +170,8 @@ def addcmul(
 ) -> Variable:
     """``input + value * tensor1 * tensor2``."""
     _refused("addcmul", out=out)
-    product = _emitted("elementwise_mul", [checked_input("addcmul", tensor1), checked_input("addcmul", tensor2)])
-    return _emitted("elementwise_add", [checked_input("addcmul", input), product * checked_float("value", value)], name)  # type: ignore[no-any-return]
+    product = emitted("elementwise_mul", [checked_input("addcmul", tensor1), checked_input("addcmul", tensor2)])
+    return emitted("elementwise_add", [checked_input("addcmul", input), product * checked_float("value", value)], name)  # type: ignore[no-any-return]
 
 
 @layer
@@ -195,7 +192,7 @@ def cumsum(
         flatten: whether the sums go over all elements.
     """
     along = -1 if axis is None else checked_int("layers.cumsum: axis", axis)
-    return _emitted("cumsum", [checked_input("cumsum", x)], axis=along, flatten=flatten, exclusive=bool(exclusive), reverse=bool(reverse))  # type: ignore[no-any-return]
+    return emitted("cumsum", [checked_input("cumsum", x)], axis=along, flatten=flatten, exclusive=bool(exclusive), reverse=bool(reverse))  # type: ignore[no-any-return]
 
 
 # -- constants -----------------------------------------------------------------------------------
@@ -232,7 +229,7 @@ def full_like(
     _refused("full_like", out=out, device=device)
     x = checked_input("full_like", input)
     chosen = "" if dtype is None else dtype_name(dtype)
-    result: Variable = _emitted("fill_any_like", [x], name, value=checked_float("fill_value", fill_value), dtype=chosen)
+    result: Variable = emitted("fill_any_like", [x], name, value=checked_float("fill_value", fill_value), dtype=chosen)
     result.stop_gradient = stop_gradient
     return result
 
@@ -273,7 +270,7 @@ def randint(
     with at_users_line("layers.randint"):
         first, last = (0, checked_int("low", low)) if high is None else (checked_int("low", low), checked_int("high", high))
     attrs = {"shape": [1] if shape is None else list(shape), "low": first, "high": last, "seed": seed}
-    result: Variable = _emitted("randint", [], name, **attrs, dtype=dtype_name("int64" if dtype is None else dtype))
+    result: Variable = emitted("randint", [], name, **attrs, dtype=dtype_name("int64" if dtype is None else dtype))
     result.stop_gradient = True
     return result
 
@@ -287,7 +284,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     x = checked_input("t", input)
     if x.ndim > 2:
         raise ShapeError(f"layers.t takes at most two axes, not {x!r}; layers.transpose takes an order of the axes")
-    return _emitted("transpose", [x], name, axis=[1, 0]) if x.ndim == 2 else _emitted("assign", [x], name)  # type: ignore[no-any-return]
+    return emitted("transpose", [x], name, axis=[1, 0]) if x.ndim == 2 else emitted("assign", [x], name)  # type: ignore[no-any-return]
 
 
 @layer
@@ -297,7 +294,7 @@ def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: st
     if len(big) != len(small) or any(-1 in pair and a != b for pair in zip(big, small, strict=True) for a, b in [pair]):
         raise ShapeError(f"layers.pad_constant_like takes tensors of one rank with known extents, not {x!r} and {y!r}")
     paddings = [each for a, b in zip(big, small, strict=True) for each in (0, 0 if a == -1 else a - b)]
-    return _emitted("pad", [y], name, paddings=paddings, pad_value=checked_float("pad_value", pad_value))  # type: ignore[no-any-return]
+    return emitted("pad", [y], name, paddings=paddings, pad_value=checked_float("pad_value", pad_value))  # type: ignore[no-any-return]
 
 
 @layer
@@ -325,3 +322,168 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
     short = min(x.shape[2:])
     size = [out_short_len if extent == short else int(extent * (out_short_len / short) + 0.5) for extent in x.shape[2:]]
     return image_resize(x, size, resample=resample)
+
+
+@layer
+def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
+    """The cross products of vectors of three elements along an axis: the first axis of extent 3 if None."""
+    x, y = checked_input("cross", input), checked_input("cross", other)
+    if dim is None and 3 not in x.shape:
+        raise ShapeError(f"layers.cross: {x!r} has no axis of extent 3")
+    axis = x.shape.index(3) if dim is None else checked_int("layers.cross: dim", dim)
+    if not -x.ndim <= axis < x.ndim or x.shape[axis] != 3:
+        raise ShapeError(f"layers.cross: dim={dim} is no axis of extent 3 of {x!r}")
+    turned = [[emitted("roll", [each], shifts=[by], axis=[axis]) for by in (-1, -2)] for each in (x, y)]
+    (x1, x2), (y1, y2) = turned
+    return x1 * y2 - x2 * y1  # type: ignore[no-any-return]
+
+
+@layer
+def add_position_encoding(input: Variable, alpha: float, beta: float, name: str | None = None) -> Variable:
+    """``alpha * x + beta * positions`` for ``[batch, time, width]``, with sines and then cosines (A. Vaswani et al., 2017)."""
+    x = checked_input("add_position_encoding", input)
+    if x.ndim != 3 or min(x.shape[1:]) < 1 or x.shape[2] % 2:
+        raise ShapeError(f"layers.add_position_encoding takes [batch, time, width] with known time and even width, not {x!r}")
+    half = x.shape[2] // 2
+    powers = 10000.0 ** (np.arange(half) / (half - 1)) if half > 1 else np.array([10000.0])
+    angles = np.arange(x.shape[1])[:, None] / powers
+    positions = np.concatenate([np.sin(angles), np.cos(angles)], 1)[None].astype(x.dtype)
+    share = x * checked_float("layers.add_position_encoding: alpha", alpha)
+    shift = assign(positions * checked_float("layers.add_position_encoding: beta", beta))
+    return emitted("elementwise_add", [share, shift], name)  # type: ignore[no-any-return]
+
+
+@layer
+def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True) -> Variable:
+    """Features ``[batch, n]`` whose first two columns count shows and clicks.
+
+    With ``use_cvm`` these become ``log(shows + 1)`` and ``log(clicks + 1) - log(shows + 1)``; else they are left out. ``cvm`` says in
+    Paddle what the gradients of these columns are; here no gradient goes through them.
+    """
+    x = checked_input("continuous_value_model", input)
+    checked_input("continuous_value_model", cvm)
+    if x.ndim != 2 or x.shape[1] < 3:
+        raise ShapeError(f"layers.continuous_value_model takes [batch, n] with n above 2, not {x!r}")
+    rest: Variable = x[:, 2:]
+    if not checked_flag("layers.continuous_value_model: use_cvm", use_cvm):
+        return rest
+    counts = emitted("log1p", [x[:, :2]])
+    shows, clicks = counts[:, :1], counts[:, 1:] - counts[:, :1]
+    for each in (shows, clicks):
+        each.stop_gradient = True
+    return emitted("concat", [[shows, clicks, rest]], axis=1)  # type: ignore[no-any-return]
+
+
+@layer
+def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
+    """Indices below ``index_num`` as those of one of ``nshards`` parts; ``ignore_value`` for those of other parts."""
+    x = checked_input("shard_index", input)
+    with at_users_line("layers.shard_index"):
+        shards = checked_int("nshards", nshards, 1)
+        size = -(-checked_int("index_num", index_num, 1) // shards)
+        if not 0 <= checked_int("shard_id", shard_id) < shards:
+            raise InvalidValue(f"shard_id={shard_id} is not below nshards={shards}")
+    ours = x // size == shard_id
+    return emitted("where", [ours, x % size, emitted("fill_any_like", [x], value=checked_int("ignore_value", ignore_value))])  # type: ignore[no-any-return]
+
+
+@layer
+def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
+    """The distinct elements in the order in which they come first, which of them each element is, and how often each is there."""
+    helper = LayerHelper("unique_with_counts")
+    slots, kind = ("Out", "Index", "Counts"), dtype_name(dtype)
+    attrs = {"dtype": kind, "return_inverse": True, "return_counts": True}
+    out, index, counts = helper.append_all("unique", {"X": checked_input("unique_with_counts", x)}, slots, attrs, stopped=slots)
+    return out, index, counts
+
+
+@layer
+def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
+    """Images whose squares of ``blocksize`` places have become channels: the place comes before the channel."""
+    images, size = checked_input("space_to_depth", x), checked_int("layers.space_to_depth: blocksize", blocksize, 1)
+    if images.ndim != 4 or min(images.shape[1:]) < 1 or images.shape[2] % size or images.shape[3] % size:
+        raise ShapeError(f"layers.space_to_depth takes [batch, channels, height, width] that {size} divides, not {images!r}")
+    _, channels, height, width = images.shape
+    cut = emitted("reshape", [images], shape=[-1, channels, height // size, size, width // size, size])
+    turned = emitted("transpose", [cut], axis=[0, 3, 5, 1, 2, 4])
+    return emitted("reshape", [turned], name, shape=[-1, channels * size * size, height // size, width // size])  # type: ignore[no-any-return]
+
+
+@layer
+def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None) -> Variable:
+    """Images ``[batch * seg_num, channels, height, width]`` with shares of the channels of the frames around (J. Lin et al., 2019)."""
+    images, steps = checked_input("temporal_shift", x), checked_int("layers.temporal_shift: seg_num", seg_num, 1)
+    ratio = checked_float("layers.temporal_shift: shift_ratio", shift_ratio)
+    if images.ndim != 4 or min(images.shape[1:]) < 1 or not 0.0 <= ratio <= 0.5:
+        raise ShapeError(
+            f"layers.temporal_shift takes [batch, channels, height, width] and at most half of the channels, not {images!r}, {ratio}"
+        )
+    extents = list(images.shape[1:])
+    first, second = int(extents[0] * ratio), int(extents[0] * 2 * ratio)
+    frames = emitted("reshape", [images], shape=[-1, steps, *extents])
+    around = emitted("pad", [frames], paddings=[0, 0, 1, 1, 0, 0, 0, 0, 0, 0])
+    parts = [around[:, :steps, :first], around[:, 2:, first:second], around[:, 1 : steps + 1, second:]]
+    kept = [part for part, extent in zip(parts, (first, second - first, extents[0] - second), strict=True) if extent]
+    return emitted("reshape", [emitted("concat", [kept], axis=2)], name, shape=[-1, *extents])  # type: ignore[no-any-return]
+
+
+@layer
+def row_conv(input: Variable, future_context_size: int, param_attr: AttrLike = None, act: str | None = None) -> Variable:
+    """Each step plus the weighted ``future_context_size`` steps after it (D. Amodei et al., 2016), for ``[batch, time, width]``."""
+    x, ahead = checked_input("row_conv", input), checked_int("layers.row_conv: future_context_size", future_context_size, 0)
+    if x.ndim != 3 or x.shape[1] < 1 or x.shape[2] < 1:
+        raise ShapeError(f"layers.row_conv takes [batch, time, width] with known time and width, not {x!r}")
+    helper = LayerHelper("row_conv")
+    weight = helper.parameter(param_attr, "w", [ahead + 1, x.shape[2]], x.dtype)
+    longer = emitted("pad", [x], paddings=[0, 0, 0, ahead, 0, 0])
+    terms = [longer[:, step : step + x.shape[1]] * weight[step] for step in range(ahead + 1)]
+    return helper.activate(emitted("sum", [terms]), act)
+
+
+@layer
+def im2sequence(
+    input: Variable,
+    filter_size: Any = 1,
+    stride: Any = 1,
+    padding: Any = 0,
+    input_image_size: None = None,
+    out_stride: Any = 1,
+    name: str | None = None,
+) -> Variable:
+    """The windows of images, a row each: ``[batch * places, channels * height * width of a window]``; there are no levels of detail."""
+    x = checked_input("im2sequence", input)
+    if input_image_size is not None or out_stride not in (1, [1, 1], (1, 1)):
+        raise InvalidType("layers.im2sequence: images have one size here: input_image_size is None and out_stride 1")
+    with at_users_line("layers.im2sequence"):
+        pads = list(padding) if isinstance(padding, list | tuple) and len(padding) == 4 else listed("padding", padding, 2) * 2
+        window, step = listed("filter_size", filter_size, 2), listed("stride", stride, 2)
+    attrs = {"kernel_sizes": window, "strides": step, "paddings": pads, "dilations": [1, 1]}
+    columns = emitted("transpose", [emitted("unfold", [x], **attrs)], axis=[0, 2, 1])
+    return emitted("reshape", [columns], name, shape=[-1, x.shape[1] * window[0] * window[1]])  # type: ignore[no-any-return]
+
+
+@layer
+def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
+    """The tensor itself: gradients of embeddings are whole tensors here, whose rows are merged already."""
+    return emitted("assign", [checked_input("merge_selected_rows", x)], name)  # type: ignore[no-any-return]
+
+
+@layer
+def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
+    """The tensor itself: gradients of embeddings are whole tensors here."""
+    return emitted("assign", [checked_input("get_tensor_from_selected_rows", x)], name)  # type: ignore[no-any-return]
+
+
+@layer
+def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
+    """The elements to a power: a number, or a tensor of one element or of a shape that broadcasts."""
+    base = checked_input("pow", x)
+    if isinstance(factor, Variable):
+        return emitted("elementwise_pow", [base, factor if factor.dtype == base.dtype else factor.astype(base.dtype)], name)  # type: ignore[no-any-return]
+    return emitted("pow", [base], name, factor=checked_float("layers.pow: factor", factor))  # type: ignore[no-any-return]
+
+
+@layer
+def diag(diagonal: Any) -> Variable:
+    """A matrix with a vector (a Variable, or an array) in its diagonal."""
+    return emitted("diag", [assign(diagonal) if isinstance(diagonal, np.ndarray) else checked_input("diag", diagonal)])  # type: ignore[no-any-return]

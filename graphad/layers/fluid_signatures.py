@@ -38,7 +38,6 @@ SPECS: dict[str, Spec] = {
     "leaky_relu": Spec("x, alpha=0.02, name=None"),
     "log_softmax": Spec("input, axis=None, dtype=None, name=None", binds={"dtype": ""}),
     "mish": Spec("x, threshold=20, name=None"),
-    "pow": Spec("x, factor=1.0, name=None"),
     "relu6": Spec("x, threshold=6.0, name=None"),
     "selu": Spec("x, scale=None, alpha=None, name=None"),
     "softshrink": Spec("x, alpha=None", binds={"alpha": "lambda"}),
@@ -50,7 +49,6 @@ SPECS: dict[str, Spec] = {
     "concat": Spec("input, axis=0, name=None"),
     "crop": Spec("x, shape=None, offsets=None, name=None"),
     "crop_tensor": Spec("x, shape=None, offsets=None, name=None"),
-    "diag": Spec("diagonal"),
     "diag_embed": Spec("input, offset=0, dim1=-2, dim2=-1"),
     "expand": Spec("x, expand_times, name=None"),
     "flatten": Spec("x, axis=1, name=None"),
@@ -124,4 +122,6 @@ SPECS: dict[str, Spec] = {
     "fill_constant_batch_size_like": Spec(
         "input, shape, dtype, value, input_dim_idx=0, output_dim_idx=0, force_cpu=False", binds={"force_cpu": ""}
     ),
+    "gaussian_random_batch_size_like": Spec("input, shape, input_dim_idx=0, output_dim_idx=0, mean=0.0, std=1.0, seed=0, dtype='float32'"),
+    "uniform_random_batch_size_like": Spec("input, shape, dtype='float32', input_dim_idx=0, output_dim_idx=0, min=-1.0, max=1.0, seed=0"),
 }

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.initializer import Constant, Initializer, Xavier
 from graphad.layers.synonyms import renamed
-from graphad.ops import REGISTRY, find
+from graphad.ops import REGISTRY, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Parameter, Regularizer, Variable, default_main_program, default_startup_program, located, user_line
 
@@ -151,6 +151,11 @@ def _misfit(function: Callable[..., object], options: Mapping[str, object], erro
     unknown = [word for word in options if word not in known.parameters]
     hint = did_you_mean(unknown[0], known.parameters) if unknown else ""
     return f"layers.{function.__name__}{shown}: {str(error).partition('() ')[2] or error}{hint}"
+
+
+def emitted(op: str, inputs: Sequence[Any], name: str | None = None, /, **attrs: Any) -> Any:
+    """Append an operator to the current block by its inputs in order; return its required outputs."""
+    return default_main_program().current_block().emit(lookup(op), inputs, attrs, name)
 
 
 def declare_in(block: Any, var: Variable) -> Variable:

@@ -8,7 +8,7 @@ from typing import Any
 from graphad.errors import InvalidType, InvalidValue
 from graphad.initializer import Constant, Normal
 from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, listed, padding_attrs
-from graphad.layers.helper import AttrLike, LayerHelper, checked_input, layer
+from graphad.layers.helper import AttrLike, LayerHelper, checked_input, emitted, layer
 from graphad.program import Variable
 from graphad.program.source import at_users_line
 from graphad.types import element_count
@@ -457,8 +457,83 @@ def group_norm(
         channels = x.shape[-1 if last else 1] if len(x.shape) > 1 else -1
         if channels < 1 or channels % checked_int("groups", groups, 1):
             raise InvalidValue(f"the channels of {x!r} do not split into {groups} groups")
-        attrs = {"groups": groups, "epsilon": checked_float("epsilon", epsilon)} | ({"data_layout": data_layout} if last else {})
+        attrs = {"groups": groups, "epsilon": checked_float("epsilon", epsilon)}
     helper = LayerHelper("group_norm", name)
+    axes = len(x.shape)
+    if last:  # the operator has channels first
+        x = emitted("transpose", [x], axis=[0, axes - 1, *range(1, axes - 1)])
     inputs = _scaled(helper, x, channels, param_attr, bias_attr)
     out, *_ = helper.append_all("group_norm", inputs, ("Y", "Mean", "Variance"), attrs, stopped=("Mean", "Variance"))
+    if last:
+        out = emitted("transpose", [out], axis=[0, *range(2, axes), 1])
     return helper.activate(out, act)
+
+
+@layer
+def inplace_abn(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: float = 0.9,
+    epsilon: float = 1e-5,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+    act_alpha: float = 1.0,
+) -> Variable:
+    """``batch_norm`` and then an activation: None, "identity", "leaky_relu" or "elu", the last two with ``act_alpha``.
+
+    Fluid computes it in the input's buffer; here the pass ``in-place`` decides on buffers.
+    """
+    with at_users_line("layers.inplace_abn"):
+        if act not in (None, "identity", "leaky_relu", "elu"):
+            raise InvalidValue(f"act is None, 'identity', 'leaky_relu' or 'elu', not {act!r}")
+        slope = checked_float("act_alpha", act_alpha)
+    names = (name, moving_mean_name, moving_variance_name)
+    flags = (do_model_average_for_mean_and_var, use_global_stats)
+    out = batch_norm(input, None, is_test, momentum, epsilon, param_attr, bias_attr, data_layout, False, *names, *flags)
+    return out if act in (None, "identity") else emitted(str(act), [out], alpha=slope)
+
+
+@layer
+def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, name: str | None = None) -> Variable:
+    """A weight over its largest singular value (T. Miyato et al., 2018), which ``power_iters`` steps of the power iteration approach.
+
+    Args:
+        dim: the axis that becomes the rows of a matrix; the others are its columns.
+    """
+    with at_users_line("layers.spectral_norm"):
+        x = checked_input("spectral_norm", weight)
+        axis, steps, small = checked_int("dim", dim), checked_int("power_iters", power_iters, 0), checked_float("eps", eps)
+        if -1 in x.shape or not 0 <= axis < len(x.shape):
+            raise InvalidValue(f"it takes a weight of known extents with an axis dim={dim}, not {x!r}")
+    helper = LayerHelper("spectral_norm", name)
+    rows = x.shape[axis]
+    columns = element_count(x.shape) // rows
+    turned = emitted("transpose", [x], axis=[axis, *(i for i in range(len(x.shape)) if i != axis)])
+    matrix = emitted("reshape", [turned], shape=[rows, columns])
+    vectors = [helper.main.names.generate(f"{helper.name}.{each}") for each in "uv"]
+    block = helper.main.global_block()
+    u, v = (
+        block.create_var(each, [extent], x.dtype, persistable=True, stop_gradient=True)
+        for each, extent in zip(vectors, (rows, columns), strict=True)
+    )
+    for each in (u, v):
+        helper.initialize(each, Normal(0.0, 1.0))
+    for _ in range(steps):
+        v = _unit(emitted("matmul_v2", [matrix, u], trans_x=True), small)
+        u = _unit(emitted("matmul_v2", [matrix, v]), small)
+    largest = (u * emitted("matmul_v2", [matrix, v])).sum()
+    return x / largest  # type: ignore[no-any-return]
+
+
+def _unit(x: Variable, small: float) -> Variable:
+    """A vector over its length; gradients stop at it."""
+    out = x / (x.square().sum().sqrt() + small)
+    out.stop_gradient = True
+    return out

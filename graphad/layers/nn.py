@@ -94,7 +94,7 @@ def fc(
     input: Variable | Sequence[Variable],
     size: int,
     num_flatten_dims: int = 1,
-    param_attr: AttrLike = None,
+    param_attr: AttrLike | Sequence[AttrLike] = None,
     bias_attr: AttrLike = None,
     act: str | None = None,
     name: str | None = None,
@@ -119,7 +119,7 @@ def fc(
         checked_int("size", size, 1)
         checked_int("num_flatten_dims", num_flatten_dims)
     inputs = list(input) if isinstance(input, list | tuple) else [input]
-    attrs = list(param_attr) if isinstance(param_attr, list | tuple) else [param_attr] * len(inputs)
+    attrs = list(param_attr) if isinstance(param_attr, Sequence) and not isinstance(param_attr, str) else [param_attr] * len(inputs)
     if not inputs or len(attrs) != len(inputs):
         raise InvalidValue(f"layers.fc: {len(inputs)} inputs and {len(attrs)} param_attr do not match")
     helper = LayerHelper("fc", name)

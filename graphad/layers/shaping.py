@@ -8,18 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from graphad import ops
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
-from graphad.layers.helper import checked_input, layer
+from graphad.layers.helper import checked_input, emitted, layer
 from graphad.layers.values import constant, is_literal
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
 from graphad.types import FLOATS, dtype_name
-
-
-def _emitted(op: str, inputs: Sequence[object], name: str | None = None, **attrs: object) -> Any:
-    return default_main_program().current_block().emit(ops.lookup(op), inputs, attrs, name)
 
 
 @layer
@@ -40,7 +35,7 @@ def softmax(input: Variable, use_cudnn: object = False, name: str | None = None,
         axis = use_cudnn
     elif not isinstance(use_cudnn, bool):
         checked_flag("layers.softmax: use_cudnn", use_cudnn)
-    return _emitted("softmax", [checked_input("softmax", input)], name, axis=axis)  # type: ignore[no-any-return]
+    return emitted("softmax", [checked_input("softmax", input)], name, axis=axis)  # type: ignore[no-any-return]
 
 
 @layer
@@ -73,12 +68,12 @@ def split(
         if num_or_sections is None:
             if not num and not sections:
                 raise InvalidType("num_or_sections is missing: how many parts, or a list of their extents")
-            return _emitted("split", [x], name, num=num, sections=list(sections), axis=0 if along is None else along)  # type: ignore[no-any-return]
+            return emitted("split", [x], name, num=num, sections=list(sections), axis=0 if along is None else along)  # type: ignore[no-any-return]
         by_count = isinstance(num_or_sections, int | np.integer) and not isinstance(num_or_sections, bool)
         if not by_count and not isinstance(num_or_sections, list | tuple):
             raise InvalidType(f"num_or_sections is an int or a list of ints, not {num_or_sections!r}")
         parts: dict[str, object] = {"num": num_or_sections} if by_count else {"sections": list(num_or_sections)}  # type: ignore[arg-type]
-    return _emitted("split", [x], name, **parts, axis=-1 if along is None else checked_int("layers.split: dim", along))  # type: ignore[no-any-return]
+    return emitted("split", [x], name, **parts, axis=-1 if along is None else checked_int("layers.split: dim", along))  # type: ignore[no-any-return]
 
 
 @layer
@@ -89,19 +84,19 @@ def where(condition: Variable, x: object = None, y: object = None, name: str | N
         if (x is None) != (y is None):
             raise InvalidType("x and y come together: where(condition) gives places, where(condition, x, y) elements")
     if x is None:
-        return _emitted("where_index", [condition], name)  # type: ignore[no-any-return]
+        return emitted("where_index", [condition], name)  # type: ignore[no-any-return]
     like = x if isinstance(x, Variable) else y
     if not isinstance(like, Variable):
         raise InvalidType(f"layers.where: x is {x!r} and y is {y!r}; at least one of them is a Variable")
     block = default_main_program().current_block()
     chosen = [constant(block, "number", each, like.tensor_type) if is_literal(each) else each for each in (x, y)]
-    return _emitted("where", [condition, *chosen], name)  # type: ignore[no-any-return]
+    return emitted("where", [condition, *chosen], name)  # type: ignore[no-any-return]
 
 
 def _filled_like(kind: str, x: Variable, out: Variable | None, value: float) -> Variable:
     x = checked_input(kind, x)
     if out is None:
-        return _emitted("fill_any_like", [x], value=value) if value else _emitted("fill_zeros_like", [x])  # type: ignore[no-any-return]
+        return emitted("fill_any_like", [x], value=value) if value else emitted("fill_zeros_like", [x])  # type: ignore[no-any-return]
     default_main_program().current_block().append_op("fill_any_like", {"X": x}, {"Out": out}, {"value": value})
     return out
 
@@ -131,7 +126,7 @@ def linspace(start: object, stop: object, num: Any, dtype: Any = "float32", name
     count = (
         num if isinstance(num, Variable) else constant(block, "number", np.array([checked_int("layers.linspace: num", num, 1)], "int32"))
     )
-    out: Variable = _emitted("linspace", [*bounds, count], name, dtype=dtype)
+    out: Variable = emitted("linspace", [*bounds, count], name, dtype=dtype)
     if not isinstance(num, Variable):
         out.declare((int(num),), dtype)
     out.stop_gradient = dtype not in FLOATS
@@ -150,8 +145,8 @@ def sequence_mask(x: Variable, maxlen: object = None, dtype: object = "int64", n
     if maxlen is None:
         maxlen = lengths.max()
     places = _places(maxlen, lengths.dtype)
-    mask = _emitted("less_than", [places, lengths.unsqueeze(-1)])
-    return _emitted("cast", [mask], name, out_dtype=dtype_name(dtype))  # type: ignore[no-any-return]
+    mask = emitted("less_than", [places, lengths.unsqueeze(-1)])
+    return emitted("cast", [mask], name, out_dtype=dtype_name(dtype))  # type: ignore[no-any-return]
 
 
 def _places(end: object, dtype: str) -> Variable:
@@ -160,7 +155,7 @@ def _places(end: object, dtype: str) -> Variable:
         return constant(block, "number", np.arange(checked_int("layers.sequence_mask: maxlen", end, 0), dtype=dtype))
     zero, one = (constant(block, "number", np.array([each], dtype)) for each in (0, 1))
     bound = end if end.dtype == dtype else end.astype(dtype)
-    return _emitted("range", [zero, bound.reshape([1]), one])  # type: ignore[no-any-return]
+    return emitted("range", [zero, bound.reshape([1]), one])  # type: ignore[no-any-return]
 
 
 @layer
@@ -177,14 +172,14 @@ def one_hot(
     with at_users_line("layers.one_hot"):
         attrs = {"depth": checked_int("depth", depth, 1), "allow_out_of_range": checked_flag("allow_out_of_range", allow_out_of_range)}
         op = "one_hot" if has_last_one(labels) else "one_hot_v2"
-    return _emitted(op, [labels], name, dtype=dtype_name(dtype), **attrs)  # type: ignore[no-any-return]
+    return emitted(op, [labels], name, dtype=dtype_name(dtype), **attrs)  # type: ignore[no-any-return]
 
 
 @layer
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """``x / sqrt(sum(x * x) + epsilon)`` along an axis."""
     attrs = {"axis": 1 if axis is None else checked_int("layers.l2_normalize: axis", axis), "epsilon": checked_float("epsilon", epsilon)}
-    return _emitted("norm", [checked_input("l2_normalize", x)], name, **attrs)  # type: ignore[no-any-return]
+    return emitted("norm", [checked_input("l2_normalize", x)], name, **attrs)  # type: ignore[no-any-return]
 
 
 # -- whole tensors -------------------------------------------------------------------------------
@@ -193,25 +188,25 @@ def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | Non
 @layer
 def has_inf(x: Variable) -> Variable:
     """Whether an element is infinite, as one boolean."""
-    return _emitted("isinf_v2", [checked_input("has_inf", x)]).any()  # type: ignore[no-any-return]
+    return emitted("isinf_v2", [checked_input("has_inf", x)]).any()  # type: ignore[no-any-return]
 
 
 @layer
 def has_nan(x: Variable) -> Variable:
     """Whether an element is not a number, as one boolean."""
-    return _emitted("isnan_v2", [checked_input("has_nan", x)]).any()  # type: ignore[no-any-return]
+    return emitted("isnan_v2", [checked_input("has_nan", x)]).any()  # type: ignore[no-any-return]
 
 
 @layer
 def isfinite(x: Variable) -> Variable:
     """Whether all elements are finite, as one boolean; ``layers.isfinite_v2`` says so of each."""
-    return _emitted("isfinite_v2", [checked_input("isfinite", x)]).all()  # type: ignore[no-any-return]
+    return emitted("isfinite_v2", [checked_input("isfinite", x)]).all()  # type: ignore[no-any-return]
 
 
 @layer
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     """Whether a tensor has no elements; ``cond`` is a boolean Variable to overwrite."""
-    count = _emitted("size", [checked_input("is_empty", x)])
+    count = emitted("size", [checked_input("is_empty", x)])
     empty: Variable = count == 0
     if cond is None:
         return empty
@@ -228,28 +223,28 @@ def rank(input: Variable) -> Variable:
 @layer
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The elements of matrices on and below a diagonal; zeros elsewhere."""
-    return _emitted("tril_triu", [checked_input("tril", input)], name, diagonal=diagonal, lower=True)  # type: ignore[no-any-return]
+    return emitted("tril_triu", [checked_input("tril", input)], name, diagonal=diagonal, lower=True)  # type: ignore[no-any-return]
 
 
 @layer
 def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The elements of matrices on and above a diagonal; zeros elsewhere."""
-    return _emitted("tril_triu", [checked_input("triu", input)], name, diagonal=diagonal, lower=False)  # type: ignore[no-any-return]
+    return emitted("tril_triu", [checked_input("triu", input)], name, diagonal=diagonal, lower=False)  # type: ignore[no-any-return]
 
 
 @layer
 def scatter_nd(index: Variable, updates: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
     """Zeros of a shape to which updates are added at places; repeated places add up."""
     x = checked_input("scatter_nd", updates)
-    zeros = _emitted("fill_constant", [], shape=list(shape), value=0.0, dtype=x.dtype)
-    return _emitted("scatter_nd_add", [zeros, checked_input("scatter_nd", index), x], name)  # type: ignore[no-any-return]
+    zeros = emitted("fill_constant", [], shape=list(shape), value=0.0, dtype=x.dtype)
+    return emitted("scatter_nd_add", [zeros, checked_input("scatter_nd", index), x], name)  # type: ignore[no-any-return]
 
 
 @layer
 def nonzero(input: Variable, as_tuple: bool = False) -> Any:
     """Where elements are not zero: rows of int64, or with ``as_tuple`` one column ``[n, 1]`` an axis."""
     x = checked_input("nonzero", input)
-    places = _emitted("where_index", [x if x.dtype == "bool" else x.astype("bool")])
+    places = emitted("where_index", [x if x.dtype == "bool" else x.astype("bool")])
     if not checked_flag("layers.nonzero: as_tuple", as_tuple):
         return places
     return tuple(places[:, i : i + 1] for i in builtins.range(x.ndim))
@@ -275,11 +270,11 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
             raise ShapeError(f"x is {x!r} and target_tensor {target_tensor!r}; they have different numbers of axes")
         pairs = [(a, b) for a, b in zip(shape, target, strict=True) if a != b or a == -1]
         if any(-1 in pair for pair in pairs):
-            return _emitted("expand_as_v2", [x, target_tensor], name)  # type: ignore[no-any-return]
+            return emitted("expand_as_v2", [x, target_tensor], name)  # type: ignore[no-any-return]
         if any(b % a for a, b in pairs if a):
             raise ShapeError(f"the extents of {target_tensor!r} are not multiples of those of {x!r}")
         times = [b // a if a else 1 for a, b in zip(shape, target, strict=True)]
-    return _emitted("expand", [x], name, expand_times=times)  # type: ignore[no-any-return]
+    return emitted("expand", [x], name, expand_times=times)  # type: ignore[no-any-return]
 
 
 # -- images --------------------------------------------------------------------------------------
@@ -336,7 +331,7 @@ def image_resize(
         attrs |= dict(zip(("out_d", "out_h", "out_w")[-len(extents) :], extents, strict=True))
     else:
         attrs["scale"] = checked_float("layers.image_resize: scale", scale)
-    return _emitted(op, inputs, name, **attrs)  # type: ignore[no-any-return]
+    return emitted(op, inputs, name, **attrs)  # type: ignore[no-any-return]
 
 
 @layer

@@ -294,7 +294,7 @@ def fill_constant(shape: Sequence[int], dtype: object, value: Any, force_cpu: An
     Gradients reach it if it is floating-point, so what it is overwritten with in a loop is trained.
 
     Args:
-        shape: its extents; none is unknown.
+        shape: its extents; none is unknown. A tensor of them, or tensors among them, say so when the program runs.
         dtype: its dtype, by name, as a numpy dtype or as Fluid's number.
         value: a number.
         force_cpu: a hint without effect; a Variable in its place is taken as ``out``.
@@ -319,6 +319,8 @@ def fill_constant(shape: Sequence[int], dtype: object, value: Any, force_cpu: An
     block = helper.main.current_block()
     with at_users_line("layers.fill_constant"):
         checked_flag("force_cpu", force_cpu)
+        if out is None and _holds_variable(shape):
+            return _filled(shape, dtype_name(dtype), value)
         found = TensorType(_known_shape(shape), dtype_name(dtype))
         if not is_literal(value) or np.ndim(value):
             raise InvalidType(f"value is a number, not {value!r}")
@@ -327,6 +329,25 @@ def fill_constant(shape: Sequence[int], dtype: object, value: Any, force_cpu: An
         exact = not isinstance(value, int | np.integer) or abs(int(value)) <= _EXACT
         write_literal(block, name, value if exact else _repeated(value, found), found)
     return stopped_unless_float(block.var(name)) if target is None else target
+
+
+def _holds_variable(shape: Any) -> bool:
+    return isinstance(shape, Variable) or (isinstance(shape, list | tuple) and any(isinstance(each, Variable) for each in shape))
+
+
+def _filled(shape: Any, dtype: str, value: Any) -> Variable:
+    """A constant whose extents are tensors, or some of them."""
+    inputs: dict[str, Any] = {"ShapeTensor": shape}
+    attrs: dict[str, Any] = {"shape": [], "dtype": dtype, "value": float(value) if not isinstance(value, Variable) else 0.0}
+    helper = LayerHelper("fill_constant")
+    if not isinstance(shape, Variable):
+        block = helper.main.current_block()
+        extents = [each if isinstance(each, Variable) else constant(block, "number", np.array([each], "int32")) for each in shape]
+        attrs["shape"] = [-1 if isinstance(each, Variable) else each for each in shape]
+        inputs = {"ShapeTensorList": extents}
+    if isinstance(value, Variable):
+        inputs["ValueTensor"] = value
+    return stopped_unless_float(helper.append("fill_constant", inputs, attrs))
 
 
 def _repeated(value: object, type: TensorType) -> Any:

@@ -282,6 +282,7 @@ gather_grad: GradOpDef
 gather_nd: OpDef
 gather_nd_grad: GradOpDef
 gaussian_random: OpDef
+gaussian_random_batch_size_like: OpDef
 gelu: OpDef
 gelu_grad: GradOpDef
 greater_equal: OpDef
@@ -661,6 +662,7 @@ unfold_grad: GradOpDef
 ungather: OpDef
 ungather_grad: GradOpDef
 uniform_random: OpDef
+uniform_random_batch_size_like: OpDef
 unique: OpDef
 unpad2d: OpDef
 unpad2d_grad: GradOpDef

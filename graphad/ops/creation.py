@@ -181,9 +181,10 @@ def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> An
 # -- a batch -------------------------------------------------------------------------------------
 
 
-def _batch_type(
+def batch_type(
     Input: TensorType, *, shape: list[int], input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32", **_: object
 ) -> TensorType:
+    """The type of a tensor whose extent at ``output_dim_idx`` is that of Input at ``input_dim_idx``."""
     extents = list(checked_shape(shape))
     place = normal_axis(output_dim_idx, len(extents), "output_dim_idx")
     extents[place] = Input.shape[normal_axis(input_dim_idx, len(Input.shape), "input_dim_idx")] if Input.shape else 1
@@ -192,13 +193,13 @@ def _batch_type(
     return TensorType(tuple(extents), dtype)
 
 
-@operator("Input -> Out", infer=_batch_type, grad={}, of_shape=True)
+@operator("Input -> Out", infer=batch_type, grad={}, of_shape=True)
 def fill_constant_batch_size_like(
     Input: Array, *, shape: list[int], value: float = 0.0, input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32"
 ) -> Array:
     """A tensor of one value, of the extents ``shape`` with that of Input at ``input_dim_idx`` in the place ``output_dim_idx``."""
     like = TensorType(Input.shape, Input.dtype.name)
-    return np.full(_batch_type(like, shape=shape, input_dim_idx=input_dim_idx, output_dim_idx=output_dim_idx).shape, value, dtype)
+    return np.full(batch_type(like, shape=shape, input_dim_idx=input_dim_idx, output_dim_idx=output_dim_idx).shape, value, dtype)
 
 
 # -- equal distances -----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from html import escape
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, Unpack
 
@@ -21,6 +22,7 @@ from graphad.ops.sample import Sample
 from graphad.ops.symbol import Symbol
 from graphad.ops.traits import Declared, Traits, check, read
 from graphad.plugins import ensure_plugins
+from graphad.showing import Table
 from graphad.types import Function, Tensor, TensorType, dtype_name
 
 # -- signatures ------------------------------------------------------------------------------------
@@ -189,6 +191,17 @@ class OpDef(Traits):
 
     def __repr__(self) -> str:
         return f"<operator {self.type}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("reads", slot.name, "several" if slot.variadic else "optional" if slot.optional else "") for slot in self.inputs.values()]
+        rows += [
+            ("writes", slot.name, "several" if slot.variadic else "optional" if slot.optional else "") for slot in self.outputs.values()
+        ]
+        rows += [
+            ("attribute", f"{each.name}: {each.kind}", f"default {each.default!r}" if each.has_default else "")
+            for each in self.attrs.values()
+        ]
+        return f"<div>{escape(self.doc)}</div>\n{Table((self.type, '', ''), tuple(rows)).html()}"
 
     def attr(self, name: str, attrs: Mapping[str, object]) -> Any:
         """The attribute's value: as given, else its default."""
@@ -376,7 +389,7 @@ def lookup(op_type: str) -> OpDef:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the known names nearest to a mistyped one."""
-    near = difflib.get_close_matches(name, list(known), n=3)
+    near = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

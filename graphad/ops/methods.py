@@ -104,6 +104,51 @@ class Methods:
         """The elements in another dtype, by name or as numpy's."""
         return self._on("cast", out_dtype=dtype_name(dtype))
 
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
+        """Two axes in each other's place."""
+        order = list(range(self.ndim))
+        order[axis1], order[axis2] = order[axis2], order[axis1]
+        return self._on("transpose", axis=order)
+
+    @property
+    def mT(self) -> Self:
+        """The last two axes in each other's place."""
+        return self.swapaxes(-1, -2)
+
+    def repeat(self, repeats: int, axis: int | None = None) -> Self:
+        """Each element ``repeats`` times along an axis, or of ``x.flatten()``."""
+        x = self.flatten() if axis is None else self
+        at = (axis or 0) % x.ndim
+        times = x.unsqueeze(at + 1)._on("tile", repeat_times=[repeats if i == at + 1 else 1 for i in range(x.ndim + 1)])
+        return times.flatten(at, at + 1)
+
+    def take(self, indices: Any, axis: int | None = None) -> Any:
+        """The elements at places along an axis, or of ``x.flatten()``."""
+        x: Any = self.flatten() if axis is None else self
+        at = (axis or 0) % x.ndim
+        return x[(*[slice(None)] * at, indices)]
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The diagonals of the matrices that two axes make, as the last axis."""
+        return self._on("diagonal", offset=offset, axis1=axis1, axis2=axis2)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
+        """The sums of the diagonals."""
+        return self._on("trace", offset=offset, axis1=axis1, axis2=axis2)
+
+    def nonzero(self) -> tuple[Any, ...]:
+        """Where elements are not zero: the places along each axis."""
+        places: Any = self._on("where_index")
+        return tuple(places[:, axis] for axis in range(self.ndim))
+
+    def copy(self) -> Self:
+        """The same elements."""
+        return self._on("assign")
+
+    def conj(self) -> Self:
+        """The elements themselves: they are real numbers."""
+        return self._on("assign")
+
     # -- reductions ------------------------------------------------------------------------------
 
     def _reduced(self, op: str, axis: Axis, keepdims: bool) -> Self:
@@ -143,15 +188,23 @@ class Methods:
         """Whether an element holds, over all axes or those named."""
         return self.astype("bool")._reduced("reduce_any", axis, keepdims or keepdim)
 
-    def var(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
-        """The mean of the squared distances from the mean, as numpy has it (Paddle divides by one less)."""
+    def var(self, axis: Axis = None, keepdims: bool = False, *, ddof: int = 0, keepdim: bool = False) -> Self:
+        """The mean of the squared distances from the mean, as numpy has it; with ``ddof=1`` over one less, as Paddle does."""
         x = self._floating()
         mean = x.mean(axis, keepdims=True)
-        return x._on("elementwise_sub", mean)._on("square").mean(axis, keepdims or keepdim)
+        out = x._on("elementwise_sub", mean)._on("square").mean(axis, keepdims or keepdim)
+        return out if not ddof else out._on("scale", scale=self._degrees(axis, ddof))
 
-    def std(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+    def _degrees(self, axis: Axis, ddof: int) -> float:
+        """A number of elements over ``ddof`` less."""
+        count = element_count(tuple(self.shape[each] for each in _axes(axis)) if axis is not None else self.shape)
+        if count < 0 or count <= ddof:
+            self.refuse(f"ddof={ddof} needs more elements than that along axis={axis} of {self!r}, and their number known")
+        return count / (count - ddof)
+
+    def std(self, axis: Axis = None, keepdims: bool = False, *, ddof: int = 0, keepdim: bool = False) -> Self:
         """The square root of ``var``."""
-        return self.var(axis, keepdims or keepdim)._on("sqrt")
+        return self.var(axis, keepdims or keepdim, ddof=ddof)._on("sqrt")
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """Where the largest element is along an axis, or in ``x.flatten()``; int64."""
@@ -165,6 +218,22 @@ class Methods:
         """The sums of the elements up to each, along an axis, or of ``x.flatten()``."""
         x = self._counted()
         return x._on("cumsum", axis=axis) if axis is not None else x.flatten()._on("cumsum", axis=0)
+
+    def cumprod(self, axis: int | None = None) -> Self:
+        """The products of the elements up to each, along an axis, or of ``x.flatten()``."""
+        x = self._counted()
+        return x._on("cumprod", dim=axis) if axis is not None else x.flatten()._on("cumprod", dim=0)
+
+    def argsort(self, axis: int | None = -1) -> Self:
+        """Where the elements come from when they are sorted along an axis, or in ``x.flatten()``; int64."""
+        return (self.flatten() if axis is None else self)._sorted(-1 if axis is None else axis)[1]  # type: ignore[no-any-return]
+
+    def sort(self, axis: int | None = -1) -> Self:
+        """The elements sorted along an axis, or those of ``x.flatten()``; a new tensor, not in place."""
+        return (self.flatten() if axis is None else self)._sorted(-1 if axis is None else axis)[0]  # type: ignore[no-any-return]
+
+    def _sorted(self, axis: int) -> Any:
+        return self._on("argsort", axis=axis)
 
     # -- two tensors -----------------------------------------------------------------------------
 
@@ -239,9 +308,11 @@ class Methods:
         """The larger of x and 0."""
         return self._on("relu")
 
-    def round(self) -> Self:
-        """The nearest whole numbers."""
-        return self._on("round")
+    def round(self, decimals: int = 0) -> Self:
+        """The nearest whole numbers, or multiples of ``10**-decimals``."""
+        if not decimals:
+            return self._on("round")
+        return self._on("scale", scale=10.0**decimals)._on("round")._on("scale", scale=10.0**-decimals)
 
     def rsqrt(self) -> Self:
         """1 over the square root."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
+from graphad.ops.creation import batch_type
 from graphad.ops.definition import operator
 from graphad.ops.inference import matched, same_float
 from graphad.types import FLOATS, INTS, Array, Tensor, TensorType, checked_shape, element_count
@@ -94,6 +95,56 @@ def randint(*, shape: list[int], low: int, high: int, seed: int = 0, dtype: DTyp
 def bernoulli(X: Array, *, seed: int = 0, rng: np.random.Generator) -> Array:
     """One with the probability X, else zero, in X's dtype."""
     return np.asarray(generator(seed, rng).random(X.shape) < X).astype(X.dtype)
+
+
+# -- a batch -------------------------------------------------------------------------------------
+
+
+def _batch_floats(Input: TensorType, *, dtype: DType = "float32", **attrs: Any) -> TensorType:
+    if dtype not in FLOATS:
+        raise ShapeError(f"dtype={dtype!r}: random floating-point numbers are {', '.join(FLOATS)}")
+    return batch_type(Input, dtype=dtype, **attrs)
+
+
+def _batch_shape(Input: Array, shape: list[int], input_dim_idx: int, output_dim_idx: int) -> list[int]:
+    like = TensorType(Input.shape, Input.dtype.name)
+    return list(batch_type(like, shape=shape, input_dim_idx=input_dim_idx, output_dim_idx=output_dim_idx).shape)
+
+
+@operator("Input -> Out", infer=_batch_floats, grad={}, random=True)
+def uniform_random_batch_size_like(
+    Input: Array,
+    *,
+    shape: list[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+    dtype: DType = "float32",
+    rng: np.random.Generator,
+) -> Array:
+    """Numbers spread evenly over [min, max), of the extents ``shape``; that at ``output_dim_idx`` is Input's at ``input_dim_idx``."""
+    extents = _batch_shape(Input, shape, input_dim_idx, output_dim_idx)
+    return np.asarray(uniform_random.kernel(shape=extents, min=min, max=max, seed=seed, dtype=dtype, rng=rng))
+
+
+@operator("Input -> Out", infer=_batch_floats, grad={}, random=True)
+def gaussian_random_batch_size_like(
+    Input: Array,
+    *,
+    shape: list[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: DType = "float32",
+    rng: np.random.Generator,
+) -> Array:
+    """Normally distributed numbers, of the extents ``shape``; that at ``output_dim_idx`` is Input's at ``input_dim_idx``."""
+    extents = _batch_shape(Input, shape, input_dim_idx, output_dim_idx)
+    return np.asarray(gaussian_random.kernel(shape=extents, mean=mean, std=std, seed=seed, dtype=dtype, rng=rng))
 
 
 # -- dropout -------------------------------------------------------------------------------------

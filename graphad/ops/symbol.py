@@ -11,7 +11,7 @@ from graphad.ops.methods import Methods
 from graphad.ops.registry import REGISTRY as REGISTRY
 from graphad.ops.subscripts import subscripted
 from graphad.ops.tensor_literals import as_tensor, check_number, is_literal, is_number
-from graphad.types import Shape
+from graphad.types import FLOATS, Shape
 
 if TYPE_CHECKING:
     from graphad.ops.definition import OpDef
@@ -100,6 +100,18 @@ class Symbol(Methods):
 
     def __rfloordiv__(self, other: object) -> Self:
         return _binary("elementwise_floordiv", other, self, self)
+
+    def __divmod__(self, other: object) -> tuple[Self, Self]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: object) -> tuple[Self, Self]:
+        return self.__rfloordiv__(other), self.__rmod__(other)
+
+    def __lshift__(self, other: object) -> Self:
+        return self * _power_of_2(self, other)
+
+    def __rshift__(self, other: object) -> Self:
+        return self // _power_of_2(self, other)
 
     def __matmul__(self, other: object) -> Self:
         return _binary("matmul_v2", self, other, self)
@@ -227,6 +239,14 @@ def _affine(x: S, scale: Any = 1.0, bias: Any = 0.0) -> S:
     check_number(x, bias)
     result: S = REGISTRY["scale"](x, scale=float(scale), bias=float(bias))
     return result
+
+
+def _power_of_2(x: Symbol, count: Any) -> object:
+    """What shifting integers by some bits multiplies them by."""
+    if x.dtype in FLOATS or x.dtype == "bool":
+        x.refuse(f"integers are shifted, not {x!r}; multiply by a power of 2")
+    power: object = 2**count
+    return power
 
 
 def _binary(op: str, x: object, y: object, symbol: S) -> S:

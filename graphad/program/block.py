@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import ControlDef, OpDef, Slot, lookup
+from graphad.ops.definition import did_you_mean
 from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
 from graphad.program.source import at_users_line, located, user_line
 from graphad.program.variable import Parameter, Regularizer, Variable
+from graphad.showing import Table
 from graphad.types import TENSOR, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class Block:
         if not isinstance(name, str):
             raise InvalidType(f"a variable is looked up by its name, not by {name!r}")
         if name not in self.vars:
-            raise InvalidValue(f"block {self.idx} has no variable {name!r}")
+            raise InvalidValue(f"block {self.idx} has no variable {name!r}{did_you_mean(name, self.vars)}")
         return self.vars[name]
 
     def var_recursive(self, name: str) -> Variable:
@@ -244,6 +246,10 @@ class Block:
 
     def __repr__(self) -> str:
         return f"<Block {self.idx} of {len(self.ops)} operators>"
+
+    def _repr_html_(self) -> str:
+        rows = tuple((at, op.type, ", ".join(op.input_names()), ", ".join(op.output_names())) for at, op in enumerate(self.ops))
+        return Table((f"block {self.idx}", "operator", "reads", "writes"), rows).html()
 
 
 def _types(value: Any) -> list[TensorType]:

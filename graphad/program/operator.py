@@ -12,6 +12,7 @@ from graphad.ops.definition import AS_INPUT, checked_attr, did_you_mean, fits_64
 from graphad.ops.parameters import REQUIRED
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, name_in
+from graphad.showing import Table
 from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, joined_shape
 
 if TYPE_CHECKING:
@@ -102,6 +103,14 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"{self.type}({_slots_text(self.inputs)}) -> ({_slots_text(self.outputs)})"
+
+    def _repr_html_(self) -> str:
+        rows = [("reads", slot, ", ".join(names)) for slot, names in self.inputs.items()]
+        rows += [("writes", slot, ", ".join(names)) for slot, names in self.outputs.items()]
+        rows += [("attribute", name, str(value)) for name, value in self.attrs.items()]
+        if self.source is not None:
+            rows.append(("written at", "", str(self.source)))
+        return Table((self.type, "", ""), tuple(rows)).html()
 
 
 def copied(op: Operator, block: Block) -> Operator:

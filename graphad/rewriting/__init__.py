@@ -16,7 +16,6 @@ from graphad.rewriting.passes import (
     OnTrial,
     Pass,
     Pipeline,
-    Step,
     Timings,
     diagnoses_only,
     fixpoint,
@@ -29,6 +28,7 @@ from graphad.rewriting.pattern import compute, constant, is_float
 from graphad.rewriting.rewriter import Follower, Rule, RuleSet, in_graph, rewrite_greedily, sweep, timing_rules
 from graphad.rewriting.rule_pass import RulePass, rules_of
 from graphad.rewriting.rules import PatternRule, explain, rewrite, several
+from graphad.rewriting.runs import Report, Step
 
 if TYPE_CHECKING:
     from graphad.rewriting.proving import Proof, prove
@@ -45,6 +45,7 @@ __all__ = [
     "PatternRule",
     "Pipeline",
     "Proof",
+    "Report",
     "Rule",
     "RulePass",
     "RuleSet",

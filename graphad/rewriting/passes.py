@@ -28,6 +28,8 @@ from graphad.program import Program
 from graphad.program.operator import check_known
 from graphad.rewriting.analysis import Analysis, drop_outgrown, keep_preserved
 from graphad.rewriting.dataflow import Dataflow
+from graphad.rewriting.runs import Report, Step, arrow
+from graphad.showing import Table
 
 # -- text ------------------------------------------------------------------------------------------
 # The text of pipelines.
@@ -325,18 +327,6 @@ def _before(program: Program, asked: Sequence[str] | None, history: Sequence[Pas
 # The one function that runs every pass, and the observers that it notifies.
 
 
-@dataclass(frozen=True)
-class Step:
-    """Statistics of one run of a pass: seconds, and operators and values before and after."""
-
-    name: str
-    text: str
-    changed: bool
-    seconds: float
-    ops: tuple[int, int]
-    values: tuple[int, int]
-
-
 Observer = Callable[["Pass", Graph, Step], None]
 Applier = Callable[["Pass", Graph], bool]
 _observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
@@ -391,7 +381,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
         journal.history.append(each)
     observers = _observers.get()
     if observers and not is_replaying():
-        step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)))
+        step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)), journal.rewrites - rewrites)
         for observer in observers:
             observer(each, graph, step)
     return changed
@@ -515,15 +505,11 @@ class Timings:
             self.steps.append(step)
 
     def __str__(self) -> str:
-        rows = [(f"{s.seconds * 1e3:.2f} ms", _arrow(s.ops), _arrow(s.values), "changed" if s.changed else "", s.text) for s in self.steps]
+        rows = [(f"{s.seconds * 1e3:.2f} ms", arrow(s.ops), arrow(s.values), "changed" if s.changed else "", s.text) for s in self.steps]
         rows.append((f"{sum(s.seconds for s in self.steps) * 1e3:.2f} ms", "", "", "", "all"))
         table = [("time", "operators", "values", "", "pass"), *rows]
         widths = [max(len(row[i]) for row in table) for i in range(4)]
         return "\n".join("  ".join([*(f"{c:>{w}}" for c, w in zip(row, widths, strict=False)), row[4]]).rstrip() for row in table)
-
-
-def _arrow(counts: tuple[int, int]) -> str:
-    return f"{counts[0]}" if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]}"
 
 
 # -- passes and pipelines --------------------------------------------------------------------------
@@ -618,7 +604,7 @@ class Pass(ABC):
     def apply(self, graph: Graph) -> bool:
         """Change the graph; return whether it changed."""
 
-    def run(self, graph: Graph) -> bool:
+    def run(self, graph: Graph) -> bool | Report:
         """Apply the pass as ``run_pass`` does: checked, verified, observed; return whether the graph changed."""
         return run_pass(self, graph)
 
@@ -668,15 +654,22 @@ class Pipeline(Pass):
     def apply(self, graph: Graph) -> bool:
         return any([run_pass(each, graph) for each in self.passes])
 
-    def run(self, graph: Graph) -> bool:
+    def run(self, graph: Graph) -> Report:
         """Run the passes; one whose place cannot work is refused before any runs.
+
+        Returns:
+            What each pass did; it is true if the graph changed.
 
         Raises:
             PassError: a pass requires what the graph has not and no pass before it establishes.
         """
         check_order(self.passes, graph)
-        with paused_collector(len(graph.ops)):
-            return self.apply(graph)
+        ops, values, timings = len(graph.ops), len(graph.values), Timings()
+        start = perf_counter()
+        with paused_collector(ops), observing(timings):
+            changed = self.apply(graph)
+        seconds = perf_counter() - start
+        return Report(changed, tuple(timings.steps), seconds, (ops, len(graph.ops)), (values, len(graph.values)))
 
     def parts(self) -> tuple[Pass, ...]:
         return tuple(part for each in self.passes for part in each.parts())
@@ -689,6 +682,13 @@ class Pipeline(Pass):
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.passes))
+
+    def __repr__(self) -> str:
+        return f"<Pipeline: {self}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(str(each), type(each).summary()) for each in self.passes]
+        return Table(("pass", "what it does"), tuple(rows)).html()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pipeline) and self.passes == other.passes

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.ir import Graph, Op
 from graphad.ops.definition import did_you_mean
+from graphad.showing import Table
 
 # -- what changed ----------------------------------------------------------------------------------
 # Listeners to the changes of a graph: from its second run on, a pass visits only what changed since the first.
@@ -115,6 +117,9 @@ class Rule(ABC):
     def __repr__(self) -> str:
         return f"<rule {self.name}>"
 
+    def _repr_html_(self) -> str:
+        return f"<div><b>{escape(self.name)}</b> {escape(self.__doc__ or '')}</div>"
+
 
 @dataclass
 class RuleTime:
@@ -168,6 +173,13 @@ class RuleSet(Sequence[Rule]):
 
     def __len__(self) -> int:
         return len(self.rules)
+
+    def __repr__(self) -> str:
+        names = [rule.name for rule in self.rules[:4]] + ["..."] * (len(self.rules) > 4)
+        return f"<RuleSet of {len(self.rules)} rules: {', '.join(names)}>"
+
+    def _repr_html_(self) -> str:
+        return Table(("rule", "before ⇒ after"), tuple((rule.name, getattr(rule, "text", "")) for rule in self.rules)).html()
 
     def __getitem__(self, index: int | slice | str) -> Rule:  # type: ignore[override]
         if isinstance(index, str):

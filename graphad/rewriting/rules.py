@@ -6,6 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, overload
 
 from graphad.errors import InvalidType, InvalidValue
@@ -66,6 +67,10 @@ class PatternRule(Rule):
 
     def __repr__(self) -> str:
         return f"<rule {self.name}: {self.text}>"
+
+    def _repr_html_(self) -> str:
+        tested = "" if self.evidence is None else f"<br>tested on {self.evidence.compared} inputs"
+        return f"<div><b>{escape(self.name)}</b> <code>{escape(self.text)}</code><br>{escape(self.__doc__ or '')}{tested}</div>"
 
     def __init__(self, name: str, doc: str, before: Sequence[Result], after: Sequence[Term], conditions: Sequence[Scalar]) -> None:
         self.name = name

@@ -668,7 +668,7 @@ def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bo
     for part in parts:
         before = str(graph) if watched else ""
         try:
-            did = part.run(graph)
+            did = bool(part.run(graph))
         except (Refused, NoGradient) as error:
             if before and str(graph) != before:
                 raise RefusedLate from error

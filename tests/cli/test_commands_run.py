@@ -44,7 +44,7 @@ def test_draw_reads_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("text", "output", "message"),
     [
         ("program {", "net.svg", "line 1, column 10: expected 'block'"),
-        ("program { block 0 { } }", "net.pdf", "a drawing ends in"),
+        ("program { block 0 { } }", "net.gif", "a drawing ends in"),
         ("program { block 0 { } }", "nowhere/net.svg", "there is no folder"),
         (None, "net.svg", "No such file"),
     ],
@@ -100,7 +100,7 @@ def test_a_wrong_name_in_a_pipeline_is_a_line_with_the_nearest(capsys: pytest.Ca
 def test_demo_draws_every_pass_and_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "-o", str(tmp_path / "demo"), "--epochs", "4"]) == 0
     names = ["find-op-path", "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars"]
-    expected = {"00-forward.svg", "train.svg", *(f"{i:02d}-{name}.svg" for i, name in enumerate(names, 1))}
+    expected = {"00-forward.svg", "train.svg", "index.html", *(f"{i:02d}-{name}.svg" for i, name in enumerate(names, 1))}
     assert {path.name for path in (tmp_path / "demo").iterdir()} == expected
     output = capsys.readouterr().out
     assert all(name in output for name in names)

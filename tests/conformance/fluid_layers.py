@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 
 from graphad import layers
 from graphad.layers.signatures import EMPTY, read_signature
+from graphad.layers.unavailable import unavailable
 from tests.documented_fluid import FLUID
 from tests.documented_fluid_more import FLUID_MORE
+from tests.documented_fluid_rest import FLUID_REST
+from tests.documented_spellings import SPELLINGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/fluid-layers.md"
 SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.json").read_text(encoding="utf-8"))
@@ -33,18 +36,6 @@ DIFFERS = {
     "zeros": "`dtype` may be left out",
     "linspace": "`dtype` may be left out",
 }
-ABSENT = (
-    (r"sequence_(?!mask)|lod_|reorder_lod|dynamic_(lstm|gru|lstmp)$|row_conv|im2sequence", "works on sequences of different lengths (LoD)"),
-    (
-        r"anchor|box|rois?_|proposal|prior|nms|iou_|bipartite|detection|rpn|ssd|target_assign|yolo|generate_mask|psroi|prroi|deformable",
-        "detection",
-    ),
-    (r"beam|Decode|decode|Helper|gather_tree|ctc|edit_distance|warpctc|crf|chunk_eval", "decoding and sequence labels"),
-    (r"py_reader|double_buffer|read_file|load|py_func|Print", "readers and Python in the graph: feed arrays, fetch values"),
-    (r"Cell|^rnn$|^lstm$|DynamicRNN", "recurrent networks are written with `StaticRNN` or `while_loop`, and `lstm_unit` or `gru_unit`"),
-    (r"Categorical|Normal|Uniform", "distributions"),
-    (r"selected_rows", "sparse gradients"),
-)
 
 
 class Row(NamedTuple):
@@ -69,8 +60,9 @@ def same_signature(name: str) -> bool:
 
 
 def reason_of_absence(name: str) -> str:
-    """Why there is no layer of that name."""
-    return next((why for pattern, why in ABSENT if re.search(pattern, name)), "no operator")
+    """Why there is no layer of that name, and what takes its place."""
+    why, instead = unavailable(name) or ("", "")
+    return f"{why}; instead: {instead}" if why else ""
 
 
 @cache
@@ -88,7 +80,7 @@ def _row(name: str) -> Row:
 
 def called() -> set[str]:
     """The layers of which a documented call is compared with numpy."""
-    return {name for call in (*FLUID, *FLUID_MORE) for name in re.findall(r"\w+", call.text)}
+    return {name for call in (*FLUID, *FLUID_MORE, *FLUID_REST, *SPELLINGS) for name in re.findall(r"\w+", call.text)}
 
 
 HEAD = """\
@@ -99,7 +91,7 @@ one, {differs} differ, {absent} are absent. This page is made by `make pictures`
 
 - *same*: what Fluid's signature has comes first in graphad's, in the same order and with the same defaults. There may be more.
 - *tested*: a call as Fluid's documentation has it is compared with numpy, and its gradient with central differences
-  (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`).
+  (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`, `tests/documented_fluid_rest.py`).
 - Everywhere: a reduction to one element has the shape `[]`, where Fluid has `[1]`; there are no levels of detail (LoD); hints such as
   `use_cudnn` have no effect; a number or a numpy array may stand for a tensor.
 - A parameter has Paddle 2's name as well where that says the same: `x` for `input`, `axis` for `dim`, `keepdim` for `keep_dim`.

@@ -85,7 +85,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("path", "options", "error", "message"),
     [
-        ("a.pdf", {}, InvalidValue, r"\.svg, \.png, \.dot"),
+        ("a.gif", {}, InvalidValue, r"\.svg, \.png, \.pdf, \.dot"),
         ("no/folder/a.svg", {}, InvalidValue, "no folder"),
         (7, {}, InvalidType, "path names a file"),
         ("a.svg", {"value": "all"}, InvalidType, "no option 'value'.*did you mean 'values'"),

@@ -170,7 +170,7 @@ class Trial:
 
     def _run(self, passes: Pass, graph: Graph) -> bool:
         try:
-            return passes.run(graph)
+            return bool(passes.run(graph))
         except PassError:
             if not self.witness.refused:
                 raise

@@ -1,0 +1,112 @@
+"""``graphad verify``: everything that is wrong with a program: structure, unknown operators, slots, attributes, types."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from graphad.cli.arguments import DIFFERENT, FINE, PROGRAM, refused
+from graphad.errors import GraphadError
+from graphad.interop.formats import FORMATS, read_program
+from graphad.ir import lower
+from graphad.ir.verify import verify
+from graphad.ops import REGISTRY, ControlDef
+from graphad.program import EMPTY, Block, Operator, Program
+from graphad.program.operator import check_known
+from graphad.types import TensorType
+
+TEXT = """\
+Say everything that is wrong with a program: operators, slots and attributes that are not registered, variables that nothing declares
+or writes, types that are not what operators infer, and what makes its graph invalid."""
+STATUSES = "The exit status is 0 if nothing is wrong, 1 with a line for each complaint, and 2 if the file is no program."
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser("verify", help="say what is wrong with a program", description=TEXT, epilog=STATUSES)
+    parser.add_argument("program", nargs="+", metavar="PROGRAM", help=PROGRAM)
+    parser.add_argument(
+        "--from", dest="source_format", choices=sorted(FORMATS), metavar="FORMAT", help=f"read {' | '.join(sorted(FORMATS))}"
+    )
+    parser.add_argument("--allow-unknown", action="store_true", help="operators, slots and attributes that are not registered are fine")
+    parser.set_defaults(command=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    status = FINE
+    for path in args.program:
+        try:
+            program = read_program(path, args.source_format, allow_unknown=True)
+        except (GraphadError, OSError) as error:
+            return refused(error)
+        found = [*complaints(program, args.allow_unknown)]
+        for each in found:
+            print(f"{path}: {each}")
+        if found:
+            status = DIFFERENT
+        else:
+            print(f"{path}: {len(program.blocks)} blocks, {sum(len(b.ops) for b in program.blocks)} operators, nothing is wrong")
+    return status
+
+
+def complaints(program: Program, allow_unknown: bool = False) -> Iterator[str]:
+    """What is wrong, a line or a few each, in the order of the operators."""
+    known = True
+    for block in program.blocks:
+        for at, op in enumerate(block.ops):
+            for each in _wrong(op, allow_unknown):
+                known = False
+                yield f"block {block.idx}, operator {at}, {each}"
+    if known:
+        yield from _graph(program)
+
+
+def _wrong(op: Operator, allow_unknown: bool) -> Iterator[str]:
+    if not allow_unknown:
+        try:
+            check_known(op)
+        except GraphadError as error:
+            yield str(error)
+            return
+    missing = [name for name in (*op.input_names(), *op.output_names()) if name != EMPTY and not op.block.has_var_recursive(name)]
+    for name in dict.fromkeys(missing):
+        yield f"{op.type}: the variable {name!r} is not declared"
+    if not missing:
+        yield from _wrong_types(op, op.block)
+
+
+def _wrong_types(op: Operator, block: Block) -> Iterator[str]:
+    """Where declared types are not what the operator infers."""
+    definition = REGISTRY.get(op.type)
+    if definition is None or isinstance(definition, ControlDef):
+        return
+    types: dict[str, list[TensorType]] = {}
+    for slot, names in op.inputs.items():
+        declared = [block.var_recursive(name).tensor_type for name in names if name != EMPTY]
+        if None in declared:
+            return
+        types[slot] = [each for each in declared if each is not None]
+    try:
+        inferred = definition.infer_types(types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
+    except GraphadError as error:
+        yield f"{op.type}: {error}"
+        return
+    for slot, found in inferred.items():
+        for name, type in zip(op.outputs.get(slot, ()), found, strict=False):
+            declared_type = None if name == EMPTY else block.var_recursive(name).tensor_type
+            if declared_type is not None and not _agree(declared_type, type):
+                yield f"{op.type}: {name} is declared {declared_type}, but {slot} is {type}"
+
+
+def _agree(declared: TensorType, inferred: TensorType) -> bool:
+    if declared.dtype != inferred.dtype or len(declared.shape) != len(inferred.shape):
+        return False
+    return all(a == b or -1 in (a, b) for a, b in zip(declared.shape, inferred.shape, strict=True))
+
+
+def _graph(program: Program) -> Iterator[str]:
+    try:
+        verify(lower(program))
+    except GraphadError as error:
+        yield f"the graph is not valid: {error}"

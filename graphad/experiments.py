@@ -1,0 +1,271 @@
+"""``experiment(program, variants=...)``: one program under several pipelines, side by side: what each costs, needs and gives."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.execution import Executor, Scope
+from graphad.ir import Graph, lower, schedule
+from graphad.ops.definition import did_you_mean
+from graphad.passes.analyses import estimated
+from graphad.program import Program, Variable, default_startup_program
+from graphad.rewriting import Pass, Pipeline, Report
+from graphad.showing import Cell, Table, bars
+
+Feed = Mapping[str, Any]
+MEASURES: Mapping[str, str] = {
+    "operators": "how many operators the graph has, those in loops and branches included",
+    "flops": "floating-point operations of a run, estimated",
+    "estimated_memory": "the most bytes that are needed at once, estimated",
+    "memory": "the most bytes that a run allocated at once, as Python counts them",
+    "time": "seconds of a run, the least of several",
+    "loss": "the mean of the first requested variable after all steps",
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The results of variants: ``rows`` by the variant's name, each a dict by measure; what the pipelines did is in ``reports``.
+
+    It shows itself as a table: ``print``, notebooks, rich; ``csv``, ``pandas`` and ``plot`` give it to others.
+    """
+
+    rows: dict[str, dict[str, float]]
+    reports: dict[str, Report | None]
+    measure: tuple[str, ...]
+
+    def table(self) -> Table:
+        """A row a variant."""
+        return Table(("variant", *self.measure), tuple((name, *map(_cell, row.values())) for name, row in self.rows.items()))
+
+    def __getitem__(self, variant: str) -> dict[str, float]:
+        if variant not in self.rows:
+            raise InvalidValue(f"no variant is named {variant!r}{did_you_mean(variant, self.rows)}")
+        return self.rows[variant]
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def __repr__(self) -> str:
+        return f"<Experiment: {len(self.rows)} variants, {', '.join(self.measure)}>"
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def __rich__(self) -> Any:
+        return self.table()
+
+    def csv(self, path: str | PathLike[str] | None = None) -> str:
+        """The table as comma-separated values with all digits; also written to a file if a path is given."""
+        text = self.table().csv()
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def pandas(self) -> Any:
+        """The table as a DataFrame, where pandas is installed."""
+        return self.table().pandas().set_index("variant")
+
+    def plot(self, measure: str | None = None, path: str | PathLike[str] | None = None, axes: Any = None) -> str:
+        """One measure as bars; the first one if none is named.
+
+        Args:
+            path: an ``.svg`` to write.
+            axes: axes of matplotlib to draw into as well.
+
+        Returns:
+            The SVG.
+        """
+        chosen = self.measure[0] if measure is None else measure
+        if chosen not in self.measure:
+            raise InvalidValue(f"{chosen!r} was not measured{did_you_mean(chosen, self.measure)}; it is one of {', '.join(self.measure)}")
+        values = {name: float(row[chosen]) for name, row in self.rows.items()}
+        if axes is not None:
+            axes.bar([*values], [*values.values()])
+            axes.set_ylabel(chosen)
+        text = bars(values, up=chosen)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+
+def _cell(value: float) -> Cell:
+    return int(value) if float(value).is_integer() and abs(value) < 1e15 else value
+
+
+def experiment(
+    program: Program,
+    variants: Mapping[str, Pass | str | Callable[[Program], Program] | None],
+    feed: Feed | Sequence[Feed] | None = None,
+    measure: Iterable[str] = tuple(MEASURES),
+    *,
+    fetch_list: Sequence[Variable | str] | None = None,
+    startup: Program | None = None,
+    scope: Scope | None = None,
+    repeat: int = 5,
+    executor: Callable[[], Any] = Executor,
+) -> Experiment:
+    """Run one program as several pipelines make it, and compare.
+
+    Each variant starts from the same parameters and gets the same arrays, so that losses can be compared.
+
+    Args:
+        program: not changed.
+        variants: by name a pipeline or its text, a function from program to program, or None for the program as it is.
+        feed: arrays by name, or a list of such minibatches, one a step.
+        measure: names of ``MEASURES``: operators, flops, estimated_memory, memory, time, loss.
+        fetch_list: the requested variables; the first one is the loss. If None, the loss that the program differentiates, or the results
+            that no operator reads.
+        startup: what makes the parameters; the program's own if None.
+        scope: parameters to start from instead; it is not changed.
+        repeat: how many runs of all steps the time is the least of.
+        executor: makes what runs the programs.
+
+    Raises:
+        ValueError: there is no variant, or no such measure.
+        TypeError: a variant is no pipeline, text, function or None.
+
+    >>> import numpy as np
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program(), ga.Program()):
+    ...     x = ga.layers.data("x", shape=[4])
+    ...     loss = ga.layers.mean(ga.layers.relu(x) + ga.layers.relu(x))
+    >>> feed = {"x": np.ones((2, 4), "float32")}
+    >>> result = experiment(loss.block.program, {"as written": None, "shared": "cse"}, feed, ["operators", "loss"])
+    >>> print(result)
+    variant     operators  loss
+    as written          4     2
+    shared              3     2
+    """
+    if not isinstance(program, Program):
+        raise InvalidType(f"experiment takes a Program, not {program!r}")
+    chosen = [measure] if isinstance(measure, str) else list(measure)
+    for each in chosen:
+        if each not in MEASURES:
+            raise InvalidValue(f"there is no measure {each!r}{did_you_mean(each, MEASURES)}; measures are {', '.join(MEASURES)}")
+    if not variants:
+        raise InvalidValue("experiment compares variants; there is none")
+    setting = _Setting(program, feed, fetch_list, _started(program, startup, scope), repeat, executor)
+    made = {name: _made(name, variant, program, setting.names) for name, variant in variants.items()}
+    rows = {name: {each: setting.measured(each, graph, changed) for each in chosen} for name, (graph, changed, _) in made.items()}
+    return Experiment(rows, {name: report for name, (_, _, report) in made.items()}, tuple(chosen))
+
+
+def _made(
+    name: str, variant: Pass | str | Callable[[Program], Program] | None, program: Program, fetch: Sequence[str]
+) -> tuple[Graph, Program, Report | None]:
+    """The graph of a variant, its program, and what the pipeline did."""
+    if callable(variant) and not isinstance(variant, Pass):
+        changed = variant(program)
+        return lower(changed, fetch), changed, None
+    if not isinstance(variant, Pass | str | None):
+        raise InvalidType(f"variant {name!r} is a pipeline, its text, a function or None, not {variant!r}")
+    graph = lower(program, fetch)
+    report = None
+    if variant is not None and variant != "":
+        report = Pipeline(variant).run(graph) if isinstance(variant, Pass) else Pipeline.parse(variant).run(graph)
+    return graph, schedule(graph), report
+
+
+def _started(program: Program, startup: Program | None, scope: Scope | None) -> dict[str, Any]:
+    """The persistable values that every variant starts from."""
+    names = [var.name for var in program.global_block().vars.values() if var.persistable]
+    if scope is None:
+        scope = Scope()
+        Executor().run(startup or program.startup or default_startup_program(), scope=scope)
+    return {name: scope.get(name) for name in names if scope.has(name)}
+
+
+def _count(graph: Graph) -> int:
+    return sum(1 + sum(map(_count, op.graphs.values())) for op in graph.ops)
+
+
+class _Setting:
+    """What all variants have in common, and how they are measured."""
+
+    def __init__(
+        self,
+        program: Program,
+        feed: Feed | Sequence[Feed] | None,
+        fetch: Any,
+        start: dict[str, Any],
+        repeat: int,
+        executor: Callable[[], Any],
+    ) -> None:
+        self.feeds: list[Feed] = [feed or {}] if isinstance(feed, Mapping | None) else list(feed)
+        if not self.feeds:
+            raise InvalidValue("feed is arrays by name, or a list of at least one such minibatch")
+        if repeat < 1:
+            raise InvalidValue(f"repeat is 1 or more, not {repeat}")
+        wanted = _requested(program) if fetch is None else [fetch] if isinstance(fetch, str | Variable) else list(fetch)
+        self.names = [each.name if isinstance(each, Variable) else str(each) for each in wanted]
+        self.start, self.repeat, self.executor = start, repeat, executor
+        sizes = [np.shape(array)[0] for array in self.feeds[0].values() if np.ndim(array)]
+        self.batch = max(sizes, default=1)
+
+    def measured(self, what: str, graph: Graph, program: Program) -> float:
+        if what == "operators":
+            return _count(graph)
+        if what == "flops":
+            return estimated(graph, self.batch).total.flops
+        if what == "estimated_memory":
+            return estimated(graph, self.batch).peak
+        return {"memory": self._memory, "time": self._time, "loss": self._loss}[what](program)
+
+    def _run(self, program: Program, executor: Any) -> float:
+        """All steps; the mean of the first requested variable after the last one."""
+        scope = Scope()
+        for name, value in self.start.items():
+            scope.set(name, np.array(value))
+        results: list[Any] = []
+        for feed in self.feeds:
+            results = executor.run(program, feed=feed, fetch_list=self.names, scope=scope)
+        return float(np.mean(results[0])) if results else float("nan")
+
+    def _loss(self, program: Program) -> float:
+        return self._run(program, self.executor())
+
+    def _time(self, program: Program) -> float:
+        executor = self.executor()
+        self._run(program, executor)  # what is prepared once is not counted
+        times = []
+        for _ in range(self.repeat):
+            start = perf_counter()
+            self._run(program, executor)
+            times.append(perf_counter() - start)
+        return min(times)
+
+    def _memory(self, program: Program) -> float:
+        executor = self.executor()
+        self._run(program, executor)
+        traced = tracemalloc.is_tracing()
+        if not traced:
+            tracemalloc.start()
+        try:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            self._run(program, executor)
+            return tracemalloc.get_traced_memory()[1] - before
+        finally:
+            if not traced:
+                tracemalloc.stop()
+
+
+def _requested(program: Program) -> list[str]:
+    """The loss that the program differentiates; else the results that no operator reads."""
+    block = program.global_block()
+    seeds = [op.output("Out")[0] for op in block.ops if op.type in ("fill_constant", "fill_any_like") and len(op.output("Out")) == 1]
+    losses = [name.removesuffix("@GRAD") for name in seeds if name.endswith("@GRAD") and block.has_var(name.removesuffix("@GRAD"))]
+    if losses:
+        return losses[:1]
+    read = {name for op in block.ops for name in op.input_names()}
+    return [name for op in block.ops for name in op.output_names() if name not in read and not block.var(name).persistable]

@@ -1,0 +1,388 @@
+"""Boxes of object detectors, as Fluid 1.8 has them: priors and anchors (constants), overlaps, encodings, YOLO's boxes.
+
+What works on a different number of boxes for each image (proposals, matching, suppression) is not here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.layers.checks import checked_flag, checked_float, checked_int
+from graphad.layers.helper import checked_input, emitted, layer
+from graphad.layers.tensor import assign
+from graphad.program import Variable
+from graphad.program.source import at_users_line
+
+Numbers = Sequence[float]
+Box = tuple[float, float, float, float]
+
+
+def _boxes(layer: str, x: Any, rank: int = 2) -> Variable:
+    boxes = checked_input(layer, x)
+    if boxes.ndim != rank or boxes.shape[-1] != 4:
+        raise ShapeError(f"layers.{layer} takes boxes [{'n, ' * (rank - 1)}4] of two corners, not {x!r}")
+    return boxes
+
+
+def _corners(boxes: Variable) -> list[Variable]:
+    """The columns x1, y1, x2, y2, each of extent 1."""
+    return emitted("split", [boxes], num=4, axis=len(boxes.shape) - 1)  # type: ignore[no-any-return]
+
+
+@layer
+def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: str | None = None) -> Variable:
+    """The shares that boxes ``[n, 4]`` and ``[m, 4]`` have in common: intersection over union, ``[n, m]``.
+
+    Args:
+        box_normalized: False if corners are pixels, so that a box from 1 to 1 is one wide.
+    """
+    first, second = _boxes("iou_similarity", x), _boxes("iou_similarity", y)
+    one = 0.0 if checked_flag("layers.iou_similarity: box_normalized", box_normalized) else 1.0
+    ours, theirs = _corners(first), [emitted("transpose", [each], axis=[1, 0]) for each in _corners(second)]
+    sides = []
+    for low, high in ((0, 2), (1, 3)):
+        start = emitted("elementwise_max", [ours[low], theirs[low]])
+        sides.append(emitted("relu", [emitted("elementwise_min", [ours[high], theirs[high]]) - start + one]))
+    both = sides[0] * sides[1]
+    areas = [(box[2] - box[0] + one) * (box[3] - box[1] + one) for box in (ours, theirs)]
+    return emitted("elementwise_div", [both, areas[0] + areas[1] - both], name)  # type: ignore[no-any-return]
+
+
+@layer
+def box_coder(
+    prior_box: Variable,
+    prior_box_var: Any,
+    target_box: Variable,
+    code_type: str = "encode_center_size",
+    box_normalized: bool = True,
+    name: str | None = None,
+    axis: int = 0,
+) -> Variable:
+    """Boxes as shifts and scales from prior boxes, or such codes as boxes.
+
+    Args:
+        prior_box: ``[m, 4]``.
+        prior_box_var: what codes are divided by: a Variable ``[m, 4]``, four numbers, or None.
+        target_box: ``[n, 4]`` to encode; ``[n, m, 4]`` to decode.
+        code_type: "encode_center_size" or "decode_center_size".
+        axis: when decoding, which axis of ``target_box`` the priors have not: 0, or 1 for ``[m, n, 4]``.
+
+    Returns:
+        ``[n, m, 4]``, or the shape of the codes.
+    """
+    with at_users_line("layers.box_coder"):
+        one = 0.0 if checked_flag("box_normalized", box_normalized) else 1.0
+        kinds = {"encode_center_size": True, "decode_center_size": False}
+        if code_type not in kinds:
+            raise InvalidValue(f"code_type is 'encode_center_size' or 'decode_center_size', not {code_type!r}")
+        if checked_int("axis", axis) not in (0, 1):
+            raise InvalidValue(f"axis is 0 or 1, not {axis}")
+    along = 0 if kinds[code_type] else axis
+    x1, y1, x2, y2 = (emitted("unsqueeze", [each], axes=[along]) for each in _corners(_boxes("box_coder", prior_box)))
+    priors = _sized(x1, y1, x2, y2, one)
+    factors = _variances(prior_box_var, along)
+    if kinds[code_type]:
+        corners = [emitted("unsqueeze", [each], axes=[1]) for each in _corners(_boxes("box_coder", target_box))]
+        codes = _encoded(corners, priors, one)
+        return emitted("concat", [[c if f is None else c / f for c, f in zip(codes, factors, strict=True)]], name, axis=2)  # type: ignore[no-any-return]
+    given = _corners(_boxes("box_coder", target_box, 3))
+    return emitted(  # type: ignore[no-any-return]
+        "concat", [_decoded([c if f is None else c * f for c, f in zip(given, factors, strict=True)], priors, one)], name, axis=2
+    )
+
+
+def _sized(x1: Variable, y1: Variable, x2: Variable, y2: Variable, one: float) -> list[Variable]:
+    """Width, height and center."""
+    width, height = x2 - x1 + one, y2 - y1 + one
+    return [width, height, x1 + width * 0.5, y1 + height * 0.5]
+
+
+def _variances(given: Any, along: int) -> list[Any]:
+    if given is None:
+        return [None] * 4
+    if isinstance(given, Variable):
+        return [emitted("unsqueeze", [each], axes=[along]) for each in _corners(_boxes("box_coder", given))]
+    if not isinstance(given, list | tuple) or len(given) != 4:
+        raise InvalidType(f"layers.box_coder: prior_box_var is a Variable, four numbers or None, not {given!r}")
+    return [checked_float("layers.box_coder: prior_box_var", each) for each in given]
+
+
+def _encoded(corners: list[Variable], priors: list[Variable], one: float) -> list[Variable]:
+    width, height = corners[2] - corners[0] + one, corners[3] - corners[1] + one
+    x, y = (corners[0] + corners[2]) * 0.5, (corners[1] + corners[3]) * 0.5
+    return [
+        (x - priors[2]) / priors[0],
+        (y - priors[3]) / priors[1],
+        (width / priors[0]).abs().log(),
+        (height / priors[1]).abs().log(),
+    ]
+
+
+def _decoded(codes: list[Variable], priors: list[Variable], one: float) -> list[Variable]:
+    x, y = codes[0] * priors[0] + priors[2], codes[1] * priors[1] + priors[3]
+    width, height = codes[2].exp() * priors[0], codes[3].exp() * priors[1]
+    return [x - width * 0.5, y - height * 0.5, x + width * 0.5 - one, y + height * 0.5 - one]
+
+
+@layer
+def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
+    """Boxes ``[..., 4]`` kept within an image.
+
+    Args:
+        im_info: height, width and scale of the one image, ``[1, 3]``; there are no levels of detail, so that a box belongs to it.
+    """
+    boxes, info = checked_input("box_clip", input), checked_input("box_clip", im_info)
+    if boxes.shape[-1] != 4 or info.shape[-1] != 3 or info.shape[0] not in (1, -1):
+        raise ShapeError(f"layers.box_clip takes boxes [..., 4] and one image's [height, width, scale], not {input!r} and {im_info!r}")
+    ends = [emitted("round", [info[0, at] / info[0, 2]]) - 1.0 for at in (1, 0)]
+    zero = emitted("fill_any_like", [ends[0]], value=0.0)
+    sides = [
+        emitted("elementwise_max", [emitted("elementwise_min", [corner, ends[at % 2]]), zero]) for at, corner in enumerate(_corners(boxes))
+    ]
+    return emitted("concat", [sides], name, axis=len(boxes.shape) - 1)  # type: ignore[no-any-return]
+
+
+@layer
+def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
+    """Offsets ``[batch, 2 * corners, height, width]`` as places: 4 times the column (even channels) or the row, less the offset."""
+    x = checked_input("polygon_box_transform", input)
+    if x.ndim != 4 or min(x.shape[1:]) < 1 or x.shape[1] % 2:
+        raise ShapeError(f"layers.polygon_box_transform takes [batch, 2 * corners, height, width] of known extents, not {x!r}")
+    _, channels, height, width = x.shape
+    columns, rows = np.broadcast_to(np.arange(width), (height, width)), np.arange(height)[:, None].repeat(width, 1)
+    places = np.stack([rows if at % 2 else columns for at in range(channels)])[None] * 4.0
+    return emitted("elementwise_sub", [assign(places.astype(x.dtype)), x], name)  # type: ignore[no-any-return]
+
+
+# -- priors ----------------------------------------------------------------------------------------
+
+
+def _extents(layer: str, **images: Any) -> list[tuple[int, int]]:
+    """Height and width of feature maps and images."""
+    found = []
+    for what, value in images.items():
+        shape = checked_input(layer, value).shape
+        if len(shape) != 4 or min(shape[2:]) < 1:
+            raise ShapeError(f"layers.{layer}: {what} is [batch, channels, height, width] with known height and width, not {value!r}")
+        found.append((shape[2], shape[3]))
+    return found
+
+
+def _numbers(what: str, given: Any, count: int | None = None) -> list[float]:
+    values = list(given) if isinstance(given, list | tuple) else [given]
+    if count is not None and len(values) != count:
+        raise InvalidValue(f"{what} has {count} numbers, not {given!r}")
+    return [checked_float(what, each) for each in values]
+
+
+def _given(boxes: Any, variance: Numbers, dtype: str) -> tuple[Variable, Variable]:
+    """Constants: the boxes ``[height, width, boxes, 4]`` and their variances."""
+    array = np.asarray(boxes, dtype)
+    return assign(array), assign(np.ascontiguousarray(np.broadcast_to(np.asarray(variance, dtype), array.shape)))
+
+
+@layer
+def prior_box(
+    input: Variable,
+    image: Variable,
+    min_sizes: Any,
+    max_sizes: Any = None,
+    aspect_ratios: Any = [1.0],  # noqa: B006 - as Fluid has it
+    variance: Any = [0.1, 0.1, 0.2, 0.2],  # noqa: B006
+    flip: bool = False,
+    clip: bool = False,
+    steps: Any = [0.0, 0.0],  # noqa: B006
+    offset: float = 0.5,
+    name: str | None = None,
+    min_max_aspect_ratios_order: bool = False,
+) -> tuple[Variable, Variable]:
+    """SSD's prior boxes (W. Liu et al., 2016), as shares of the image: ``[height, width, priors, 4]``, and their variances.
+
+    Args:
+        input: the feature map; each place of it has its priors.
+        image: the image.
+        steps: width and height of a place in pixels; 0 divides the image.
+        flip: whether each ratio stands for its reciprocal, too.
+        min_max_aspect_ratios_order: whether the box of the largest size is second rather than last.
+    """
+    with at_users_line("layers.prior_box"):
+        (height, width), (image_height, image_width) = _extents("prior_box", input=input, image=image)
+        small, large = _numbers("min_sizes", min_sizes), _numbers("max_sizes", max_sizes or [])
+        if large and len(large) != len(small):
+            raise InvalidValue(f"max_sizes has as many numbers as min_sizes, {len(small)}, not {len(large)}")
+        ratios = _ratios(_numbers("aspect_ratios", aspect_ratios), checked_flag("flip", flip))
+        shares = _numbers("variance", variance, 4)
+        across, down = (
+            each or whole / places
+            for each, whole, places in zip(_numbers("steps", steps, 2), (image_width, image_height), (width, height), strict=True)
+        )
+        order = checked_flag("min_max_aspect_ratios_order", min_max_aspect_ratios_order)
+    sizes = np.array([size for at, least in enumerate(small) for size in _sizes(least, large[at] if large else None, ratios, order)])
+    x, y = np.meshgrid((np.arange(width) + offset) * across, (np.arange(height) + offset) * down)
+    centers = np.stack([x, y], -1)[:, :, None]
+    boxes = np.concatenate([centers - sizes / 2, centers + sizes / 2], -1) / [image_width, image_height, image_width, image_height]
+    return _given(boxes.clip(0.0, 1.0) if checked_flag("layers.prior_box: clip", clip) else boxes, shares, input.dtype)
+
+
+def _ratios(given: list[float], flip: bool) -> list[float]:
+    """1 and the ratios, each once."""
+    ratios = [1.0]
+    for each in given:
+        if all(abs(each - known) >= 1e-6 for known in ratios):
+            ratios += [each, 1.0 / each] if flip else [each]
+    return ratios
+
+
+def _sizes(least: float, largest: float | None, ratios: list[float], order: bool) -> list[tuple[float, float]]:
+    """Widths and heights of the boxes of one size."""
+    by_ratio = [(least * math.sqrt(ratio), least / math.sqrt(ratio)) for ratio in ratios]
+    between = [] if largest is None else [(math.sqrt(least * largest),) * 2]
+    return [by_ratio[0], *between, *by_ratio[1:]] if order else [*by_ratio, *between]
+
+
+@layer
+def density_prior_box(
+    input: Variable,
+    image: Variable,
+    densities: Any = None,
+    fixed_sizes: Any = None,
+    fixed_ratios: Any = None,
+    variance: Any = [0.1, 0.1, 0.2, 0.2],  # noqa: B006 - as Fluid has it
+    clip: bool = False,
+    steps: Any = [0.0, 0.0],  # noqa: B006
+    offset: float = 0.5,
+    flatten_to_2d: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Prior boxes of fixed sizes, several in each place (S. Zhang et al., 2017): ``[height, width, priors, 4]``, and variances.
+
+    Args:
+        densities: for each of ``fixed_sizes`` how many boxes are in a row of a place.
+        flatten_to_2d: whether the results are ``[priors, 4]``.
+    """
+    with at_users_line("layers.density_prior_box"):
+        (height, width), (image_height, image_width) = _extents("density_prior_box", input=input, image=image)
+        counts, sizes, ratios = (
+            _numbers(*each) for each in (("densities", densities), ("fixed_sizes", fixed_sizes), ("fixed_ratios", fixed_ratios))
+        )
+        if len(counts) != len(sizes):
+            raise InvalidValue(f"densities and fixed_sizes have as many numbers, not {len(counts)} and {len(sizes)}")
+        given, shares = _numbers("steps", steps, 2), _numbers("variance", variance, 4)
+    across, down = given if all(given) else (image_width / width, image_height / height)
+    shifts = np.array([*_dense(int((across + down) * 0.5), counts, sizes, ratios)])
+    x, y = np.meshgrid((np.arange(width) + offset) * across, (np.arange(height) + offset) * down)
+    boxes = (np.stack([x, y, x, y], -1)[:, :, None] + shifts) / [image_width, image_height, image_width, image_height]
+    boxes = np.concatenate([boxes[..., :2].clip(0.0), boxes[..., 2:].clip(None, 1.0)], -1)
+    if checked_flag("layers.density_prior_box: clip", clip):
+        boxes = boxes.clip(0.0, 1.0)
+    return _given(
+        boxes.reshape(-1, 4) if checked_flag("layers.density_prior_box: flatten_to_2d", flatten_to_2d) else boxes, shares, input.dtype
+    )
+
+
+def _dense(step: int, counts: Numbers, sizes: Numbers, ratios: Numbers) -> Iterator[Box]:
+    """The corners of a place's boxes, from its center."""
+    for count, size in zip(counts, sizes, strict=True):
+        shift = int(step / count)
+        for ratio in ratios:
+            wide, high = size * math.sqrt(ratio) / 2, size / math.sqrt(ratio) / 2
+            for row, column in product(range(int(count)), repeat=2):
+                x, y = (-step / 2.0 + shift / 2.0 + at * shift for at in (column, row))
+                yield x - wide, y - high, x + wide, y + high
+
+
+@layer
+def anchor_generator(
+    input: Variable,
+    anchor_sizes: Any = None,
+    aspect_ratios: Any = None,
+    variance: Any = [0.1, 0.1, 0.2, 0.2],  # noqa: B006 - as Fluid has it
+    stride: Any = None,
+    offset: float = 0.5,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Faster R-CNN's anchors (S. Ren et al., 2015), in pixels: ``[height, width, anchors, 4]``, and their variances.
+
+    Args:
+        input: the feature map.
+        stride: width and height of one of its places in pixels.
+    """
+    with at_users_line("layers.anchor_generator"):
+        ((height, width),) = _extents("anchor_generator", input=input)
+        sizes, ratios = _numbers("anchor_sizes", anchor_sizes), _numbers("aspect_ratios", aspect_ratios)
+        across, down = _numbers("stride", stride, 2)
+        shares = _numbers("variance", variance, 4)
+    corners = []
+    for ratio, size in product(ratios, sizes):
+        base = math.floor(math.sqrt(across * down / ratio) + 0.5)
+        wide, high = size / across * base, size / down * math.floor(base * ratio + 0.5)
+        corners.append([-(wide - 1) / 2, -(high - 1) / 2, (wide - 1) / 2, (high - 1) / 2])
+    x, y = np.meshgrid(np.arange(width) * across + offset * (across - 1), np.arange(height) * down + offset * (down - 1))
+    return _given(np.stack([x, y, x, y], -1)[:, :, None] + np.array(corners), shares, input.dtype)
+
+
+# -- YOLO ------------------------------------------------------------------------------------------
+
+
+@layer
+def yolo_box(
+    x: Variable,
+    img_size: Variable,
+    anchors: Sequence[int],
+    class_num: int,
+    conf_thresh: float,
+    downsample_ratio: int,
+    clip_bbox: bool = True,
+    name: str | None = None,
+    scale_x_y: float = 1.0,
+) -> tuple[Variable, Variable]:
+    """The boxes that a YOLOv3 head predicts (J. Redmon and A. Farhadi, 2018), in pixels, and their scores.
+
+    Args:
+        x: ``[batch, anchors * (5 + class_num), height, width]``.
+        img_size: heights and widths of the images, int32 ``[batch, 2]``.
+        anchors: width and height of each anchor.
+        conf_thresh: boxes of less confidence are zeros.
+
+    Returns:
+        ``[batch, height * width * anchors, 4]`` and ``[batch, height * width * anchors, class_num]``, the anchors outermost.
+    """
+    with at_users_line("layers.yolo_box"):
+        head, images = checked_input("yolo_box", x), checked_input("yolo_box", img_size)
+        classes, pixels = checked_int("class_num", class_num, 1), checked_int("downsample_ratio", downsample_ratio, 1)
+        sizes = np.array(_numbers("anchors", anchors)).reshape(-1, 2)
+        if head.ndim != 4 or head.shape[1] != len(sizes) * (5 + classes) or min(head.shape[2:]) < 1:
+            raise ShapeError(f"it takes [batch, {len(sizes)} * (5 + {classes}), height, width] of known extents, not {x!r}")
+        threshold, factor = checked_float("conf_thresh", conf_thresh), checked_float("scale_x_y", scale_x_y)
+    height, width = head.shape[2:]
+    count = len(sizes) * height * width
+    parts = emitted("reshape", [head], shape=[-1, len(sizes), 5 + classes, height, width])
+    confidence = emitted("sigmoid", [parts[:, :, 4]])
+    sure = (confidence >= threshold).astype(head.dtype)
+    extents = [emitted("reshape", [images[:, at]], shape=[-1, 1, 1, 1]).astype(head.dtype) for at in (1, 0)]
+    sides: list[list[Variable]] = []
+    for at, (whole, places) in enumerate(zip(extents, (width, height), strict=True)):
+        shape = [1, 1, 1, width] if at == 0 else [1, 1, height, 1]
+        grid = assign(np.arange(places, dtype=head.dtype).reshape(shape))
+        center = (emitted("sigmoid", [parts[:, :, at]]) * factor + (0.5 - 0.5 * factor) + grid) * whole * (1.0 / places)
+        anchor = assign((sizes[:, at] / (places * pixels)).astype(head.dtype).reshape(1, -1, 1, 1))
+        half = parts[:, :, 2 + at].exp() * anchor * whole * 0.5
+        sides.append(_within([center - half, center + half], whole, checked_flag("layers.yolo_box: clip_bbox", clip_bbox)))
+    corners = [side * sure for pair in zip(*sides, strict=True) for side in pair]
+    boxes = emitted("reshape", [emitted("stack", [corners], axis=4)], shape=[-1, count, 4])
+    scores = emitted("sigmoid", [parts[:, :, 5:]]) * (confidence * sure).unsqueeze(2)
+    return boxes, emitted("reshape", [emitted("transpose", [scores], axis=[0, 1, 3, 4, 2])], shape=[-1, count, classes])
+
+
+def _within(sides: list[Variable], whole: Variable, clipped: bool) -> list[Variable]:
+    """The low side at least 0, the high one at most the last pixel."""
+    if not clipped:
+        return sides
+    low, high = sides
+    return [emitted("relu", [low]), emitted("elementwise_min", [high, whole - 1.0])]

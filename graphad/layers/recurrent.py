@@ -1,0 +1,299 @@
+"""Recurrent networks as Fluid 1.8 has them: cells, ``rnn``, which runs a cell over time, and ``lstm``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.layers import nest
+from graphad.layers.checks import checked_flag, checked_float, checked_int
+from graphad.layers.fluid import StaticRNN
+from graphad.layers.helper import AttrLike, LayerHelper, checked_activation, checked_input, emitted, layer
+from graphad.layers.nn import dropout
+from graphad.layers.tensor import assign
+from graphad.program import Variable
+from graphad.program.source import at_users_line
+
+
+class RNNCell:
+    """A step of a recurrent network: ``call(inputs, states)`` gives the step's outputs and the next states.
+
+    A class of one's own defines ``call`` and ``state_shape``, the states' shapes without the batch.
+    """
+
+    def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """The outputs of a step, and the next states."""
+        raise InvalidType(f"{type(self).__name__} does not define call(inputs, states)")
+
+    def __call__(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
+        return self.call(inputs, states, **kwargs)
+
+    @property
+    def state_shape(self) -> Any:
+        """The shapes of the states, without the batch."""
+        raise InvalidType(f"{type(self).__name__} does not define state_shape")
+
+    def get_initial_states(
+        self, batch_ref: Any, shape: Any = None, dtype: Any = "float32", init_value: float = 0.0, batch_dim_idx: int = 0
+    ) -> Any:
+        """States of one value for the batch of a tensor (or the first tensor of a structure), which is at ``batch_dim_idx`` of it."""
+        like = checked_input("RNNCell.get_initial_states", nest.flatten(batch_ref)[0])
+        shapes = self.state_shape if shape is None else shape
+        return _for_each(
+            shapes,
+            lambda extents: emitted(
+                "fill_constant_batch_size_like",
+                [like],
+                shape=[-1, *(each for each in extents if each != -1)],
+                value=float(init_value),
+                dtype=dtype,
+                input_dim_idx=batch_dim_idx,
+            ),
+        )
+
+
+def _for_each(shapes: Any, make: Any) -> Any:
+    """A tensor for each shape of a structure; a list of ints is a shape."""
+    if isinstance(shapes, list | tuple) and all(isinstance(each, int) for each in shapes):
+        return make(shapes)
+    return [_for_each(each, make) for each in shapes]
+
+
+class _Gated(RNNCell):
+    """A cell with gates: names, widths and activations."""
+
+    def __init__(
+        self, hidden_size: int, param_attr: AttrLike, bias_attr: AttrLike, gate_activation: Any, activation: Any, dtype: Any, name: str
+    ) -> None:
+        kind = type(self).__name__
+        with at_users_line(f"layers.{kind}"):
+            self.hidden_size = checked_int("hidden_size", hidden_size, 1)
+            self._gate = _activation("gate_activation", gate_activation, "sigmoid")
+            self._activation = _activation("activation", activation, "tanh")
+        self._attrs = (param_attr, bias_attr)
+        self._dtype = dtype
+        self._helper = LayerHelper(kind, name if name != kind else None)
+        self._made: dict[str, tuple[Variable, Variable | None]] = {}
+
+    def _product(self, key: str, parts: Sequence[Variable], width: int) -> Variable:
+        """A fully connected layer of the parts side by side, with the same parameters at each call."""
+        x: Variable = emitted("concat", [list(parts)], axis=1)
+        if key not in self._made:
+            if x.ndim != 2 or x.shape[1] < 1:
+                raise ShapeError(f"layers.{type(self).__name__} takes inputs [batch, width] with known width, not {parts[0]!r}")
+            weight = self._helper.parameter(_named(self._attrs[0], key), f"{key}w", [x.shape[1], width], x.dtype)
+            self._made[key] = weight, self._helper.bias(_named(self._attrs[1], key), [width], x.dtype)
+        made, bias = self._made[key]
+        out: Variable = emitted("matmul_v2", [x, made])
+        return out if bias is None else out + bias
+
+
+def _named(attr: Any, key: str) -> Any:
+    """Two parameters of one attr that has a name get two names."""
+    from_attr = getattr(attr, "name", None)
+    return attr if from_attr is None else attr.named(f"{from_attr}_{key}") if key else attr
+
+
+def _activation(what: str, given: Any, default: str) -> Any:
+    """An activation from its name, a layer or None."""
+    if given is None:
+        given = default
+    if callable(given):
+        return given
+    if not isinstance(given, str):
+        raise InvalidType(f"{what} is a layer such as layers.tanh, its name, or None, not {given!r}")
+    op = checked_activation(given)
+    return lambda x: emitted(op, [x])
+
+
+class GRUCell(_Gated):
+    """A step of a GRU (K. Cho et al., 2014): ``new = u * state + (1 - u) * candidate``, the candidate of the reset state.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program(), ga.Program()):
+    ...     x = ga.layers.data("x", shape=[5, 3])
+    ...     outputs, state = ga.layers.rnn(ga.layers.GRUCell(hidden_size=4), x)
+    >>> outputs.shape, state.shape
+    ((-1, 5, 4), (-1, 4))
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        param_attr: AttrLike = None,
+        bias_attr: AttrLike = None,
+        gate_activation: Any = None,
+        activation: Any = None,
+        dtype: Any = "float32",
+        name: str = "GRUCell",
+    ) -> None:
+        super().__init__(hidden_size, param_attr, bias_attr, gate_activation, activation, dtype, name)
+
+    def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
+        size = self.hidden_size
+        gates = self._gate(self._product("gate_", [inputs, states], 2 * size))
+        reset, update = gates[:, :size], gates[:, size:]
+        candidate = self._activation(self._product("candidate_", [inputs, reset * states], size))
+        new = update * states + (1.0 - update) * candidate
+        return new, new
+
+    @property
+    def state_shape(self) -> list[int]:
+        return [self.hidden_size]
+
+
+class LSTMCell(_Gated):
+    """A step of an LSTM (S. Hochreiter and J. Schmidhuber, 1997); the states are the hidden state and the cell."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        param_attr: AttrLike = None,
+        bias_attr: AttrLike = None,
+        gate_activation: Any = None,
+        activation: Any = None,
+        forget_bias: float = 1.0,
+        dtype: Any = "float32",
+        name: str = "LSTMCell",
+    ) -> None:
+        super().__init__(hidden_size, param_attr, bias_attr, gate_activation, activation, dtype, name)
+        self.forget_bias = checked_float("layers.LSTMCell: forget_bias", forget_bias)
+
+    def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
+        hidden, cell = states
+        sums = self._product("", [inputs, hidden], 4 * self.hidden_size)
+        i, j, f, o = emitted("split", [sums], num=4, axis=1)
+        new = cell * self._gate(f + self.forget_bias) + self._gate(i) * self._activation(j)
+        out = self._activation(new) * self._gate(o)
+        return out, [out, new]
+
+    @property
+    def state_shape(self) -> list[list[int]]:
+        return [[self.hidden_size], [self.hidden_size]]
+
+
+# -- over time -------------------------------------------------------------------------------------
+
+
+@layer
+def rnn(
+    cell: RNNCell,
+    inputs: Any,
+    initial_states: Any = None,
+    sequence_length: Variable | None = None,
+    time_major: bool = False,
+    is_reverse: bool = False,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """Run a cell over time.
+
+    Args:
+        cell: an ``RNNCell``.
+        inputs: ``[batch, time, ...]``, or ``[time, batch, ...]`` with ``time_major``; the time is known. Also a structure of them.
+        initial_states: zeros if None.
+        sequence_length: how many steps count for each sample, int64 ``[batch]``; after them the states stay as they are.
+        is_reverse: from the last step to the first.
+        kwargs: what else the cell takes.
+
+    Returns:
+        The outputs of all steps in the layout of ``inputs``, and the last states.
+    """
+    with at_users_line("layers.rnn"):
+        major, backwards = checked_flag("time_major", time_major), checked_flag("is_reverse", is_reverse)
+        sequences = [checked_input("rnn", each) for each in nest.flatten(inputs)]
+        steps = [x if major else _swapped(x) for x in sequences]
+        time = steps[0].shape[0]
+        if time < 1:
+            raise InvalidValue(f"the number of steps of {sequences[0]!r} is not known; layers.while_loop runs until a condition")
+    if initial_states is None:
+        initial_states = cell.get_initial_states(inputs, dtype=sequences[0].dtype, batch_dim_idx=1 if major else 0)
+    counts = None if sequence_length is None else _counting(sequence_length, time, steps[0].dtype)
+    if backwards:
+        steps = [emitted("flip", [x], axis=[0]) for x in steps]
+        counts = None if counts is None else emitted("flip", [counts], axis=[0])
+    outputs, states = _run(cell, nest.pack(inputs, steps), initial_states, counts, kwargs)
+    every = [emitted("flip", [each], axis=[0]) if backwards else each for each in nest.flatten(outputs)]
+    return nest.pack(outputs, [each if major else _swapped(each) for each in every]), states
+
+
+def _swapped(x: Variable) -> Variable:
+    """Time before the batch, or the batch before time."""
+    return emitted("transpose", [x], axis=[1, 0, *range(2, len(x.shape))])  # type: ignore[no-any-return]
+
+
+def _counting(lengths: Variable, time: int, dtype: str) -> Variable:
+    """Ones ``[time, batch]`` for the steps that count."""
+    places = assign(np.arange(time, dtype=lengths.dtype).reshape(-1, 1))
+    return (places < emitted("reshape", [lengths], shape=[1, -1])).astype(dtype)  # type: ignore[no-any-return]
+
+
+def _run(cell: RNNCell, inputs: Any, initial: Any, counts: Variable | None, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The outputs of all steps, time first, and the last states."""
+    network = StaticRNN()
+    with network.step():
+        now = nest.pack(inputs, [network.step_input(x) for x in nest.flatten(inputs)])
+        before = [network.memory(init=each) for each in nest.flatten(initial)]
+        outputs, states = cell.call(now, nest.pack(initial, before), **kwargs)
+        after = nest.flatten(states)
+        if counts is not None:
+            keep = network.step_input(counts).unsqueeze(1)
+            after = [new * keep + old * (1.0 - keep) for new, old in zip(after, before, strict=True)]
+        for old, new in zip(before, after, strict=True):
+            network.update_memory(old, new)
+        given = nest.flatten(outputs)
+        network.output(*given, *after)
+    results = network()
+    last = [each[-1] for each in results[len(given) :]]
+    return nest.pack(outputs, results[: len(given)]), nest.pack(initial, last)
+
+
+@layer
+def lstm(
+    input: Variable,
+    init_h: Variable,
+    init_c: Variable,
+    max_len: int,
+    hidden_size: int,
+    num_layers: int,
+    dropout_prob: float = 0.0,
+    is_bidirec: bool = False,
+    is_test: bool = False,
+    name: str | None = None,
+    default_initializer: Any = None,
+    seed: int = -1,
+) -> tuple[Variable, Variable, Variable]:
+    """Layers of LSTMs over time.
+
+    Args:
+        input: ``[time, batch, width]``.
+        init_h, init_c: the states before, ``[layers, batch, hidden_size]``, twice as many layers if ``is_bidirec``.
+        max_len: a hint without effect.
+        dropout_prob: how much of each layer's outputs is dropped before the next one.
+
+    Returns:
+        The outputs ``[time, batch, hidden_size]`` (twice as wide if ``is_bidirec``), and the last states. The weights are those of
+        ``LSTMCell``, one matrix for each layer and direction; Fluid's are one vector in cuDNN's order.
+    """
+    with at_users_line("layers.lstm"):
+        x, hidden, cell = (checked_input("lstm", each) for each in (input, init_h, init_c))
+        size, count = checked_int("hidden_size", hidden_size, 1), checked_int("num_layers", num_layers, 1)
+        directions = 2 if checked_flag("is_bidirec", is_bidirec) else 1
+        checked_flag("is_test", is_test)
+        checked_int("max_len", max_len)
+        share = checked_float("dropout_prob", dropout_prob)
+    last: list[tuple[Variable, Variable]] = []
+    for depth in range(count):
+        if depth and share:
+            x = dropout(x, share, is_test=is_test, seed=None if seed < 0 else seed, dropout_implementation="upscale_in_train")
+        outs = []
+        for backwards in range(directions):
+            at = depth * directions + backwards
+            step = LSTMCell(size, default_initializer, forget_bias=0.0, name=(name and f"{name}_{at}") or "LSTMCell")
+            out, (h, c) = rnn(step, x, [hidden[at], cell[at]], time_major=True, is_reverse=bool(backwards))
+            outs.append(out)
+            last.append((h, c))
+        x = outs[0] if len(outs) == 1 else emitted("concat", [outs], axis=2)
+    return x, emitted("stack", [[h for h, _ in last]], axis=0), emitted("stack", [[c for _, c in last]], axis=0)

@@ -1,0 +1,194 @@
+"""What results look like: tables as text, HTML, rich, CSV and pandas; curves and bars as SVG.
+
+Here is no drawing of graphs; that is ``graphad.drawing``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import import_module
+from typing import Any
+
+from graphad.errors import InvalidType
+
+Cell = str | int | float | bool | None
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # M. Okabe and K. Ito, 2008: told apart by all eyes
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns. ``digits`` is how many digits that count are shown of a number that is not whole.
+
+    >>> print(Table(("pass", "time"), (("cse", 0.1234), ("dead-code", 12.0)), digits=2))
+    pass       time
+    cse        0.12
+    dead-code    12
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    digits: int = 4
+
+    def shown(self) -> list[list[str]]:
+        """The cells as text."""
+        return [[self._cell(each) for each in row] for row in self.rows]
+
+    def _cell(self, value: Cell) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, int):
+            return f"{value:,}".replace(",", " ")
+        return f"{value:.{self.digits}g}" if isinstance(value, float) else value
+
+    def _is_number(self, column: int) -> bool:
+        return all(isinstance(row[column], int | float | None) and not isinstance(row[column], bool) for row in self.rows)
+
+    def __str__(self) -> str:
+        cells = [list(self.columns), *self.shown()]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        right = [self._is_number(i) for i in range(len(self.columns))]
+        lines = (
+            ["  ".join(f"{c:>{w}}" if r else f"{c:<{w}}" for c, w, r in zip(row, widths, right, strict=True)).rstrip()] for row in cells
+        )
+        return "\n".join(line for (line,) in lines)
+
+    def html(self) -> str:
+        """The table as HTML, numbers to the right."""
+        right = [' style="text-align:right"' if self._is_number(i) else ' style="text-align:left"' for i in range(len(self.columns))]
+        head = "".join(f"<th{r}>{escape(name)}</th>" for name, r in zip(self.columns, right, strict=True))
+        body = "".join(
+            f"<tr>{''.join(f'<td{r}>{escape(cell)}</td>' for cell, r in zip(row, right, strict=True))}</tr>\n" for row in self.shown()
+        )
+        return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __rich__(self) -> Any:
+        table = import_module("rich.table").Table()
+        text = import_module("rich.text").Text
+        for at, name in enumerate(self.columns):
+            table.add_column(name, justify="right" if self._is_number(at) else "left")
+        for row in self.shown():
+            table.add_row(*map(text, row))
+        return table
+
+    def csv(self) -> str:
+        """The table as comma-separated values with all digits, a line of names first."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerows([self.columns, *self.rows])
+        return out.getvalue()
+
+    def pandas(self) -> Any:
+        """The table as a pandas DataFrame; TypeError where pandas is not installed."""
+        return installed("pandas", "a DataFrame").DataFrame([list(row) for row in self.rows], columns=list(self.columns))
+
+
+def installed(package: str, what: str) -> Any:
+    """A package that graphad does not need by itself; TypeError says what is missing."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError:
+        raise InvalidType(f"{what} needs {package}, which is not installed: pip install {package}") from None
+
+
+# -- curves and bars -------------------------------------------------------------------------------
+
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 640, 320, 70, 34, 16, 44
+_PLOT = (_WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM)
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers from at most ``low`` to at least ``high``.
+
+    >>> ticks(0.13, 0.97)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
+        low, high = (low - 0.5, low + 0.5) if math.isfinite(low) else (0.0, 1.0)
+    rough = (high - low) / count
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * each for each in (1, 2, 5, 10) if unit * each >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(each * step, 12) for each in range(first, last + 1)]
+
+
+def curves(series: Mapping[str, Sequence[float]], title: str = "", across: str = "step", up: str = "") -> str:
+    """Curves over 1, 2, 3 ... as one SVG, the same bytes for the same numbers. What is not finite is left out."""
+    finite = [value for values in series.values() for value in values if math.isfinite(value)]
+    marks = ticks(min(finite, default=0.0), max(finite, default=1.0))
+    longest = max((len(values) for values in series.values()), default=1)
+    body = [_frame(title, across, up), *_marks_up(marks)]
+    for at in range(6):
+        step = 1 + round((longest - 1) * at / 5)
+        body.append(_text(_LEFT + _PLOT[0] * at / 5, _HEIGHT - _BOTTOM + 16, f"{step}", "middle"))
+    for number, (label, values) in enumerate(series.items()):
+        color = COLORS[number % len(COLORS)]
+        points = [
+            f"{_LEFT + _PLOT[0] * i / max(longest - 1, 1):.1f},{_height(value, marks):.1f}"
+            for i, value in enumerate(values)
+            if math.isfinite(value)
+        ]
+        body.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5" points="{" ".join(points)}"/>')
+        body.append(_text(_LEFT + 8 + 130 * number, _TOP - 6, label, "start", color))
+    return _svg(body)
+
+
+def bars(values: Mapping[str, float], title: str = "", up: str = "") -> str:
+    """Bars beside each other as one SVG, the same bytes for the same numbers; names are below, turned where they are long."""
+    marks = ticks(min(0.0, *values.values()), max(0.0, *values.values())) if values else [0.0, 1.0]
+    body = [_frame(title, "", up), *_marks_up(marks)]
+    width = _PLOT[0] / max(len(values), 1)
+    zero = _height(0.0, marks)
+    for number, (label, value) in enumerate(values.items()):
+        left, top = _LEFT + width * number, _height(value, marks)
+        body.append(
+            f'<rect x="{left + width * 0.15:.1f}" y="{min(top, zero):.1f}" width="{width * 0.7:.1f}" height="{abs(zero - top):.1f}" '
+            f'fill="{COLORS[0]}"><title>{escape(label)}: {value:.6g}</title></rect>'
+        )
+        middle = left + width / 2
+        turn = "" if len(label) * 6 < width else f' transform="rotate(-20 {middle:.1f} {_HEIGHT - _BOTTOM + 14})"'
+        body.append(_text(middle, _HEIGHT - _BOTTOM + 14, label, "middle" if not turn else "end", more=turn))
+    return _svg(body)
+
+
+def _height(value: float, marks: Sequence[float]) -> float:
+    return _HEIGHT - _BOTTOM - _PLOT[1] * (value - marks[0]) / (marks[-1] - marks[0])
+
+
+def _marks_up(marks: Sequence[float]) -> list[str]:
+    lines = []
+    for each in marks:
+        y = _height(each, marks)
+        lines.append(f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}" stroke="#ddd"/>')
+        lines.append(_text(_LEFT - 6, y + 4, f"{each:g}", "end"))
+    return lines
+
+
+def _frame(title: str, across: str, up: str) -> str:
+    x, y = _LEFT + _PLOT[0] / 2, _TOP + _PLOT[1] / 2
+    return (
+        _text(x, 16, title, "middle")
+        + _text(x, _HEIGHT - 6, across, "middle")
+        + _text(14, y, up, "middle", more=f' transform="rotate(-90 14 {y:.1f})"')
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str, color: str = "#222", more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}"{more}>{escape(text)}</text>' if text else ""
+
+
+def _svg(body: Sequence[str]) -> str:
+    inside = "\n".join(filter(None, body))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'font-family="Helvetica, Arial, sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n{inside}\n</svg>\n'
+    )

@@ -1,0 +1,206 @@
+"""What a newcomer types: no command, a wrong one, --version, verify, diff, drawing options, completion."""
+
+import argparse
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import graphad as ga
+from graphad.cli import draw as draw_command
+from graphad.cli.main import main
+from graphad.drawing.plan import Options
+from graphad.interop.formats import read_program
+from tests.source_tree import ROOT
+
+NET = "program { block 0 { var x: float32[-1, 3] var y: float32[-1, 3] relu(X=x) -> (Out=y) } }"
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> str:
+    path = tmp_path / "net.txt"
+    path.write_text(NET, encoding="utf-8")
+    return str(path)
+
+
+def status_of(*argv: str) -> int:
+    try:
+        return main(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+def test_the_module_runs_as_the_command_does(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "graphad", "--version"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == f"graphad {ga.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["drwa", "net.txt"], "graphad: there is no command 'drwa'; did you mean 'draw'?\n"),
+        (["zork"], "graphad: there is no command 'zork'\n"),
+        (["draw", "net.txt", "-o", "a.svg", "--values", "shard"], "'shard' (choose from auto, all, shared, none); did you mean 'shared'?"),
+    ],
+)
+def test_a_mistyped_word_gets_a_suggestion_and_no_long_list(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(*argv) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "bisect" not in said
+
+
+# -- verify ----------------------------------------------------------------------------------------
+
+
+def test_verify_says_that_nothing_is_wrong(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("verify", net) == 0
+    assert capsys.readouterr().out == f"{net}: 1 blocks, 1 operators, nothing is wrong\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (NET.replace("relu", "rleu"), "'rleu' is not registered; did you mean 'relu'"),
+        (NET.replace("X=x", "Y=x"), "Y"),
+        (NET.replace("(Out=y)", "(Out=y) {slope=1.0}"), "slope"),
+        (NET.replace("y: float32[-1, 3]", "y: float32[-1, 4]"), "relu: y is declared float32[-1, 4], but Out is float32[-1, 3]"),
+        (NET.replace("y: float32", "y: float64"), "relu: y is declared float64[-1, 3], but Out is float32[-1, 3]"),
+    ],
+)
+def test_verify_names_what_is_wrong(text: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.txt").write_text(text, encoding="utf-8")
+    assert status_of("verify", str(tmp_path / "net.txt")) == 1
+    said = capsys.readouterr().out
+    assert expected in said
+    assert "block 0, operator 0" in said
+
+
+def test_verify_takes_all_complaints_in_one_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = NET.replace("relu(X=x) -> (Out=y)", "rleu(X=x) -> (Out=y) tahn(X=x) -> (Out=y)")
+    (tmp_path / "net.txt").write_text(wrong, encoding="utf-8")
+    assert status_of("verify", str(tmp_path / "net.txt")) == 1
+    assert capsys.readouterr().out.count("operator") >= 2
+
+
+def test_verify_may_allow_what_is_not_registered(tmp_path: Path) -> None:
+    (tmp_path / "net.txt").write_text(NET.replace("relu", "rleu"), encoding="utf-8")
+    assert status_of("verify", "--allow-unknown", str(tmp_path / "net.txt")) == 0
+
+
+def test_verify_of_no_program_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.txt").write_text("program { block", encoding="utf-8")
+    assert status_of("verify", str(tmp_path / "net.txt")) == 2
+    assert status_of("verify", str(tmp_path / "none.txt")) == 2
+    assert f"{tmp_path / 'none.txt'}: No such file" in capsys.readouterr().err
+
+
+# -- diff ------------------------------------------------------------------------------------------
+
+
+def test_diff_tells_same_different_and_unreadable_apart(net: str, tmp_path: Path) -> None:
+    renamed, other = tmp_path / "renamed.txt", tmp_path / "other.txt"
+    renamed.write_text(NET.replace("y", "z"), encoding="utf-8")
+    other.write_text(NET.replace("relu", "tanh"), encoding="utf-8")
+    assert status_of("diff", net, str(renamed)) == 0
+    assert status_of("diff", net, str(other)) == 1
+    assert status_of("diff", net, str(tmp_path / "none.txt")) == 2
+    assert status_of("diff", net) == 2
+
+
+# -- drawing ---------------------------------------------------------------------------------------
+
+
+def test_every_option_of_a_drawing_is_one_of_the_command() -> None:
+    parser = argparse.ArgumentParser()
+    draw_command.add_parser(parser.add_subparsers())
+    known = {action.dest for action in parser._subparsers._group_actions[0].choices["draw"]._actions}  # type: ignore[union-attr,index]
+    assert {f"draw_{each.name}" for each in fields(Options)} <= known
+
+
+def test_options_reach_the_drawing(net: str, tmp_path: Path) -> None:
+    out = tmp_path / "net.svg"
+    options = ("--title", "My net", "--rankdir", "LR", "--no-legend", "--attributes", "--highlight", "y", "--highlight-means", "here")
+    assert status_of("draw", net, "-o", str(out), *options) == 0
+    ga.draw(
+        read_program(net),
+        tmp_path / "same.svg",
+        title="My net",
+        rankdir="LR",
+        legend=False,
+        attributes=True,
+        highlight=["y"],
+        highlight_means="here",
+    )
+    assert out.read_text() == (tmp_path / "same.svg").read_text()
+
+
+def test_a_pdf_is_drawn_where_graphviz_is(
+    net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GRAPHAD_DOT", raising=False)
+    stand_in = tmp_path / "bin" / "dot"
+    stand_in.parent.mkdir()
+    stand_in.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.stdin.read()\nprint('%PDF' if '-Tpdf' in sys.argv else 'no')\n", encoding="utf-8"
+    )
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", str(stand_in.parent))
+    assert status_of("draw", net, "-o", str(tmp_path / "net.pdf")) == 0
+    assert (tmp_path / "net.pdf").read_bytes().startswith(b"%PDF")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert status_of("draw", net, "-o", str(tmp_path / "again.pdf")) == 1
+    assert "PDF is drawn by Graphviz itself, which is not installed" in capsys.readouterr().err
+    assert not (tmp_path / "again.pdf").exists()
+
+
+# -- where files go --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["verify", "net.txt"],
+        ["opt", "net.txt", "-p", "cse"],
+        ["diff", "net.txt", "net.txt"],
+        ["check", "cse", "--examples", "2", "--program", "net.txt"],
+        ["bisect", "net.txt", "-p", "cse"],
+        ["why", "y", "net.txt", "-p", "cse"],
+        ["passes"],
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_no_command_leaves_files_in_the_current_folder(argv: list[str], net: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(net).parent
+    monkeypatch.chdir(folder)
+    status_of(*argv)
+    assert [path.name for path in folder.iterdir()] == ["net.txt"]
+
+
+# -- completion ------------------------------------------------------------------------------------
+
+
+def test_completion_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert status_of("completion", "bash") == 1
+    assert "pip install 'graphad[completion]'" in capsys.readouterr().err
+
+
+def test_completion_knows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab", reason="the extra completion is not installed")
+    assert status_of("completion", "bash") == 0
+    script = capsys.readouterr().out
+    assert "verify" in script
+    assert "--print-changed" in script

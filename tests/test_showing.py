@@ -1,0 +1,182 @@
+"""Results that one looks at: tables, curves, reports of pipelines, histories, experiments, notebook forms."""
+
+import csv
+import io
+import math
+import sys
+import xml.dom.minidom
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import graphad as ga
+from graphad import layers as L
+from graphad.rewriting import Report
+from graphad.showing import Table, bars, curves, ticks
+
+TABLE = Table(("name", "count", "share"), (("a<b", 12345, 0.123456), ("c", 7, math.nan)))
+
+
+def network() -> tuple[ga.Program, ga.Variable]:
+    main = ga.Program()
+    with ga.program_guard(main, ga.Program()):
+        x = L.data("x", shape=[4])
+        hidden = L.fc(x, 3, act="relu") + L.relu(x)[:, :3] + L.relu(x)[:, :3]
+        loss = L.mean(hidden)
+    return main, loss
+
+
+def test_a_table_shows_itself_in_every_form() -> None:
+    assert str(TABLE) == "name   count   share\na<b   12 345  0.1235\nc          7     nan"
+    assert "<td" in TABLE.html()
+    assert "a&lt;b" in TABLE.html()
+    xml.dom.minidom.parseString(TABLE.html())
+    assert [*csv.reader(io.StringIO(TABLE.csv()))] == [["name", "count", "share"], ["a<b", "12345", "0.123456"], ["c", "7", "nan"]]
+    console = Console(file=io.StringIO(), width=60)
+    console.print(TABLE)
+    assert "12 345" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_pandas_is_asked_for_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(TypeError, match="a DataFrame needs pandas, which is not installed: pip install pandas"):
+        TABLE.pandas()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 17.9), (1e-9, 2e-9), (5.0, 5.0), (math.nan, math.nan), (1e6, 3e6)])
+def test_ticks_are_round_and_around_the_numbers(low: float, high: float) -> None:
+    marks = ticks(low, high)
+    assert 2 <= len(marks) <= 8
+    assert marks == sorted(marks)
+    if math.isfinite(low):
+        assert marks[0] <= low <= high <= marks[-1]
+
+
+def test_plots_are_xml_and_have_a_point_for_each_number() -> None:
+    text = curves({"cost": [3.0, 2.0, math.inf, 1.0], "acc <1>": [0.5]}, title="t")
+    lines = xml.dom.minidom.parseString(text).getElementsByTagName("polyline")
+    assert [len(line.getAttribute("points").split()) for line in lines] == [3, 1]
+    heights = [float(point.split(",")[1]) for point in lines[0].getAttribute("points").split()]
+    assert heights == sorted(heights)  # smaller numbers are lower
+    assert text == curves({"cost": [3.0, 2.0, math.inf, 1.0], "acc <1>": [0.5]}, title="t")
+    rects = xml.dom.minidom.parseString(bars({"a": 1.0, "b": 2.0})).getElementsByTagName("rect")[1:]
+    assert float(rects[1].getAttribute("height")) == pytest.approx(2 * float(rects[0].getAttribute("height")), abs=0.2)
+    assert xml.dom.minidom.parseString(bars({}))
+
+
+# -- reports ---------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_reports_what_its_passes_did() -> None:
+    main, loss = network()
+    graph = ga.lower(main, [loss.name])
+    count = len(graph.ops)
+    report = ga.Pipeline.parse("fixpoint(cse, dead-code), simplify").run(graph)
+    assert isinstance(report, Report)
+    assert report
+    assert report == True  # noqa: E712 - as it was when a bool was returned
+    assert report != False  # noqa: E712
+    assert report.ops == (count, len(graph.ops))
+    assert report.passes[:2] == ("cse", "dead-code")
+    assert report.passes[-1] == "simplify"
+    assert [step.name for step in report] == [step.name for step in report.steps]
+    assert report.rewrites == sum(step.rewrites for step in report) >= 1
+    assert report.seconds >= sum(step.seconds for step in report)
+    assert f"{count} -> {len(graph.ops)} operators" in repr(report)
+    assert str(report).splitlines()[0].split() == ["pass", "changed", "ms", "operators", "values", "rewrites"]
+    assert "<table>" in report._repr_html_()
+
+
+def test_a_report_of_nothing_is_false() -> None:
+    graph = ga.lower(ga.Program())
+    report = ga.Pipeline.parse("cse").run(graph)
+    assert not report
+    assert report == False  # noqa: E712
+    assert repr(report) == "<Report: nothing changed by 1 pass, 0 operators>"
+    assert not ga.Pipeline().run(graph)
+
+
+# -- notebooks -------------------------------------------------------------------------------------
+
+
+def shown() -> list[Any]:
+    main, _ = network()
+    rule = ga.passes.Simplify().rules()
+    return [ga.Pipeline.parse("cse, simplify"), main.global_block(), main.global_block().ops[0], rule, rule[0], ga.ops.relu, ga.train]
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_things_have_a_notebook_form_and_a_repr(at: int) -> None:
+    thing = shown()[at]
+    html = thing._repr_html_()
+    assert html.startswith("<")
+    xml.dom.minidom.parseString(f"<div>{html.replace('<br>', '<br/>')}</div>")
+    assert " at 0x" not in repr(thing)
+    assert len(repr(thing)) < 300
+
+
+def test_a_history_is_a_table_and_curves(tmp_path: Any) -> None:
+    with ga.program_guard(ga.Program(), ga.Program()):
+        x = L.data("x", shape=[2])
+        cost = L.mean(L.square(L.fc(x, 1)))
+        ga.optimize(cost)
+        history = ga.train(cost, [{"x": np.ones((3, 2), "float32")}] * 4, metrics={"twice": cost * 2.0}, progress=False)
+    assert repr(history).startswith("<History: 4 steps, cost ")
+    assert [row[0] for row in history.table().rows] == [1, 2, 3, 4]
+    assert history.table().columns == ("step", "cost", "twice")
+    assert history.csv(tmp_path / "h.csv") == (tmp_path / "h.csv").read_text()
+    assert len(xml.dom.minidom.parseString(history.plot(tmp_path / "h.svg")).getElementsByTagName("polyline")) == 2
+    assert (tmp_path / "h.svg").read_text() in history._repr_html_()
+
+
+# -- experiments -----------------------------------------------------------------------------------
+
+
+def test_variants_are_measured_from_the_same_start() -> None:
+    main, loss = network()
+    with ga.program_guard(main, main.startup):
+        ga.optimizer.SGD(0.1).minimize(loss)
+    before = str(main)
+    feed = [{"x": np.full((5, 4), value, "float32")} for value in (1.0, 2.0)]
+    result = ga.experiment(
+        main, {"plain": None, "cse": "cse, dead-code", "as a pass": ga.passes.Cse(), "function": lambda p: p.clone()}, feed, repeat=1
+    )
+    assert str(main) == before
+    assert [*result.rows] == ["plain", "cse", "as a pass", "function"]
+    assert result["plain"].keys() == set(result.measure) == {"operators", "flops", "estimated_memory", "memory", "time", "loss"}
+    assert result["cse"]["operators"] < result["plain"]["operators"] == result["function"]["operators"]
+    assert result["cse"]["flops"] < result["plain"]["flops"]
+    assert len({row["loss"] for row in result.rows.values()}) == 1
+    assert all(row["time"] > 0 and row["memory"] > 0 for row in result.rows.values())
+    assert result.reports["plain"] is None
+    assert result.reports["cse"]
+    assert str(result).splitlines()[0].split()[0] == "variant"
+    assert len(result.csv().splitlines()) == 5
+    assert "<svg" in result.plot("time")
+    assert repr(result) == "<Experiment: 4 variants, operators, flops, estimated_memory, memory, time, loss>"
+
+
+def test_measured_memory_is_what_a_run_allocates() -> None:
+    main = ga.Program()
+    with ga.program_guard(main, ga.Program()):
+        total = L.reduce_sum(L.ones([1000, 1000]) + 1.0)
+    memory = ga.experiment(main, {"": None}, measure=["memory"], fetch_list=[total])[""]["memory"]
+    assert 4e6 < memory < 9e6  # one or two arrays of 4 MB
+
+
+@pytest.mark.parametrize(
+    ("variants", "options", "message"),
+    [
+        ({}, {}, "there is none"),
+        ({"a": 3}, {}, "variant 'a' is a pipeline, its text, a function or None, not 3"),
+        ({"a": "css"}, {}, "did you mean 'cse'"),
+        ({"a": None}, {"measure": ["flop"]}, "there is no measure 'flop'; did you mean 'flops'"),
+        ({"a": None}, {"feed": []}, "at least one"),
+        ({"a": None}, {"repeat": 0}, "repeat is 1 or more"),
+    ],
+)
+def test_experiments_that_cannot_be_are_refused(variants: Any, options: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        ga.experiment(network()[0], variants, **options)
