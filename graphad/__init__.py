@@ -49,8 +49,9 @@ if TYPE_CHECKING:
         several,
     )
     from graphad.training import train
+    from graphad.viewing import view
 
-_PARTS = ("backward", "drawing", "edit", "graph", "interop", "optimizer", "passes", "rewriting", "training")
+_PARTS = ("backward", "drawing", "edit", "graph", "interop", "optimizer", "passes", "rewriting", "training", "viewing")
 _HOMES = {
     "Pass": "rewriting",
     "Pipeline": "rewriting",
@@ -74,6 +75,7 @@ _HOMES = {
     "save": "interop",
     "several": "rewriting",
     "train": "training",
+    "view": "viewing",
 }
 
 layer = layers  # the specification writes layer.data, layer.fc
@@ -155,4 +157,5 @@ __all__ = [
     "several",
     "train",
     "unique_name",
+    "view",
 ]

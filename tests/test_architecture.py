@@ -29,7 +29,7 @@ LAYERS = (
     "difference",
     "initializer",
     "backward drawing execution interop layers",
-    "optimizer",
+    "optimizer viewing",
     "training",
     "testing",
     "cli",
