@@ -26,6 +26,7 @@ const READABLE = 0.85; // at this scale the smallest letters have 9.35 pixels
 const [LEAST, MOST] = [0.02, 4];
 const ALL = 500; // shapes up to which all are in the document
 const STEP = 1.25;
+const MAPPED = 12; // shapes from which on there is a map, where not all are in sight
 
 export interface Listener {
   onSelect(key: string, value: number): void;
@@ -201,7 +202,7 @@ export class Canvas {
   }
 
   private arrow(arrow: Arrow): SVGElement {
-    const path = svg("path", { class: `arrow ${arrow.kind}`, d: curve(arrow.points), "data-value": arrow.value });
+    const path = svg("path", { class: `arrow ${arrow.kind}`, d: curve(arrow.points), "data-value": [...arrow.values][0]! });
     this.layers.arrows.append(path);
     return path;
   }
@@ -223,9 +224,10 @@ export class Canvas {
     const [producers, consumers] = [new Set<string>(), new Set<string>()];
     for (const arrow of this.scene.arrows) {
       const [isOut, isIn] = [meets(arrow.sources, now.keys), meets(arrow.targets, now.keys)];
-      const isOn = arrow.value === now.value || isOut || isIn;
-      if (isOn) for (const key of arrow.targets) if (isOut || arrow.value === now.value) consumers.add(key);
-      if (isOn) for (const key of arrow.sources) if (isIn || arrow.value === now.value) producers.add(key);
+      const isValue = arrow.values.has(now.value);
+      const isOn = isValue || isOut || isIn;
+      if (isOn) for (const key of arrow.targets) if (isOut || isValue) consumers.add(key);
+      if (isOn) for (const key of arrow.sources) if (isIn || isValue) producers.add(key);
       const element = this.drawn.get(`→${arrow.key}`);
       element?.classList.toggle("on", isOn);
       if (isOn && element !== undefined && element.nextSibling !== null && this.looked === NO_FOCUS) this.layers.arrows.append(element);
@@ -244,7 +246,12 @@ export class Canvas {
 
   private drawMap(): void {
     this.map.replaceChildren();
-    if (this.scene.shapes.size < 40) return;
+    if (this.scene.shapes.size < MAPPED) return;
+    const { w, h } = this.size;
+    const [width, height] = [Math.min(150, w / 4), Math.min(Math.max(this.scene.height / this.scene.width, 0.4) * 150, 0.6 * h)];
+    this.map.style.width = `${width}px`;
+    this.map.style.height = `${height}px`;
+    this.map.setAttribute("preserveAspectRatio", "none");
     this.map.setAttribute("viewBox", `0 0 ${this.scene.width} ${this.scene.height}`);
     const byClass = new Map<string, string[]>();
     for (const shape of this.scene.shapes.values()) {
@@ -262,7 +269,7 @@ export class Canvas {
   private placeWindow(): void {
     const { w, h } = this.size;
     const isAll = this.view.x >= 0 && this.view.y >= 0 && this.view.x + this.scene.width * this.view.scale <= w && this.view.y + this.scene.height * this.view.scale <= h;
-    this.map.classList.toggle("idle", this.scene.shapes.size < 40 || isAll);
+    this.map.classList.toggle("idle", this.scene.shapes.size < MAPPED || isAll);
     this.window.setAttribute("x", String(-this.view.x / this.view.scale));
     this.window.setAttribute("y", String(-this.view.y / this.view.scale));
     this.window.setAttribute("width", String(w / this.view.scale));
@@ -271,9 +278,7 @@ export class Canvas {
 
   private jump(event: PointerEvent): void {
     const rect = this.map.getBoundingClientRect();
-    const scale = Math.min(rect.width / this.scene.width, rect.height / this.scene.height);
-    const [left, top] = [(rect.width - this.scene.width * scale) / 2, (rect.height - this.scene.height * scale) / 2];
-    const [x, y] = [(event.clientX - rect.left - left) / scale, (event.clientY - rect.top - top) / scale];
+    const [x, y] = [((event.clientX - rect.left) / rect.width) * this.scene.width, ((event.clientY - rect.top) / rect.height) * this.scene.height];
     this.move({ ...this.view, x: this.size.w / 2 - x * this.view.scale, y: this.size.h / 2 - y * this.view.scale });
   }
 

@@ -47,7 +47,7 @@ class Printer {
     if (graph === undefined) return;
     const isOld = state !== this.after;
     const mark = isOld ? "removed" : null;
-    this.lines.push({ text: `${head}(${graph.inputs.map((value) => this.typed(state, value)).join(", ")}) {`, indent, op: null, mark, old: isOld });
+    this.lines.push({ text: `${head}(${graph.inputs.map((value) => this.input(state, value)).join(", ")}) {`, indent, op: null, mark, old: isOld });
     const order = isOld ? state.order(id) : withGhosts(id, this.before, this.after);
     for (const op of order) this.op(op, indent + 1);
     const tail = listed(" -> ", state, graph.results) + listed(", residuals ", state, graph.residuals);
@@ -74,6 +74,11 @@ class Printer {
   private slot(state: State, { name, values }: Slot, typed: boolean): string {
     const texts = values.map((value) => (typed ? this.typed(state, value) : shown(state.values.get(value))));
     return `${name}=${texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`}`;
+  }
+
+  private input(state: State, value: number): string {
+    const residual = state.values.get(state.values.get(value)?.residual ?? -1);
+    return this.typed(state, value) + (residual === undefined ? "" : ` = residual ${shown(residual)}`);
   }
 
   private typed(state: State, value: number): string {

@@ -2,7 +2,7 @@
 
 import { type Address, read, written } from "./address";
 import { Canvas, type Focus, NO_FOCUS } from "./canvas";
-import { changesBetween } from "./changes";
+import { changesBetween, neighbors } from "./changes";
 import type { Data } from "./data";
 import { DetailsPane } from "./details";
 import { html } from "./elements";
@@ -37,14 +37,14 @@ class Page {
     this.history = new History(data);
     this.canvas = new Canvas({
       onSelect: (key, value) => this.select(value >= 0 && this.address.selection !== `v${value}` ? `v${value}` : key),
-      onHover: (key) => this.canvas.look(key === null ? NO_FOCUS : this.focusOn(key)),
+      onHover: (key) => this.hover(key),
       onToggle: (key) => this.toggle(key),
       onMove: () => this.remember(),
     });
     this.passes = new PassList(this.history, { onPass: (frame) => this.go(frame, -1), onRewrite: (rewrite) => this.go(this.address.pass, rewrite) });
     this.program = new ProgramPane(
       (op) => this.select(`o${op}`, true),
-      (op) => this.canvas.look(op === null ? NO_FOCUS : this.focusOn(this.tree.visible(op)?.key ?? "")),
+      (op) => this.hover(op === null ? null : (this.tree.visible(op)?.key ?? null)),
     );
     this.details = new DetailsPane(
       (op) => this.select(`o${op}`, true),
@@ -60,6 +60,8 @@ class Page {
     if (view !== null) this.canvas.move(view);
     else this.canvas.fit(true);
     this.show(this.address.selection, view === null);
+    if (view === null && this.isStep) this.toChange(0);
+    else if (!this.address.selection) this.program.toFirstChange();
   }
 
   // -- the frame of the page ----------------------------------------------------------------------
@@ -83,6 +85,7 @@ class Page {
     document.body.replaceChildren(header, html("main", {}, this.passes.pane, this.canvas.pane, side), this.tabs, this.help.dialog);
     for (const name of ["passes", "program", "details"]) this.tabs.append(html("button", { type: "button", click: () => this.tab(name) }, name));
     this.tab("passes");
+    this.search.addEventListener("focus", () => this.lookFor(this.search.value));
     this.search.addEventListener("input", () => this.lookFor(this.search.value));
     this.search.addEventListener("keydown", (event) => this.searchKey(event));
     this.search.addEventListener("blur", () => setTimeout(() => this.hits.replaceChildren(), 150));
@@ -113,8 +116,7 @@ class Page {
     this.canvas.show(this.tree, scene);
     this.program.show(linesOf(this.history, before, after, this.tree.changes));
     this.passes.select(pass, step);
-    const { added, removed, changed } = this.tree.changes.counts;
-    this.status.textContent = added + removed + changed ? `${added} added, ${removed} removed, ${changed} changed` : "";
+    this.say("");
   }
 
   /** Go to a pass, or to one of its rewrites. */
@@ -125,18 +127,26 @@ class Page {
     this.rebuild(true);
     const isThere = this.selectedKey() !== null && this.address.selection !== "";
     if (!isThere) this.address.selection = "";
-    if (this.isStep) this.toChanges();
+    if (this.isStep) this.toChange(0);
     else if (!isThere) this.program.toFirstChange();
     this.show(this.address.selection, false);
   }
 
-  /** Bring what a rewrite changed into sight. */
-  private toChanges(): void {
-    const first = [...this.tree.changes.ops.keys()][0];
-    if (first === undefined) return;
-    const key = this.tree.visible(first)?.key;
-    if (key !== undefined) this.canvas.reveal(key);
-    this.program.toFirstChange();
+  /** Bring an operator that was changed into sight: the first one, or the next. */
+  private toChange(at: number): void {
+    const changed = [...this.tree.changes.ops.keys()];
+    const op = changed[at % Math.max(changed.length, 1)];
+    const key = op === undefined ? undefined : this.tree.visible(op)?.key;
+    if (op === undefined || key === undefined) return;
+    this.canvas.reveal(key);
+    this.program.scrollTo(op);
+  }
+
+  private nextChange(): void {
+    const changed = [...this.tree.changes.ops.keys()];
+    const at = changed.indexOf(Number(this.address.selection.slice(1)));
+    const next = changed[(at + 1) % Math.max(changed.length, 1)];
+    if (next !== undefined) this.select(`o${next}`, true);
   }
 
   private neighbor(by: number): void {
@@ -192,6 +202,29 @@ class Page {
     this.canvas.highlight(key ? this.focusOn(key) : NO_FOCUS);
     this.program.select(new Set(op ? [op.id] : group ? group.ops : key.startsWith("v") ? [...tree.after.writers(id)] : []), isScrolling && key !== "");
     this.remember();
+  }
+
+  /** Show what is around a shape that the mouse is over, and say it. */
+  private hover(key: string | null): void {
+    this.canvas.look(key === null ? NO_FOCUS : this.focusOn(key));
+    const op = key?.startsWith("o") ? Number(key.slice(1)) : null;
+    this.program.hover(op);
+    this.say(op === null || !this.tree.homes.has(op) ? "" : this.around(this.tree.op(op)));
+  }
+
+  private around(op: Op): string {
+    const { producers, consumers } = neighbors(this.tree.stateOf(op), op);
+    const named = (ids: Set<number>): string => {
+      const types = [...ids].map((id) => this.tree.op(id).type);
+      return types.length > 4 ? `${types.slice(0, 3).join(", ")} and ${types.length - 3} more` : types.join(", ") || "none";
+    };
+    return `${op.type}: producers ${named(producers)}; consumers ${named(consumers)}`;
+  }
+
+  /** A line below the graph: what is said, or else what the pass changed. */
+  private say(text: string): void {
+    const { added, removed, changed } = this.tree.changes.counts;
+    this.status.textContent = text || (added + removed + changed ? `${added} added, ${removed} removed, ${changed} changed` : "");
   }
 
   private focusOn(key: string): Focus {
@@ -250,9 +283,9 @@ class Page {
       this.lookFor("");
       this.search.blur();
     } else if (event.key === "Enter") {
-      if (this.hits.childElementCount === 0) this.lookFor(this.search.value);
       this.take(this.hit);
       this.hit = this.found.length ? (this.hit + 1) % this.found.length : 0; // Enter again takes the next one
+      this.hits.replaceChildren();
     } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       const count = Math.min(this.found.length, 12);
@@ -290,6 +323,7 @@ class Page {
       { keys: ["ArrowUp"], shown: "↑", does: "select the operator before", run: () => this.along(-1) },
       { keys: ["ArrowDown"], shown: "↓", does: "select the operator after", run: () => this.along(1) },
       { keys: ["Enter", " "], shown: "Enter", does: "open or close the selected group", run: () => this.toggle(this.selectedKey() ?? "") },
+      { keys: ["e"], shown: "e", does: "to the next operator that the pass or rewrite changed", run: () => this.nextChange() },
       { keys: ["g"], shown: "g", does: "to the partner: from a forward operator to its gradient, and back", run: () => this.toPartner() },
       { keys: ["o"], shown: "o", does: "open all groups", run: () => this.openAll(true) },
       { keys: ["c"], shown: "c", does: "close all groups", run: () => this.openAll(false) },
@@ -302,7 +336,7 @@ class Page {
 
   private key(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    const target = event.target as HTMLElement;
+    const target = event.target instanceof HTMLElement ? event.target : document.body;
     if (target.tagName === "INPUT" && (target as HTMLInputElement).type !== "checkbox") return;
     if ((event.key === "Enter" || event.key === " ") && (target.tagName === "BUTTON" || target.tagName === "INPUT")) return;
     if (this.help.dialog.open && event.key !== "?") return;

@@ -10,7 +10,7 @@ const TOKEN = /(->|[\w@.$/-]+(?:#\d+)?(?=: )|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'
 
 export class ProgramPane {
   readonly pane = html("section", { class: "pane program", "aria-label": "program text" });
-  private readonly code = html("div", { class: "code", tabindex: 0, role: "log", "aria-live": "off", "aria-label": "operators, one a line" });
+  private readonly code = html("div", { class: "code", tabindex: 0, role: "group", "aria-label": "operators, one a line" });
   private readonly body = html("div", { class: "lines" });
   private readonly only = html("input", { type: "checkbox", id: "only-diff" });
   private readonly heading = html("small");
@@ -75,6 +75,17 @@ export class ProgramPane {
     if (!isScrolling || at < 0) return;
     const top = at * ROW;
     if (top < this.code.scrollTop || top + ROW > this.code.scrollTop + this.code.clientHeight) this.code.scrollTop = Math.max(0, top - this.code.clientHeight / 3);
+  }
+
+  /** Mark the line of an operator that the mouse is over. */
+  hover(op: number | null): void {
+    for (const line of this.body.querySelectorAll(".hot")) line.classList.remove("hot");
+    if (op !== null) for (const line of this.body.querySelectorAll(`[data-op="${op}"]`)) line.classList.add("hot");
+  }
+
+  scrollTo(op: number): void {
+    const at = this.lines.findIndex((line) => line.op === op);
+    if (at >= 0) this.code.scrollTop = Math.max(0, at * ROW - this.code.clientHeight / 3);
   }
 
   /** Bring the first change into sight. */

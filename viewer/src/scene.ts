@@ -34,7 +34,7 @@ export type Kind = "flow" | "saved" | "loop" | "gone";
 
 export interface Arrow {
   key: string;
-  value: number;
+  values: Set<number>; // several between groups that are closed
   kind: Kind;
   points: Point[];
   box: [left: number, top: number, right: number, bottom: number];
@@ -51,6 +51,7 @@ export interface Scene {
 
 interface Wire {
   value: number;
+  values: Set<number>;
   from: string;
   to: string;
   kind: Kind;
@@ -80,7 +81,8 @@ class Builder {
   private readonly wires = new Map<string, Map<string, Wire>>(); // by the group that they lie in
   private readonly shapes = new Map<string, Shape>();
   private readonly arrows: Arrow[] = [];
-  private readonly across = new Map<string, { source: Item; target: Item; value: number }>(); // arrows drawn as one curve over all
+  private readonly across = new Map<string, { source: Item; target: Item; values: Set<number> }>(); // arrows drawn as one curve over all
+  private readonly bundles = new Map<string, number>(); // by the ends of an arrow of a closed group, the value that names it
   private readonly ports = new Map<string, Map<string, number>>(); // by group: where values enter and leave, from its middle
 
   constructor(private readonly tree: Tree) {}
@@ -89,7 +91,7 @@ class Builder {
     this.connect();
     const size = this.arrange(this.tree.root, false);
     this.put(this.tree.root, 0, 0);
-    for (const [key, { source, target, value }] of this.across) this.arrows.push(this.acrossAll(key, source, target, value));
+    for (const [key, { source, target, values }] of this.across) this.arrows.push(this.acrossAll(key, source, target, values));
     return { shapes: this.shapes, arrows: this.arrows, width: size.w, height: size.h };
   }
 
@@ -167,19 +169,32 @@ class Builder {
     const [ups, downs] = [groupsAround(source), groupsAround(target)];
     const common = ups.find((group) => downs.includes(group));
     if (common === undefined || source === common || target === common) return;
+    const id = this.bundle(source, target, value);
     if (this.roleOf(source) === FORWARD && this.roleOf(target) !== FORWARD) {
-      this.across.set(`${value} ${source.key} ${target.key}`, { source, target, value });
+      const key = `${id} ${source.key} ${target.key}`;
+      const known = this.across.get(key) ?? { source, target, values: new Set() };
+      this.across.set(key, known);
+      known.values.add(value);
       return;
     }
-    const ends = [source.key, target.key] as const;
+    const made = (group: Group, from: string, to: string): void => this.piece(group, from, to, id, value, kind, source.key, target.key);
     let from = source.key;
     for (const group of ups.slice(0, ups.indexOf(common))) {
-      this.piece(group, from, `out ${value}`, value, kind, ends);
+      made(group, from, `out ${id}`);
       from = group.key;
     }
     const inwards = downs.slice(0, downs.indexOf(common)).reverse();
-    this.piece(common, from, inwards[0]?.key ?? target.key, value, kind, ends);
-    inwards.forEach((group, i) => this.piece(group, `in ${value}`, inwards[i + 1]?.key ?? target.key, value, kind, ends));
+    made(common, from, inwards[0]?.key ?? target.key);
+    inwards.forEach((group, i) => made(group, `in ${id}`, inwards[i + 1]?.key ?? target.key));
+  }
+
+  /** The value that an arrow goes by: all arrows between a closed group and another item are one. */
+  private bundle(source: Item, target: Item, value: number): number {
+    const isClosed = (item: Item): boolean => isGroup(item) && !item.isOpen;
+    if (!isClosed(source) && !isClosed(target)) return value;
+    const key = `${source.key}>${target.key}`;
+    if (!this.bundles.has(key)) this.bundles.set(key, value);
+    return this.bundles.get(key)!;
   }
 
   private roleOf(item: Item): number {
@@ -187,14 +202,15 @@ class Builder {
     return item.op === null ? item.parent.role : this.tree.stateOf(item.op).role(item.op);
   }
 
-  private piece(group: Group, from: string, to: string, value: number, kind: Kind, ends: readonly [string, string]): void {
+  private piece(group: Group, from: string, to: string, id: number, value: number, kind: Kind, source: string, target: string): void {
     if (from === to) return;
     if (!this.wires.has(group.key)) this.wires.set(group.key, new Map());
     const wires = this.wires.get(group.key)!;
-    const key = `${value} ${from} ${to}`;
-    const wire = wires.get(key) ?? { value, from, to, kind, sources: new Set<string>(), targets: new Set<string>() };
-    wire.sources.add(ends[0]);
-    wire.targets.add(ends[1]);
+    const key = `${id} ${from} ${to}`;
+    const wire = wires.get(key) ?? { value: id, values: new Set(), from, to, kind, sources: new Set(), targets: new Set() };
+    wire.values.add(value);
+    wire.sources.add(source);
+    wire.targets.add(target);
     wires.set(key, wire);
   }
 
@@ -292,12 +308,12 @@ class Builder {
   }
 
   /** One curve from side to side, over all that is between. */
-  private acrossAll(key: string, source: Item, target: Item, value: number): Arrow {
+  private acrossAll(key: string, source: Item, target: Item, values: Set<number>): Arrow {
     const [a, b] = [this.shapes.get(source.key)!, this.shapes.get(target.key)!];
     const isRight = b.x + b.w / 2 >= a.x + a.w / 2;
     const side = (shape: Shape, isRightEnd: boolean): Point => ({ x: shape.x + (isRightEnd ? shape.w : 0), y: shape.y + shape.h / 2 });
     const points = [side(a, isRight), side(b, !isRight)];
-    return { key, value, kind: "saved", points, box: boxAround(points), sources: new Set([source.key]), targets: new Set([target.key]) };
+    return { key, values, kind: "saved", points, box: boxAround(points), sources: new Set([source.key]), targets: new Set([target.key]) };
   }
 
   // -- labels -------------------------------------------------------------------------------------

@@ -141,6 +141,7 @@ export class History {
   private applied(before: State, deltas: Delta[]): State {
     if (deltas.every((delta) => Object.keys(delta).length === 0)) return before;
     const [ops, values, graphs, orders] = [new Map(before.ops), new Map(before.values), new Map(before.graphs), new Map(before.orders)];
+    const places = new Places(orders);
     let root = before.root;
     for (const delta of deltas) {
       for (const [id, record] of Object.entries(delta.v ?? {})) values.set(+id, this.value(+id, record));
@@ -149,25 +150,14 @@ export class History {
         if (record[0] === NOTHING) root = +id;
       }
       for (const [id, record] of Object.entries(delta.o ?? {})) ops.set(+id, this.op(+id, record));
-      this.place(delta, ops, orders);
+      const after = delta.a ?? [];
+      for (let i = 0; i < after.length; i += 2) places.insert(ops.get(after[i]!)?.graph ?? NOTHING, after[i]!, after[i + 1]!);
       for (const id of delta.x ?? []) for (const table of [ops, values, graphs, orders]) table.delete(id);
-      for (const [id, runs] of Object.entries(delta.r ?? {})) orders.set(+id, spread(runs));
+      for (const [id, runs] of Object.entries(delta.r ?? {})) places.reset(+id, spread(runs));
     }
+    places.settle();
     for (const [id, order] of orders) if (order.some((op) => !ops.has(op))) orders.set(id, order.filter((op) => ops.has(op)));
     return new State(ops, values, graphs, orders, root);
-  }
-
-  /** Put new operators after those that they come after. */
-  private place(delta: Delta, ops: Map<number, Op>, orders: Map<number, number[]>): void {
-    const after = delta.a ?? [];
-    for (let i = 0; i < after.length; i += 2) {
-      const [id, previous] = [after[i]!, after[i + 1]!];
-      const graph = ops.get(id)?.graph;
-      if (graph === undefined) continue;
-      const order = [...(orders.get(graph) ?? [])];
-      order.splice(previous === NOTHING ? 0 : order.indexOf(previous) + 1 || order.length, 0, id);
-      orders.set(graph, order);
-    }
   }
 
   private op(id: number, record: OpRecord): Op {
@@ -203,6 +193,46 @@ export class History {
   attributes(number: number): [name: string, value: string][] {
     const parts = this.data.tables.attributes[number] ?? [];
     return parts.flatMap((part, i): [string, string][] => (i % 2 ? [] : [[this.text(part), this.text(parts[i + 1]!)]]));
+  }
+}
+
+/** Orders of operators into which others are put; linked lists, so that a pass may put in many. */
+class Places {
+  private readonly following = new Map<number, Map<number, number>>();
+
+  constructor(private readonly orders: Map<number, number[]>) {}
+
+  insert(graph: number, op: number, previous: number): void {
+    if (graph === NOTHING) return;
+    const next = this.following.get(graph) ?? this.linked(graph);
+    const at = next.has(previous) ? previous : NOTHING;
+    next.set(op, next.get(at)!);
+    next.set(at, op);
+  }
+
+  reset(graph: number, order: number[]): void {
+    this.following.delete(graph);
+    this.orders.set(graph, order);
+  }
+
+  settle(): void {
+    for (const [graph, next] of this.following) {
+      const order: number[] = [];
+      for (let op = next.get(NOTHING)!; op !== NOTHING; op = next.get(op)!) order.push(op);
+      this.orders.set(graph, order);
+    }
+  }
+
+  private linked(graph: number): Map<number, number> {
+    const next = new Map<number, number>();
+    let last = NOTHING;
+    for (const op of this.orders.get(graph) ?? []) {
+      next.set(last, op);
+      last = op;
+    }
+    next.set(last, NOTHING);
+    this.following.set(graph, next);
+    return next;
   }
 }
 

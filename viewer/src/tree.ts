@@ -34,7 +34,6 @@ export const isGroup = (item: Item): item is Group => "children" in item;
 
 const FEW = 60; // operators that are shown without folding anything
 const SOME = 150; // operators up to which the graphs of loops and branches are open
-const LONGEST_PERIOD_WORK = 3e7; // comparisons that finding repetition may take
 
 /** A graph before and after a step, in groups. ``choices`` are the groups that the user opened or closed. */
 export class Tree {
@@ -187,7 +186,7 @@ export class Tree {
 
   private summary(ops: number[]): string {
     const types = ops.map((id) => this.op(id).type);
-    return types.length <= 3 ? types.join(", ") : `(${types.slice(0, 2).join(", ")}, … ${types.length} operators)`;
+    return types.length <= 2 ? types.join(", ") : `(${types.slice(0, 2).map((type) => (type.length > 14 ? `${type.slice(0, 12)}…` : type)).join(", ")}, … ${types.length})`;
   }
 
   /** Put an operator into a group; one with nested graphs is a group itself. */
@@ -261,10 +260,9 @@ interface Repetition {
 export function bestRepetition(tokens: string[]): Repetition | null {
   const known = new Map<string, number>();
   const codes = Int32Array.from(tokens, (token) => known.get(token) ?? (known.set(token, known.size), known.size - 1));
-  const longest = Math.min(Math.floor(codes.length / 2), Math.floor(LONGEST_PERIOD_WORK / Math.max(codes.length, 1)));
   let best: Repetition | null = null;
   let saved = 7; // it has to be worth a group
-  for (let period = 1; period <= longest; period++) {
+  for (const period of periods(codes)) {
     for (let i = 0, length = 0; i + period <= codes.length; i++) {
       if (i + period < codes.length && codes[i] === codes[i + period]) {
         length++;
@@ -280,4 +278,21 @@ export function bestRepetition(tokens: string[]): Repetition | null {
     }
   }
   return best;
+}
+
+const NEAR = 12; // equal tokens that one is compared with
+const CANDIDATES = 120;
+
+/** Distances at which the same comes again most often, the shortest first. */
+function periods(codes: Int32Array): number[] {
+  const places = new Map<number, number[]>();
+  const counts = new Map<number, number>();
+  codes.forEach((code, i) => {
+    const earlier = places.get(code) ?? [];
+    for (const place of earlier.slice(-NEAR)) counts.set(i - place, (counts.get(i - place) ?? 0) + 1);
+    earlier.push(i);
+    places.set(code, earlier);
+  });
+  const often = [...counts].filter(([period, count]) => count >= Math.min(period, 4)).sort((a, b) => b[1] - a[1]);
+  return often.slice(0, CANDIDATES).map(([period]) => period).sort((a, b) => a - b);
 }
