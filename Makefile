@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pictures stubs mutants pipelines proofs fuzz clean
+.PHONY: help demo test lint format bench pictures stubs mutants pipelines proofs fuzz viewer clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,8 +59,15 @@ pipelines: $(VENV)/dev ## Try random pipelines of the library's passes on PROGRA
 fuzz: $(VENV)/dev ## Run the property tests on new random programs for FUZZ_MINUTES (30)
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --workers $(WORKERS)
 
+viewer: viewer/node_modules ## Build the program of the pages of graphad view anew (needs Node 20 and npm)
+	cd viewer && npm run --silent check && npm run --silent build
+
+viewer/node_modules: viewer/package-lock.json
+	cd viewer && npm ci --no-fund --no-audit
+	@touch $@
+
 clean: ## Remove .venv, caches and build outputs
-	rm -rf $(VENV) build dist graphad.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist viewer/build viewer/node_modules graphad.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find graphad passes tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Files in .venv that stand for what was installed there, so that it is done again only when pyproject.toml changes.

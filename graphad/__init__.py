@@ -51,8 +51,9 @@ if TYPE_CHECKING:
         several,
     )
     from graphad.training import train
+    from graphad.viewing import view
 
-_PARTS = ("backward", "drawing", "edit", "experiments", "graph", "interop", "optimizer", "passes", "rewriting", "training")
+_PARTS = ("backward", "drawing", "edit", "experiments", "graph", "interop", "optimizer", "passes", "rewriting", "training", "viewing")
 _HOMES = {
     "Pass": "rewriting",
     "Pipeline": "rewriting",
@@ -77,6 +78,7 @@ _HOMES = {
     "save": "interop",
     "several": "rewriting",
     "train": "training",
+    "view": "viewing",
 }
 
 layer = layers  # the specification writes layer.data, layer.fc
@@ -160,4 +162,5 @@ __all__ = [
     "several",
     "train",
     "unique_name",
+    "view",
 ]

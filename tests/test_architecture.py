@@ -30,7 +30,7 @@ LAYERS = (
     "initializer",
     "backward drawing execution layers",
     "interop",
-    "optimizer",
+    "optimizer viewing",
     "training",
     "experiments",
     "testing",

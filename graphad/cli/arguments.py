@@ -7,8 +7,11 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from graphad.errors import GraphadError
+import numpy as np
+
+from graphad.errors import GraphadError, InvalidValue
 from graphad.interop.formats import FORMATS, read_program
 from graphad.ir import Graph, lower
 from graphad.program import Operator, Program
@@ -84,6 +87,17 @@ def pipeline(text: str) -> Pipeline:
         raise argparse.ArgumentTypeError(f"{error.filename}: {error.strerror}") from None
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def arrays(path: Path | None) -> dict[str, Any]:
+    """The arrays of a file by name; none if there is no file."""
+    if path is None:
+        return {}
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return dict(stored)
+    except ValueError as error:
+        raise InvalidValue(f"{path} holds no arrays that can be read: {error}") from None
 
 
 def read(args: argparse.Namespace) -> Program:

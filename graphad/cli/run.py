@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from graphad.cli.arguments import add_fetch, add_format, add_program, read
-from graphad.errors import InvalidValue
+from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, read
 from graphad.execution import Executor, Scope
 from graphad.ir import lower
 
@@ -32,22 +30,12 @@ def run(args: argparse.Namespace) -> int:
     program = read(args)
     names = args.fetch or [value.name for value in lower(program).targets]
     scope = Scope()
-    for name, array in _arrays(args.params).items():
+    for name, array in arrays(args.params).items():
         scope.set(name, array)
-    results = dict(zip(names, Executor().run(program, _arrays(args.feed), names, scope), strict=True))
+    results = dict(zip(names, Executor().run(program, arrays(args.feed), names, scope), strict=True))
     if args.output is None:
         for name, value in results.items():
             print(f"{name} =\n{value}")
     else:
         np.savez(args.output, allow_pickle=False, **results)
     return 0
-
-
-def _arrays(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return dict(stored)
-    except ValueError as error:
-        raise InvalidValue(f"{path} holds no arrays that can be read: {error}") from None

@@ -1,150 +1,112 @@
-"""``graphad view``: a page that shows a program pass by pass."""
+"""``graphad view``: a page that shows a program pass by pass and rewrite by rewrite."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
-import html
-from dataclasses import dataclass, field
+import sys
+import time
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, lowered
-from graphad.drawing import to_svg
-from graphad.interop.files import write_bytes
-from graphad.ir import Graph, Node
-from graphad.rewriting import Pass, Step, observing
+from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, count, lowered, pipeline
+from graphad.errors import GraphadError, InvalidValue
+from graphad.viewing import view
+
+SECONDS = 0.5  # between two looks at the files
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    text = "Write a page that shows the graph before and after every pass; the arrow keys go from one to the next."
+    text = "Write a page that shows the graph before and after every pass and every rewrite, to be searched, zoomed and clicked."
     parser = commands.add_parser("view", help="write a page that shows a program pass by pass", description=text)
     add_program(parser)
-    add_pipeline(parser, required=False)
+    parser.add_argument("-p", "--pipeline", type=_checked, metavar="PASSES", help="for instance 'fixpoint(cse, dead-code)'")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="HTML", help="where to write the page")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument("--feed", type=Path, metavar="NPZ", help="run the program on these arrays, and show what values are")
+    parser.add_argument("--batch", type=count, default=1, metavar="N", help="what unknown extents are taken to be in costs (default: 1)")
+    parser.add_argument("--watch", action="store_true", help="write the page again whenever a file changes; Ctrl-C ends it")
     add_format(parser)
     add_fetch(parser)
     parser.set_defaults(command=run)
 
 
+def _checked(text: str) -> str:
+    """The text of a pipeline that can be read; it is read again when the page is written again."""
+    pipeline(text)
+    return text
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    graph = lowered(args)
-    recorder = Recorder(graph)
-    if args.pipeline is not None:
-        with observing(recorder):
-            args.pipeline.run(graph)
-    write_bytes(args.output, page(str(args.program), recorder.frames).encode())
-    print(f"written: {args.output}")
+    if args.watch and args.program == "-":
+        raise InvalidValue("--watch needs the name of a file: standard input is read once")
+    if args.watch:
+        shown = _attempt(args)
+    else:
+        _write(args)
+        shown = True
+    if args.open and shown:
+        webbrowser.open(args.output.resolve().as_uri())
+    if args.watch:
+        watch(_files(args), lambda: _attempt(args), _ticks())
     return 0
 
 
-@dataclass
-class Frame:
-    """The graph after one pass: a heading, the pass and its time, a drawing, and the changes to the text."""
-
-    title: str
-    note: str
-    svg: str
-    diff: str
+def _write(args: argparse.Namespace) -> None:
+    feed = None if args.feed is None else arrays(args.feed)
+    passes = None if args.pipeline is None else pipeline(args.pipeline)
+    view(lowered(args), passes, args.output, title=_title(args.program), feed=feed, batch=args.batch, watched=args.watch)
+    print(f"written: {args.output}")
 
 
-@dataclass
-class Recorder:
-    """An observer that draws the graph after every pass that changed it, with the new nodes outlined."""
-
-    graph: Graph
-    frames: list[Frame] = field(default_factory=list)
-    known: set[Node] = field(default_factory=set)
-    text: str = ""
-
-    def __post_init__(self) -> None:
-        self._add("before", f"{len(self.graph.ops)} operators, {len(self.graph.values)} values", self.graph)
-
-    def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
-        if each.combines or graph.parent is not None:
-            return
-        counts = f"{step.ops[0]} → {step.ops[1]} operators" if step.ops[0] != step.ops[1] else f"{step.ops[1]} operators"
-        if step.changed:
-            self._add(step.text, f"{counts}, {step.seconds * 1e3:.1f} ms", graph)
-
-    def _add(self, title: str, note: str, graph: Graph) -> None:
-        nodes: set[Node] = {node for each in graph.tree() for node in (*each.ops, *each.values)}
-        before, self.text = self.text, str(graph)
-        svg = to_svg(graph, highlight=list(nodes - self.known) if self.known else (), prefix=f"f{len(self.frames)}-")
-        diff = "".join(difflib.unified_diff(before.splitlines(True), self.text.splitlines(True), n=2)) if self.frames else self.text
-        self.frames.append(Frame(title, note, svg, diff))
-        self.known = nodes
+def _attempt(args: argparse.Namespace) -> bool:
+    """Write the page; say what is wrong, and go on, if that fails."""
+    try:
+        _write(args)
+    except (GraphadError, OSError, argparse.ArgumentTypeError) as error:
+        print(f"graphad: {error}", file=sys.stderr)
+        return False
+    return True
 
 
-def page(name: str, frames: list[Frame]) -> str:
-    """The page of some frames: all in one file, without anything from elsewhere."""
-    steps = "".join(
-        f'<li><button data-frame="{i}"><b>{html.escape(frame.title)}</b><span>{html.escape(frame.note)}</span></button></li>'
-        for i, frame in enumerate(frames)
-    )
-    shown = "".join(
-        f'<section id="frame-{i}" hidden><div class="drawing">{frame.svg}</div><pre>{_colored(frame.diff)}</pre></section>'
-        for i, frame in enumerate(frames)
-    )
-    return _PAGE.replace("{name}", html.escape(name)).replace("{steps}", steps).replace("{frames}", shown)
+def _title(program: str) -> str:
+    return "standard input" if program == "-" else Path(program).name
 
 
-def _colored(diff: str) -> str:
-    kinds = {"+": "add", "-": "del", "@": "at"}
-    lines = (line for line in diff.splitlines() if not line.startswith(("---", "+++")))
-    return "".join(f'<span class="{kinds.get(line[:1], "")}">{html.escape(line)}</span>' for line in lines)
+def _files(args: argparse.Namespace) -> list[Path]:
+    passes = Path(args.pipeline[1:]) if args.pipeline and args.pipeline.startswith("@") else None
+    return [path for path in (Path(args.program), args.feed, passes) if path is not None]
 
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{name}</title>
-<style>
-  * { box-sizing: border-box; }
-  body { margin: 0; display: grid; grid-template-columns: 17rem 1fr; height: 100vh; font: 14px/1.4 system-ui, sans-serif; color: #2b2f36; }
-  nav { border-right: 1px solid #d9dce1; overflow: auto; padding: 1rem 0.75rem; background: #f7f8fa; }
-  h1 { font-size: 1rem; margin: 0 0 0.75rem; overflow-wrap: anywhere; }
-  ol { list-style: none; margin: 0; padding: 0; display: grid; gap: 0.25rem; }
-  button { width: 100%; text-align: left; border: 1px solid transparent; border-radius: 6px; background: none; padding: 0.4rem 0.6rem;
-    font: inherit; color: inherit; cursor: pointer; }
-  button b { display: block; font-weight: 600; overflow-wrap: anywhere; }
-  button span { color: #676e79; font-size: 0.85em; }
-  button:hover { background: #eceff4; }
-  button:focus-visible { outline: 2px solid #2f6ea8; }
-  button[aria-current="true"] { background: #cfe3f7; border-color: #2f6ea8; }
-  main { overflow: hidden; }
-  section { display: grid; grid-template-rows: minmax(0, 3fr) minmax(0, 1fr); height: 100vh; }
-  section[hidden] { display: none; }
-  .drawing { overflow: auto; padding: 1rem; display: grid; place-items: start center; }
-  .drawing svg { max-width: 100%; height: auto; }
-  pre { margin: 0; overflow: auto; padding: 0.75rem 1rem; border-top: 1px solid #d9dce1; background: #fbfbfc; }
-  pre { font: 12px/1.45 ui-monospace, monospace; }
-  pre span { display: block; min-height: 1.45em; }
-  .add { background: #e3f4e1; } .del { background: #fbe4e1; } .at { color: #676e79; }
-</style>
-</head>
-<body>
-<nav><h1>{name}</h1><ol>{steps}</ol></nav>
-<main>{frames}</main>
-<script>
-  const buttons = [...document.querySelectorAll("button")], frames = [...document.querySelectorAll("section")];
-  let at = 0;
-  function show(i) {
-    at = Math.max(0, Math.min(i, frames.length - 1));
-    frames.forEach((frame, j) => { frame.hidden = j !== at; });
-    buttons.forEach((button, j) => { button.setAttribute("aria-current", j === at); });
-    buttons[at].scrollIntoView({ block: "nearest" });
-  }
-  buttons.forEach((button, i) => button.addEventListener("click", () => show(i)));
-  addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (step) { event.preventDefault(); show(at + step); }
-  });
-  show(Number(location.hash.slice(1)) || 0);
-</script>
-</body>
-</html>
-"""
+# -- watching --------------------------------------------------------------------------------------
+
+
+def _ticks() -> Iterator[None]:
+    """Now and then, until the user ends it."""
+    try:
+        while True:
+            time.sleep(SECONDS)
+            yield
+    except KeyboardInterrupt:
+        return
+
+
+def watch(paths: Sequence[Path], build: Callable[[], object], ticks: Iterator[None]) -> None:
+    """Build anew at each tick before which one of the files was changed."""
+    seen = [_stamp(path) for path in paths]
+    for _ in ticks:
+        now = [_stamp(path) for path in paths]
+        if now != seen:
+            seen = now
+            build()
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """When a file was changed, and its size; zeros while there is none, as between the steps of an editor that replaces it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)

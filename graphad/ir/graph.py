@@ -8,7 +8,7 @@ preference, what an operator reads is the law.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn
@@ -46,7 +46,8 @@ class Journal:
     ``rewrites`` counts single rewrites, of which there may be ``limit``; ``origin`` describes the last one.
     ``touched`` holds, once there is a listener, the operators that changed or may have become dead, in order. ``kept`` are
     tables of passes about the graph, by class: they are dropped when the list is started anew, and entries for changed operators are
-    checked again. ``memory`` lasts as long as the graph.
+    checked again. ``memory`` lasts as long as the graph. ``watcher`` is told of every rewrite before it is made: its rule and the
+    operators that it sees.
     """
 
     properties: set[str] = field(default_factory=lambda: {SINGLE_WRITER, TYPED})
@@ -62,6 +63,7 @@ class Journal:
     followers: dict[object, int] = field(default_factory=dict)
     kept: dict[Any, Any] = field(default_factory=dict)
     memory: dict[Any, Any] = field(default_factory=dict)
+    watcher: Callable[[str, Sequence[Op]], None] | None = None
 
     @property
     def is_exhausted(self) -> bool:
@@ -72,6 +74,8 @@ class Journal:
         """Count one rewrite of these operators and remember where it comes from; False where the limit is reached."""
         if self.is_exhausted:
             return False
+        if self.watcher is not None:
+            self.watcher(rule, ops)
         self.rewrites += 1
         self.origin = origin_of(self.author, rule, ops)
         return True
@@ -80,6 +84,11 @@ class Journal:
         """Remember operators that changed, or that may have become dead, if there is a listener."""
         if self.touched is not None:
             self.touched += ops
+
+    def leave(self, op: Op) -> None:
+        """Remember an operator that is removed, if rewrites are watched."""
+        if self.watcher is not None:
+            self.touch(op)
 
 
 # -- marks of what is computed in place ------------------------------------------------------------
@@ -472,6 +481,7 @@ class Graph(OldNames, PlainResults):
                     self._drop_if_unused(value)
         if op.graphs:
             self.controls.pop(op, None)
+        self.journal.leave(op)
         op.graph, op.forward = _NOWHERE, None
         self.lost_operators |= op.operator is not None
         self._node.attributes.pop(op, None)

@@ -1,0 +1,189 @@
+"""The page: what was recorded as JSON, and the program of the page, in one file that needs nothing else.
+
+The program of the page is written in TypeScript, in the folder ``viewer`` of the repository; ``make viewer`` builds ``viewer.js`` from it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from graphad.errors import GraphadError, InvalidType, InvalidValue
+from graphad.interop.files import write_bytes
+from graphad.ir import Graph, lower
+from graphad.program import Program
+from graphad.rewriting import Pass, Pipeline
+from graphad.viewing.recording import Frame, Recorder, Rewrite
+from graphad.viewing.statistics import Statistics, statistics
+from graphad.viewing.tables import Json
+
+HEIGHT = 640  # pixels of the page in a notebook
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that shows a program pass by pass; in a notebook it shows itself.
+
+    Attributes:
+        html: the whole page.
+        path: the file it was written to, None if to none.
+    """
+
+    html: str
+    path: Path | None = None
+
+    def save(self, path: str | os.PathLike[str]) -> Page:
+        """Write the page to a file; ValueError if there is no such folder."""
+        target = Path(path)
+        if not target.parent.is_dir():
+            raise InvalidValue(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
+        write_bytes(target, self.html.encode())
+        return Page(self.html, target)
+
+    def _repr_html_(self) -> str:
+        shown = html.escape(self.html, quote=True)
+        return f'<iframe title="graphad" style="width:100%;height:{HEIGHT}px;border:1px solid #8884" srcdoc="{shown}"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<Page of {len(self.html):,} characters{'' if self.path is None else f' in {self.path}'}>"
+
+
+def view(
+    program_or_graph: Program | Graph,
+    pipeline: Pass | str | None = None,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    feed: Mapping[str, Any] | None = None,
+    batch: int = 1,
+    watched: bool = False,
+) -> Page:
+    """A page that shows a program or a graph, and what each pass of a pipeline, and each of its rewrites, does to it.
+
+    Args:
+        program_or_graph: what to show; it is not changed.
+        pipeline: the passes to run, or their text; none if None.
+        path: the file to write the page to.
+        title: the heading; the name of the program if None.
+        feed: arrays by the name of the variable. The program is run on them, and the page shows what values are. Parameters that
+            are not among them are drawn at random, and the page says so.
+        batch: what unknown extents of the data are taken to be in costs.
+        watched: whether the page loads itself anew whenever its window is looked at again, since it is written again and again.
+
+    Returns:
+        The page. It is one file, which needs nothing from elsewhere.
+
+    Raises:
+        TypeError: something else than a program or a graph, or than a pipeline.
+        ValueError: the pipeline's text cannot be read; the folder is not there; a feed does not fit.
+        GraphadError: a pass failed.
+
+    >>> import graphad as ga
+    >>> program = ga.Program.parse("program { block 0 { var x: float32[3] var y: float32[3] tanh(X=x) -> (Out=y) } }")
+    >>> page = view(program, "cse, dead-code")
+    >>> page.html.startswith("<!doctype html>"), page.path
+    (True, None)
+    """
+    graph, passes = _graph(program_or_graph), _passes(pipeline)
+    recorder, values = Recorder(graph, batch), Statistics()
+    try:
+        values = values.joined(statistics(graph, feed, recorder.states.numbers))
+        with recorder.recording():
+            if passes is not None:
+                passes.run(graph)
+        values = values.joined(_after(recorder, feed) if passes is not None else Statistics())
+    except Exception as error:
+        if path is not None and len(recorder.frames) > 1:
+            saved = Page(page_of(recorder, title or "program", values, watched)).save(path)
+            _mention(error, f"the page up to the failure: {saved.path}")
+        raise
+    page = Page(page_of(recorder, title or "program", values, watched))
+    return page if path is None else page.save(path)
+
+
+def _after(recorder: Recorder, feed: Mapping[str, Any] | None) -> Statistics:
+    """Statistics of the last state; a note where a graph between two passes of the backward cannot run."""
+    try:
+        return statistics(recorder.graph, feed, recorder.states.numbers)
+    except GraphadError as error:
+        return Statistics(note=f"The graph after the last pass was not run: {error}.")
+
+
+def _graph(program_or_graph: Program | Graph) -> Graph:
+    if isinstance(program_or_graph, Program):
+        return lower(program_or_graph)
+    if isinstance(program_or_graph, Graph):
+        return program_or_graph.clone()
+    raise InvalidType(f"a Program or a Graph is viewed, not {program_or_graph!r}")
+
+
+def _passes(pipeline: Pass | str | None) -> Pass | None:
+    if pipeline is None or isinstance(pipeline, Pass):
+        return pipeline
+    if isinstance(pipeline, str):
+        return Pipeline.parse(pipeline)
+    raise InvalidType(f"a pipeline is a Pass, its text or None, not {pipeline!r}")
+
+
+def _mention(error: Exception, text: str) -> None:
+    if isinstance(error, GraphadError) and len(error.args) == 1:
+        error.args = (f"{error.args[0]}\n  {text}",)
+    else:
+        error.add_note(text)
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool) -> str:
+    """The page of what was recorded."""
+    data = {
+        "title": title,
+        "watched": watched,
+        "frames": [_frame(frame, recorder) for frame in recorder.frames],
+        "values": values.found,
+        "note": values.note,
+    }
+    text = json.dumps(data | {"tables": recorder.tables.stored()}, separators=(",", ":"), ensure_ascii=False)
+    parts = {
+        "title": html.escape(title),
+        "style": _part("viewer.css"),
+        "script": _part("viewer.js"),
+        "data": text.replace("<", "\\u003c"),
+    }
+    page = _part("viewer.html")
+    for name in ("title", "style", "script", "data"):  # the data last: nothing is looked for in it
+        page = page.replace(f"{{{{{name}}}}}", parts[name])
+    return page
+
+
+def _part(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _frame(frame: Frame, recorder: Recorder) -> dict[str, Json]:
+    shown: dict[str, Json] = {
+        "name": frame.name,
+        "text": frame.text,
+        "doc": frame.doc,
+        "ms": round(frame.seconds * 1e3, 3),
+        "line": frame.line,
+        "ops": frame.ops,
+        "values": frame.values,
+        "count": frame.count,
+        "error": frame.error,
+        "delta": frame.delta.stored(),
+        "costs": frame.costs,
+        "totals": frame.totals,
+    }
+    return shown | {"rewrites": [_rewrite(rewrite, recorder) for rewrite in frame.rewrites]}
+
+
+def _rewrite(rewrite: Rewrite, recorder: Recorder) -> list[Json]:
+    return [recorder.tables.text(rewrite.rule), rewrite.seen, rewrite.line, rewrite.delta.stored()]

@@ -1,0 +1,269 @@
+"""A graph as records of numbers, and what changed between two moments: that is what a page stores of every step.
+
+Operators, values and graphs have a number for as long as they live, so that a record that is the same is the same operator,
+whatever it is called by then. A page is the first state, and for every step what is new, what is gone and what has another record.
+
+    operator  [type, role, attributes, inputs, outputs, graphs, forward, source, made by, origin, graph, scope, operands, outcomes, carried]
+    value     [name, number, type, marks, gradient of, graph, residual]
+    graph     [operator around it, name, inputs, results, residuals]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from graphad.ir import Graph, Op, Value
+from graphad.ir.nodes import Slots
+from graphad.ir.regions import LoopLike, control_definition, operands, outcomes
+from graphad.ir.residuals import find_forward_op, residual_of
+from graphad.ops import GRAD, GradOpDef
+from graphad.program import ROLES
+from graphad.viewing.tables import NOTHING, Json, Tables
+
+GIVEN, PERSISTABLE, STOPPED, TARGET = 1, 2, 4, 8
+SCOPE = "op_namescope"  # Fluid's attribute for name scopes: "/encoder/layer/"
+Record = tuple[Json, ...]
+
+
+@dataclass
+class Delta:
+    """What one step changed: new and changed records by number, the numbers that are gone, and where new operators are."""
+
+    ops: dict[int, Record] = field(default_factory=dict)
+    values: dict[int, Record] = field(default_factory=dict)
+    graphs: dict[int, Record] = field(default_factory=dict)
+    gone: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
+    orders: dict[int, list[int]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.ops or self.values or self.graphs or self.gone or self.orders)
+
+    def stored(self) -> dict[str, Json]:
+        """As it is written into the page: what is empty is left out."""
+        parts = {"o": self.ops, "v": self.values, "g": self.graphs, "x": self.gone, "a": self.after, "r": self.orders}
+        return {name: part for name, part in parts.items() if part}
+
+
+class States:
+    """A graph that is followed from step to step.
+
+    Args:
+        graph: what is followed, with the graphs nested in it.
+        tables: where texts and the like are stored.
+    """
+
+    def __init__(self, graph: Graph, tables: Tables) -> None:
+        self.graph = graph
+        self.tables = tables
+        self.numbers: dict[Op | Value | Graph, int] = {}
+        self.ops: dict[Op, Record] = {}
+        self.values: dict[Value, Record] = {}
+        self.graphs: dict[Graph, Record] = {}
+        self.orders: dict[Graph, list[int]] = {}
+        self._by_name: dict[Graph, dict[tuple[str, str], Op]] = {}
+
+    def number(self, item: Op | Value | Graph) -> int:
+        """The number of an operator, a value or a graph."""
+        return self.numbers.setdefault(item, len(self.numbers))
+
+    # -- differences -----------------------------------------------------------------------------
+
+    def everything(self) -> Delta:
+        """What changed since the last call, found by looking at all."""
+        delta, graphs = Delta(), list(self.graph.tree())
+        ops, values = {op for graph in graphs for op in graph.ops}, {value for graph in graphs for value in graph.values}
+        for graph in graphs:
+            self._whole(graph, delta)
+        self._forget_ops([op for op in self.ops if op not in ops], delta)
+        self._forget_values([value for value in self.values if value not in values], delta)
+        self._forget_graphs([graph for graph in self.graphs if graph not in set(graphs)], delta)
+        return delta
+
+    def around(self, touched: Iterable[Op]) -> Delta:
+        """What changed since the last call at operators that were touched, and at the values that they read and write."""
+        delta, values = Delta(), dict[Value, None]()
+        for op in dict.fromkeys(touched):
+            values.update(dict.fromkeys([*op.reads(), *op.writes()]))
+            if self._is_there(op.graph):
+                self._put_op(op, delta)
+            elif op in self.ops:
+                self._forget_ops([op], delta)
+        for value in values:
+            if self._is_there(value.graph):
+                self._put_value(value, delta)
+        self._forget_values([value for value in values if not self._is_there(value.graph)], delta)
+        return delta
+
+    def _put_op(self, op: Op, delta: Delta) -> None:
+        """An operator that may be new, and graphs nested in it that are."""
+        if op not in self.ops:
+            delta.after += [self.number(op), NOTHING if op.previous is None else self.number(op.previous)]
+        self._record_op(op, delta)
+        for graph in op.graphs.values():
+            for each in graph.tree() if graph not in self.graphs else ():
+                self._whole(each, delta)
+
+    def _whole(self, graph: Graph, delta: Delta) -> None:
+        """A graph, without those nested in it."""
+        for value in graph.values:
+            self._put_value(value, delta)
+        for op in graph.ops:
+            self._record_op(op, delta)
+        record = self.graph_record(graph)
+        if self.graphs.get(graph) != record:
+            self.graphs[graph] = delta.graphs[self.number(graph)] = record
+        order = [self.number(op) for op in graph.ops]
+        if self.orders.get(graph) != order:
+            self.orders[graph] = order
+            delta.orders[self.number(graph)] = runs(order)
+
+    def _record_op(self, op: Op, delta: Delta) -> None:
+        record = self.op_record(op)
+        if self.ops.get(op) != record:
+            self.ops[op] = delta.ops[self.number(op)] = record
+
+    def _put_value(self, value: Value, delta: Delta) -> None:
+        record = self.value_record(value)
+        if self.values.get(value) != record:
+            self.values[value] = delta.values[self.number(value)] = record
+
+    def _is_there(self, graph: Graph) -> bool:
+        """Whether a graph is this one, or nested in an operator that is in it."""
+        while graph is not self.graph:
+            if graph.owner is None or graph.journal is not self.graph.journal:
+                return False
+            graph = graph.owner.graph
+        return True
+
+    def _forget_ops(self, ops: Iterable[Op], delta: Delta) -> None:
+        """Forget operators, with all that was nested in them alone."""
+        for op in ops:
+            if self.ops.pop(op, None) is None:
+                continue
+            delta.gone.append(self.number(op))
+            inner = [graph for graph in op.graphs.values() if graph in self.graphs and not self._is_there(graph)]
+            self._forget_graphs(inner, delta)
+            for graph in inner:
+                self._forget_values(graph.values, delta)
+                self._forget_ops(graph.ops, delta)
+
+    def _forget_values(self, values: Iterable[Value], delta: Delta) -> None:
+        for value in values:
+            if self.values.pop(value, None) is not None:
+                delta.gone.append(self.number(value))
+
+    def _forget_graphs(self, graphs: Iterable[Graph], delta: Delta) -> None:
+        for graph in graphs:
+            if self.graphs.pop(graph, None) is not None:
+                self.orders.pop(graph, None)
+                delta.gone.append(self.number(graph))
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def op_record(self, op: Op) -> Record:
+        """What the page knows of an operator."""
+        text, forward = self.tables.text, self._forward(op)
+        scope = op.attrs.get(SCOPE)
+        return (
+            text(op.type),
+            ROLES.index(op.role) if op.role in ROLES else 0,
+            self.tables.attrs(op.attrs),
+            self._slots(op.inputs),
+            self._slots(op.outputs),
+            [part for name, graph in op.graphs.items() for part in (text(name), self.number(graph))],
+            NOTHING if forward is None else self.number(forward),
+            self.tables.line(op.source),
+            text(op.made_by),
+            self.tables.origin(op.origin),
+            self.number(op.graph),
+            text(scope) if isinstance(scope, str) and scope.strip("/") else NOTHING,
+            *self._region(op),
+        )
+
+    def _region(self, op: Op) -> Record:
+        """Of an operator with nested graphs: what it passes to them, what comes from them, and which operands a loop carries."""
+        if control_definition(op) is None:
+            return ()
+        loop = LoopLike.of(op)
+        carried = range(0) if loop is None else loop.carried_at
+        return (*([self.number(value) for value in part] for part in (operands(op), outcomes(op))), [carried.start, len(carried)])
+
+    def _slots(self, slots: Slots) -> list[Json]:
+        return [part for slot, values in slots.items() for part in (self.tables.text(slot), [self.number(value) for value in values])]
+
+    def value_record(self, value: Value) -> Record:
+        """What the page knows of a value."""
+        graph = value.graph
+        number = graph.values.number(value)
+        marks = GIVEN * value.given + PERSISTABLE * value.persistable + STOPPED * value.stop_gradient + TARGET * (value in graph.targets)
+        of = value.grad_of if value.grad_of is not None else self._differentiated(value)
+        return (
+            self.tables.text(value.name),
+            NOTHING if number is None else number,
+            self.tables.text(str(value.type or "?")),
+            marks,
+            NOTHING if of is None else self.number(of),
+            self.number(graph),
+            *self._residual(value),
+        )
+
+    def _residual(self, value: Value) -> Record:
+        """Of an input of a gradient's graph that stands for a residual, that residual."""
+        kept = residual_of(value) if value.given and value.graph.owner is not None else None
+        return () if kept is None else (self.number(kept),)
+
+    def graph_record(self, graph: Graph) -> Record:
+        """What the page knows of a graph besides the order of its operators."""
+        name = next((name for name, each in graph.owner.graphs.items() if each is graph), None) if graph.owner is not None else None
+        owner = NOTHING if graph.owner is None else self.number(graph.owner)
+        return (
+            owner,
+            self.tables.text(name),
+            *([self.number(value) for value in part] for part in (graph.inputs, graph.results, graph.residuals)),
+        )
+
+    # -- partners --------------------------------------------------------------------------------
+
+    def _forward(self, op: Op) -> Op | None:
+        """The operator that one of the backward belongs to. In a program as written only names say it: ``tanh_grad`` reads ``y@GRAD``."""
+        if op.forward is not None or op.role == ROLES[0]:
+            return op.forward
+        definition = op.definition
+        if not isinstance(definition, GradOpDef) or definition.forward is None:
+            return find_forward_op(op) if op.graphs else None
+        written = self._written(op.graph)
+        for value in op.reads():
+            stem, mark, _ = value.name.partition(GRAD)
+            found = written.get((definition.forward.type, stem)) if mark else None
+            if found is not None:
+                return found
+        return None
+
+    def _written(self, graph: Graph) -> dict[tuple[str, str], Op]:
+        """The operators of the forward by type and by the names that they write."""
+        if graph not in self._by_name:
+            forward = (op for op in graph.ops if op.role == ROLES[0])
+            self._by_name[graph] = {(op.type, value.name): op for op in forward for value in op.writes()}
+        return self._by_name[graph]
+
+    def _differentiated(self, value: Value) -> Value | None:
+        """What a gradient of a program as written is the gradient of, by its name."""
+        stem, mark, _ = value.name.partition(GRAD)
+        return value.graph.values.last(stem) if mark and stem else None
+
+
+def runs(numbers: Sequence[int]) -> list[int]:
+    """Numbers as runs of consecutive ones: the first of each run, and how many.
+
+    >>> runs([4, 5, 6, 9, 2, 3])
+    [4, 3, 9, 1, 2, 2]
+    """
+    found: list[int] = []
+    for number in numbers:
+        if found and number == found[-2] + found[-1]:
+            found[-1] += 1
+        else:
+            found += [number, 1]
+    return found

@@ -1,0 +1,599 @@
+"""The page of ``graphad view`` in a browser: what it shows, and what it does when it is clicked, typed and scrolled at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.rewriting import Pass, Step, observing
+from tests.viewing.browser import Window, launched
+from tests.viewing.programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+FEEDS = {"x": np.full((2, 6), 0.5, "float32"), "label": np.zeros((2, 1), "int64")}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The pages of the programs, by name."""
+    folder, paths = tmp_path_factory.mktemp("pages"), {}
+    for name, made in PROGRAMS.items():
+        program, pipeline = made()
+        paths[name] = folder / f"{name}.html"
+        ga.view(program, pipeline, paths[name], title=name, feed=FEEDS if name == "training" else None)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Browser) -> Iterator[Window]:
+    found = Window(browser)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def window(shared: Window) -> Iterator[Window]:
+    """A window in which nothing went wrong so far, and nothing may go wrong."""
+    shared.errors.clear()
+    shared.requests.clear()
+    yield shared
+    assert shared.errors == []
+
+
+@pytest.fixture
+def page(window: Window, pages: dict[str, Path]) -> Page:
+    """The page of the training program."""
+    return window.open(pages["training"])
+
+
+def graph(page: Page) -> Locator:
+    return page.get_by_label("graph", exact=True)
+
+
+def details(page: Page) -> Locator:
+    return page.get_by_label("details", exact=True)
+
+
+def shape(page: Page, title: str) -> Locator:
+    """The first box with a title."""
+    return graph(page).locator("g.shape", has=page.locator(f"xpath=./*[local-name()='text' and text()='{title}']")).first
+
+
+def options(page: Page) -> Locator:
+    return page.get_by_role("listbox").get_by_role("option")
+
+
+def selected(page: Page) -> str:
+    return page.locator('[role="option"][aria-selected="true"] b').inner_text()
+
+
+def go_to(page: Page, name: str) -> None:
+    options(page).filter(has=page.locator(f"b:text-is('{name}')")).click()
+
+
+def scale(page: Page) -> float:
+    transform = graph(page).locator("svg.canvas > g").get_attribute("transform") or ""
+    return float(re.findall(r"scale\(([\d.]+)\)", transform)[0])
+
+
+def lines(page: Page) -> list[str]:
+    """The program as the text pane shows it, without what was removed."""
+    shown = page.locator(".line:not(.old)").all_inner_texts()
+    return [line[1:].rstrip() for line in shown]
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+def test_the_page_is_one_file_and_asks_for_nothing(window: Window, pages: dict[str, Path]) -> None:
+    window.open(pages["training"])
+    window.settled()
+    assert window.requests == ["about:blank", pages["training"].as_uri()][-len(window.requests) :]
+    assert window.page.locator("canvas").count() == 0
+    text = pages["training"].read_text(encoding="utf-8")
+    assert not re.search(r"""(src|href)=["']?(https?:)?//|@import|url\(["']?https?:""", text)
+
+
+# -- passes ----------------------------------------------------------------------------------------
+
+
+def test_all_passes_are_listed_with_time_and_counts(page: Page) -> None:
+    names = options(page).locator("b").all_inner_texts()
+    assert names[0] == "before"
+    assert [name.split("{")[0] for name in names[1:]] == [
+        *("simplify", "find-op-path", "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars"),
+        *("cse", "dead-code"),
+    ]
+    note = options(page).nth(3).inner_text()
+    assert re.search(r"\d ms", note)
+    assert re.search(r"(\d+) → (\d+) operators", note)
+    assert selected(page) == "before"
+
+
+def test_passes_that_changed_nothing_are_grey_and_can_be_left_out(page: Page) -> None:
+    unchanged = options(page).filter(has_text="changed nothing")
+    assert {name.split("{")[0] for name in unchanged.locator("b").all_inner_texts()} >= {"find-op-path", "dead-code"}
+    assert float(unchanged.first.evaluate("(e) => getComputedStyle(e).opacity")) < 0.8
+    page.get_by_label("only what changed the graph").check()
+    assert not unchanged.first.is_visible()
+    assert options(page).filter(has_text="create-grad-ops").is_visible()
+
+
+def test_arrow_keys_go_from_pass_to_pass(page: Page) -> None:
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert selected(page).startswith("find-op-path")
+    page.keyboard.press("ArrowLeft")
+    assert selected(page) == "simplify"
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+    assert selected(page) == "before"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_text_is_the_graph_after_every_pass(name: str, window: Window, pages: dict[str, Path]) -> None:
+    program, pipeline = PROGRAMS[name]()
+    lowered = ga.lower(program)
+    texts = [str(lowered)]
+
+    def observe(each: Pass, graph: ga.Graph, step: Step) -> None:
+        if graph is lowered and not each.combines:
+            texts.append(str(graph))
+
+    with observing(observe):
+        ga.Pipeline.parse(pipeline).run(lowered)
+    page = window.open(pages[name])
+    assert options(page).count() == len(texts)
+    for text in texts:
+        indented = [re.sub(r"^ +", lambda spaces: spaces[0], line) for line in text.splitlines()]
+        assert [line.strip() for line in lines(page)] == [line.strip() for line in indented]
+        page.keyboard.press("ArrowRight")
+
+
+# -- rewrites --------------------------------------------------------------------------------------
+
+
+def test_every_rewrite_is_a_step_with_its_rule_and_the_line_that_wrote_it(page: Page) -> None:
+    go_to(page, "simplify")
+    steps = page.get_by_label("rewrites", exact=True).get_by_role("button")
+    assert steps.count() >= 1
+    assert steps.first.inner_text() == "1multiply-by-itself elementwise_mul"
+    steps.first.click()
+    said = details(page).inner_text()
+    assert "rewrite 1 of" in said
+    assert re.search(r"graphad/passes/cleanup/rules/\w+\.py:\d+", said)
+    assert "elementwise_mul(fc_0.tmp_2, fc_0.tmp_2)" in said.split("It saw")[1].split("Removed")[0]
+    assert details(page).locator(".here").inner_text().strip()
+    assert graph(page).locator("g.removed").count() == 1
+    assert graph(page).locator("g.added").count() == 1
+
+
+def test_keys_walk_through_rewrites(page: Page) -> None:
+    go_to(page, "create-grad-ops")
+    steps = page.get_by_label("rewrites", exact=True).get_by_role("button")
+    page.keyboard.press("]")
+    assert steps.first.get_attribute("aria-current") == "true"
+    assert graph(page).locator("g.added").count() == 1
+    page.keyboard.press("ArrowRight")
+    assert steps.nth(1).get_attribute("aria-current") == "true"
+    assert "mean_grad" in details(page).inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator(".rewrites [aria-current=true]").count() == 0
+    assert graph(page).locator("g.added").count() == steps.count()
+
+
+# -- what changed ----------------------------------------------------------------------------------
+
+
+def test_a_pass_that_changed_nothing_shows_no_marks(page: Page) -> None:
+    go_to(page, "dead-code")
+    assert graph(page).locator("g.added, g.removed, g.changed, .badge").count() == 0
+    assert page.locator(".line.old, .line.new").count() == 0
+
+
+def test_added_removed_and_changed_operators_are_marked_in_graph_and_text(page: Page) -> None:
+    go_to(page, "simplify")
+    assert graph(page).locator("g.removed").first.get_attribute("aria-label") is not None
+    gone = graph(page).locator("g.removed").first
+    assert gone.locator("rect.body").evaluate("(e) => getComputedStyle(e).strokeDasharray") != "none"
+    assert (gone.text_content() or "").endswith("removed")
+    assert [line[1:].split("(")[0].strip() for line in page.locator(".line.old").all_inner_texts()] == ["elementwise_mul", "scale"]
+    assert [line[1:].split("(")[0].strip() for line in page.locator(".line.new").all_inner_texts()] == ["square", "scale"]
+
+
+def test_the_diff_does_not_mark_renumbering(window: Window, tmp_path: Path) -> None:
+    """When the first of two values of a name goes, the other is called without a number: nothing about it has changed."""
+    text = """program { block 0 {
+      var x: float32[2]
+      var y: float32[2]
+      var z: float32[2]
+      tanh(X=x) -> (Out=y)
+      exp(X=x) -> (Out=y)
+      relu(X=y) -> (Out=z)
+    } }"""
+    page = window.open(ga.view(ga.Program.parse(text), "dead-code", tmp_path / "page.html").path or tmp_path)
+    assert any("y#1" in line for line in lines(page))
+    page.keyboard.press("ArrowRight")
+    assert not any("y#1" in line for line in lines(page))
+    assert [line[1:].split("(")[0].strip() for line in page.locator(".line.old").all_inner_texts()] == ["tanh"]
+    assert page.locator(".line.new").count() == 0
+    assert graph(page).locator("g.changed").count() == 0
+
+
+# -- selection -------------------------------------------------------------------------------------
+
+
+def test_a_click_shows_details_and_the_line(page: Page) -> None:
+    go_to(page, "create-grad-vars")
+    shape(page, "tanh").click()
+    said = details(page).inner_text()
+    assert said.startswith("tanh")
+    assert "float32[-1, 8]" in said
+    assert re.search(r"its gradient is\s+tanh_grad", said)
+    assert "programs.py:" in said
+    assert 'act="tanh"' in details(page).locator(".here").inner_text()
+    assert page.locator(".line.on").inner_text().startswith(" ") or "tanh(" in page.locator(".line.on").inner_text()
+
+
+def test_a_line_selects_its_operator(page: Page) -> None:
+    page.locator(".line", has_text="softmax_with_cross_entropy(").click()
+    assert details(page).locator("h2").inner_text().startswith("softmax_with_cross_entropy")
+    assert "selected" in (shape(page, "softmax_with_cross_entropy").get_attribute("class") or "")
+
+
+def test_attributes_provenance_and_cost_are_there(page: Page) -> None:
+    go_to(page, "dead-code")
+    page.locator(".line", has_text=re.compile(r"\Wscale\(")).first.click()
+    assert re.search(r"Attributes\s+scale\s+3\.0", details(page).inner_text())
+    page.locator(".line", has_text=re.compile(r"\Wsquare\(")).first.click()
+    said = details(page).inner_text()
+    assert "made by simplify, rule multiply-by-itself" in said
+    assert re.search(r"from\s+elementwise_mul -> ", said)
+    assert "programs.py:" in said.split("Provenance")[1]
+    assert re.search(r"Cost\s+operations\s+\d+", said)
+
+
+def test_values_are_described_with_producers_and_consumers(page: Page) -> None:
+    page.locator(".line", has_text="tanh(").first.click()
+    details(page).get_by_role("button", name="fc_0.tmp_2").first.click()
+    said = details(page).inner_text()
+    assert re.search(r"Producer\s+tanh", said)
+    assert re.search(r"Consumers\s+elementwise_mul", said)
+
+
+def test_statistics_of_the_feed_are_shown(page: Page) -> None:
+    page.locator(".line", has_text="tanh(").first.click()
+    said = details(page).inner_text()
+    assert re.search(r"Values of fc_0\.tmp_2[\s\S]*min\s+0\.\d+[\s\S]*max\s+0\.\d+[\s\S]*mean\s+0\.\d+[\s\S]*nan\s+none", said)
+    assert details(page).get_by_role("img", name=re.compile("histogram")).count() == 1
+    page.keyboard.press("Escape")
+    assert "Drawn at random" in details(page).inner_text()
+
+
+def test_partners_are_highlighted_together(page: Page) -> None:
+    go_to(page, "create-grad-vars")
+    shape(page, "tanh").click()
+    assert "partner" in (shape(page, "tanh_grad").get_attribute("class") or "")
+    page.keyboard.press("g")
+    assert details(page).locator("h2").inner_text().startswith("tanh_grad")
+    assert "partner" in (shape(page, "tanh").get_attribute("class") or "")
+
+
+def test_hovering_shows_producers_and_consumers(page: Page) -> None:
+    shape(page, "tanh").hover()
+    assert "producer" in (shape(page, "elementwise_add").get_attribute("class") or "")
+    assert "consumer" in (shape(page, "elementwise_mul").get_attribute("class") or "")
+    assert page.get_by_role("status").inner_text() == "tanh: producers elementwise_add; consumers elementwise_mul"
+
+
+# -- search ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "heading"),
+    [
+        ("tanh", "tanh"),
+        ("fc_1.w_0", "fc_1.w_0"),
+        ("scale=3", "scale"),
+        ("int64[-1,1]", "label"),
+        ("softm cross", "softmax_with_cross_entropy"),
+    ],
+)
+def test_search_by_type_name_attribute_and_shape(query: str, heading: str, page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type(query)
+    page.keyboard.press("Enter")
+    assert details(page).locator("h2").inner_text().split()[0] == heading
+    assert page.get_by_role("searchbox").input_value() == query
+
+
+def test_enter_again_takes_the_next_match_and_escape_leaves(page: Page) -> None:
+    box = page.get_by_role("searchbox")
+    box.fill("elementwise_add")
+    box.press("Enter")
+    first = page.locator(".line.on").inner_text()
+    box.press("Enter")
+    assert page.locator(".line.on").inner_text() != first
+    box.press("Escape")
+    assert box.input_value() == ""
+    page.keyboard.press("ArrowRight")
+    assert selected(page) == "simplify"
+
+
+def test_nothing_found_is_said(page: Page) -> None:
+    page.get_by_role("searchbox").fill("zzz")
+    assert page.get_by_text("nothing found").is_visible()
+
+
+# -- view ------------------------------------------------------------------------------------------
+
+
+def test_wheel_keys_and_fit_zoom(window: Window, page: Page) -> None:
+    start = scale(page)
+    graph(page).hover()
+    page.mouse.wheel(0, -300)
+    window.settled()
+    assert scale(page) > start * 1.2
+    page.keyboard.press("-")
+    page.keyboard.press("-")
+    page.keyboard.press("-")
+    assert scale(page) < start
+    page.keyboard.press("+")
+    before = scale(page)
+    page.keyboard.press("f")
+    assert scale(page) != before
+    box, inner = graph(page).bounding_box(), graph(page).locator("svg.canvas > g").bounding_box()
+    assert box is not None
+    assert inner is not None
+    assert inner["x"] >= box["x"] - 1
+    assert inner["y"] >= box["y"] - 1
+    assert inner["y"] + inner["height"] <= box["y"] + box["height"] + 1
+
+
+def test_dragging_pans(page: Page) -> None:
+    before = shape(page, "tanh").bounding_box()
+    frame = graph(page).bounding_box()
+    assert frame is not None
+    assert before is not None
+    x, y = frame["x"] + 30, frame["y"] + 30
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 40, y + 25, steps=4)
+    page.mouse.up()
+    after = shape(page, "tanh").bounding_box()
+    assert after is not None
+    assert (round(after["x"] - before["x"]), round(after["y"] - before["y"])) == (40, 25)
+    assert details(page).locator("h2").inner_text().startswith("before")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_labels_can_be_read_at_first_sight(name: str, window: Window, pages: dict[str, Path]) -> None:
+    for hash in ("", "#pass=3"):
+        page = window.open(pages[name], hash)
+        heights = page.evaluate(
+            """() => [...document.querySelectorAll('[aria-label=graph] text')].map(
+                (e) => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a)"""
+        )
+        assert len(heights) > 10
+        assert min(heights) >= 9
+
+
+def test_the_map_shows_large_graphs_and_moves_them(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["repeated"])
+    page.keyboard.press("o")
+    page.keyboard.press("1")
+    small = page.locator("svg.minimap")
+    assert small.is_visible()
+    before = graph(page).locator("svg.canvas > g").get_attribute("transform")
+    small.click(position={"x": 20, "y": 120})
+    assert graph(page).locator("svg.canvas > g").get_attribute("transform") != before
+
+
+def test_the_same_place_stays_in_sight_from_pass_to_pass(page: Page) -> None:
+    go_to(page, "create-grad-vars")
+    shape(page, "tanh").click()
+    before = shape(page, "tanh").bounding_box()
+    page.keyboard.press("ArrowRight")
+    after = shape(page, "tanh").bounding_box()
+    assert before is not None
+    assert after is not None
+    assert abs(after["x"] - before["x"]) < 2
+    assert abs(after["y"] - before["y"]) < 2
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def test_nested_graphs_open_and_close(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["loop"])
+    assert shape(page, "gather").is_visible()
+    many = graph(page).locator("g.shape").count()
+    shape(page, "while").locator(".toggle").click()
+    assert shape(page, "gather").count() == 0
+    assert graph(page).locator("g.shape").count() < many
+    assert shape(page, "while").get_attribute("aria-label") == "while, 11 operators, forward, closed group"
+    page.locator(".line", has_text="gather(").click()
+    assert shape(page, "gather").is_visible(), "what is selected elsewhere is brought into sight"
+
+
+def test_branches_are_frames_in_a_frame(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["branches"], "#pass=5")
+    frames = [graph(page).locator(f"g.branch.{role}.open") for role in ("forward", "backward")]
+    assert [frame.count() for frame in frames] == [2, 2]
+
+
+def test_repeated_layers_are_drawn_once(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["repeated"], "#pass=2")
+    assert graph(page).locator("g.shape").count() < 40
+    folded = graph(page).locator("g.repeat.backward")
+    assert re.match(r"(29|30) \N{MULTIPLICATION SIGN} ", folded.locator(".title").text_content() or "")
+    folded.click()
+    said = details(page).inner_text()
+    assert re.search(r"operators\s+(203|210)", said)
+    assert "What differs" in said
+    page.keyboard.press("Enter")
+    assert graph(page).locator("g.turn.backward").count() in (29, 30)
+    page.keyboard.press("f")
+    graph(page).get_by_label(re.compile("^1 of .*backward")).click()
+    page.keyboard.press("Enter")
+    assert graph(page).locator("g.turn.backward.open").count() == 1
+
+
+def test_name_scopes_are_groups(window: Window, tmp_path: Path) -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        block = program.global_block()
+        block.create_var(name="x", shape=[2], dtype="float32")
+        names = ["x", "a", "b", "c"]
+        for before, after, scope in zip(names, names[1:], ["/encoder/first/", "/encoder/second/", "/"], strict=False):
+            block.create_var(name=after, shape=[2], dtype="float32")
+            block.append_op(type="tanh", inputs={"X": before}, outputs={"Out": after}, attrs={"op_namescope": scope})
+    page = window.open(ga.view(program, None, tmp_path / "page.html").path or tmp_path)
+    assert [title for title in graph(page).locator("g.scope > text.title").all_text_contents()] == ["encoder", "first", "second"]
+    page.keyboard.press("c")
+    assert graph(page).locator("g.scope > text.title").all_text_contents() == ["encoder"]
+
+
+# -- state, keys, export ---------------------------------------------------------------------------
+
+
+def test_reloading_restores_pass_selection_and_zoom(window: Window, page: Page) -> None:
+    go_to(page, "create-grad-vars")
+    shape(page, "tanh").click()
+    page.keyboard.press("+")
+    window.settled()
+    where, heading, zoom = page.evaluate("location.hash"), details(page).locator("h2").inner_text(), scale(page)
+    assert "pass=6" in where
+    assert "sel=o" in where
+    assert "zoom=" in where
+    page.reload()
+    page.get_by_role("option").first.wait_for()
+    assert selected(page) == "create-grad-vars"
+    assert details(page).locator("h2").inner_text() == heading
+    assert scale(page) == pytest.approx(zoom, abs=2e-3)
+
+
+def test_a_strange_address_is_no_error(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["training"], "#pass=99&step=7&sel=o99999&zoom=nan&groups=,-,zz")
+    assert selected(page) == "dead-code"
+
+
+def test_the_keys_are_listed(page: Page) -> None:
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog")
+    shown = dialog.locator("kbd").all_inner_texts()
+    assert {"/", "←", "→", "f", "?", "+", "-"} <= set(shown)
+    page.keyboard.press("?")
+    assert not dialog.is_visible()
+    page.get_by_role("button", name="keys (?)").click()
+    assert dialog.is_visible()
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+
+def test_the_picture_is_saved_as_svg(page: Page, tmp_path: Path) -> None:
+    go_to(page, "simplify")
+    with page.expect_download() as download:
+        page.keyboard.press("s")
+    assert download.value.suggested_filename == "training-simplify.svg"
+    path = tmp_path / "saved.svg"
+    download.value.save_as(path)
+    root = ElementTree.parse(path).getroot()
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"tanh", "softmax_with_cross_entropy"} <= set(texts)
+    boxes = [element for element in root.iter("{http://www.w3.org/2000/svg}rect") if element.get("stroke")]
+    assert len({box.get("stroke") for box in boxes}) >= 4, "each box has the colors that it has on the page"
+
+
+# -- sizes and schemes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (900, 700), (400, 800)])
+def test_panes_fit_at_every_size(width: int, height: int, scheme: str, browser: Browser, pages: dict[str, Path]) -> None:
+    window = Window(browser, width, height, scheme)
+    page = window.open(pages["training"])
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    assert page.get_by_role("listbox").is_visible()
+    assert page.get_by_role("searchbox").is_visible()
+    box = graph(page).bounding_box()
+    assert box is not None
+    assert box["width"] >= 0.4 * width
+    assert box["height"] >= 200
+    shape(page, "mul").click()
+    assert details(page).is_visible(), "on a narrow screen the details come up when something is selected"
+    red, green, blue = (
+        int(part) for part in re.findall(r"\d+", page.evaluate("() => getComputedStyle(document.body).backgroundColor"))[:3]
+    )
+    assert (red + green + blue > 500) == (scheme == "light")
+    window.close()
+
+
+def test_contrast_of_texts(browser: Browser, pages: dict[str, Path]) -> None:
+    """WCAG 2.1 asks for 4.5 between a text and what is behind it."""
+    for scheme in ("light", "dark"):
+        window = Window(browser, scheme=scheme)
+        page = window.open(pages["training"], "#pass=3")
+        for selector, behind in (
+            ("[role=option] .note", ".passes"),
+            (".line .t", ".program"),
+            ("g.forward .row", "g.forward .body"),
+            ("g.backward .row", "g.backward .body"),
+        ):
+            colors = page.evaluate(
+                """([a, b]) => [a, b].map((s) => {
+                    const [element, style] = [document.querySelector(s), getComputedStyle(document.querySelector(s))];
+                    return element instanceof SVGElement ? style.fill : s === b ? style.backgroundColor : style.color; })""",
+                [selector, behind],
+            )
+            assert contrast(*colors) >= 4.5, (scheme, selector, colors)
+        window.close()
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of luminances of two colors."""
+
+    def luminance(color: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, bright = sorted((luminance(one), luminance(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+# -- notebooks and failures ------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_the_page_in_a_frame(window: Window, tmp_path: Path) -> None:
+    program, pipeline = PROGRAMS["training"]()
+    shown = ga.view(program, pipeline)._repr_html_()
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><body>{shown}</body>", encoding="utf-8")
+    window.page.goto((tmp_path / "notebook.html").as_uri())
+    frame = window.page.frame_locator("iframe")
+    frame.get_by_role("option").nth(3).click()
+    assert frame.get_by_label("graph", exact=True).locator("g.added").count() > 5
+
+
+def test_a_failing_pass_leaves_a_page_up_to_the_failure(window: Window, tmp_path: Path) -> None:
+    program, _ = PROGRAMS["training"]()
+    with pytest.raises(ga.errors.GraphadError, match=r"the page up to the failure: .*page\.html"):
+        ga.view(program, "simplify, create-grad-ops", tmp_path / "page.html")
+    page = window.open(tmp_path / "page.html")
+    page.get_by_role("option").last.click()
+    assert "requires OpPath" in details(page).inner_text()

@@ -1,0 +1,189 @@
+"""What a page stores of a pipeline: the states that follow from it are the graphs, and each rewrite has its rule and its line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.rewriting import Pass, Step, observing
+from graphad.viewing.recording import Recorder
+from graphad.viewing.states import Delta, States
+from graphad.viewing.tables import Tables
+from tests.source_tree import ROOT
+from tests.viewing.programs import PROGRAMS, repeated, training
+
+
+def stored(page: str) -> dict[str, Any]:
+    """The data in a page."""
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    data: dict[str, Any] = json.loads(found)
+    return data
+
+
+class Followed:
+    """Operators, values and orders as the page has them, from deltas alone."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, Any] = {}
+        self.orders: dict[int, list[int]] = {}
+
+    def apply(self, delta: Delta) -> None:
+        self.records |= {**delta.ops, **delta.values, **delta.graphs}
+        for number in delta.gone:
+            self.records.pop(number)
+            self.orders.pop(number, None)
+        for graph, runs in delta.orders.items():
+            self.orders[graph] = [first + i for first, count in zip(runs[::2], runs[1::2], strict=True) for i in range(count)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_deltas_make_the_states_that_are_looked_at(name: str) -> None:
+    """A second recorder that looks at all after each pass sees the records that the deltas of all rewrites add up to."""
+    program, pipeline = PROGRAMS[name]()
+    graph = ga.lower(program)
+    recorder, followed = Recorder(graph), Followed()
+    seen: list[tuple[dict[int, Any], dict[int, list[int]]]] = []
+
+    def observe(each: Pass, changed: ga.Graph, step: Step) -> None:
+        if changed is graph and not each.combines:
+            fresh = States(graph, recorder.tables)
+            fresh.numbers = recorder.states.numbers
+            whole = fresh.everything()
+            seen.append(
+                (
+                    {**whole.ops, **whole.values, **whole.graphs},
+                    {fresh.number(each): [fresh.number(op) for op in each.ops] for each in graph.tree()},
+                )
+            )
+
+    with recorder.recording(), observing(observe):
+        ga.Pipeline.parse(pipeline).run(graph)
+    followed.apply(recorder.frames[0].delta)
+    assert len(seen) == len(recorder.frames) - 1
+    for frame, (records, orders) in zip(recorder.frames[1:], seen, strict=True):
+        for rewrite in frame.rewrites:
+            followed.apply(rewrite.delta)
+        followed.apply(frame.delta)
+        assert followed.records == records
+        assert followed.orders == orders
+
+
+def test_rewrites_have_rules_operators_and_lines() -> None:
+    program, pipeline = training()
+    data = stored(ga.view(program, pipeline).html)
+    texts, lines = data["tables"]["texts"], data["tables"]["lines"]
+    (rule, seen, line, _), *_ = data["frames"][1]["rewrites"]
+    assert texts[rule] == "multiply-by-itself"
+    assert len(seen) == 1
+    file, number = lines[line]
+    written = (ROOT / "passes" / Path(file).relative_to("graphad/passes")).read_text(encoding="utf-8").splitlines()
+    assert any("multiply_by_itself" in text for text in written[number - 3 : number + 3])
+    assert data["tables"]["files"][file][str(number)] == written[number - 1]
+
+
+def test_a_rewrite_of_a_pass_without_rules_has_the_line_that_begins_it() -> None:
+    program = ga.Program.parse(
+        "program { block 0 { var x: float32[2] var y: float32[2] var z: float32[2] tanh(X=x) -> (Out=y) exp(X=x) -> (Out=z) } }"
+    )
+    graph = ga.lower(program, ["z"])
+    with (recorder := Recorder(graph)).recording():
+        ga.Pipeline.parse("dead-code").run(graph)
+    (rewrite,) = recorder.frames[1].rewrites
+    source = recorder.tables.lines.items[rewrite.line]
+    line = Path(source.file).read_text(encoding="utf-8").splitlines()[source.line - 1]
+    assert Path(source.file).name == "dead_code.py"
+    assert f'allows("{rewrite.rule}"' in line
+    assert graph.journal.watcher is None
+
+
+def test_the_graph_is_not_changed_and_pages_are_the_same_on_every_run() -> None:
+    program, pipeline = training()
+    graph = ga.lower(program)
+    before = str(graph)
+    first, second = (ga.view(graph, pipeline).html for _ in range(2))
+    assert str(graph) == before
+    timeless = [re.sub(r'"ms":[\d.]+', "", page) for page in (first, second)]
+    assert timeless[0] == timeless[1]
+
+
+def test_recording_changes_nothing_about_what_passes_do() -> None:
+    for made in PROGRAMS.values():
+        program, pipeline = made()
+        plain, watched = ga.lower(program), ga.lower(program)
+        ga.Pipeline.parse(pipeline).run(plain)
+        with Recorder(watched).recording():
+            ga.Pipeline.parse(pipeline).run(watched)
+        assert str(watched) == str(plain)
+        assert watched.journal.rewrites == plain.journal.rewrites
+
+
+def test_the_program_cannot_end_the_script_it_is_in() -> None:
+    program = ga.Program()
+    block = program.global_block()
+    block.create_var(name="x", shape=[1], dtype="float32")
+    block.append_op(type="tanh", inputs={"X": "x"}, outputs={"Out": "</script><b>y"})
+    page = ga.view(program, title="<i>&").html
+    assert stored(page)["title"] == "<i>&"
+    assert "<title>&lt;i&gt;&amp;</title>" in page
+    assert "</script><b>y" not in page
+
+
+def test_values_are_summed_up_for_forward_and_backward() -> None:
+    program, pipeline = training()
+    x = np.full((2, 6), 0.5, "float32")
+    x[0, 0] = np.nan
+    data = stored(ga.view(program, pipeline, feed={"x": x, "label": np.zeros((2, 1), "int64")}).html)
+    names = {}
+    for frame in data["frames"]:
+        for delta in (frame["delta"], *(rewrite[3] for rewrite in frame["rewrites"])):
+            names.update({number: data["tables"]["texts"][record[0]] for number, record in delta.get("v", {}).items()})
+    found = {names[number]: summary for number, summary in data["values"].items()}
+    low, high, mean, bins, nan, infinite, zeros, size = found["x"]
+    assert (low, high, mean, nan, infinite, zeros, size) == (0.5, 0.5, 0.5, 1, 0, 0, 12)
+    assert bins == [11]
+    assert found["fc_0.tmp_2"][4] == 8  # the first row of tanh is nan
+    assert found["fc_0.w_0@GRAD"][4] > 0
+    assert data["note"].startswith("Drawn at random, since the feed does not have them: fc_0.w_0")
+
+
+@pytest.mark.parametrize(
+    ("feed", "message"),
+    [
+        ({"z": np.zeros(1)}, "the feed has 'z', which is no input of the program"),
+        ({"x": np.zeros((2, 5), "float32")}, r"shape \[2, 5\]"),
+        ({"x": np.zeros((2, 6), "float32")}, "label"),
+    ],
+)
+def test_a_wrong_feed_is_an_error(feed: dict[str, Any], message: str) -> None:
+    program, pipeline = training()
+    with pytest.raises(ga.errors.GraphadError, match=message):
+        ga.view(program, pipeline, feed=feed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((3,), "a Program or a Graph is viewed, not 3"), ((ga.Program(), 3), "a pipeline is a Pass, its text or None, not 3")],
+)
+def test_what_is_no_program_and_no_pipeline_is_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        ga.view(*arguments)
+
+
+def test_a_page_of_2000_operators_is_small() -> None:
+    program, pipeline = repeated(290)
+    assert len(program.global_block().ops) > 2000
+    page = ga.view(program, pipeline)
+    assert len(stored(page.html)["frames"]) == 6
+    assert len(page.html.encode()) < 5_000_000
+
+
+def test_tables_store_things_once() -> None:
+    tables = Tables()
+    assert tables.attrs({"a": 1}) == tables.attrs({"a": 1}) != tables.attrs({"a": 2})
+    assert tables.attrs({}) == tables.text(None) == tables.line(None) == tables.origin(None) == -1

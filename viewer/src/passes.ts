@@ -1,0 +1,85 @@
+// The list of passes, and of the rewrites of the pass that is shown.
+
+import type { Data, Frame } from "./data";
+import { html } from "./elements";
+import type { History } from "./state";
+
+export interface Listener {
+  onPass(frame: number): void;
+  onRewrite(rewrite: number): void;
+}
+
+const MOST = 1000; // rewrites that are listed at once
+
+export class PassList {
+  readonly pane = html("section", { class: "pane passes", "aria-label": "passes and rewrites" });
+  private readonly list = html("ul", { role: "listbox", "aria-label": "passes", tabindex: 0 });
+  private readonly steps = html("ol", { class: "rewrites", "aria-label": "rewrites" });
+  private readonly filter = html("input", { type: "checkbox", id: "only-changed" });
+  private frame = -1;
+
+  constructor(
+    private readonly history: History,
+    private readonly listener: Listener,
+  ) {
+    const total = history.data.frames.reduce((sum, frame) => sum + frame.ms, 0);
+    const head = html("h2", {}, "Passes ", html("small", {}, `${milliseconds(total)} in all`));
+    const label = html("label", { class: "filter" }, this.filter, " only what changed the graph");
+    this.filter.addEventListener("change", () => this.pane.classList.toggle("only-changed", this.filter.checked));
+    this.list.append(...history.data.frames.map((frame, i) => this.option(frame, i)));
+    this.pane.append(head, label, this.list, this.steps);
+  }
+
+  private option(frame: Frame, i: number): HTMLElement {
+    const isChanged = hasChanged(frame) || i === 0;
+    const counts = i === 0 ? "" : [arrow("operators", frame.ops), arrow("values", frame.values)].join(", ");
+    const note = frame.error ? "failed" : i === 0 ? "the graph as it was given" : [milliseconds(frame.ms), isChanged ? counts : "changed nothing"].join(" · ");
+    const rewrites = frame.count > 0 && isChanged ? html("span", { class: "count", title: `${frame.count} rewrites` }, String(frame.count)) : null;
+    const classes = ["pass", isChanged ? "" : "unchanged", frame.error ? "failed" : ""].filter(Boolean).join(" ");
+    const option = html("li", { role: "option", id: `pass-${i}`, class: classes, "aria-selected": "false", title: frame.doc });
+    option.append(html("b", {}, frame.text), html("span", { class: "note" }, note));
+    if (rewrites) option.append(rewrites);
+    option.addEventListener("click", () => this.listener.onPass(i));
+    return option;
+  }
+
+  /** Show which pass, and which rewrite (-1: none), is looked at. */
+  select(frame: number, rewrite: number): void {
+    [...this.list.children].forEach((option, i) => option.setAttribute("aria-selected", String(i === frame)));
+    this.list.setAttribute("aria-activedescendant", `pass-${frame}`);
+    this.list.children[frame]?.scrollIntoView({ block: "nearest" });
+    if (this.frame !== frame) this.fill(frame);
+    [...this.steps.querySelectorAll("button")].forEach((button, i) => {
+      const isNow = i === rewrite;
+      button.setAttribute("aria-current", String(isNow));
+      if (isNow) button.scrollIntoView({ block: "nearest" });
+    });
+  }
+
+  private fill(frame: number): void {
+    this.frame = frame;
+    const { rewrites, count } = this.history.data.frames[frame]!;
+    this.steps.replaceChildren(...rewrites.slice(0, MOST).map(([rule, seen, line], i) => this.step(this.history.text(rule), seen, line, i)));
+    if (count > Math.min(rewrites.length, MOST)) this.steps.append(html("li", { class: "note" }, `and ${count - Math.min(rewrites.length, MOST)} more, which the pass as a whole shows`));
+    this.steps.hidden = rewrites.length === 0;
+  }
+
+  private step(rule: string, seen: number[], line: number, i: number): HTMLElement {
+    const before = this.history.within(this.frame, 0);
+    const names = seen.map((op) => before.ops.get(op)?.type).filter(Boolean).slice(0, 3).join(", ");
+    const button = html("button", { type: "button", title: placeOf(this.history.data, line) }, html("b", {}, `${i + 1} `), rule, names && !rule.includes("⇒") ? html("span", { class: "note" }, ` ${names}`) : null);
+    button.addEventListener("click", () => this.listener.onRewrite(i));
+    return html("li", {}, button);
+  }
+}
+
+export const hasChanged = (frame: Frame): boolean => Object.keys(frame.delta).length > 0 || frame.rewrites.some((rewrite) => Object.keys(rewrite[3]).length > 0);
+
+export function placeOf(data: Data, line: number): string {
+  const place = data.tables.lines[line];
+  return place === undefined ? "" : `${place[0]}:${place[1]}`;
+}
+
+export const milliseconds = (ms: number): string => (ms >= 1000 ? `${(ms / 1000).toFixed(2)} s` : ms >= 10 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(2)} ms`);
+
+const arrow = (what: string, [before, after]: [number, number]): string => (before === after ? `${after} ${what}` : `${before} → ${after} ${what}`);

@@ -1,0 +1,76 @@
+// States made of what steps changed, repetition, search words, the address.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { read, written } from "../src/address";
+import { changesBetween } from "../src/changes";
+import type { Data, Frame } from "../src/data";
+import { find } from "../src/search";
+import { History } from "../src/state";
+import { bestRepetition } from "../src/tree";
+
+const frame = (parts: Partial<Frame>): Frame => ({
+  name: "", text: "", doc: "", ms: 0, line: -1, ops: [0, 0], values: [0, 0], count: 0, error: "", delta: {}, costs: {}, totals: [], rewrites: [], ...parts,
+});
+
+// x ─▶ tanh ─▶ y, then a second tanh between the two, then the first one gone
+const TEXTS = ["tanh", "X", "Out", "x", "y", "t", "float32[3]", "exp"];
+const op = (type: number, from: number, to: number): [number, number, number, (number | number[])[], (number | number[])[], number[], number, number, number, number, number, number] => [
+  type, 0, -1, [1, [from]], [2, [to]], [], -1, -1, -1, -1, 0, -1,
+];
+const data: Data = {
+  title: "", watched: false, note: "", values: {},
+  tables: { texts: TEXTS, attributes: [], lines: [], files: {}, origins: [] },
+  frames: [
+    frame({ delta: { g: { 0: [-1, -1, [1], [], []] }, v: { 1: [3, -1, 6, 1, -1, 0], 2: [4, -1, 6, 0, -1, 0] }, o: { 3: op(0, 1, 2) }, r: { 0: [3, 1] } } }),
+    frame({
+      rewrites: [[7, [3], -1, { v: { 4: [5, -1, 6, 0, -1, 0] }, o: { 5: op(7, 1, 4), 3: op(0, 4, 2) }, a: [5, -1] }]],
+      delta: { r: { 0: [5, 1, 3, 1] } },
+    }),
+    frame({ delta: { x: [3], o: { 5: op(7, 1, 2) }, r: { 0: [5, 1] } } }),
+    frame({ delta: { v: { 2: [5, 1, 6, 0, -1, 0] } } }),
+  ],
+};
+
+test("states follow from what steps changed", () => {
+  const history = new History(data);
+  assert.deepEqual(history.after(0).order(0), [3]);
+  assert.deepEqual(history.within(1, 1).order(0), [5, 3]);
+  assert.deepEqual(history.after(1).order(0), [5, 3]);
+  assert.deepEqual(history.after(2).order(0), [5]);
+  assert.deepEqual(history.after(1).writers(4), [5]);
+  assert.deepEqual(history.after(1).readers(4), [3]);
+  assert.deepEqual(history.after(0).order(0), [3], "an earlier state stays as it was");
+});
+
+test("changes are those of operators, not of names", () => {
+  const history = new History(data);
+  const marks = (frame: number): unknown => Object.fromEntries(changesBetween(history.after(frame - 1), history.after(frame)).ops);
+  assert.deepEqual(marks(1), { 3: "changed", 5: "added" });
+  assert.deepEqual(marks(2), { 3: "removed", 5: "changed" });
+  assert.deepEqual(marks(3), {}, "a value got another name and number");
+});
+
+test("the longest repetition is found", () => {
+  const layer = ["a", "b", "b", "c", "d", "e"];
+  const tokens = ["x", ...layer, ...layer, ...layer, ...layer, "y"];
+  assert.deepEqual(bestRepetition(tokens), { start: 1, period: 6, count: 4 });
+  assert.deepEqual(bestRepetition(Array.from({ length: 20 }, () => "s")), { start: 0, period: 1, count: 20 });
+  assert.equal(bestRepetition(["a", "b", "c", "a", "b", "d"]), null);
+  assert.equal(bestRepetition([]), null);
+});
+
+test("search finds operators first by type, and values by name and shape", () => {
+  const state = new History(data).after(1);
+  const history = new History(data);
+  assert.equal(find(history, state, "tanh")[0]?.op, 3);
+  assert.equal(find(history, state, "T")[0]?.title, "t");
+  assert.ok(find(history, state, "float32[3]").length >= 3);
+  assert.deepEqual(find(history, state, "tanh nothing"), []);
+});
+
+test("an address that was written is read back; any text is read", () => {
+  const address = { pass: 2, step: 3, selection: "o14", view: { x: 10, y: -20, scale: 0.8 }, groups: new Map([["x3", true], ["s0:/a/b:1", false]]) };
+  assert.deepEqual(read(written(address)), address);
+  for (const text of ["", "#", "#pass=two&zoom=-1&sel=%zz&groups=,-", "#pass"]) assert.ok(Number.isInteger(read(text).pass));
+});
