@@ -184,6 +184,8 @@ depthwise_conv2d_grad: GradOpDef
 depthwise_conv2d_grad_grad: DoubleGradOpDef
 depthwise_conv2d_transpose: OpDef
 depthwise_conv2d_transpose_grad: GradOpDef
+determinant: OpDef
+determinant_grad: GradOpDef
 diag: OpDef
 diag_embed: OpDef
 diag_embed_grad: GradOpDef
@@ -516,6 +518,8 @@ reshape_like: OpDef
 reshape_like_grad: GradOpDef
 reverse: OpDef
 reverse_grad: GradOpDef
+rint: OpDef
+rint_grad: GradOpDef
 rmsprop: OpDef
 roll: OpDef
 roll_grad: GradOpDef
@@ -678,6 +682,7 @@ unstack: OpDef
 unstack_grad: GradOpDef
 untile: OpDef
 untile_grad: GradOpDef
+view_dtype: OpDef
 where: OpDef
 where_grad: GradOpDef
 where_index: OpDef
