@@ -84,7 +84,7 @@ def check_pass(
     tolerance: float | None = None,
     gradients: bool = True,
     expect: Expectation | None = None,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Checked:
     """Try a pass on random programs.
 
@@ -108,7 +108,7 @@ def check_pass(
             differ, they may be anything where they were nan or infinite.
         gradients: whether to compare gradients: before 1e-9, relatively, where all is float64.
         expect: called with the programs before and after the pass; False, or an exception, is a finding.
-        folder: where to draw the counterexample; None: a temporary folder.
+        folder: where to draw the counterexample; None, or where it cannot be written: a temporary folder.
 
     Returns:
         What was tried; ``str`` of it is a report.
@@ -121,6 +121,7 @@ def check_pass(
     >>> check_pass("dead-code", examples=20).examples
     20
     """
+    home = None if folder is None else Path(folder)
     subject = Subject(followed(what), prepare or standard_preparation(what), tolerance, gradients, reference, expect)
     search = _Search(subject, _source(subject, programs), seed)
     case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
@@ -129,7 +130,7 @@ def check_pass(
             raise Vacuous(subject, search.checked)
         return search.checked
     case, finding = smallest(subject, *case_and_finding)
-    raise Counterexample(subject, finding, case, after_pass(subject, case), folder, search.checked.examples)
+    raise Counterexample(subject, finding, case, after_pass(subject, case), home, search.checked.examples)
 
 
 # -- where programs come from --------------------------------------------------------------------

@@ -317,27 +317,37 @@ def trip_count(op: Op) -> int | None:
         return None
     loop = forward_op(op) if is_loop_gradient(op) else op
     (body,) = loop.graphs.values()
-    test = body.results[-1].writer
+    test = _origin(body.results[-1]).writer
     if test is None or test.type not in (*_UP, *_DOWN):
         return None
-    counter, limit = test.input("X"), _known(loop, test.input("Y"))
+    counter, limit = _origin(test.input("X")), _known(loop, _origin(test.input("Y")))
     step = _step(counter)
-    if step is None or limit is None or counter not in body.results:
+    place = next((i for i, result in enumerate(body.results) if _origin(result) is counter), None)
+    if step is None or limit is None or place is None:
         return None
-    place = body.results.index(counter)
-    before = counter.writers[0].input("X")
-    start = uniform_number(operands(loop)[place])
+    before, start = _origin(counter.writers[0].input("X")), uniform_number(_origin(operands(loop)[place]))
     if start is None or before not in body.inputs or body.inputs.index(before) != place:
         return None
     return _counted(test.type, float(start), float(limit), step)
 
 
+def _origin(value: Value) -> Value:
+    """The value whose elements these are: ``while_loop`` assigns what its body returns to what it carries."""
+    while value.writer is not None and value.writer.definition is not None and value.writer.definition.view:
+        value = value.writer.input(value.writer.definition.view)
+    return value
+
+
 def _step(counter: Value) -> float | None:
-    """By how much an ``increment`` that writes a value raises it."""
+    """By how much an ``increment``, or a ``scale`` (which is what ``i + 1`` becomes), that writes a value raises it."""
     writer = counter.writer
-    if writer is None or writer.type != "increment":
+    if writer is None or writer.definition is None:
         return None
-    return float(writer.attrs.get("step", 1.0))
+    if writer.type == "increment":
+        return float(writer.definition.attr("step", writer.attrs))
+    if writer.type == "scale" and writer.definition.attr("scale", writer.attrs) == 1.0:
+        return float(writer.definition.attr("bias", writer.attrs))
+    return None
 
 
 def _known(loop: Op, value: Value) -> float | int | None:
