@@ -58,8 +58,16 @@ def dtype_name(dtype: Any) -> str:
     return name
 
 
+def as_float(value: float | np.number) -> float:
+    """A number as a float; InvalidValue if it is a whole number beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidValue(f"no float is as large as a whole number of {int(value).bit_length()} bits") from None
+
+
 def checked_shape(shape: Iterable[int]) -> Shape:
-    """The shape as a tuple of ints, each extent -1 or not negative."""
+    """The shape as a tuple of ints, each extent -1 or not negative, and of at most 64 bits."""
     if isinstance(shape, str) or not isinstance(shape, Iterable):
         raise InvalidType(f"a shape is a list of ints, not {shape!r}")
     extents = tuple(shape)
@@ -68,6 +76,8 @@ def checked_shape(shape: Iterable[int]) -> Shape:
             raise InvalidType(f"a shape is a list of ints, not {list(extents)!r}")
         if extent < -1:
             raise InvalidValue(f"shape {list(extents)} has the extent {extent}; an extent is -1 (unknown) or not negative")
+        if extent >= 1 << 63:
+            raise InvalidValue(f"an extent has at most 64 bits, not {int(extent).bit_length()}")
     return tuple(int(extent) for extent in extents)
 
 

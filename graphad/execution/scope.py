@@ -27,10 +27,15 @@ class Scope:
         self.runs = 0
 
     def set(self, name: str, array: object) -> None:
-        """Store a copy of an array under a name."""
+        """Store a copy of an array under a name; InvalidType unless it is of numbers, InvalidValue if some are masked."""
         if not isinstance(name, str):
             raise InvalidType(f"a scope stores arrays by name, not by {name!r}")
-        self.arrays[name] = np.array(array)
+        if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+            raise InvalidValue(f"{name!r} has masked elements, and a tensor has no mask; say what they are with .filled(...)")
+        stored = np.array(array)
+        if stored.dtype.kind not in "biuf":
+            raise InvalidType(f"a scope stores arrays of numbers, not of {stored.dtype} as for {name!r}")
+        self.arrays[name] = stored
 
     def get(self, name: str) -> Array:
         """The array of a name, read-only (change it with ``set``); ValueError if there is none."""

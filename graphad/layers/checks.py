@@ -9,6 +9,7 @@ import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.program import Variable
+from graphad.types import as_float
 
 
 def checked_int(what: str, value: object, least: int | None = None) -> int:
@@ -24,7 +25,7 @@ def checked_float(what: str, value: object) -> float:
     """A number; TypeError if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InvalidType(f"{what} is a number, not {value!r}{_meant(value)}")
-    return float(value)
+    return as_float(value)
 
 
 def checked_flag(what: str, value: object) -> bool:

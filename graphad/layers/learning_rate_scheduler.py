@@ -26,7 +26,7 @@ from graphad.layers.values import constant
 from graphad.ops import lookup
 from graphad.program import OPTIMIZE, Variable, default_main_program, default_startup_program
 from graphad.program.source import at_users_line
-from graphad.types import FLOATS, dtype_name, element_count
+from graphad.types import FLOATS, as_float, dtype_name, element_count
 
 P = ParamSpec("P")
 COUNTER = "@LR_DECAY_COUNTER@"
@@ -97,7 +97,7 @@ def _counter(name: str, begin: int, step: int) -> Variable:
 def _number(what: str, value: object, above: float = -math.inf) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InvalidType(f"{what} is a number, not {value!r}")
-    if not math.isfinite(value):
+    if not math.isfinite(as_float(value)):
         raise InvalidValue(f"{what} is a finite number, not {value!r}")
     if value <= above:
         raise InvalidValue(f"{what} is above {above:g}, not {value!r}")

@@ -16,7 +16,7 @@ from graphad.ops import REGISTRY, ControlDef, GradOpDef, Symbol, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
-from graphad.types import FLOATS, Function, dtype_name
+from graphad.types import FLOATS, Function, as_float, dtype_name
 
 _DTYPES = ("dtype", "out_dtype", "in_dtype")
 
@@ -172,7 +172,7 @@ def _plain(attr: str, kind: str, value: object) -> Any:
         return list(value)
     if kind == "str" and isinstance(value, float):
         return repr(value)
-    return float(value) if kind == "float" and isinstance(value, int) and not isinstance(value, bool) else value
+    return as_float(value) if kind == "float" and isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _check_hint(form: Form, part: Part, value: object) -> None:

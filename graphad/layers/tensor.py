@@ -14,7 +14,7 @@ from graphad.layers.helper import LayerHelper, layer
 from graphad.layers.values import constant, is_literal, literal_type, stopped_unless_float, write_literal
 from graphad.program import TENSOR_ARRAY, Block, Variable, default_main_program
 from graphad.program.source import at_users_line
-from graphad.types import FLOATS, TensorType, checked_shape, dtype_name
+from graphad.types import FLOATS, TensorType, as_float, checked_shape, dtype_name
 
 # -- fluid -----------------------------------------------------------------------------------------
 # Layers that may write into a Variable there is: assignment, counting, comparisons, logic, sums.
@@ -134,7 +134,8 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
             raise InvalidType(f"value is a number, not {value!r}")
         if x.dtype not in FLOATS and value != int(value):
             raise InvalidValue(f"{x.name!r} holds {x.dtype}, to which {value!r}, no whole number, cannot be added")
-    return _append("increment", {"X": x}, x if in_place else None, {"step": float(value)}, "x")
+        step = as_float(value)
+    return _append("increment", {"X": x}, x if in_place else None, {"step": step}, "x")
 
 
 @layer

@@ -11,7 +11,7 @@ from graphad.ops.methods import Methods
 from graphad.ops.registry import REGISTRY as REGISTRY
 from graphad.ops.subscripts import subscripted
 from graphad.ops.tensor_literals import as_tensor, check_number, is_literal, is_number
-from graphad.types import FLOATS, Shape
+from graphad.types import FLOATS, Shape, as_float
 
 if TYPE_CHECKING:
     from graphad.ops.definition import OpDef
@@ -83,7 +83,7 @@ class Symbol(Methods):
 
     def __pow__(self, other: Any) -> Self:
         if is_number(other):
-            return self._on("pow", factor=float(other))
+            return self._on("pow", factor=as_float(other))
         return _binary("elementwise_pow", self, other, self)
 
     def __rpow__(self, other: object) -> Self:
@@ -237,7 +237,7 @@ def _is_operand(value: object) -> bool:
 def _affine(x: S, scale: Any = 1.0, bias: Any = 0.0) -> S:
     check_number(x, scale)
     check_number(x, bias)
-    result: S = REGISTRY["scale"](x, scale=float(scale), bias=float(bias))
+    result: S = REGISTRY["scale"](x, scale=as_float(scale), bias=as_float(bias))
     return result
 
 

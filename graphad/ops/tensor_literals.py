@@ -8,7 +8,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.registry import REGISTRY
-from graphad.types import FLOATS
+from graphad.types import FLOATS, as_float
 
 SLOTS = {"bool": "bool_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
 
@@ -51,7 +51,7 @@ def constant_like(like: Emitter, value: Any) -> Any:
         return array_constant(like, value, str(like.dtype))
     number = value.item() if isinstance(value, np.generic | np.ndarray) else value
     check_number(like, number)
-    return like.emit(REGISTRY["fill_constant"], (), {"shape": [], "value": float(number), "dtype": str(like.dtype)})
+    return like.emit(REGISTRY["fill_constant"], (), {"shape": [], "value": as_float(number), "dtype": str(like.dtype)})
 
 
 def array_constant(like: Emitter, array: Any, dtype: str) -> Any:

@@ -31,7 +31,7 @@ from graphad.program import (
     rewrite_gradients,
 )
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
-from graphad.types import element_count
+from graphad.types import as_float, element_count
 
 # -- checks ----------------------------------------------------------------------------------------
 # Which numbers optimizers take.
@@ -48,7 +48,7 @@ def number(what: str, value: object) -> float:
     """The value as a float; TypeError unless it is a number, ValueError unless it is finite."""
     if not is_number(value):
         raise InvalidType(f"{what} is a number, not {value!r}")
-    if not math.isfinite(value):
+    if not math.isfinite(as_float(value)):
         raise InvalidValue(f"{what} is a finite number, not {value!r}")
     return float(value)
 

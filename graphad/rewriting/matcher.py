@@ -199,16 +199,19 @@ def _match_attrs(call: Call, op: Op, found: Match) -> bool:
     return True
 
 
-def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
-    """Lists with at most a few parts of any length."""
+def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match, start: int = 0) -> bool:
+    """Whether the values from ``start`` on are a list with at most a few parts of any length.
+
+    Values are counted and not cut off: a list is tried at as many places as it has values, and each place must take constant time.
+    """
     if not terms:
-        return not values
+        return start == len(values)
     first, rest = terms[0], terms[1:]
     if isinstance(first, Several):
-        return _match_several(first, rest, values, found)
-    if not values:
+        return _match_several(first, rest, values, found, start)
+    if start == len(values):
         return False
-    return match_value(first, values[0], found) and _match_list(rest, values[1:], found)
+    return match_value(first, values[start], found) and _match_list(rest, values, found, start + 1)
 
 
 def _may_be(term: Term, value: Value) -> bool:
@@ -220,17 +223,17 @@ def _may_be(term: Term, value: Value) -> bool:
     return bool(value.writers) and value.writers[0].type == term.call.definition.type
 
 
-def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], found: Match) -> bool:
+def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], found: Match, start: int) -> bool:
     known = found.lists.get(first)
-    spare = len(values) - sum(not isinstance(term, Several) for term in rest)
+    spare = len(values) - start - sum(not isinstance(term, Several) for term in rest)
     if spare < 0:
         return False
     is_last = not any(isinstance(term, Several) for term in rest)
-    size = len(known) if known is not None else spare if is_last else found.choices.choose(spare + 1)
-    if found.trace is None and rest and size < len(values) and not _may_be(rest[0], values[size]):
-        return False  # before a list is made: there may be as many sizes to try as there are values
-    head = found.lists.setdefault(first, tuple(values[:size]))
-    return head == tuple(values[:size]) and _match_list(rest, values[size:], found)
+    end = start + (len(known) if known is not None else spare if is_last else found.choices.choose(spare + 1))
+    if found.trace is None and rest and end < len(values) and not _may_be(rest[0], values[end]):
+        return False  # before a list is made
+    head = found.lists.setdefault(first, tuple(values[start:end]))
+    return head == tuple(values[start:end]) and _match_list(rest, values, found, end)
 
 
 # -- several roots -------------------------------------------------------------------------------

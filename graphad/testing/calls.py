@@ -157,12 +157,14 @@ class Interest:
         attrs: names of attributes; these are varied first.
         kinds: kinds of numbers, of ``graphad.testing.cases``.
         blocks: whether loops and branches are to be looked at.
+        gradients: whether gradient operators are, so that programs have to be differentiated first.
     """
 
     types: tuple[str, ...] = ()
     attrs: tuple[str, ...] = ()
     kinds: tuple[str, ...] = KINDS
     blocks: bool = False
+    gradients: bool = False
 
 
 class Draft(NamedTuple):

@@ -22,7 +22,7 @@ from graphad.testing.calls import Interest
 from graphad.testing.cases import SHORT, Case, Choices, RandomChoices, random_case, requested_names
 from graphad.testing.checks import ALL, Arc, Reach, after_pass, interest_of, tried
 from graphad.testing.planted import planted_with_all
-from graphad.testing.programs import KINDS
+from graphad.testing.programs import KINDS, differentiated
 from graphad.testing.report import Checked, Counterexample
 from graphad.testing.shrinking import smallest
 from graphad.testing.sweeps import drawn
@@ -40,6 +40,7 @@ from graphad.testing.trial import (
 )
 
 EXAMPLES = 100
+FORWARD = 4  # of so many programs one is not differentiated where a pass mentions gradient operators
 PLANTED = 2  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
@@ -84,7 +85,7 @@ def check_pass(
     tolerance: float | None = None,
     gradients: bool = True,
     expect: Expectation | None = None,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Checked:
     """Try a pass on random programs.
 
@@ -108,7 +109,7 @@ def check_pass(
             differ, they may be anything where they were nan or infinite.
         gradients: whether to compare gradients: before 1e-9, relatively, where all is float64.
         expect: called with the programs before and after the pass; False, or an exception, is a finding.
-        folder: where to draw the counterexample; None: a temporary folder.
+        folder: where to draw the counterexample; None, or where it cannot be written: a temporary folder.
 
     Returns:
         What was tried; ``str`` of it is a report.
@@ -121,6 +122,7 @@ def check_pass(
     >>> check_pass("dead-code", examples=20).examples
     20
     """
+    home = None if folder is None else Path(folder)
     subject = Subject(followed(what), prepare or standard_preparation(what), tolerance, gradients, reference, expect)
     search = _Search(subject, _source(subject, programs), seed)
     case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
@@ -129,7 +131,7 @@ def check_pass(
             raise Vacuous(subject, search.checked)
         return search.checked
     case, finding = smallest(subject, *case_and_finding)
-    raise Counterexample(subject, finding, case, after_pass(subject, case), folder, search.checked.examples)
+    raise Counterexample(subject, finding, case, after_pass(subject, case), home, search.checked.examples)
 
 
 # -- where programs come from --------------------------------------------------------------------
@@ -184,6 +186,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
         interest = replace(interest, kinds=SHORT)
     exact = all(rule.exact for rule in rules)
+    is_about_gradients = interest.gradients and not subject.is_backward
     random.Random("rules").shuffle(rules)
     others, rules_in_turn = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.cycle(rules)
 
@@ -192,6 +195,8 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
             case = planted_with_all(choices, list(itertools.islice(rules_in_turn, PLANTED)), exact)
         else:
             case = others(choices)
+        if is_about_gradients and not choices.chance(FORWARD):
+            case = differentiated(choices, case) or case
         return case if case.requested else replace(case, requested=requested_names(choices, case))
 
     return program

@@ -19,7 +19,7 @@ import numpy as np
 from graphad.errors import GraphadError, InvalidGraph, NoGradient, PassError, Refused
 from graphad.ir import Graph, schedule
 from graphad.ir.verify import verify
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.plugins import ensure_plugins
 from graphad.program import EMPTY, RANDOM_STREAM, Program
 from graphad.rewriting import Pass, Rule
@@ -176,7 +176,8 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     """The operators, attributes and slots that the code of some passes and rules mentions, in its constants and those of its module.
 
     Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types.
-    And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in.
+    And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in. Code that mentions a gradient
+    operator is about the operator that this is the gradient of, in programs that have been differentiated.
     """
     ensure_plugins()
     rules = list(rules)
@@ -188,10 +189,20 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
                 names.update(code.co_names)
                 words.update(dict.fromkeys([*_words(code.co_consts), *_told_apart(code, fields)]))
                 words.update(dict.fromkeys(_words([function.__globals__.get(name) for name in code.co_names])))
-    types = tuple(sorted(word for word in words if word in REGISTRY))
+    mentioned = [word for word in words if word in REGISTRY]
+    types = tuple(sorted({_forward_type(word) for word in mentioned}))
     attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
+    of_gradients = any(isinstance(REGISTRY[word], GradOpDef) for word in mentioned)
     about_blocks = bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types)
-    return Interest(types, tuple(sorted(word for word in words if word in attributes)), blocks=about_blocks)
+    return Interest(types, tuple(sorted(word for word in words if word in attributes)), blocks=about_blocks, gradients=of_gradients)
+
+
+def _forward_type(op_type: str) -> str:
+    """The operator whose gradient this is, of whichever order; itself if it is no gradient."""
+    definition = REGISTRY[op_type]
+    while isinstance(definition, GradOpDef) and definition.forward is not None:
+        definition = definition.forward
+    return definition.type
 
 
 def _types_by_field() -> dict[tuple[str, str], list[str]]:

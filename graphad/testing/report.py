@@ -55,10 +55,8 @@ class Counterexample(AssertionError):
         self.before = _before(subject, case, prepared)
         self.after = _program(graph)
         self.snippet = snippet(subject, case, graph)
-        home = Path(tempfile.mkdtemp(prefix="graphad-")) if folder is None else folder
-        home.mkdir(parents=True, exist_ok=True)
-        self.file = home / "snippet.py"
-        self.file.write_text(self.snippet, encoding="utf-8")
+        self.file = _saved(self.snippet, folder)
+        home = self.file.parent
         before = lower(self.before) if subject.reference else prepared
         self.pictures = _pictures(before, graph, _titles(subject), home)
         super().__init__(self._said())
@@ -120,6 +118,21 @@ def _indented(text: str) -> str:
 
 def _titles(subject: Subject) -> tuple[str, str]:
     return f"after {subject.reference}" if subject.reference else f"before {subject.what}", f"after {subject.what}"
+
+
+def _saved(snippet: str, folder: Path | None) -> Path:
+    """The snippet's file, in a temporary folder if the one chosen cannot be written: what took long to find is not lost for that."""
+    for home in (folder, None):
+        chosen = Path(tempfile.mkdtemp(prefix="graphad-")) if home is None else home
+        try:
+            chosen.mkdir(parents=True, exist_ok=True)
+            (chosen / "snippet.py").write_text(snippet, encoding="utf-8")
+        except OSError:
+            if home is None:
+                raise
+        else:
+            break
+    return chosen / "snippet.py"
 
 
 def _pictures(before: Graph, after: Graph, titles: tuple[str, str], folder: Path) -> list[Path]:

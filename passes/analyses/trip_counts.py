@@ -74,12 +74,12 @@ def count_trips(op: Op, known: KnownValues, most: int = MOST) -> int | None:
 
 def _counted(loop: LoopLike, known: KnownValues) -> int | None:
     """The iterations of a loop whose condition compares a counter with a bound that stays."""
-    test = loop.goes_on.writer
+    test = _origin(loop.goes_on).writer
     if test is None or test.definition is None or len([*test.reads()]) != 2:
         return None
     found = formula_of(test.definition, [value.dtype or "float32" for value in test.reads()], test.attrs)
     until = _UNTIL.get(found.calls[0].function) if found is not None and len(found.calls) == 1 else None
-    counter, bound = test.reads()
+    counter, bound = map(_origin, test.reads())
     start, limit, step = _start(loop, counter, known), _number(bound, known), _step(counter)
     if until is None or start is None or limit is None or step is None or known.truth(*loop.condition) is not True:
         return None
@@ -95,11 +95,18 @@ def _start(loop: LoopLike, counter: Value, known: KnownValues) -> float | None:
     """What a counter is before the first iteration, None if its value in a body is not made of the one before."""
     (body,) = loop.op.graphs.values()
     writer = counter.writer
-    before = next(iter(writer.reads()), None) if writer is not None else None
-    if before is None or counter not in body.results or before not in body.inputs:
+    before = next(map(_origin, writer.reads()), None) if writer is not None else None
+    place = next((i for i, result in enumerate(body.results) if _origin(result) is counter), None)
+    if before is None or place is None or before not in body.inputs:
         return None
-    place = body.results.index(counter)
     return _number(loop.carried[place], known) if loop.arguments(loop.name)[loop.carried_at[place]] is before else None
+
+
+def _origin(value: Value) -> Value:
+    """The value whose elements these are: ``while_loop`` assigns what its body returns to what it carries."""
+    while value.writer is not None and value.writer.definition is not None and value.writer.definition.view:
+        value = value.writer.input(value.writer.definition.view)
+    return value
 
 
 def _step(counter: Value) -> float | None:

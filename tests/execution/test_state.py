@@ -198,3 +198,14 @@ def test_training_is_the_same_twice_with_a_random_seed() -> None:
         results.append([float(run(main, {"x": np.ones((2, 4), "float32")}, [cost], scope)[0]) for _ in range(4)])
     assert results[0] == results[1]
     assert len(set(results[0])) == 4
+
+
+@pytest.mark.parametrize(
+    ("array", "error"),
+    [([2**70], "InvalidType"), (["1"], "InvalidType"), ([1j], "InvalidType"), (np.ma.masked_equal([1.0, 2.0], 1.0), "InvalidValue")],
+)
+def test_a_scope_stores_arrays_of_numbers_only(array: Any, error: str) -> None:
+    scope = ga.Scope()
+    with pytest.raises(getattr(ga.errors, error), match="'w'"):
+        scope.set("w", array)
+    assert not scope.has("w")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,25 @@ def stored(path: Path, value: str) -> Path:
 def test_an_attribute_in_json_that_does_not_fit(tmp_path: Path, value: str) -> None:
     program, _ = ga.load(stored(tmp_path / "program.json", value))
     refused_when_run(program, r"attribute 'axis' is int, (of 64 bits at most, got 1000|got list \[0\])")
+
+
+BEYOND = 10**400  # beyond all floats
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: ga.layers.scale(x, scale=BEYOND), lambda x: ga.layers.leaky_relu(x, alpha=BEYOND), lambda x: x**BEYOND,
+        lambda x: ga.layers.dropout(x, BEYOND), lambda x: x * BEYOND, lambda x: x + BEYOND, lambda x: x / BEYOND,
+        lambda x: ga.layers.increment(x, BEYOND), lambda x: ga.layers.fc(x, BEYOND), lambda x: ga.layers.data("y", [BEYOND]),
+        lambda x: ga.layers.create_parameter([BEYOND], "float32"), lambda x: ga.optimizer.SGD(BEYOND),
+        lambda x: ga.layers.exponential_decay(BEYOND, 10, 0.9),
+    ],
+)  # fmt: skip
+def test_a_number_beyond_all_floats_is_refused_where_it_is_written(write: Callable[[ga.Variable], object]) -> None:
+    with ga.program_guard(ga.Program(), ga.Program()):
+        x = ga.layers.data("x", [2])
+        with pytest.raises(ga.errors.InvalidValue) as refused:
+            write(x)
+    assert len(str(refused.value)) < 600
+    assert x.block.ops == []

@@ -61,6 +61,14 @@ def test_a_report_says_it_all(tmp_path: Path) -> None:
     assert str(found).endswith(f"python {found.file}:\n\n{found.snippet}")
 
 
+def test_the_folder_may_be_text_and_one_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
+    with pytest.raises(Counterexample) as found:
+        check_pass(SwapsSubtraction(), examples=EXAMPLES, folder=str(tmp_path / "a" / "b"))
+    assert found.value.file.parent == tmp_path / "a" / "b"
+    (tmp_path / "file").write_text("")
+    assert caught(SwapsSubtraction(), tmp_path / "file").file.read_text(encoding="utf-8") == found.value.snippet
+
+
 def test_pictures_outline_what_the_pass_changed(tmp_path: Path) -> None:
     svgs = [path.read_text(encoding="utf-8") for path in caught(FoldsNan(), tmp_path).pictures[:2]]
     assert [labels(svg, "highlight") for svg in svgs] == [{"elementwise_sub"}, {"fill_constant"}]

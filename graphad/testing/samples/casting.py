@@ -12,5 +12,11 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": np.array([1, -2, 3], "int32")}, {"dtype": "float32"}),
         Sample({"X": np.array([0.5, -1.0])}, {"dtype": "int64"}),
     ],
-    "cast": [Sample({"X": uniform(2, 3)}, {"out_dtype": "float64"}), Sample({"X": np.array([0, 2])}, {"out_dtype": "bool"})],
+    "cast": [
+        Sample({"X": uniform(2, 3)}, {"out_dtype": "float64"}),
+        Sample({"X": np.array([0, 2])}, {"out_dtype": "bool"}),
+        Sample({"X": np.array([3, -2], "int32")}, {"out_dtype": "int64"}),
+        Sample({"X": np.array([3, -(2**31)])}, {"out_dtype": "int32"}),
+        Sample({"X": np.array([1, -2])}, {"out_dtype": "float32"}),
+    ],
 }

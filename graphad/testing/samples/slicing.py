@@ -7,6 +7,7 @@ from graphad.testing.samples.shared import PLACES_X, each, ints, with_x
 
 CUT = {"axes": [0, 2], "starts": [0, 0], "ends": [1, 3]}
 SET = {"axes": [0, 2], "starts": [0, -1], "ends": [2, -5], "steps": [1, -2]}
+ROWS_OR_COLUMNS = ((0, 0, 2), (0, 1, 3), (1, 0, 1), (1, 1, 3))  # axis, start and end, as most users write them
 ONE_ROW = {"axes": [0], "starts": [1], "ends": [2], "steps": [1], "decrease_axes": [0]}
 
 
@@ -26,6 +27,7 @@ SAMPLES: dict[str, list[Sample]] = {
             Sample({"Input": PLACES_X}, {**PARTS, "decrease_axis": [0], "infer_flags": [1, 1]}),
             Sample({"Input": uniform(2)}, {"axes": [0], "starts": [-1], "ends": [2**31 - 1], "decrease_axis": [0]}),
             Sample({"Input": PLACES_X}, {"axes": [1], "starts": [2], "ends": [1]}),
+            *[Sample({"Input": uniform(3, 4)}, {"axes": [axis], "starts": [start], "ends": [end]}) for axis, start, end in ROWS_OR_COLUMNS],
         ],
     ],
     "strided_slice": [

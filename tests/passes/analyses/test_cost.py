@@ -120,6 +120,21 @@ def test_a_long_loop_is_counted_without_running_it() -> None:
     assert trip_count(loop) == 10**12
 
 
+@pytest.mark.parametrize(("start", "limit", "step", "count"), [(0, 5, 1, 5), (0, 5, 2, 3), (7, 5, 1, 0), (1, 50, 1, 49)])
+def test_trips_of_a_loop_of_layers(start: int, limit: int, step: int, count: int) -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [3], "float64", append_batch_size=False, stop_gradient=False)
+        i, h = ga.layers.while_loop(lambda i, h: i < limit, lambda i, h: [i + step, ga.layers.tanh(h)], [start, x])
+        (gradient,) = ga.gradients([ga.layers.mean(h)], [x])
+    assert gradient is not None
+    graph = ga.lower(program, [i.name, gradient.name])
+    assert [trip_count(op) for op in graph.ops if op.graphs] == [count, count]
+    executor = ga.Executor(max_iterations=100)
+    assert executor.run(program, {"x": [1.0, 2.0, 3.0]}, [i]) == [start + step * count]
+    assert estimated(graph).unknown == 0
+
+
 def test_a_loop_costs_its_body_so_often() -> None:
     graph = ga.lower(ga.Program.parse(LOOP.replace("START", "0.0").replace("STEP", "1.0").replace("TEST", "less_than")))
     cost = estimated(graph)
