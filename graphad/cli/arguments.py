@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import GraphadError, InvalidValue
+from graphad.interop import onnx
 from graphad.interop.formats import FORMATS, read_program
 from graphad.ir import Graph, lower
 from graphad.program import Operator, Program
 from graphad.rewriting import Pipeline
 from graphad.testing.cases import Case, random_case
+from graphad.types import Array
 
 # -- programs --------------------------------------------------------------------------------------
 # Shared by commands: programs in and out, the requested variables, pipelines.
 
-PROGRAM = "a program as text, JSON or protobuf, told by the end of its name or its first bytes; - reads standard input"
+ONNX = ".onnx"  # ends the names of files with ONNX models
+PROGRAM = "a program as text, JSON or protobuf, or an ONNX model, told by the end of its name or its first bytes; - reads standard input"
 
 
 def add_program(parser: argparse.ArgumentParser, optional: bool = False) -> None:
@@ -102,7 +105,15 @@ def arrays(path: Path | None) -> dict[str, Any]:
 
 def read(args: argparse.Namespace) -> Program:
     """The program that the command line names."""
-    return read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown)
+    return read_with_parameters(args)[0]
+
+
+def read_with_parameters(args: argparse.Namespace) -> tuple[Program, dict[str, Array]]:
+    """The program that the command line names, and the values that its file has: ONNX models have their parameters."""
+    if args.program.endswith(ONNX):
+        model = onnx.load(args.program)
+        return model.program, model.parameters
+    return read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown), {}
 
 
 def lowered(args: argparse.Namespace) -> Graph:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, read
+from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, read_with_parameters
 from graphad.execution import Executor, Scope
 from graphad.ir import lower
 
@@ -27,10 +27,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    program = read(args)
+    program, parameters = read_with_parameters(args)
     names = args.fetch or [value.name for value in lower(program).targets]
     scope = Scope()
-    for name, array in arrays(args.params).items():
+    for name, array in {**parameters, **arrays(args.params)}.items():
         scope.set(name, array)
     results = dict(zip(names, Executor().run(program, arrays(args.feed), names, scope), strict=True))
     if args.output is None:

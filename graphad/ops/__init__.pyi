@@ -429,6 +429,7 @@ net: CallDef
 net_grad: CallDef
 nll_loss: OpDef
 nll_loss_grad: GradOpDef
+non_max_suppression: OpDef
 norm: OpDef
 norm_grad: GradOpDef
 not_equal: OpDef

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -548,3 +549,53 @@ def affine_grid_spread(X: Array, *, output_shape: list[int], align_corners: bool
     """The transpose of ``affine_grid``."""
     points = _homogeneous(output_shape, align_corners, X.dtype)
     return np.asarray(X.reshape(len(X), len(points), 2).swapaxes(1, 2) @ points)
+
+
+# -- boxes -----------------------------------------------------------------------------------------
+
+
+def _chosen_boxes_type(Boxes: TensorType, Scores: TensorType, **_: object) -> TensorType:
+    if len(Boxes.shape) != 3 or len(Scores.shape) != 3 or not matched(Boxes.shape[2], 4):
+        raise ShapeError(f"Boxes is {Boxes} and Scores is {Scores}; [images, boxes, 4] and [images, classes, boxes] are expected")
+    return TensorType((-1, 3), "int64")
+
+
+@operator("Boxes Scores -> Out", infer=_chosen_boxes_type, grad={})
+def non_max_suppression(
+    Boxes: Array, Scores: Array, *, most: int, iou_threshold: float = 0.0, score_threshold: float = -math.inf, center: bool = False
+) -> Array:
+    """The boxes that remain of each image and class, the best first, as rows of image, class and box.
+
+    A box goes where it overlaps a better one of its class by more than ``iou_threshold`` (intersection over union). ``Boxes``
+    ``[N, B, 4]`` are two opposite corners each, or centres and extents; ``Scores`` are ``[N, C, B]``; at most ``most`` of a class remain.
+    """
+    found = []
+    for image, boxes in enumerate(_low_and_high(Boxes, center)):
+        for label, scores in enumerate(Scores[image]):
+            kept = _suppressed(boxes, scores, most, iou_threshold, score_threshold)
+            found += [(image, label, place) for place in kept]
+    return np.asarray(found, "int64").reshape(-1, 3)
+
+
+def _low_and_high(boxes: Array, center: bool) -> Array:
+    """Boxes as their lower corners and their upper corners."""
+    a, b = boxes[..., :2], boxes[..., 2:]
+    first, second = (a - b / 2, a + b / 2) if center else (a, b)
+    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1)
+
+
+def _suppressed(boxes: Array, scores: Array, most: int, iou_threshold: float, score_threshold: float) -> list[int]:
+    """The places of the boxes of one class that remain: greedily, the best score first."""
+    order = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > score_threshold]
+    kept: list[int] = []
+    while order and len(kept) < most:
+        best = order.pop(0)
+        kept.append(best)
+        order = [i for i in order if not _overlap(boxes[best], boxes[i]) > iou_threshold]
+    return kept
+
+
+def _overlap(a: Array, b: Array) -> float:
+    inner = np.prod(np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0))
+    union = np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - inner
+    return float(inner / union) if union > 0 else 0.0

@@ -44,7 +44,8 @@ class Axis(NamedTuple):
         if mode == "asymmetric":
             return x / self.scale
         if mode == "align_corners":
-            return x * (old - 1) / (new - 1) if new > 1 else np.zeros(new)
+            longest = self.scale * old - 1  # the extent before it was cut to whole elements
+            return x * (old - 1) / longest if longest > 0 else np.zeros(new)
         if mode == "tf_crop_and_resize" and self.part is not None:
             first, last = self.part
             if new > 1:
@@ -91,7 +92,7 @@ def matrix(axis: Axis, mode: str, cubic: float, exclude_outside: bool, antialias
         taps = np.arange(first, max(last, first) + 1)
         values = _kernel((taps - x) / stretch, mode, cubic)
         inside = (taps >= 0) & (taps < axis.old)
-        if exclude_outside or antialias:
+        if exclude_outside:
             values = np.where(inside, values, 0.0)
         values = values / values.sum() if values.sum() else values
         np.add.at(weights[row], np.clip(taps, 0, axis.old - 1), values)

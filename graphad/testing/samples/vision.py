@@ -18,6 +18,7 @@ def named(method: str, **attrs: object) -> dict[str, Any]:
     return {"interp_method": method, **attrs}
 
 
+BOXES = np.array([[[0.0, 0.0, 1.0, 1.0], [0.0, 0.1, 1.0, 1.1], [2.0, 2.0, 1.5, 1.0]]])
 FAR = uniform(1, 1, 1, 2, low=-4.0, high=4.0, seed=11)
 
 SAMPLES: dict[str, list[Sample]] = {
@@ -82,4 +83,9 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"Theta": uniform(1, 2, 3)}, {"output_shape": [1, 1, 1, 2], "align_corners": False}),
     ],
     "affine_grid_spread": [Sample({"X": uniform(2, 2, 3, 2)}, {"output_shape": [2, 1, 2, 3]})],
+    "non_max_suppression": [
+        Sample({"Boxes": BOXES, "Scores": np.array([[[0.9, 0.8, 0.7]]])}, {"most": 3, "iou_threshold": 0.5}),
+        Sample({"Boxes": BOXES, "Scores": np.array([[[0.2, 0.8, 0.7], [0.5, 0.1, 0.6]]])}, {"most": 1, "score_threshold": 0.55}),
+        Sample({"Boxes": BOXES, "Scores": np.array([[[0.9, 0.8, 0.7]]])}, {"most": 2, "center": True}),
+    ],
 }

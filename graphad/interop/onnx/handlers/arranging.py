@@ -11,7 +11,7 @@ from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import dtype_of
 from graphad.interop.onnx.handlers.reducing import extent, flattened
-from graphad.interop.onnx.operands import UNKNOWN, UnsupportedModel, Value, integers, known_integers
+from graphad.interop.onnx.operands import UNKNOWN, NotKnown, UnsupportedModel, Value, integers, known_integers
 
 # -- constants -----------------------------------------------------------------------------------
 
@@ -96,7 +96,8 @@ def _reshape(node: Node) -> Value:
     x = node[0]
     if node.version < 5:
         return node.ops.reshape(x, shape=list(node.required("shape")))
-    return reshaped(node, x, node[1], bool(node.attr("allowzero", 0)))
+    zero = bool(node.attr("allowzero", 0))
+    return reshaped(node, x, Value(node.known(1, "shape")) if zero else node[1], zero)
 
 
 def reshaped(node: Node, x: Value, shape: Value, zero: bool = False) -> Value:
@@ -139,7 +140,7 @@ def _squeeze(node: Node) -> Value:
     if axes is None:
         axes = [i for i, each in enumerate(x.shape) if each == 1]
         if -1 in x.shape:
-            raise UnsupportedModel(f"Squeeze without axes of extents {list(x.shape)}: which ones are 1 is not known before the model runs")
+            raise NotKnown(f"Squeeze without axes of extents {list(x.shape)}: which ones are 1 is not known before the model runs", x)
     chosen = sorted(axis % max(x.rank, 1) for axis in axes)
     return node.ops.squeeze(x, axes=chosen) if chosen else node.ops.assign(x)
 
@@ -215,9 +216,8 @@ def _pad(node: Node) -> Value:
         raise ParseError("the amounts of padding are missing")
     filler = node.get(2)
     if filler is not None and node.version >= 11:
-        if filler.content is None:
-            raise UnsupportedModel("the number to pad with is not known before the model runs")
-        number = filler.content.ravel()[0].item() if filler.content.size else 0
+        content = node.known(2, "the number to pad with")
+        number = content.ravel()[0].item() if content is not None and content.size else 0
     else:
         number = node.attr("value", 0.0)
     chosen = node.get(3)
@@ -317,7 +317,8 @@ def _space_to_depth(node: Node) -> Value:
     n, c, h, w = x.shape
     ops = node.ops
     y = ops.reshape(x, shape=[0 if n == -1 else n, c, h // size, size, w // size, size])
-    y = ops.transpose(y, axis=[0, 3, 5, 1, 2, 4])
+    rows_first = node.attr("mode", "DCR") == "DCR"
+    y = ops.transpose(y, axis=[0, 3, 5, 1, 2, 4] if rows_first else [0, 1, 3, 5, 2, 4])
     return ops.reshape(y, shape=[0 if n == -1 else n, c * size * size, h // size, w // size])
 
 

@@ -137,11 +137,6 @@ def _transposed_surplus(extent: int, size: int, stride: int, wanted: int | None)
     return stride * (extent - 1) + size - wanted
 
 
-@handles("DeformConv")
-def _deform_conv(node: Node) -> Value:
-    raise UnsupportedModel("DeformConv is not supported")
-
-
 # -- pooling -------------------------------------------------------------------------------------
 
 
@@ -168,7 +163,7 @@ def _pool(node: Node) -> Value | list[Value]:
         return _pool_with_places(node, x, kernel, strides, dilations, pads, ceil)
     is_plain = all(each == 1 for each in dilations) and count <= 3 and node.type != "LpPool" and x.is_float
     included = bool(node.attr("count_include_pad", 0))
-    if is_plain and not (included and ceil and node.type == "AveragePool"):
+    if is_plain and not (ceil and (included or not isinstance(pads, str))):
         return _plain_pool(node, x, kernel, strides, pads, ceil, included)
     if isinstance(pads, str):
         raise UnsupportedModel("pooling with dilations or SAME padding of extents that are not known before the model runs")
@@ -282,15 +277,7 @@ def _max_unpool(node: Node) -> Value:
     out = ops.reshape(filled, shape=inner)
     if given is None or given == inner:
         return out
-    if given is not None and math.prod(given) >= math.prod(inner):
-        wide = Value(np.zeros(math.prod(given), x.dtype))
-        out = ops.reshape(ops.put_along_axis(wide, ops.reshape(where, shape=[-1]), ops.reshape(x, shape=[-1]), Axis=0), shape=given)
-    return out
-
-
-@handles("MaxRoiPool")
-def _max_roi_pool(node: Node) -> Value:
-    raise UnsupportedModel("MaxRoiPool is not supported")
+    return padded(node, out, [(0, size - extent) for size, extent in zip(given, inner, strict=True)])
 
 
 # -- resizing ------------------------------------------------------------------------------------

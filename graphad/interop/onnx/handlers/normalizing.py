@@ -212,9 +212,10 @@ def _dropout(node: Node) -> list[Value]:
     """Models are read for inference: it passes its input on, unless a training mode is known to be on."""
     x = node[0]
     mask = node.ops.fill_any_like(x, value=1.0, dtype="bool") if node.wants(1) else None
-    ratio, switch = node.get(1), node.known(2, "the training mode")
+    switch = node.known(2, "the training mode")
     drops = switch is not None and bool(switch)
-    rate = 0.5 if ratio is None else float(ratio.content) if ratio.content is not None else 0.5
+    ratio = node.known(1, "the ratio") if drops else None
+    rate = 0.5 if ratio is None else float(ratio)
     if not drops or rate == 0.0:
         return [x, mask] if mask is not None else [x]
     symbol = Value(variable=node.ops.variable(x))

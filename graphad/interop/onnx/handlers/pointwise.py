@@ -191,15 +191,20 @@ def _isinf(node: Node) -> Value:
 
 @handles("BitShift")
 def _bit_shift(node: Node) -> Value:
-    """By a product with a power of two, or a quotient."""
-    x, y = node[0], node[1]
-    left = node.required("direction") == "LEFT"
-    if x.array is not None and y.array is not None:
-        return Value(np.asarray((np.left_shift if left else np.right_shift)(x.array, y.array)))
-    powers = node.ops.cast(
-        node.ops.elementwise_pow(node.ops.like(2, Value(np.asarray(2.0))), node.ops.cast(y, out_dtype="float64")), out_dtype=x.dtype
-    )
-    return (node.ops.elementwise_mul if left else node.ops.elementwise_floordiv)(x, powers)
+    """By a product with a power of two, or a quotient; from the width on nothing of the number is left but its sign."""
+    x, y, ops = node[0], node[1], node.ops
+    left, bits = node.required("direction") == "LEFT", 8 * np.dtype(x.dtype).itemsize
+    zero = ops.like(0, y)
+    far = ops.greater_equal(y, ops.like(bits, y))
+    if not y.dtype.startswith("u"):
+        far = ops.logical_or(far, ops.less_than(y, zero))
+    near = ops.cast(ops.where(far, zero, y), out_dtype="float64")
+    powers = ops.cast(ops.elementwise_pow(Value(np.asarray(2.0)), near), out_dtype=x.dtype)
+    found = (ops.elementwise_mul if left else ops.elementwise_floordiv)(x, powers)
+    rest = ops.fill_zeros_like(x)
+    if not left and not x.dtype.startswith("u"):
+        rest = ops.where(ops.less_than(x, ops.like(0, x)), ops.fill_any_like(x, value=-1.0), rest)
+    return ops.where(far, rest, found)
 
 
 # -- activations ---------------------------------------------------------------------------------

@@ -318,3 +318,17 @@ def reversed_by_length(node: Node, x: Value, lengths: Value, batch: int, time: i
         places = ops.unsqueeze(places, axes=[axis])
     spread = ops.elementwise_add(places, ops.fill_any_like(x, value=0.0, dtype="int64"))
     return ops.take_along_axis(x, spread, Axis=time)
+
+
+@handles("NonMaxSuppression")
+def _non_max_suppression(node: Node) -> Value:
+    count = node.known(2, "the number of boxes")
+    overlap, least = (node.known(i, "a threshold") for i in (3, 4))
+    return node.ops.non_max_suppression(
+        node[0],
+        node[1],
+        most=0 if count is None else int(np.ravel(count)[0]),
+        iou_threshold=0.0 if overlap is None else float(np.ravel(overlap)[0]),
+        score_threshold=-math.inf if least is None else float(np.ravel(least)[0]),
+        center=bool(node.attr("center_point_box", 0)),
+    )

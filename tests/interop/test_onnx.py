@@ -1,0 +1,273 @@
+"""ONNX models, read: what they compute, what is folded, their gradients, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.errors import GraphadError, InvalidValue, ParseError
+from graphad.interop import onnx
+from graphad.interop.onnx.schema import message
+from tests.onnx_models import attribute, graph, info, model, node
+
+FLOATS = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]], "float32")
+W = np.array([[1.0, -0.5], [0.5, 2.0], [-1.0, 0.25]], "float32")
+DENSE = model([node("MatMul", "x w", "h"), node("Tanh", "h", "y")], {"x": ("float32", ["batch", 3])}, ["y"], {"w": W})
+
+
+def operators(program: ga.Program) -> list[str]:
+    return [op.type for op in program.global_block().ops]
+
+
+def test_a_model_is_a_program_with_parameters() -> None:
+    found = onnx.load(DENSE)
+    assert (found.feed_names, found.fetch_names, list(found.parameters)) == (["x"], ["y"], ["w"])
+    assert found.unknown_operators == {}
+    assert found.program.global_block().var("x").shape == (-1, 3)
+    assert operators(found.program) == ["matmul_v2", "tanh", "assign"]
+    np.testing.assert_allclose(found.run({"x": FLOATS})[0], np.tanh(FLOATS @ W), rtol=1e-6)
+    np.testing.assert_allclose(found.run({"x": FLOATS[:1]})[0], np.tanh(FLOATS[:1] @ W), rtol=1e-6)
+
+
+def test_a_file_and_elements_beside_it(tmp_path: Path) -> None:
+    proto = message("ModelProto")()
+    proto.ParseFromString(DENSE)
+    tensor = proto.graph.initializer[0]
+    (tmp_path / "weights.bin").write_bytes(b"1234" + tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = 1
+    for key, value in (("location", "weights.bin"), ("offset", "4")):
+        tensor.external_data.add(key=key, value=value)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.testing.assert_array_equal(onnx.load(tmp_path / "m.onnx").parameters["w"], W)
+    with pytest.raises(ParseError, match="the model was read from bytes: give its path"):
+        onnx.load(proto.SerializeToString())
+    tensor.external_data[0].value = "../weights.bin"
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(ParseError, match=r"'\.\./weights\.bin', which is outside of the model's folder"):
+        onnx.load(tmp_path / "m.onnx")
+
+
+def test_shapes_that_a_model_computes_are_folded() -> None:
+    """Reshape to [batch, extent 1 * extent 2]: only the batch is not known."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Constant", "", "zero", value=np.array(0)),
+        node("Constant", "", "one", value=np.array(1)),
+        node("Constant", "", "two", value=np.array(2)),
+        node("Gather", "s zero", "n"),
+        node("Gather", "s one", "a"),
+        node("Gather", "s two", "b"),
+        node("Mul", "a b", "ab"),
+        node("Constant", "", "axes", value=np.array([0])),
+        *(node("Unsqueeze", f"{name} axes", f"{name}1") for name in ("n", "ab")),
+        node("Concat", "n1 ab1", "shape", axis=0),
+        node("Reshape", "x shape", "y"),
+    ]
+    found = onnx.load(model(nodes, {"x": ("float32", ["batch", 2, 3])}, ["y"]))
+    assert found.program.global_block().var("y").shape == (-1, 6)
+    x = np.arange(24, dtype="float32").reshape(4, 2, 3)
+    np.testing.assert_array_equal(found.run({"x": x})[0], x.reshape(4, 6))
+
+
+def test_inputs_that_decide_the_program_are_bound_or_read_when_it_runs() -> None:
+    data = model([node("ReduceSum", "x axes", "y", keepdims=0)], {"x": ("float32", [2, 3]), "axes": ("int64", [1])}, ["y"])
+    bound = onnx.load(data, bind={"axes": [1]})
+    assert bound.feed_names == ["x"]
+    np.testing.assert_array_equal(bound.run({"x": FLOATS})[0], FLOATS.sum(1))
+    free = onnx.load(data)
+    for axis in (0, 1, 0):
+        np.testing.assert_array_equal(free.run({"x": FLOATS, "axes": [axis]})[0], FLOATS.sum(axis))
+    with pytest.raises(onnx.UnsupportedModel, match=r"axes .* is not known before the model runs(.|\n)*with axes decides"):
+        _ = free.program
+    with pytest.raises(InvalidValue, match=r"no input 'axs'; did you mean 'axes'"):
+        onnx.load(data, bind={"axs": [1]})
+
+
+def test_gradients_of_inputs_and_weights_are_those_of_differences() -> None:
+    found = onnx.load(DENSE)
+    gradients = onnx.gradients(found)
+    assert gradients.gradient_names == ["x@GRAD", "w@GRAD"]
+    assert gradients.fetch_names == ["y", *gradients.gradient_names]
+    y, of_x, of_w = gradients.run({"x": FLOATS})
+    slope = 1 - y**2
+    np.testing.assert_allclose(of_x, slope @ W.T, rtol=1e-5)
+    np.testing.assert_allclose(of_w, FLOATS.T @ slope, rtol=1e-5)
+    assert found.fetch_names == ["y"]
+
+
+def test_gradients_twice() -> None:
+    once = onnx.gradients(onnx.load(model([node("Tanh", "x", "y")], {"x": ("float64", [3])}, ["y"])), ["x"], ["y"])
+    twice = onnx.gradients(once, ["x"], once.gradient_names)
+    x = np.array([0.3, -0.2, 1.0])
+    second = twice.run({"x": x})[-1]
+    np.testing.assert_allclose(second, -2 * np.tanh(x) * (1 - np.tanh(x) ** 2), rtol=1e-12)
+    with pytest.raises(InvalidValue, match="'z' is no input or parameter with floats"):
+        onnx.gradients(once, ["z"])
+
+
+COUNT = graph(
+    [node("Add", "a step", "b"), node("Identity", "going", "more"), node("Mul", "a w", "scaled")],
+    {"i": ("int64", []), "going": ("bool", []), "a": ("float32", [2])},
+    ["more", "b", "scaled"],
+)
+
+
+@pytest.mark.parametrize("trips", [1, 4])
+def test_loop_carries_captures_and_stacks(trips: int) -> None:
+    nodes = [node("Constant", "", "step", value=np.array([1.0, 2.0], "float32")), node("Loop", "n - x", "last all", body=COUNT)]
+    types = {"n": ("int64", []), "x": ("float32", [2])}
+    found = onnx.load(model(nodes, types, ["last", "all"], {"w": np.array([2.0, 3.0], "float32")}))
+    x = np.array([1.0, -1.0], "float32")
+    rows = np.array([x + i * np.array([1.0, 2.0], "float32") for i in range(trips)])
+    last, stacked = found.run({"n": np.array(trips), "x": x})
+    np.testing.assert_array_equal(last, x + trips * np.array([1.0, 2.0], "float32"))
+    np.testing.assert_array_equal(stacked, rows * np.array([2.0, 3.0], "float32"))
+    gradient = onnx.gradients(found, ["w"], ["all"]).run({"n": np.array(trips), "x": x})[-1]
+    np.testing.assert_allclose(gradient, rows.sum(0), rtol=1e-6)
+
+
+def test_if_chooses_at_run_time_or_at_load() -> None:
+    branches = {f"{name}_branch": graph([node(type, "x", "r")], {}, ["r"]) for name, type in (("then", "Exp"), ("else", "Neg"))}
+    choice = model([node("If", "c", "y", **branches)], {"c": ("bool", []), "x": ("float32", [3])}, ["y"])
+    found = onnx.load(choice)
+    for c, expected in ((True, np.exp(FLOATS[0])), (False, -FLOATS[0])):
+        np.testing.assert_allclose(found.run({"c": np.array(c), "x": FLOATS[0]})[0], expected, rtol=1e-6)
+        assert "if_else" not in operators(onnx.load(choice, bind={"c": np.array(c)}).program)
+        gradient = onnx.gradients(found, ["x"]).run({"c": np.array(c), "x": FLOATS[0]})[-1]
+        np.testing.assert_allclose(gradient, expected if c else -np.ones(3), rtol=1e-6)
+
+
+def test_scan_runs_along_an_axis() -> None:
+    body = graph(
+        [node("Add", "sum x", "more"), node("Identity", "more", "out")], {"sum": ("float32", [2]), "x": ("float32", [2])}, ["more", "out"]
+    )
+    scan = node("Scan", "start xs", "total sums", body=body, num_scan_inputs=1, scan_input_axes=[1])
+    found = onnx.load(model([scan], {"start": ("float32", [2]), "xs": ("float32", [2, 3])}, ["total", "sums"]))
+    total, sums = found.run({"start": np.zeros(2, "float32"), "xs": FLOATS})
+    np.testing.assert_allclose(sums, np.cumsum(FLOATS, 1).T)
+    np.testing.assert_allclose(total, FLOATS.sum(1))
+
+
+def lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """By the equations of the operator, gates in the order i, o, f, c."""
+    h = c = np.zeros((x.shape[1], r.shape[1]))
+    rows = []
+    for step in x:
+        gates = step @ w.T + h @ r.T + b[: len(b) // 2] + b[len(b) // 2 :]
+        i, o, f, new = np.split(gates, 4, axis=1)
+        i, o, f = (1 / (1 + np.exp(-each)) for each in (i, o, f))
+        c = f * c + i * np.tanh(new)
+        h = o * np.tanh(c)
+        rows.append(h)
+    return np.stack(rows)
+
+
+def test_lstm_in_both_directions() -> None:
+    rng = np.random.default_rng(5)
+    x, w, r, b = (rng.normal(size=shape) for shape in ((4, 2, 3), (2, 8, 3), (2, 8, 2), (2, 16)))
+    data = model(
+        [node("LSTM", "x w r b", "y h c", hidden_size=2, direction="bidirectional")],
+        {"x": ("float64", ["time", "batch", 3])},
+        ["y", "h"],
+        {"w": w, "r": r, "b": b},
+    )
+    found = onnx.load(data)
+    y, h = found.run({"x": x})
+    np.testing.assert_allclose(y[:, 0], lstm(x, w[0], r[0], b[0]), rtol=1e-12)
+    np.testing.assert_allclose(y[:, 1], lstm(x[::-1], w[1], r[1], b[1])[::-1], rtol=1e-12)
+    np.testing.assert_allclose(h, np.stack([y[-1, 0], y[0, 1]]))
+    gradient = onnx.gradients(found, ["r"], ["y"]).run({"x": x})[-1]
+    step = np.zeros_like(r)
+    step[0, 3, 1] = 1e-6
+    slope = (lstm(x, w[0], (r + step)[0], b[0]).sum() - lstm(x, w[0], (r - step)[0], b[0]).sum()) / 2e-6
+    np.testing.assert_allclose(gradient[0, 3, 1], slope, rtol=1e-6)
+
+
+def test_trees_by_hand() -> None:
+    """x0 <= 0.5: 1; else x1 <= 2: 10, else 100; a second tree always gives 1000."""
+    attrs: dict[str, object] = {
+        "nodes_treeids": [0, 0, 0, 0, 0, 1],
+        "nodes_nodeids": [0, 1, 2, 3, 4, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF"],
+        "nodes_featureids": [0, 0, 1, 0, 0, 0],
+        "nodes_values": [0.5, 0.0, 2.0, 0.0, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 3, 0, 0, 0],
+        "nodes_falsenodeids": [2, 0, 4, 0, 0, 0],
+        "target_treeids": [0, 0, 0, 1],
+        "target_nodeids": [1, 3, 4, 0],
+        "target_ids": [0, 0, 0, 0],
+        "target_weights": [1.0, 10.0, 100.0, 1000.0],
+        "n_targets": 1,
+    }
+    ensemble = node("TreeEnsembleRegressor", "x", "y", "ai.onnx.ml", **attrs)
+    found = onnx.load(model([ensemble], {"x": ("float32", ["n", 2])}, ["y"], ai_onnx_ml=3))
+    x = np.array([[0.5, 9.0], [0.6, 2.0], [0.6, 2.1]], "float32")
+    np.testing.assert_array_equal(found.run({"x": x})[0], [[1001.0], [1010.0], [1100.0]])
+
+
+def test_functions_of_the_model() -> None:
+    proto = message("ModelProto")()
+    proto.ParseFromString(model([node("Twice", "x", "y", "own", by=3.0)], {"x": ("float32", [3])}, ["y"], own=1))
+    function = proto.functions.add(name="Twice", domain="own", input=["a"], output=["r"], attribute=["by"])
+    constant = node("Constant", "", "k")
+    reference = attribute("value_float", 0.0)
+    reference.ref_attr_name = "by"
+    constant.attribute.append(reference)
+    function.node.extend([constant, node("Mul", "a k", "r")])
+    function.opset_import.add(domain="", version=18)
+    np.testing.assert_array_equal(onnx.load(proto.SerializeToString()).run({"x": FLOATS[0]})[0], 3 * FLOATS[0])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([node("Nothing", "x", "y")], r"model: node 0, Nothing: there is no such operator"),
+        ([node("Tanh", "z", "y")], r"'z' is read before a node or an input gives it"),
+        ([node("Cast", "x", "y")], r"node 0, Cast: attribute 'to' is missing"),
+        ([node("Tanh", "x", "h"), node("MatMul", "h h", "y")], r"node 1, MatMul: .*\[2, 3\]"),
+        ([node("DeformConv", "x x x", "y")], r"node 0, DeformConv: there is no such operator"),
+    ],
+    ids=["unknown", "unread", "attribute", "shapes", "unsupported"],
+)
+def test_errors_name_the_node(nodes: list[object], message: str) -> None:
+    with pytest.raises(GraphadError, match=message):
+        onnx.load(model(nodes, {"x": ("float32", [2, 3])}, ["y"]))
+
+
+def test_a_graph_in_itself_and_extents_that_are_too_large() -> None:
+    proto = message("ModelProto")()
+    proto.ParseFromString(model([node("F", "x", "y", "own")], {"x": ("float32", [1])}, ["y"], own=1))
+    proto.functions.add(name="F", domain="own", input=["a"], output=["r"], node=[node("F", "a", "r", "own")])
+    with pytest.raises(ParseError, match="more than 64 deep"):
+        onnx.load(proto.SerializeToString())
+    large = message("ModelProto")()
+    large.ParseFromString(DENSE)
+    large.graph.initializer[0].dims[:] = [1 << 40, 1 << 20]
+    with pytest.raises(ParseError, match="a tensor has at most"):
+        onnx.load(large.SerializeToString())
+
+
+def test_changed_bytes_are_read_or_refused() -> None:
+    rng = random.Random(0)
+    for _ in range(400):
+        data = bytearray(DENSE)
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            onnx.load(bytes(data[: rng.randrange(1, len(data) + 1)] if rng.random() < 0.3 else data))
+        except GraphadError:
+            continue
+
+
+def test_an_input_that_is_no_tensor_is_refused() -> None:
+    proto = message("ModelProto")()
+    proto.ParseFromString(DENSE)
+    proto.graph.input.add(name="s").type.sequence_type.elem_type.tensor_type.elem_type = 1
+    with pytest.raises(onnx.UnsupportedModel, match="input 's' is a sequence"):
+        onnx.load(proto.SerializeToString())
+    assert info("x", "float32", ["n"]).type.tensor_type.shape.dim[0].dim_param == "n"
