@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from graphad.ir import Graph, lower
 from graphad.program import Operator, Program
 from graphad.rewriting import Pipeline
 from graphad.testing.cases import Case, random_case
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # what the parsers of commands are added to
 
 # -- programs --------------------------------------------------------------------------------------
 # Shared by commands: programs in and out, the requested variables, pipelines.
