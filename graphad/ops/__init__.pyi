@@ -54,7 +54,7 @@ from graphad.ops.sample import Sample as Sample
 from graphad.ops.symbol import Symbol as Symbol
 
 CHAPTERS: tuple[ModuleType, ...]
-__all__ = ['GRAD', 'REGISTRY', 'CHAPTERS', 'BranchDef', 'CallDef', 'ControlDef', 'DoubleGradOpDef', 'GradOpDef', 'LoopDef', 'OpDef', 'Sample', 'Slot', 'Symbol', 'find', 'grad_kernel', 'lookup', 'operator', 'region_operator']
+__all__ = ['CHAPTERS', 'GRAD', 'REGISTRY', 'BranchDef', 'CallDef', 'ControlDef', 'DoubleGradOpDef', 'GradOpDef', 'LoopDef', 'OpDef', 'Sample', 'Slot', 'Symbol', 'find', 'grad_kernel', 'lookup', 'operator', 'region_operator']
 
 abs: OpDef
 abs_grad: GradOpDef
