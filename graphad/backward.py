@@ -81,8 +81,8 @@ def build_backward(
     no_grad = _names("no_grad_set", program, no_grad_set)
     with diagnoses_only():
         backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph)).run(graph)
-    made: GradOps = graph.analyses[GradOps]
-    found = {p.name: _gradient_of(graph, made, p.name) for p in parameters}
+    grad_ops: GradOps = graph.analyses[GradOps]
+    found = {p.name: _gradient_of(graph, grad_ops, p.name) for p in parameters}
     for param in parameters if parameter_list is not None else ():
         if found[param.name] is None:
             raise NoGradient(f"parameter {param.name!r} has no gradient: {_why_not(graph, param.name, loss.name, no_grad)}")
@@ -121,8 +121,8 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
     names = tuple(v.name for v in wanted), tuple(v.name for v in sources)
     with diagnoses_only():
         backward_pipeline(*names, _names("no_grad_set", program, no_grad_set), starts, _has_grad_ops(graph)).run(graph)
-    made: GradOps = graph.analyses[GradOps]
-    found = {v.name: _gradient_of(graph, made, v.name) for v in sources}
+    grad_ops: GradOps = graph.analyses[GradOps]
+    found = {v.name: _gradient_of(graph, grad_ops, v.name) for v in sources}
     write_back(graph)
     block = program.global_block()
     return [None if (g := found.get(v.name)) is None else block.var(g.name) for v in sources]
@@ -131,11 +131,11 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
 # -- results -------------------------------------------------------------------------------------
 
 
-def _gradient_of(graph: Graph, made: GradOps, name: str) -> Value | None:
+def _gradient_of(graph: Graph, grad_ops: GradOps, name: str) -> Value | None:
     """The gradient with respect to the value a name stands for, as the only value of its own name."""
     if not graph.versions(name):
         return None
-    gradient = made.gradient.get(source_value(graph, name))
+    gradient = grad_ops.gradient.get(source_value(graph, name))
     if gradient is None or not gradient.writers:
         return None
     for other in graph.versions(gradient.name):

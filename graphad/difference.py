@@ -72,11 +72,11 @@ class _Pairing:
     def graphs(self, a: Graph, b: Graph) -> None:
         """Pair two graphs, and those nested in paired operators."""
         pairs = dict(_paired(a, b))
-        twins = {y: x for x, y in pairs.items()}
+        partners = {y: x for x, y in pairs.items()}
         names: dict[Value, str] = {}
         for old, new in _inputs(a, b):
             names[new] = old.name
-        for y, x in twins.items():
+        for y, x in partners.items():
             names |= {new: old.name for old, new in _outputs(x, y)}
         taken = {value.name for value in a.values}
         _rename(b, names, taken)
@@ -84,8 +84,8 @@ class _Pairing:
             for name in x.graphs:
                 if name in y.graphs:
                     self.graphs(x.graphs[name], y.graphs[name])
-        old_of = {new: old for y, x in twins.items() for old, new in _outputs(x, y)} | {new: old for old, new in _inputs(a, b)}
-        same = {y for y, x in twins.items() if _look(x) == _look(y) and _reads_the_same(x, y, old_of)}
+        old_of = {new: old for y, x in partners.items() for old, new in _outputs(x, y)} | {new: old for old, new in _inputs(a, b)}
+        same = {y for y, x in partners.items() if _look(x) == _look(y) and _reads_the_same(x, y, old_of)}
         self.difference.removed += [x for x in a.ops if pairs.get(x) not in same]
         self.difference.added += [y for y in b.ops if y not in same]
 
@@ -102,10 +102,10 @@ def _inputs(a: Graph, b: Graph) -> Iterator[tuple[Value, Value]]:
     left_b = [value for value in b.inputs if value.name not in known]
     yield from ((value, by_name[value.name]) for value in a.inputs if value.name in by_name)
     for value in left_a:
-        found = next((other for other in left_b if other.type == value.type), None)
-        if found is not None:
-            left_b.remove(found)
-            yield value, found
+        partner = next((other for other in left_b if other.type == value.type), None)
+        if partner is not None:
+            left_b.remove(partner)
+            yield value, partner
 
 
 def _outputs(x: Op, y: Op) -> Iterator[tuple[Value, Value]]:
@@ -137,9 +137,9 @@ def _paired(a: Graph, b: Graph) -> Iterator[tuple[Op, Op]]:
     left_a, taken = [], set()
     for op, cone in cones_a.items():
         if waiting.get(cone):
-            twin = waiting[cone].pop(0)
-            taken.add(twin)
-            yield op, twin
+            partner = waiting[cone].pop(0)
+            taken.add(partner)
+            yield op, partner
         else:
             left_a.append(op)
     yield from _in_sequence(left_a, [op for op in b.ops if op not in taken])

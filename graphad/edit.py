@@ -159,7 +159,7 @@ def split_call(op: Op, first: Sequence[Op]) -> tuple[Op, Op]:
         The two calls.
 
     Raises:
-        InvalidGraph: it is no call, it has a gradient or is one, or one of the first operators reads what one of the others writes.
+        InvalidGraph: it is not a call, it has a gradient or is one, or one of the first operators reads what one of the others writes.
     """
     call = CallLike.of(op)
     if call is None or call.is_gradient or has_gradient(op):
@@ -174,8 +174,8 @@ def split_call(op: Op, first: Sequence[Op]) -> tuple[Op, Op]:
             if writer not in chosen:
                 raise InvalidGraph(f"{each!r} cannot be in the first call: it reads what {writer!r} writes, which is in the second")
     with recorded(op.graph, "split", op):
-        made = inline(op)
-        parts = [made[i] for i in places], [each for i, each in enumerate(made) if i not in set(places)]
+        new_ops = inline(op)
+        parts = [new_ops[i] for i in places], [each for i, each in enumerate(new_ops) if i not in set(places)]
         one = outline(parts[0])
         return one, outline(parts[1])
 

@@ -49,7 +49,7 @@ class ParseError(InvalidValue):
 
 
 class NoGradient(InvalidValue):
-    """Something asked to be differentiated cannot be; the message says what and why."""
+    """Something is to be differentiated and cannot be; the message says what and why."""
 
 
 class InvalidGraph(GraphadError):
@@ -57,7 +57,7 @@ class InvalidGraph(GraphadError):
 
 
 class PassError(GraphadError, RuntimeError):
-    """A pass or a pipeline cannot run as asked."""
+    """A pass or a pipeline cannot run as requested."""
 
 
 class Refused(PassError):

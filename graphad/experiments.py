@@ -112,7 +112,7 @@ def experiment(
     startup: Program | None = None,
     scope: Scope | None = None,
     repeat: int = 5,
-    executor: Callable[[], Any] = Executor,
+    executor: Callable[[], object] = Executor,
 ) -> Experiment:
     """Run one program as several pipelines make it, and compare.
 
@@ -199,7 +199,7 @@ class _Setting:
         fetch: Any,
         start: dict[str, Any],
         repeat: int,
-        executor: Callable[[], Any],
+        executor: Callable[[], object],
     ) -> None:
         self.feeds: list[Feed] = [feed or {}] if isinstance(feed, Mapping | None) else list(feed)
         if not self.feeds:

@@ -66,7 +66,7 @@ def read_knobs(environment: Mapping[str, str], folder: Path) -> Knobs:
     return knobs
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _from_file(path: Path) -> dict[str, object]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError:

@@ -18,7 +18,7 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.execution import Executor, Scope
 from graphad.program import Program, Variable, default_startup_program, name_in
 from graphad.showing import Table, curves
-from graphad.types import element_count
+from graphad.types import Array, element_count
 
 Batch = Mapping[str, Any] | Sequence[Any]
 Reader = Callable[[], Iterable[Batch]] | Iterable[Batch]
@@ -109,7 +109,7 @@ def train(
     Raises:
         ValueError: no operator updates a parameter (``optimize`` was not called); a minibatch has another number of arrays than
             ``feed_list``; the reader gives nothing.
-        TypeError: the cost is no Variable, the reader neither callable nor iterable.
+        TypeError: the cost is not a Variable, or the reader is neither callable nor iterable.
     """
     if not isinstance(cost, Variable):
         raise InvalidType(f"cost is a Variable, not {cost!r}")
@@ -166,7 +166,7 @@ def data_variables(program: Program) -> list[Variable]:
     return [var for name, var in block.vars.items() if name in fed and not var.persistable]
 
 
-def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, object]]:
     batches = reader() if callable(reader) else reader
     if not isinstance(batches, Iterable):
         raise InvalidType(f"the reader is a function that returns minibatches, or a list of them, not {reader!r}")
@@ -185,7 +185,7 @@ def _length(reader: object) -> int | None:
     return len(reader) if hasattr(reader, "__len__") else None
 
 
-def _note(history: History, values: Sequence[Any]) -> None:
+def _note(history: History, values: Sequence[Array]) -> None:
     cost, *metrics = (float(np.mean(v)) for v in values)
     history.cost.append(cost)
     for kept, value in zip(history.metrics.values(), metrics, strict=True):

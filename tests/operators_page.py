@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from graphad.ops import REGISTRY, ROWS, ControlDef, GradOpDef, OpDef, Slot
+from graphad.ops import CHAPTERS, REGISTRY, ControlDef, GradOpDef, OpDef, Slot
 from graphad.ops.definition import Attr
 from graphad.ops.parameters import REQUIRED
 from graphad.ops.sample import Sample
@@ -49,7 +49,7 @@ it. The names, slots and attributes are Paddle's, except of those marked †, wh
 
 def text() -> str:
     """The text of docs/operators.md."""
-    rows = {module: _rows_of(module) for module in ROWS}
+    rows = {module: _rows_of(module) for module in CHAPTERS}
     return "\n".join([HEAD.format(count=sum(map(len, rows.values()))), *(part for m, own in rows.items() for part in _section(m, own))])
 
 
@@ -59,7 +59,7 @@ def _rows_of(module: ModuleType) -> list[OpDef]:
 
 def _home(definition: OpDef) -> str:
     """The file that has the operator under a name, or else its kernel."""
-    own = [module.__name__ for module in ROWS if any(each is definition for each in vars(module).values())]
+    own = [module.__name__ for module in CHAPTERS if any(each is definition for each in vars(module).values())]
     return definition.kernel.__module__ if definition.kernel.__module__ in own or not own else own[0]
 
 

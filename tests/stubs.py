@@ -98,7 +98,7 @@ def ops_stub() -> str:
         f"{name}: {type(definition).__name__}" for name, definition in sorted(ops.REGISTRY.items()) if name not in named and _is_word(name)
     ]
     head = ['"""Made by `make stubs`: the operators by their types."""', "", "from types import ModuleType", "", *imports, ""]
-    return "\n".join([*head, "ROWS: tuple[ModuleType, ...]", f"__all__ = {ops.__all__}", "", *definitions, ""])
+    return "\n".join([*head, "CHAPTERS: tuple[ModuleType, ...]", f"__all__ = {ops.__all__}", "", *definitions, ""])
 
 
 def _is_word(name: str) -> bool:

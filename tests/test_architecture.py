@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -162,6 +163,16 @@ def test_functions_are_short() -> None:
     sizes = [(path, f, (f.end_lineno or f.lineno) - f.lineno + 1) for path in FILES for f in functions(parsed(path))]
     offenders = [f"{place(path, f)}: {f.name} has {count} lines" for path, f, count in sizes if count > MAX_FUNCTION_LINES]
     assert not offenders, "\n".join([f"functions of more than {MAX_FUNCTION_LINES} lines:", *offenders])
+
+
+MOST_ANY = 8.0  # for 1,000 lines; the number only goes down
+
+
+def test_types_say_something() -> None:
+    """Where anything may come, ``object`` says that it is only passed on; ``Any`` turns the type checker off."""
+    texts = [path.read_text(encoding="utf-8") for path in MODULES.values()]
+    words, lines = sum(len(re.findall(r"\bAny\b", text)) for text in texts), sum(text.count("\n") for text in texts)
+    assert 1000 * words / lines < MOST_ANY
 
 
 @pytest.mark.parametrize(

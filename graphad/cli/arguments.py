@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from graphad.program import Operator, Program
 from graphad.rewriting import Pipeline
 from graphad.testing.cases import Case, random_case
 from graphad.types import Array
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # what the parsers of commands are added to
 
 # -- programs --------------------------------------------------------------------------------------
 # Shared by commands: programs in and out, the requested variables, pipelines.

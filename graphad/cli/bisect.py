@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from graphad.cli.arguments import DIFFERENT, FINE, add_program_options, program_case, refused
+from graphad.cli.arguments import DIFFERENT, FINE, Commands, add_program_options, program_case, refused
 from graphad.errors import GraphadError
 from graphad.rewriting import Pipeline
 from graphad.testing.bisection import Culprit, bisect
 from graphad.testing.trial import LOSS
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to those of graphad."""
     text = "Name the pass, and the single rewrite of it, after which a program computes something else, on random arrays."
-    parser: argparse.ArgumentParser = commands.add_parser("bisect", help="find the rewrite that changes results", description=text)
+    parser = commands.add_parser("bisect", help="find the rewrite that changes results", description=text)
     add_program_options(parser)
     parser.set_defaults(command=run_bisect)
 

@@ -9,10 +9,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from graphad import testing
-from graphad.cli.arguments import DIFFERENT, FINE, add_trial_options, number, refused
+from graphad.cli.arguments import DIFFERENT, FINE, Commands, add_trial_options, number, refused
 from graphad.errors import GraphadError
 from graphad.interop.formats import read_program
 from graphad.rewriting import Pipeline
@@ -26,10 +25,10 @@ The exit status is 0 if nothing is wrong, 1 with a counterexample, 2 for a wrong
 programs, so that nothing was checked, and 130 if it was interrupted before anything was found."""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to those of graphad."""
     text = "Run a pass, or a pipeline, on random programs, and check everything that has to hold of it: results, gradients, claims."
-    parser: argparse.ArgumentParser = commands.add_parser("check", help="try a pass on random programs", description=text, epilog=STATUSES)
+    parser = commands.add_parser("check", help="try a pass on random programs", description=text, epilog=STATUSES)
     parser.add_argument("pipeline", metavar="PASS", help="a pass or a pipeline, as text; $loss stands for the name of a program's loss")
     parser.add_argument(
         "--examples", type=_count, metavar="N", help="how many programs (default: 100, or as many as --seconds leaves time for)"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import graphad.passes  # noqa: F401 - the passes register themselves
 from graphad.cli import bisect, check, completion, diff, draw, listing, opt, reduce, run, verify, view, why
@@ -33,7 +33,7 @@ Each command says more with --help.
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong with a command line in a line of its own, without the usage that hides it."""
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             near = did_you_mean(str(value), action.choices)
             if isinstance(action, argparse._SubParsersAction):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
-from graphad.cli.arguments import DIFFERENT, FINE, add_program_options, program_case, refused, written_lines
+from graphad.cli.arguments import DIFFERENT, FINE, Commands, add_program_options, program_case, refused, written_lines
 from graphad.errors import GraphadError
 from graphad.rewriting import Pipeline
 from graphad.testing.checks import examine
@@ -15,10 +14,10 @@ from graphad.testing.shrinking import smallest
 from graphad.testing.trial import LOSS, Subject
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Commands) -> None:
     """Add the command to those of graphad."""
     text = "Make a program smaller while a pipeline changes its results on random arrays, or fails on it; print the smallest one."
-    parser: argparse.ArgumentParser = commands.add_parser("reduce", help="shrink a program on which a pipeline is wrong", description=text)
+    parser = commands.add_parser("reduce", help="shrink a program on which a pipeline is wrong", description=text)
     add_program_options(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="where to write it (default: standard output)")
     parser.set_defaults(command=run_reduce)

@@ -20,7 +20,7 @@ from graphad.ir.regions import (
     is_forward_loop,
     is_loop_gradient,
     operands,
-    outcomes,
+    results_of,
 )
 from graphad.ir.residuals import find_forward_op, forward_graph, is_read, residual_inputs, residual_of
 from graphad.ops import GRAD
@@ -77,7 +77,7 @@ class Options:
                 raise InvalidValue(f"{name} is a number above 0, not {number!r}")
 
     @cached_property
-    def _highlighted(self) -> set[Any]:
+    def _highlighted(self) -> set[object]:
         return {item if isinstance(item, str) else id(item) for item in self.highlight}
 
     def highlights(self, node: Node) -> bool:
@@ -225,7 +225,7 @@ def operands_of(op: Op) -> Iterator[Operand]:
 
 def outcomes_of(op: Op) -> Iterator[tuple[Value, list[Value]]]:
     """The results of an operator, and the values of its graphs that they come from."""
-    for i, value in enumerate(outcomes(op)):
+    for i, value in enumerate(results_of(op)):
         yield value, [g.results[i] for g in op.graphs.values() if i < len(g.results)]
 
 
@@ -343,7 +343,7 @@ class Ends:
         decides = set(op.inputs.get(definition.condition, ()))
         for operand in operands_of(op):
             self._operand(op, operand, operand.outer in decides)
-        added = len(outcomes(op)) - added_count(op)
+        added = len(results_of(op)) - added_count(op)
         for i, (outer, inner) in enumerate(outcomes_of(op)):
             self._outcome(op, outer, inner, ADDED if i >= added else LEAVES)
 
@@ -495,14 +495,14 @@ class Pairs:
         forward, definition = _keeper(op), control_definition(op)
         if forward is None or definition is None or not definition.is_grad:
             return
-        given, ours = operands(forward), outcomes(forward)
+        given, ours = operands(forward), results_of(forward)
         cotangents, wanted = op.inputs.get(f"Out{GRAD}", ()), op.inputs.get("X", ())
         carried = [_place(self.gradient_of(value), ours) for value in cotangents]
         outer = self._nesting.outer
         results = [_place(outer(value), tuple(map(outer, given))) for value in wanted]
         if is_loop_gradient(op):
             results = [*carried, *results]
-        self._note(outcomes(op), results, given)
+        self._note(results_of(op), results, given)
         for graph, body in zip(op.graphs.values(), forward.graphs.values(), strict=False):
             self._note(graph.inputs[len(wanted) :], carried, body.results)
             self._note(graph.results, results, body.inputs)
@@ -650,7 +650,7 @@ class _Planner:
             yield from (v for v in op.writes() if v.name in names and not v.readers and v not in self.highlighted)
         for op in (op for graph in self.nesting.graphs() for op in graph.controls):
             unread = (v for v in op.writes() if v not in self.out_of and v not in self.highlighted)
-            yield from (v for v in unread if _is_scopes(v) or (is_forward_loop(op) and v is outcomes(op)[-1]))
+            yield from (v for v in unread if _is_scopes(v) or (is_forward_loop(op) and v is results_of(op)[-1]))
 
     def _folds(self, value: Value) -> bool:
         if self.options.values == "all" or value in self.highlighted:

@@ -31,7 +31,7 @@ from graphad.ops.aggregates import Checkpoints, StepScopes, zeros_like
 from graphad.ops.control_flow import FUSED_ELEMENTWISE
 from graphad.ops.out_kernels import Write, takes_required, writer
 from graphad.program import EMPTY, Block, Operator, located
-from graphad.types import TENSOR, Array, Function, Shape, element_count
+from graphad.types import TENSOR, Array, Function, Shape, Tensor, element_count
 
 # -- iterations run again --------------------------------------------------------------------------
 # Iterations of a loop run again for its gradient, from the few starts that were kept.
@@ -217,6 +217,7 @@ def _in_pieces(work: _Work, arrays: Sequence[Array], shape: tuple[int, ...]) -> 
     flat = [a.reshape(()) if whole else a.reshape(-1) for a, whole in zip(arrays, work.whole, strict=True)]
     flat += [each.reshape(-1) for each in results]
     total = flat[-1].size
+    # A piece of all the arrays together fits the cache, so what one call writes is still there when the next one reads it.
     length = max(_LEAST, PIECE // max(sum(dtype.itemsize for dtype in work.dtypes), 1))
     between = [np.empty(min(length, total), dtype) for dtype in work.dtypes[many:]]
     whole = [*work.whole, *([False] * len(results))]
@@ -408,6 +409,7 @@ def _loop(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> 
             if bounded:
                 run.count_iteration(op)
             inner: Frames = ({}, *frames)
+            # ``every`` 0 keeps the start alone: no other iteration is a multiple of the largest integer.
             if every is not None and run.iterations[-1] % (every or sys.maxsize) == 0:
                 kept.append({name: frames[at][name] for at, name in carried if name in frames[at]})
             body.run(inner)
@@ -469,10 +471,10 @@ class _Sums:
     """Totals over the iterations; the arrays in them are this object's own from the second one on."""
 
     def __init__(self, count: int) -> None:
-        self.totals: list[Any] = [None] * count
+        self.totals: list[Tensor] = [None] * count
         self.own = [False] * count
 
-    def add(self, terms: Sequence[Any]) -> None:
+    def add(self, terms: Sequence[Tensor]) -> None:
         """Add what one iteration gives."""
         totals, own = self.totals, self.own
         for i, term in enumerate(terms):
@@ -487,7 +489,7 @@ class _Sums:
                 totals[i] = settled(totals[i] + term)
                 own[i] = isinstance(totals[i], np.ndarray)
 
-    def total(self, like: Sequence[object]) -> list[Any]:
+    def total(self, like: Sequence[Tensor]) -> list[Tensor]:
         """The totals; zeros where no iteration gave anything."""
         return [zeros_like(x) if t is None and x is not None else t for t, x in zip(self.totals, like, strict=False)]
 
@@ -554,11 +556,11 @@ class _Inside:
         self.cotangents = self.inputs[len(self.x) :]
         self.outputs = nth(op, "original_input_grad", which, len(self.targets))
 
-    def read(self, frames: Frames) -> tuple[list[Any], list[Any]]:
+    def read(self, frames: Frames) -> tuple[list[Tensor], list[Tensor]]:
         """The values of X and of Out@GRAD, None where there is none."""
         return [self._value(frames, place) for place in self.x], [self._value(frames, place) for place in self.out_grad]
 
-    def _value(self, frames: Frames, place: Place) -> Any:
+    def _value(self, frames: Frames, place: Place) -> Tensor:
         try:
             return self.fetch(frames, place, self.op)
         except (InvalidValue, ExecutionError):
@@ -578,7 +580,7 @@ class _Inside:
         """The operands X that are passed in, by their names inside."""
         return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
 
-    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[object]) -> list[Any]:
+    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[Tensor]) -> list[Tensor]:
         """Run the block once."""
         local = operands.copy()
         for name, value in zip(self.cotangents, cotangents, strict=True):

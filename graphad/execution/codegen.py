@@ -11,12 +11,13 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution.steps import Frames, Layout, Place, Reader, Step, depth, home, settled
-from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef, OpDef, Slot, Symbol
+from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef, OpDef, Slot
 from graphad.ops.formulas import Constant, Formula, Input, text_of
 from graphad.ops.inference import aligned
 from graphad.ops.out_kernels import INPLACE, Write, formula_of, takes_required, writer, writes_into
+from graphad.ops.symbol import TypedSymbol
 from graphad.program import EMPTY, Block, Operator, Variable
-from graphad.types import TENSOR, Array, Function, Shape, TensorType, element_count
+from graphad.types import TENSOR, Array, Function, Tensor, TensorType, element_count
 
 # -- direct ----------------------------------------------------------------------------------------
 # Operators as plain calls of numpy, prepared where attributes and types are known before they run.
@@ -63,32 +64,32 @@ def add_calls(
 ) -> str | int:
     """Add the calls of an operator; return the number of the one that returns its output, or the operand that it is."""
     args, types = [place for place, _ in operands], [type for _, type in operands]
-    found = formula_of(definition, [type.dtype for type in types], attrs)
-    if found is None:
+    formula = formula_of(definition, [type.dtype for type in types], attrs)
+    if formula is None:
         calls.append(Call(_kernel(definition, types, attrs), tuple(args)))
         return len(calls) - 1
     axis = definition.attr("axis", attrs) if "axis" in definition.attrs and len(args) == 2 else -1
     if axis != -1:
         calls.append(Call(partial(_aligned, axis), tuple(args)))
         args[1] = len(calls) - 1
-    return _add_formula(calls, found, args, [bool(type.shape) for type in types])
+    return _add_formula(calls, formula, args, [bool(type.shape) for type in types])
 
 
-def _aligned(axis: int, x: Any, y: Any) -> Any:
+def _aligned(axis: int, x: Array, y: Array) -> Array:
     return y.reshape(aligned(x.shape, y.shape, axis))
 
 
-def _add_formula(calls: list[Call], found: Formula, operands: Sequence[str | int], has_axes: Sequence[bool]) -> str | int:
+def _add_formula(calls: list[Call], formula: Formula, operands: Sequence[str | int], has_axes: Sequence[bool]) -> str | int:
     """Add the calls of a formula over operands; numpy gives scalars for arrays without axes, into which nothing is put."""
     first = len(calls)
 
     def place(arg: Input | int | Constant) -> str | int | Constant:
         return operands[arg.number] if isinstance(arg, Input) else arg + first if isinstance(arg, int) else arg
 
-    for call, read in zip(found.calls, found.reads, strict=True):
+    for call, read in zip(formula.calls, formula.reads, strict=True):
         out = None if call.out is None or not any(has_axes[i] for i in read) else call.out + first
         calls.append(Call(call.function, tuple(map(place, call.args)), out))
-    return operands[found.result.number] if isinstance(found.result, Input) else found.result + first
+    return operands[formula.result.number] if isinstance(formula.result, Input) else formula.result + first
 
 
 def _kernel(definition: OpDef, types: Types, attrs: Mapping[str, object]) -> Function:
@@ -140,32 +141,24 @@ class _Trace:
         self.simple = True
 
 
-class _Traced(Symbol):
+class _Traced(TypedSymbol):
     """A tensor in a trace: an input by name, or the result of a call, by its number."""
 
-    __slots__ = ("origin", "record", "type")
+    __slots__ = ("origin", "record")
 
     def __init__(self, trace: _Trace, type: TensorType, origin: str | int) -> None:
+        super().__init__(type)
         self.record = trace
-        self.type = type
         self.origin = origin
 
-    @property
-    def shape(self) -> Shape:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> str:
-        return self.type.dtype
-
-    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         given = [x for x in inputs if isinstance(x, _Traced)]
         simple = len(given) == len(inputs) and not op.random and not (op.partial and not op.elementwise) and len(op.outputs) == 1
         self.record.simple &= simple and not any(s.variadic for s in (*op.inputs.values(), *op.outputs.values()))
         if not self.record.simple:
             raise NotImplementedError
-        ((found,),) = op.infer_types({s: [x.type] for s, x in zip(op.inputs, given, strict=False)}, attrs).values()
-        return _Traced(self.record, found, add_calls(self.record.calls, op, [(x.origin, x.type) for x in given], attrs))
+        ((type,),) = op.infer_types({s: [x.type] for s, x in zip(op.inputs, given, strict=False)}, attrs).values()
+        return _Traced(self.record, type, add_calls(self.record.calls, op, [(x.origin, x.type) for x in given], attrs))
 
 
 # -- compiled --------------------------------------------------------------------------------------
@@ -176,7 +169,7 @@ class _Traced(Symbol):
 # Anything unusual - an error, a value that has to be fetched from the scope - is left to the steps of the interpreter, from the
 # operator on at which it happened.
 
-Body = Any
+Body = Callable[[Frames], None]
 _NAME = "<block>"
 _SMALL = 1024  # elements
 _OF_ARRAYS = {"assign", "assign_grad", "read_from_array", "read_from_array_grad", "write_to_array", "write_to_array_grad"}
@@ -206,9 +199,9 @@ def compiled(block: Block, layout: Layout, steps: Sequence[tuple[Step, Sequence[
     return run
 
 
-def _constant(definition: OpDef, op: Operator) -> Any:
+def _constant(definition: OpDef, op: Operator) -> Array:
     """The result of an operator without inputs, computed once: arrays are never changed."""
-    array = definition.kernel(**{name: value for name, value in op.attrs.items() if name in definition.attrs})
+    array: Array = definition.kernel(**{name: value for name, value in op.attrs.items() if name in definition.attrs})
     array.flags.writeable = False
     return array
 
@@ -223,7 +216,7 @@ def _line(traceback: TracebackType | None, code: CodeType) -> int:
 
 
 class _Source:
-    """The lines of the function, and the objects they use; ``inlined`` says which operators are no calls of steps."""
+    """The lines of the function, and the objects they use; ``inlined`` says which operators are not calls of steps."""
 
     def __init__(self, block: Block, layout: Layout, steps: Sequence[tuple[Step, Sequence[str]]]) -> None:
         self.block = block
@@ -258,9 +251,9 @@ class _Source:
             old = f"f{depth(self.layout, out)}.get({out!r})"
             return f"{self._write(out)} = {self._object(definition.kernel)}({self._read(x)}, {self._read(index)}, {old})"
         names = {slot: [n for n in given if n != EMPTY] for slot, given in op.inputs.items()}
-        made = self._variable(op.output_names()[0])
-        if op.type == "fill_constant" and not op.inputs and made is not None and not made.persistable:
-            return f"{self._write(made.name)} = {self._object(_constant(definition, op))}"
+        var = self._variable(op.output_names()[0])
+        if op.type == "fill_constant" and not op.inputs and var is not None and not var.persistable:
+            return f"{self._write(var.name)} = {self._object(_constant(definition, op))}"
         if isinstance(definition, GradOpDef):
             return self._gradient(op, definition, names, types)
         calls = calls_of(definition, names, types, op.attrs)
@@ -394,7 +387,7 @@ def _reusing(
     return step
 
 
-def _fit(arrays: list[Any], out: object) -> bool:
+def _fit(arrays: list[Array], out: object) -> bool:
     """Whether all are arrays of one dtype; more than two, which are computed one after the other, have to be of one shape, too.
 
     They are laid out in the order of their elements, as a new array would be: what adds them up later adds in that order.

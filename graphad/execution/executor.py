@@ -15,7 +15,7 @@ from graphad.execution.scope import Scope, global_scope
 from graphad.ops.aggregates import TensorArray
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Program, Variable, default_main_program, name_in
-from graphad.types import FLOATS, Array, Shape
+from graphad.types import FLOATS, Array, Shape, Tensor
 
 # -- feeding ---------------------------------------------------------------------------------------
 # Fed values as arrays of the declared types: converted if that is lossless, else refused with an error that shows both types.
@@ -28,7 +28,7 @@ def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) 
     """The value as an array of the declared shape and dtype (None: not declared).
 
     Raises:
-        TypeError: the value holds something that is no number.
+        TypeError: the value holds something that is not a number.
         ValueError: another shape or dtype than declared; a number that the dtype does not hold; masked elements.
     """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
@@ -79,7 +79,7 @@ def _no_integer(array: Array, low: int, high: int) -> NDArray[np.bool_]:
     return np.asarray([not (low <= x <= high and x == int(x)) for x in array.ravel().tolist()], bool).reshape(array.shape)
 
 
-def _first(array: Array) -> Any:
+def _first(array: Array) -> object:
     first = array.reshape(-1)[0] if array.size else None
     return first.item() if isinstance(first, np.generic) else first
 
@@ -105,7 +105,7 @@ class Executor:
         trips: how often the loops of the run that ended last ran, each number once.
 
     Raises:
-        TypeError: max_iterations is no integer.
+        TypeError: max_iterations is not an integer.
         ValueError: it is negative.
 
     Several threads may run programs on one executor: no two runs share a prepared program. Runs that share a scope read its values
@@ -226,14 +226,14 @@ def _fed_array(block: Block, name: str, value: object) -> Array:
     return fed_array(name, value, *block.vars[name].declared)
 
 
-def _own(value: object) -> Any:
+def _own(value: Tensor) -> Tensor:
     """The fetched values, as copies for the caller: an array of tensors as a list."""
     if isinstance(value, TensorArray):
         return [_own(value.read(i)) for i in range(len(value))]
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _fetch_items(fetch_list: object) -> Sequence[Any]:
+def _fetch_items(fetch_list: object) -> Sequence[object]:
     if fetch_list is None:
         return ()
     return fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]

@@ -34,7 +34,7 @@ from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
 from graphad.program import Block, Operator, Program, check_distinct, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
 from graphad.program.operator import COMMON_ATTRS
-from graphad.types import FLOATS, Array
+from graphad.types import FLOATS, Array, Tensor
 
 Env = dict[str, Any]
 WARM: ContextVar[int] = ContextVar("warm", default=8)  # runs of a block before it becomes a function; 0: it never does
@@ -181,7 +181,7 @@ class Prepared:
             self.entropy = int(np.random.default_rng().integers(1 << 62))
         return np.random.default_rng([self.entropy, *stream])
 
-    def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Any:
+    def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Tensor:
         """The value of a name: of this run, else of the scope."""
         at, name = place
         if name in frames[at]:

@@ -12,6 +12,7 @@ from graphad.ops import REGISTRY, ControlDef, GradOpDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import GRAD
 from graphad.program import EMPTY, Block, Operator, Program, located
+from graphad.types import Tensor
 
 # -- layout ----------------------------------------------------------------------------------------
 # Where a block finds its names, and which residuals it keeps: facts about blocks, found before they run.
@@ -80,8 +81,8 @@ def saved_names(program: Program) -> dict[int, frozenset[str]]:
     for op, definition in _controls(program):
         if definition.is_grad:
             for i, block in enumerate(blocks_of(op)):
-                found = _free(block).difference(argument_names(op, i))
-                saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | found
+                names = _free(block).difference(argument_names(op, i))
+                saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | names
     return saved
 
 
@@ -195,14 +196,14 @@ class Reader(Protocol):
 
     check_finite: bool
 
-    def fetch(self, frames: Frames, place: Place, op: Operator) -> Any:
+    def fetch(self, frames: Frames, place: Place, op: Operator) -> Tensor:
         """The value of a name that its frame does not hold: the scope's, or an error."""
 
     def generator(self, op: Operator) -> np.random.Generator:
         """The random numbers of an operator."""
 
 
-def settled(value: object) -> Any:
+def settled(value: Tensor) -> Tensor:
     """The result of a kernel, as an array or an aggregate."""
     return value if isinstance(value, np.ndarray | Aggregate) else np.asarray(value)
 
@@ -334,7 +335,7 @@ def _general(
     wanted = list(writes)
     names = {slot: [n for _, n in places] for slot, places in reads.items()}
 
-    def value(frames: Frames, place: Place) -> Any:
+    def value(frames: Frames, place: Place) -> Tensor:
         frame, name = frames[place[0]], place[1]
         if name in frame:
             return frame[name]

@@ -117,7 +117,7 @@ def fields_of(var: Variable) -> Fields:
 
 
 def declare(block: Block, name: str, given: Mapping[str, object]) -> Variable:
-    """Declare a variable from its fields; those left out have their defaults. ParseError for what is no field or of the wrong kind."""
+    """Declare a variable from its fields; those left out have their defaults. ParseError for what is not a field or of the wrong kind."""
     if name in block.vars:
         raise ParseError(f"variable {name!r} is declared twice")
     fields = {**DEFAULTS, **given}

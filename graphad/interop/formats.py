@@ -85,7 +85,7 @@ def write_program(program: Program, target: PathLike, format: str | None = None)
         format: "text", "json" or "protobuf"; None tells it by the end of the name; on standard output it is text.
 
     Raises:
-        TypeError: ``program`` is no Program.
+        TypeError: ``program`` is not a Program.
         ValueError: the format is unknown, or the name does not say it; the program has no form in it.
         OSError: the file cannot be written.
     """

@@ -46,7 +46,7 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
 
     Raises:
         ValueError: a persistable variable has no value, or one of another shape than declared, or the path has no known end.
-        TypeError: a value is no array of numbers.
+        TypeError: a value is not an array of numbers.
         OSError: a file cannot be written.
     """
     if not isinstance(program, Program):

@@ -10,7 +10,7 @@ from graphad.ir.graph import Graph
 from graphad.ir.nodes import Op, Value
 from graphad.ops import OpDef, Symbol
 from graphad.ops.definition import AS_INPUT
-from graphad.types import TENSOR, Shape, TensorType
+from graphad.types import TENSOR, Shape, Tensor, TensorType
 
 
 class Builder:
@@ -33,7 +33,7 @@ class Builder:
         """A tensor that stands for a value of the graph."""
         return GraphSymbol(self, value)
 
-    def emit(self, definition: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    def emit(self, definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         """Add an operator; return symbols for its outputs, the optional ones left out."""
         slots = {slot: _values(definition, x) for slot, x in zip(definition.inputs, inputs, strict=False) if x is not None}
         types = {slot: [TensorType(v.shape or (), v.dtype or "float32") for v in values] for slot, values in slots.items()}
@@ -75,7 +75,7 @@ class GraphSymbol(Symbol):
     def dtype(self) -> str:
         return self.value.dtype or "float32"
 
-    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         return self.builder.emit(op, inputs, attrs)
 
     def __repr__(self) -> str:

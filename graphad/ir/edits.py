@@ -19,7 +19,7 @@ from graphad.ir.regions import (
     is_loop,
     is_loop_gradient,
     operands,
-    outcomes,
+    results_of,
     scopes_of,
 )
 from graphad.ir.residuals import add_residual, drop_unread_residuals, gradient_ops, readings, residual_inputs
@@ -39,7 +39,7 @@ def copy_into(
     given: Sequence[Value],
     before: Op | None = None,
     onto: Mapping[Value, Value] | None = None,
-    twins: ValueMap | None = None,
+    mapping: ValueMap | None = None,
 ) -> ValueMap:
     """Copy the operators of a nested graph into another graph, before one of its operators, or last.
 
@@ -49,34 +49,34 @@ def copy_into(
         given: the values there that its inputs are.
         before: where the copies go.
         onto: values of the nested graph -> those of ``around`` that are to be written in their place.
-        twins: a value map, which may hold earlier copies, such as those of the forward graph; the new copies are added.
+        mapping: a value map, which may hold earlier copies, such as those of the forward graph; the new copies are added.
 
     Returns:
-        The twin of each value, operator and graph.
+        The copy of each value, operator and graph.
     """
-    twins = ValueMap() if twins is None else twins
-    twins.graphs[nested] = around
-    twins.values.update(zip(nested.inputs, given, strict=True))
-    twins.values.update(onto or {})
-    made = [value for value in nested.values if value not in twins.values]
-    for value in made:
-        twins.values[value] = fresh_like(around, value)
+    mapping = ValueMap() if mapping is None else mapping
+    mapping.graphs[nested] = around
+    mapping.values.update(zip(nested.inputs, given, strict=True))
+    mapping.values.update(onto or {})
+    values = [value for value in nested.values if value not in mapping.values]
+    for value in values:
+        mapping.values[value] = fresh_like(around, value)
     for op in nested.ordered_ops():
-        around.link(copy_op(op, around, twins), before)
-    for value in made:
+        around.link(copy_op(op, around, mapping), before)
+    for value in values:
         if value.grad_of is not None:
-            twins.values[value].grad_of = twins.values.get(value.grad_of, value.grad_of)
-    return twins
+            mapping.values[value].grad_of = mapping.values.get(value.grad_of, value.grad_of)
+    return mapping
 
 
-def copy_op(op: Op, around: Graph, twins: ValueMap) -> Op:
-    """A copy of an operator over the twins of its values, not yet linked into the graph ``around``."""
-    copied = Op(around, op.type, twins.slots(op.inputs), twins.slots(op.outputs), op.attrs)
+def copy_op(op: Op, around: Graph, mapping: ValueMap) -> Op:
+    """A copy of an operator over the copies of its values, not yet linked into the graph ``around``."""
+    copied = Op(around, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), op.attrs)
     copied.role, copied.made_by, copied.source = op.role, op.made_by, op.source
     copied.origin, copied.stream = op.origin, op.stream
-    copied.forward = None if op.forward is None else twins.ops.get(op.forward, op.forward)
-    copied.graphs = clone_regions(op.graphs, around, twins) if op.graphs else op.graphs
-    twins.ops[op] = copied
+    copied.forward = None if op.forward is None else mapping.ops.get(op.forward, op.forward)
+    copied.graphs = clone_regions(op.graphs, around, mapping) if op.graphs else op.graphs
+    mapping.ops[op] = copied
     return copied
 
 
@@ -97,20 +97,20 @@ def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, 
         InvalidGraph: a value that is read is neither in the map nor in the graph ``around``; an operator is a gradient of one with nested
             graphs, or has one; it runs once per scope.
     """
-    found = ValueMap() if values is None else values
+    mapping = ValueMap() if values is None else values
     for op in ops:
         _check_copied(op)
         for value in op.reads():
-            if value not in found.values and value.graph is not around:
+            if value not in mapping.values and value.graph is not around:
                 raise InvalidGraph(f"{op!r} cannot be copied to {around!r}: it reads {value.name}, which has no value there")
-            found.values.setdefault(value, value)
-        found.values.update((value, fresh_like(around, value)) for value in op.writes())
-        copied = copy_op(op, around, found)
+            mapping.values.setdefault(value, value)
+        mapping.values.update((value, fresh_like(around, value)) for value in op.writes())
+        copied = copy_op(op, around, mapping)
         _draw_anew(copied)
         around.link(copied, before)
     for op in ops:
-        note([found.ops[op]])
-    return found
+        note([mapping.ops[op]])
+    return mapping
 
 
 def _check_copied(op: Op) -> None:
@@ -131,9 +131,9 @@ def _draw_anew(op: Op) -> None:
 def fresh_like(graph: Graph, value: Value) -> Value:
     """A new value like one of another graph, under its name or, if that is taken, one with a number."""
     name = name_in(graph, value)
-    made = graph.add_version(name, value.shape, value.dtype, _var_named(value, name))
-    made.kind = value.kind
-    return made
+    result = graph.add_version(name, value.shape, value.dtype, _var_named(value, name))
+    result.kind = value.kind
+    return result
 
 
 def name_in(graph: Graph, value: Value) -> str:
@@ -177,19 +177,19 @@ def replace_by_copy(op: Op, nested: Graph, given: Sequence[Value]) -> list[Op]:
     """
     if has_gradient(op):
         raise InvalidGraph(f"{op!r} cannot be replaced: a gradient reads what it keeps")
-    twins = ValueMap()
-    _copied_out(op, nested, given, twins)
+    mapping = ValueMap()
+    _copied_out(op, nested, given, mapping)
     op.graph.remove_op(op)
-    return list(twins.ops.values())
+    return list(mapping.ops.values())
 
 
-def _copied_out(op: Op, nested: Graph, given: Sequence[Value], twins: ValueMap) -> None:
+def _copied_out(op: Op, nested: Graph, given: Sequence[Value], mapping: ValueMap) -> None:
     """Copy a nested graph before its operator, and replace the operator's results by those of the copy."""
-    copy_into(nested, op.graph, given, op, _onto(op, nested), twins)
-    for out, result in zip(outcomes(op), nested.results, strict=True):
-        found = twins.values[result]
-        if found is not out and out.name != EMPTY:
-            op.graph.substitute(out, found)
+    copy_into(nested, op.graph, given, op, _onto(op, nested), mapping)
+    for out, result in zip(results_of(op), nested.results, strict=True):
+        value = mapping.values[result]
+        if value is not out and out.name != EMPTY:
+            op.graph.substitute(out, value)
 
 
 def inline(op: Op, name: str | None = None) -> list[Op]:
@@ -229,17 +229,17 @@ def inline(op: Op, name: str | None = None) -> list[Op]:
     if is_loop(op) or definition_of(op).is_grad or grads is None:
         raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or a gradient, or its residuals are read")
     which = 0 if name is None else names.index(name)
-    graph, twins = op.graph, ValueMap()
-    _copied_out(op, op.graphs[names[which]], operands(op), twins)
-    made = list(twins.ops.values())
-    kept = [twins.values[value] for value in op.graphs[names[which]].residuals]
+    graph, mapping = op.graph, ValueMap()
+    _copied_out(op, op.graphs[names[which]], operands(op), mapping)
+    ops = list(mapping.ops.values())
+    values = [mapping.values[value] for value in op.graphs[names[which]].residuals]
     for grad in grads:
         inner, around = list(grad.graphs.values())[which], grad.graph
-        _copied_out(grad, inner, [*operands(grad), *(_read_in(around, graph, value) for value in kept)], twins)
+        _copied_out(grad, inner, [*operands(grad), *(_read_in(around, graph, value) for value in values)], mapping)
         around.remove_op(grad)
     graph.remove_op(op)
     drop_unread_residuals(graph)
-    return made
+    return ops
 
 
 def gradients_of(op: Op) -> list[Op] | None:
@@ -262,15 +262,11 @@ def _read_in(around: Graph, graph: Graph, value: Value) -> Value:
 def _onto(op: Op, nested: Graph) -> dict[Value, Value]:
     """The values outside that the copies write directly: the results of their operator."""
     onto: dict[Value, Value] = {}
-    for out, result in zip(outcomes(op), nested.results, strict=True):
-        same = out.stop_gradient == result.stop_gradient or not _may_have_gradient(out)
+    for out, result in zip(results_of(op), nested.results, strict=True):
+        same = out.stop_gradient == result.stop_gradient or not (out.dtype is None or out.dtype in FLOATS)
         if result.writers and same and out.name != EMPTY:
             onto.setdefault(result, out)
     return onto
-
-
-def _may_have_gradient(value: Value) -> bool:
-    return value.dtype is None or value.dtype in FLOATS
 
 
 def outline(ops: Sequence[Op]) -> Op:
@@ -305,14 +301,15 @@ def outline(ops: Sequence[Op]) -> Op:
     reads = [value for op in ops for value in op.reads() if not any(w in inside for w in value.writers)]
     given = list(dict.fromkeys(reads))
     out = [v for op in ops for v in op.writes() if graph.is_observed(v) or any(r not in inside for r in v.readers)]
-    nested, twins = graph.nested(), ValueMap(graphs={graph: graph})
+    nested, mapping = graph.nested(), ValueMap(graphs={graph: graph})
     nested.inputs = [input_like(nested, value) for value in given]
-    twins.values.update(zip(given, nested.inputs, strict=True))
+    mapping.values.update(zip(given, nested.inputs, strict=True))
     for op in ops:
-        _copy_in(op, nested, twins)
-    nested.results = [twins.values[value] for value in out]
+        _copy_in(op, nested, mapping)
+    nested.results = [mapping.values[value] for value in out]
     net = add_region_op(graph, CALL, [nested], given, out, before=ops[-1].next, role=ops[0].role)
     net.source = ops[0].source
+    # Readers first: a value goes with the last operator that it is connected to.
     for op in reversed(ops):
         graph.remove_op(op)
     return net
@@ -369,10 +366,10 @@ def add_region_op(
     return graph.add_op(op_type, slots, results, before=before, role=role, graphs=dict(zip(definition.blocks, graphs, strict=True)))
 
 
-def _copy_in(op: Op, nested: Graph, twins: ValueMap) -> None:
+def _copy_in(op: Op, nested: Graph, mapping: ValueMap) -> None:
     for value in op.writes():
-        twins.values[value] = fresh_like(nested, value)
-    nested.link(copy_op(op, nested, twins))
+        mapping.values[value] = fresh_like(nested, value)
+    nested.link(copy_op(op, nested, mapping))
 
 
 # -- regions editing -------------------------------------------------------------------------------
@@ -461,7 +458,7 @@ def add_carried(op: Op, start: Value) -> tuple[Value, Value]:
         The block argument, and the result: what the value is after the last iteration.
 
     Raises:
-        InvalidGraph: it is no loop or the gradient of one, or the value is of another graph.
+        InvalidGraph: it is not a loop or the gradient of one, or the value is of another graph.
     """
     loop = _loop_to_edit(op)
     if start.graph is not op.graph:
@@ -484,14 +481,14 @@ def insert_carried(
         last: whether they come last: the last one is the condition then.
 
     Raises:
-        InvalidGraph: it is no loop or the gradient of one, or the numbers differ.
+        InvalidGraph: it is not a loop or the gradient of one, or the numbers differ.
     """
     loop = _loop_to_edit(op)
     counts = [len(starts), len(arguments), len(yielded), len(results)]
     if len(set(counts)) > 1:
         raise InvalidGraph(f"{op.type} carries as many starts as arguments, yielded values and results, not {counts}")
     definition, (body,), at = loop.definition, op.graphs.values(), carried_count(op) - (not last)
-    before, after = operands(op), outcomes(op)
+    before, after = operands(op), results_of(op)
     new = dict.fromkeys(arguments)
     inputs = [value for value in body.inputs if value not in new]
     body.inputs = [*inputs[:at], *arguments, *inputs[at:]]
@@ -527,7 +524,7 @@ def insert_results(op: Op, results: Sequence[Value], yielded: Sequence[Sequence[
     """Add results that are there, as values of the graph around, to a branch or a call; ``yielded`` are those of each nested graph."""
     for graph, values in zip(op.graphs.values(), yielded, strict=True):
         graph.results = [*graph.results, *values]
-    op.graph.set_outputs(op, definition_of(op).results, [*outcomes(op), *results])
+    op.graph.set_outputs(op, definition_of(op).results, [*results_of(op), *results])
 
 
 def set_yielded(op: Op, result: Value, values: Sequence[Value]) -> None:
@@ -539,10 +536,10 @@ def set_yielded(op: Op, result: Value, values: Sequence[Value]) -> None:
         values: a value of each nested graph, in their order.
 
     Raises:
-        InvalidGraph: it is a gradient or has one, the value is no result, or there is not one value for each graph.
+        InvalidGraph: it is a gradient or has one, the value is not a result, or there is not one value for each graph.
     """
     _check_regions(op)
-    outs, graphs = outcomes(op), list(op.graphs.values())
+    outs, graphs = results_of(op), list(op.graphs.values())
     if result not in outs:
         raise InvalidGraph(f"{result!r} is no result of {op.type}, whose results are {list(outs)}")
     if definition_of(op).is_grad or gradient_ops(op):
@@ -591,7 +588,7 @@ def remove_operand(op: Op, i: int) -> bool:
 def _first_that_may_go(op: Op) -> int:
     if not definition_of(op).is_grad:
         return first_captured(op)
-    return len(outcomes(op)) - _recurrent(op)
+    return len(results_of(op)) - _recurrent(op)
 
 
 def _recurrent(op: Op) -> int:
@@ -619,7 +616,7 @@ def remove_result(op: Op, i: int) -> bool:
     condition; or if it is the cotangent that a loop's gradient passes on.
     """
     _check_regions(op)
-    out = outcomes(op)
+    out = results_of(op)
     if not 0 <= i < len(out) or out[i].readers or op.graph.is_observed(out[i]):
         return False
     loop = is_forward_loop(op)
@@ -648,7 +645,7 @@ def _only_carried(op: Op, i: int) -> bool:
 
 def _forget_summed(op: Op, i: int) -> bool:
     """Move the operand that a result of a gradient belongs to after those that have results."""
-    at, last = i - _recurrent(op), len(outcomes(op)) - _recurrent(op) - 1
+    at, last = i - _recurrent(op), len(results_of(op)) - _recurrent(op) - 1
     if at < 0:
         return False
     given = list(op.inputs["X"])
@@ -681,18 +678,18 @@ def peel(op: Op, runs: bool = False) -> list[Op]:
         The operators in front of the loop: those of the iteration, or the branch that holds them.
 
     Raises:
-        InvalidGraph: it is no loop, it has a gradient or is one, or its body cannot be copied.
+        InvalidGraph: it is not a loop, it has a gradient or is one, or its body cannot be copied.
     """
     loop = _to_rewrite(op, "peeled")
     (body,) = op.graphs.values()
     with recorded(op.graph, "peel", op):
         if runs:
             copies = copy_into(body, op.graph, loop.operands, before=op)
-            made, carried = note(copies.ops.values()), [copies.values[result] for result in body.results]
+            ops, carried = note(copies.ops.values()), [copies.values[result] for result in body.results]
         else:
-            made, carried = _first_if_any(loop, body)
+            ops, carried = _first_if_any(loop, body)
     _start_from(loop, carried)
-    return made
+    return ops
 
 
 def run_once(op: Op) -> list[Op]:
@@ -728,10 +725,10 @@ def unroll(op: Op, factor: int) -> Op:
             carried = [copies.values[result] for result in body.results]
             note(copies.ops.values())
         longer.results = carried
-        made = op.graph.add_op(op.type, op.inputs, op.outputs, op.attrs, before=op, role=op.role, graphs={loop.name: longer})
-    made.source, made.forward = op.source, op.forward
+        new_op = op.graph.add_op(op.type, op.inputs, op.outputs, op.attrs, before=op, role=op.role, graphs={loop.name: longer})
+    new_op.source, new_op.forward = op.source, op.forward
     op.graph.remove_op(op)
-    return made
+    return new_op
 
 
 def split_loop(op: Op, count: int) -> tuple[Op, Op]:
@@ -772,7 +769,7 @@ def skip(op: Op) -> None:
     """Take out a loop that runs no iteration, which whoever says so is trusted with: its results are what it starts from.
 
     Raises:
-        InvalidGraph: it is no loop, or it has a gradient or is one.
+        InvalidGraph: it is not a loop, or it has a gradient or is one.
     """
     loop = _without_gradient(op, "skipped")
     for out, start in zip(loop.results, loop.carried, strict=True):
@@ -814,11 +811,11 @@ def _start_from(loop: LoopLike, carried: Sequence[Value]) -> None:
 
 def _with_inputs(around: Graph, like: Graph) -> Graph:
     """A graph for an operator of ``around`` with the inputs of another one."""
-    made = around.nested()
-    made.inputs = [made.add_input(v.name, v.shape, v.dtype, v.var) for v in like.inputs]
-    for value, old in zip(made.inputs, like.inputs, strict=True):
+    graph = around.nested()
+    graph.inputs = [graph.add_input(v.name, v.shape, v.dtype, v.var) for v in like.inputs]
+    for value, old in zip(graph.inputs, like.inputs, strict=True):
         value.kind = old.kind
-    return made
+    return graph
 
 
 def _first_if_any(loop: LoopLike, body: Graph) -> tuple[list[Op], list[Value]]:

@@ -76,7 +76,7 @@ def _move_what_was_made() -> None:
 
 @contextmanager
 def young_only() -> Iterator[None]:
-    """Within it, the collector leaves alone what there was before: for work that makes many small graphs and lets go of them.
+    """Within it, the collector leaves alone what there was before: for work that makes many small graphs and frees them.
 
     Where something is frozen already, by another thread or by the user, nothing is done.
     """

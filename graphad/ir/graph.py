@@ -42,7 +42,7 @@ SINGLE_WRITER, TYPED = "single_writer", "typed"
 class Journal:
     """The current pass, the changes to the graphs, and the properties that they claim.
 
-    ``asked`` are the names requested when the program was lowered, None for all that are unused, ``history`` the passes that ran.
+    ``requested`` are the names requested when the program was lowered, None for all that are unused, ``history`` the passes that ran.
     ``rewrites`` counts single rewrites, of which there may be ``limit``; ``origin`` describes the last one.
     ``touched`` holds, once there is a listener, the operators that changed or may have become dead, in order. ``kept`` are
     tables of passes about the graph, by class: they are dropped when the list is started anew, and entries for changed operators are
@@ -57,7 +57,7 @@ class Journal:
     typings: int = 0
     rewrites: int = 0
     limit: int | None = None
-    asked: tuple[str, ...] | None = None
+    requested: tuple[str, ...] | None = None
     history: list[Any] = field(default_factory=list)
     touched: list[Op] | None = None
     followers: dict[object, int] = field(default_factory=dict)
@@ -189,15 +189,10 @@ def stopped(graph: Graph, old: Value, new: Value) -> Value:
         copy.kind = old.kind
         writer = old.writer or new.writer
         role = None if writer is None else writer.role
-        graph.add_op("assign", {"X": [new]}, {"Out": [copy]}, before=_after(graph, writer), role=role)
+        graph.add_op("assign", {"X": [new]}, {"Out": [copy]}, before=graph.ops.first if writer is None else writer.next, role=role)
         new = copy
     new.var = Variable.trusted(old.var.block, new.name, new.shape, new.dtype, True, new.kind)
     return new
-
-
-def _after(graph: Graph, writer: Op | None) -> Op | None:
-    """The operator after a writer; the first one if there is no writer."""
-    return graph.ops.first if writer is None else writer.next
 
 
 def _may_have_gradient(value: Value) -> bool:

@@ -76,8 +76,8 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         graph = lowering.fill(Graph(block), block)
         lowering.pass_residuals()
         _give_streams(graph, random_streams(program))
-        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _asked_for(graph, block, targets))
-        graph.journal.asked = None if targets is None else tuple(value.name for value in graph.targets)
+        graph.targets = dict.fromkeys(_unread(graph) if targets is None else _requested(graph, block, targets))
+        graph.journal.requested = None if targets is None else tuple(value.name for value in graph.targets)
         for each in graph.tree():
             each.marked = graph.journal.edits
         return graph
@@ -100,15 +100,17 @@ def _give_streams(graph: Graph, streams: Mapping[Operator, str]) -> None:
 def _unread(graph: Graph) -> Iterator[Value]:
     """The final values that operators write and none reads."""
     for value in graph.values:
-        if value.writers and not value.readers and value.kind != STEP_SCOPES and value.name != EMPTY and _is_final(value):
+        if (
+            value.writers
+            and not value.readers
+            and value.kind != STEP_SCOPES
+            and value.name != EMPTY
+            and value.graph.values.last(value.name) is value
+        ):
             yield value
 
 
-def _is_final(value: Value) -> bool:
-    return value.graph.values.last(value.name) is value
-
-
-def _asked_for(graph: Graph, block: Block, targets: Sequence[str | Variable]) -> Iterator[Value]:
+def _requested(graph: Graph, block: Block, targets: Sequence[str | Variable]) -> Iterator[Value]:
     if isinstance(targets, str | Variable):
         raise InvalidType(f"targets are a list of variables or their names, not {targets!r}")
     for target in targets:
@@ -145,16 +147,17 @@ class _Lowering:
 
     # -- forward ---------------------------------------------------------------------------------
 
-    def _forward(self, graph: Graph, operator: Operator, row: ControlDef, current: Current) -> None:
-        blocks: dict[str, Block] = {name: operator.attrs[name] for name in row.blocks}
+    def _forward(self, graph: Graph, operator: Operator, definition: ControlDef, current: Current) -> None:
+        blocks: dict[str, Block] = {name: operator.attrs[name] for name in definition.blocks}
         graphs = {name: self.fill(graph.nested(block), block) for name, block in blocks.items()}
         finals = [self.final[block.idx] for block in blocks.values()]
-        if isinstance(row, BranchDef) and len(row.blocks) == 1:
+        if isinstance(definition, BranchDef) and len(definition.blocks) == 1:
             graphs[OTHERWISE] = graph.nested()
             finals.append({})
-        results = _written_outside(operator, row, blocks.values(), finals)
-        reads = _read_outside(operator, row, graphs.values())
-        if isinstance(row, LoopDef):
+        results = _written_outside(operator, definition, blocks.values(), finals)
+        reads = _read_outside(operator, definition, graphs.values())
+        # A loop carries all that it writes, and so reads it. A branch reads only the old values of those names that not every block writes.
+        if isinstance(definition, LoopDef):
             names = [*results, *(name for name in reads if name not in results)]
         else:
             around = [{n for n in final if not _shadows(g, n)} for g, final in zip(graphs.values(), finals, strict=True)]
@@ -164,11 +167,13 @@ class _Lowering:
             _check_own(operator, nested, len(names))
             seen = {**given, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
             nested.results = [seen.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
-        inputs = {slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != row.operands}
+        inputs = {
+            slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != definition.operands
+        }
         if names:
-            inputs[row.operands] = tuple(current.get(n) or _given_or_undefined(graph, operator.block, n, current) for n in names)
-        outputs = {slot: given for slot, given in operator.outputs.items() if slot != row.results}
-        _link(graph, operator, inputs, ({row.results: results} if results else {}) | outputs, current, graphs)
+            inputs[definition.operands] = tuple(current.get(n) or _given_or_undefined(graph, operator.block, n, current) for n in names)
+        outputs = {slot: given for slot, given in operator.outputs.items() if slot != definition.results}
+        _link(graph, operator, inputs, ({definition.results: results} if results else {}) | outputs, current, graphs)
 
     # -- gradients -------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple, Self
 
@@ -21,7 +22,7 @@ from graphad.ops import GRAD, REGISTRY, BranchDef, CallDef, ControlDef, GradOpDe
 #
 # Which of these an operator is, its definition says (``graphad.ops.control_flow``). Passes ask for the interface and not for the type:
 #
-#     loop = LoopLike.of(op)                                  None if it is no loop
+#     loop = LoopLike.of(op)                                  None if it is not a loop
 #     loop.carried, loop.captured, loop.body, loop.yielded
 #
 # ``LoopLike``, ``BranchLike`` and ``CallLike`` have in common the operands, the block arguments, the results, the yielded values, the
@@ -67,15 +68,21 @@ def operands(op: Op) -> tuple[Value, ...]:
     return given + op.inputs.get(f"Out{GRAD}", ()) if definition.is_grad else given
 
 
-def outcomes(op: Op) -> tuple[Value, ...]:
+def results_of(op: Op) -> tuple[Value, ...]:
     """The values that an operator has from its nested graphs."""
     return op.outputs.get(definition_of(op).results, ())
 
 
+def outcomes(op: Op) -> tuple[Value, ...]:
+    """Deprecated: ``results_of``."""
+    warnings.warn("outcomes is deprecated and goes in the next minor version: use results_of", DeprecationWarning, stacklevel=2)
+    return results_of(op)
+
+
 def scopes_of(op: Op) -> Value | None:
     """The value that holds the residuals of a forward operator, None if its program has no name for it."""
-    found = op.outputs.get(definition_of(op).scopes, ())
-    return found[0] if found else None
+    values = op.outputs.get(definition_of(op).scopes, ())
+    return values[0] if values else None
 
 
 def carried_count(op: Op) -> int:
@@ -92,7 +99,7 @@ def first_captured(op: Op) -> int:
 
 def added_count(op: Op) -> int:
     """How many of the results, the last ones, are added up over the iterations of a loop's gradient."""
-    return len(outcomes(op)) - carried_count(op) if is_loop_gradient(op) else 0
+    return len(results_of(op)) - carried_count(op) if is_loop_gradient(op) else 0
 
 
 def is_grad_op(op: Op) -> bool:
@@ -146,7 +153,7 @@ class RegionOp:
     @property
     def results(self) -> tuple[Value, ...]:
         """The values that come from the nested graphs."""
-        return outcomes(self.op)
+        return results_of(self.op)
 
     @property
     def condition(self) -> tuple[Value, ...]:
@@ -263,7 +270,7 @@ class Edge(NamedTuple):
 
 def region_edges(op: Op) -> Iterator[Edge]:
     """All ways of values into the nested graphs of an operator, out of them, and around."""
-    given, outs, loop, scopes = operands(op), outcomes(op), LoopLike.of(op), scopes_of(op)
+    given, outs, loop, scopes = operands(op), results_of(op), LoopLike.of(op), scopes_of(op)
     at = range(len(outs)) if loop is None else loop.carried_at
     for graph in op.graphs.values():
         if scopes is not None:
@@ -279,6 +286,6 @@ def region_edges(op: Op) -> Iterator[Edge]:
 
 def conditions(op: Op) -> tuple[Value, ...]:
     """The values that decide which nested graph of an operator runs, and how often."""
-    found = op.inputs.get(definition_of(op).condition, ())
+    values = op.inputs.get(definition_of(op).condition, ())
     loop = LoopLike.of(op)
-    return (*found, loop.goes_on) if loop is not None and not loop.is_gradient else found
+    return (*values, loop.goes_on) if loop is not None and not loop.is_gradient else values

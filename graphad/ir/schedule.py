@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from graphad.errors import InvalidGraph, InvalidType
 from graphad.ir.gc_pause import paused_collector
 from graphad.ir.graph import Graph, drop_outdated_marks
 from graphad.ir.nodes import Op, Value
-from graphad.ir.regions import OTHERWISE, carried_count, definition_of, is_forward_loop, operands, outcomes
+from graphad.ir.regions import OTHERWISE, carried_count, definition_of, is_forward_loop, operands, results_of
 from graphad.ir.residuals import drop_all_unread_residuals, forward_graph, is_read, residual_inputs
 from graphad.ops import BranchDef, ControlDef, lookup
 from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
@@ -165,11 +164,11 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str], rol
 
 def _untouched(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> Iterator[str]:
     """The names around whose values nothing in the graph reads; what goes in under them comes out again, if anything does."""
-    kept = set(graph.residuals)
+    values = set(graph.residuals)
     out = dict(zip(results, graph.results, strict=True))
     touched = set()
     for name, value in zip(inputs, graph.inputs, strict=True):
-        if value.readers or value in kept or out.get(name, value) is not value or graph.results.count(value) > (name in out):
+        if value.readers or value in values or out.get(name, value) is not value or graph.results.count(value) > (name in out):
             touched.add(name)
     yield from (name for name in inputs if name not in touched)
 
@@ -186,19 +185,19 @@ def is_silent(op: Op) -> bool:
     return op.type == "undefined" and op.made_by is None
 
 
-def settle_gradient(graph: Graph, kept: Mapping[Value, str]) -> None:
+def settle_gradient(graph: Graph, names: Mapping[Value, str]) -> None:
     """Make a gradient's graph read residuals by the names that they have in the forward block; the rest keeps off those.
 
     Args:
         graph: the gradient's graph.
-        kept: those of its inputs for residuals that are read, and their names.
+        names: those of its inputs for residuals that are read, and their names.
     """
-    for value, name in kept.items():
+    for value, name in names.items():
         _name_first(graph, value, name)
-    _keep_off(graph, set(kept.values()))
-    taken = set(kept.values())
+    _keep_off(graph, set(names.values()))
+    taken = set(names.values())
     for value in graph.inputs:
-        if value in kept:
+        if value in names:
             continue
         if value.name in taken:
             _rename(graph, value)
@@ -261,7 +260,7 @@ def schedule(graph: Graph) -> Program:
 
     Raises:
         InvalidGraph: operators wait for one another in a cycle.
-        TypeError: it is no graph.
+        TypeError: it is not a graph.
         ValueError: graphs are nested more than 100 deep.
     """
     check_graph("schedule takes", graph)
@@ -276,7 +275,7 @@ def schedule(graph: Graph) -> Program:
 
 
 def check_graph(what: str, graph: object) -> None:
-    """Refuse an argument that is no graph; ``what`` begins the message: "schedule takes"."""
+    """Refuse an argument that is not a graph; ``what`` begins the message: "schedule takes"."""
     if not isinstance(graph, Graph):
         hint = "; graphad.lower(program) makes one" if isinstance(graph, Program) else ""
         raise InvalidType(f"{what} a Graph, not {graph!r}{hint}")
@@ -430,7 +429,7 @@ class _Writer:
     def _writes(self, op: Op) -> SlotNames:
         return {slot: [self.plan.name(v) for v in values] for slot, values in op.outputs.items()}
 
-    def _operator(self, op: Op, inputs: SlotNames, outputs: SlotNames, attrs: Any, op_type: str | None = None) -> Operator:
+    def _operator(self, op: Op, inputs: SlotNames, outputs: SlotNames, attrs: Mapping[str, object], op_type: str | None = None) -> Operator:
         old, op_type = op.operator, op_type or op.type
         if old is not None and op.type == "write_to_array" and inputs.get("Array") == outputs["Out"] and "Array" not in old.inputs:
             inputs = {slot: names for slot, names in inputs.items() if slot != "Array"}
@@ -444,7 +443,9 @@ class _Writer:
         self.schedule.streams[operator] = op.stream
         return operator
 
-    def _made_or_kept(self, op: Op, old: Operator | None, inputs: SlotNames, outputs: SlotNames, attrs: Any, op_type: str) -> Operator:
+    def _made_or_kept(
+        self, op: Op, old: Operator | None, inputs: SlotNames, outputs: SlotNames, attrs: Mapping[str, object], op_type: str
+    ) -> Operator:
         """The operator of the program that the graph was lowered from, where that is written back and it is the same; else a new one."""
         if old is not None and self.schedule.reuse:
             same = (old.type, old.block, old.inputs, old.outputs, old.attrs) == (op_type, self.block, inputs, outputs, attrs)
@@ -482,7 +483,7 @@ class _Writer:
             yield self._gradient(op, definition)
             return
         captured = self.plan.captured.get(op, {})
-        given, results = list(operands(op)), [self.plan.name(v) for v in outcomes(op)]
+        given, results = list(operands(op)), [self.plan.name(v) for v in results_of(op)]
         names = [captured.get(v) or self.plan.read(op, v) for v in given]
         loop = is_forward_loop(op)
         if loop:
@@ -490,7 +491,8 @@ class _Writer:
             sources = [self.plan.read(op, v) for v in given[:carried]]
             missing = {name: v.writers[0] for name, v in zip(results, given, strict=False) if v.writers and is_silent(v.writers[0])}
             starts = [name if name in missing else source for name, source in zip(results, sources, strict=True)]
-            yield from self._parallel_copies(results, starts, outcomes(op), op.role)
+            # Inside the block an operand has the name of the result that it becomes, so the starts have to be under those names.
+            yield from self._parallel_copies(results, starts, results_of(op), op.role)
             yield from self._left_without(missing, dict(zip(results, sources, strict=True)))
             names = [*results, *names[carried:]]
         inputs, outputs = self._reads(op), self._writes(op)
@@ -520,6 +522,8 @@ class _Writer:
 
     def _parallel_copies(self, names: Sequence[str], sources: Sequence[str], values: Sequence[Value], role: str) -> Iterator[Operator]:
         """Bring sources under other names as if all at once: none is overwritten before it is copied."""
+        # A copy is safe if nothing left reads its name. Where none is, the copies that are left form cycles: one source moves aside, which
+        # opens its cycle (L. Rideau, B. Serpette and X. Leroy, "Tilting at windmills with Coq", 2008).
         left = {name: (source, value) for name, source, value in zip(names, sources, values, strict=True) if name != source}
         while left:
             read = [source for source, _ in left.values()]
@@ -554,10 +558,10 @@ class _Writer:
         blocks, count = {}, len(op.inputs.get("X", ()))
         for name, graph in op.graphs.items():
             forward, residuals = forward_graph(graph), residual_inputs(graph)
-            kept = {v: self._kept(op, value) for v, value in residuals.items() if is_read(v)}
-            settle_gradient(graph, kept)
+            names = {v: self._kept(op, value) for v, value in residuals.items() if is_read(v)}
+            settle_gradient(graph, names)
             block = blocks[name] = self.schedule.block_of(graph, self.schedule.home.get(forward or graph, self.block.idx))
-            plan = self.schedule.fill(block, graph, kept.values(), unread=residuals.keys() - kept.keys())
+            plan = self.schedule.fill(block, graph, names.values(), unread=residuals.keys() - names.keys())
             given = [v.name for v in graph.inputs[: len(operands(op))]]
             inside["original_input"] += given[:count]
             inside["original_output_grad"] += given[count:]

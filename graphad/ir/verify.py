@@ -14,7 +14,7 @@ from graphad.errors import InvalidGraph
 from graphad.ir.graph import SINGLE_WRITER, TYPED, Graph
 from graphad.ir.nodes import Node, Op, Value
 from graphad.ir.printer import print_op
-from graphad.ir.regions import definition_of, operands, outcomes
+from graphad.ir.regions import definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
 from graphad.ops import REGISTRY, LoopDef
 from graphad.program import EMPTY, located
@@ -48,6 +48,8 @@ def linked(graph: Graph) -> Iterator[Complaint]:
             for value in values:
                 if op not in shared.get(value, value.writers):
                     yield op, f"it writes {value!r}, which does not know it as a writer"
+    # Each operator is known to what it reads and writes. Equal sums then rule out that a value knows an operator which is not
+    # there: only where they differ are all values gone through.
     if edges != sum(len(v.readers) + len(v.writers) for v in graph.values):
         for value in graph.values:
             yield from _stale(value)
@@ -162,7 +164,7 @@ def gradients_fit(graph: Graph) -> Iterator[Complaint]:
 def nested(graph: Graph) -> Iterator[Complaint]:
     """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
     for op in graph.controls:
-        given, taken = len(operands(op)), len(outcomes(op))
+        given, taken = len(operands(op)), len(results_of(op))
         definition = definition_of(op)
         tests = op.inputs[definition.condition] if isinstance(definition, LoopDef) and not definition.is_grad else ()
         if tests and tests != operands(op)[taken - 1 : taken]:

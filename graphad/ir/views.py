@@ -35,7 +35,7 @@ class NodeTable(Mapping[Node, dict[str, Any]]):
         self._edits = -1
         self._neighbors: dict[tuple[Op, str], Neighbors] = {}
 
-    def __getitem__(self, node: Node) -> dict[str, Any]:
+    def __getitem__(self, node: Node) -> dict[str, object]:
         if node not in self:
             raise KeyError(node)
         return self.attributes.setdefault(node, {"bipartite": 0 if isinstance(node, Op) else 1})
@@ -102,7 +102,7 @@ def _values(slots: Slots) -> Neighbors:
     return result
 
 
-def _keys(op: Op, side: str, wanted: Value) -> dict[Key, dict[str, Any]]:
+def _keys(op: Op, side: str, wanted: Value) -> dict[Key, dict[str, object]]:
     slots: Slots = getattr(op, side)
     if sum(map(len, slots.values())) > WIDE:
         nodes: NodeTable = op.graph._node

@@ -23,7 +23,7 @@ def create_array(dtype: object, initialized_list: Sequence[Variable] | None = No
         initialized_list: variables of that dtype and of one rank.
 
     Raises:
-        TypeError: ``initialized_list`` is no list of variables; ``dtype`` is none.
+        TypeError: ``initialized_list`` is not a list of variables, or ``dtype`` is not a dtype.
         ValueError: a variable has another dtype.
 
     >>> import graphad as ga
@@ -65,7 +65,7 @@ def fresh_array(block: Block, key: str, element: Variable) -> Variable:
 
 @layer
 def array_write(x: Variable, i: Variable | int, array: Variable | None = None) -> Variable:
-    """Write a tensor into an array at an index, in place; the array grows as far as need be.
+    """Write a tensor into an array at an index, in place; the array grows as far as needed.
 
     Args:
         x: the tensor.
@@ -77,7 +77,7 @@ def array_write(x: Variable, i: Variable | int, array: Variable | None = None) -
 
     Raises:
         TypeError: one of them is something else.
-        ShapeError: x has another rank or dtype than the array's elements, or i is no index.
+        ShapeError: x has another rank or dtype than the array's elements, or i is not an index.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -113,7 +113,7 @@ def array_read(array: Variable, i: Variable | int) -> Variable:
 
     Raises:
         TypeError: one of them is something else.
-        ShapeError: i is no index.
+        ShapeError: i is not an index.
     """
     with at_users_line("layers.array_read"):
         _checked_array(array)
@@ -124,7 +124,7 @@ def array_read(array: Variable, i: Variable | int) -> Variable:
 
 @layer
 def array_length(array: Variable) -> Variable:
-    """How many elements an array has, as an int64 of shape [1]; TypeError if it is no array."""
+    """How many elements an array has, as an int64 of shape [1]; TypeError if it is not an array."""
     with at_users_line("layers.array_length"):
         _checked_array(array)
     length = LayerHelper("array_length").append("lod_array_length", {"X": array})

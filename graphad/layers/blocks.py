@@ -47,21 +47,21 @@ class Touched(NamedTuple):
 
 def touched_outside(blocks: Sequence[Block]) -> Touched:
     """The names around that blocks, and the blocks in them, read and write."""
-    found = Touched({}, {})
+    touched = Touched({}, {})
     for block in blocks:
         for op in block.ops:
-            _touch(op, block, found)
-    return found
+            _touch(op, block, touched)
+    return touched
 
 
-def _touch(op: Operator, block: Block, found: Touched) -> None:
+def _touch(op: Operator, block: Block, touched: Touched) -> None:
     local = block.vars
     reads, writes = op.input_names(), op.output_names()
     if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
         reads = reads + op.output("Out")
     inner = touched_outside([value for value in op.attrs.values() if isinstance(value, Block)])
-    found.reads.update((name, None) for name in (*reads, *inner.reads) if name not in local and name != EMPTY)
-    found.writes.update((name, None) for name in (*writes, *inner.writes) if name not in local and name != EMPTY)
+    touched.reads.update((name, None) for name in (*reads, *inner.reads) if name not in local and name != EMPTY)
+    touched.writes.update((name, None) for name in (*writes, *inner.writes) if name not in local and name != EMPTY)
 
 
 def _has_value(block: Block, name: str) -> bool:
@@ -94,12 +94,12 @@ def append_holder(
     """
     definition = REGISTRY[op_type]
     assert isinstance(definition, ControlDef)
-    found = touched_outside([*blocks.values()])
+    touched = touched_outside([*blocks.values()])
     tests = dict.fromkeys(var.name for var in condition) if isinstance(definition, LoopDef) else {}
-    written = [*(name for name in results if name in found.writes), *(name for name in found.writes if name not in results)]
+    written = [*(name for name in results if name in touched.writes), *(name for name in touched.writes if name not in results)]
     written = [*(name for name in written if name not in tests), *tests]
-    reads = [name for name in found.reads if name not in tests]
-    reads += [n for n in written if n not in found.reads and n not in tests and n not in fresh and _has_value(around, n)]
+    reads = [name for name in touched.reads if name not in tests]
+    reads += [n for n in written if n not in touched.reads and n not in tests and n not in fresh and _has_value(around, n)]
     inputs = {definition.condition: list(condition), **({definition.operands: reads} if reads else {})}
     outputs = {**({definition.results: written} if written else {}), definition.scopes: [around.program.names.generate("_generated_var")]}
     return around.append_op(op_type, inputs, outputs, {**blocks, **(attrs or {})})

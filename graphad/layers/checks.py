@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ def listed(what: str, value: object, count: int) -> list[int]:
     return [int(each) for each in value]
 
 
-def padding_attrs(what: str, value: object, axes: int, channels_last: bool) -> dict[str, Any]:
+def padding_attrs(what: str, value: object, axes: int, channels_last: bool) -> dict[str, object]:
     """The attributes of a padding: a number, one for each axis, one for each end, pairs for all axes of the input, or "SAME", "VALID"."""
     if isinstance(value, str):
         if value.upper() not in ("SAME", "VALID"):

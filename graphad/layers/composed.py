@@ -235,7 +235,9 @@ def full_like(
 
 
 @layer
-def arange(start: object, end: object = None, step: object = 1, dtype: object = None, name: str | None = None) -> Variable:
+def arange(
+    start: float | Variable, end: float | Variable | None = None, step: float | Variable = 1, dtype: object = None, name: str | None = None
+) -> Variable:
     """The numbers from ``start`` up to ``end`` (left out) in steps; from 0 if only one bound is given. int64 unless a bound is a float."""
     first, last = (0, start) if end is None else (start, end)
     floating = any(isinstance(each, float) for each in (first, last, step))
@@ -297,20 +299,7 @@ def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: st
     return emitted("pad", [y], name, paddings=paddings, pad_value=checked_float("pad_value", pad_value))  # type: ignore[no-any-return]
 
 
-@layer
-def interpolate(
-    input: Variable,
-    out_shape: object = None,
-    scale: float | None = None,
-    name: str | None = None,
-    resample: str = "BILINEAR",
-    actual_shape: object = None,
-    align_corners: bool = True,
-    align_mode: int = 1,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Images at another size; arguments as ``image_resize``."""
-    return image_resize(input, out_shape, scale, name, resample, actual_shape, align_corners, align_mode, data_format)
+interpolate = image_resize  # its other name
 
 
 @layer
@@ -388,7 +377,7 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
 
 
 @layer
-def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
+def unique_with_counts(x: Variable, dtype: object = "int32") -> tuple[Variable, Variable, Variable]:
     """The distinct elements in the order in which they come first, which of them each element is, and how often each is there."""
     helper = LayerHelper("unique_with_counts")
     slots, kind = ("Out", "Index", "Counts"), dtype_name(dtype)
@@ -443,11 +432,11 @@ def row_conv(input: Variable, future_context_size: int, param_attr: AttrLike = N
 @layer
 def im2sequence(
     input: Variable,
-    filter_size: Any = 1,
-    stride: Any = 1,
-    padding: Any = 0,
+    filter_size: object = 1,
+    stride: object = 1,
+    padding: object = 0,
     input_image_size: None = None,
-    out_stride: Any = 1,
+    out_stride: object = 1,
     name: str | None = None,
 ) -> Variable:
     """The windows of images, a row each: ``[batch * places, channels * height * width of a window]``; there are no levels of detail."""
@@ -475,7 +464,7 @@ def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Varia
 
 
 @layer
-def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
+def pow(x: Variable, factor: object = 1.0, name: str | None = None) -> Variable:
     """The elements to a power: a number, or a tensor of one element or of a shape that broadcasts."""
     base = checked_input("pow", x)
     if isinstance(factor, Variable):
@@ -484,6 +473,6 @@ def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
 
 
 @layer
-def diag(diagonal: Any) -> Variable:
+def diag(diagonal: object) -> Variable:
     """A matrix with a vector (a Variable, or an array) in its diagonal."""
     return emitted("diag", [assign(diagonal) if isinstance(diagonal, np.ndarray) else checked_input("diag", diagonal)])  # type: ignore[no-any-return]

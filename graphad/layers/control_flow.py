@@ -32,8 +32,8 @@ from graphad.types import INTS, Function, Shape, TensorType, checked_shape
 # The parts of a loop over functions: variables of its own, the condition before it, the body that overwrites them.
 
 
-def checked_loop_vars(loop_vars: object) -> list[Any]:
-    """The leaves of the loop variables; TypeError if one is no value."""
+def checked_loop_vars(loop_vars: object) -> list[object]:
+    """The leaves of the loop variables; TypeError if one is not a value."""
     if not isinstance(loop_vars, list | tuple):
         raise InvalidType(f"loop_vars is {loop_vars!r}; a list of variables is expected")
     values = nest.flatten(loop_vars)
@@ -288,7 +288,7 @@ def while_loop(
         The final values in the structure of ``loop_vars``. What they started from is not changed.
 
     Raises:
-        TypeError: ``cond`` or ``body`` is no function, a loop variable no value, the condition no Variable.
+        TypeError: ``cond`` or ``body`` is not a function, a loop variable is not a value, or the condition is not a Variable.
         ValueError: what ``body`` returns has another structure than ``loop_vars``.
         ShapeError: it has another shape or dtype; the condition is not one boolean.
 
@@ -330,7 +330,7 @@ def cond(pred: Variable, true_fn: Function | None = None, false_fn: Function | N
         Variables in the structure of the result of ``true_fn``; an extent that is unknown on one side is -1.
 
     Raises:
-        TypeError: ``pred`` is no Variable, ``true_fn`` or ``false_fn`` no function, what one returns no value.
+        TypeError: ``pred`` is not a Variable, ``true_fn`` or ``false_fn`` is not a function, or one returns what is not a value.
         ValueError: they return different structures.
         ShapeError: they return different shapes or dtypes; ``pred`` is not one boolean.
 
@@ -361,7 +361,7 @@ def case(pred_fn_pairs: Sequence[tuple[Variable, Function]], default: Function |
         As ``cond``.
 
     Raises:
-        TypeError: what is given is no list of pairs, a test no Variable, a function no function.
+        TypeError: ``pred_fn_pairs`` is not a list of pairs, a test is not a Variable, or a branch is not a function.
         ValueError: there is no pair; the functions return different structures.
         ShapeError: they return different shapes or dtypes; a test is not one boolean.
 
@@ -423,7 +423,7 @@ def switch_case(
         As ``cond``.
 
     Raises:
-        TypeError: ``branch_index`` is no Variable, an index no int, a function no function.
+        TypeError: ``branch_index`` is not a Variable, an index is not an int, or a branch is not a function.
         ValueError: there is no function, or there are two with one index; they return different structures.
         ShapeError: they return different shapes or dtypes; ``branch_index`` is not one integer.
 
@@ -471,7 +471,7 @@ def _checked_branches(functions: object) -> dict[int, Function]:
     return found
 
 
-def _indexed(i: int, item: object) -> tuple[Any, Any]:
+def _indexed(i: int, item: object) -> tuple[object, object]:
     return (item[0], item[1]) if isinstance(item, list | tuple) and len(item) == 2 else (i, item)
 
 

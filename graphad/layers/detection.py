@@ -23,7 +23,7 @@ Numbers = Sequence[float]
 Box = tuple[float, float, float, float]
 
 
-def _boxes(layer: str, x: Any, rank: int = 2) -> Variable:
+def _boxes(layer: str, x: object, rank: int = 2) -> Variable:
     boxes = checked_input(layer, x)
     if boxes.ndim != rank or boxes.shape[-1] != 4:
         raise ShapeError(f"layers.{layer} takes boxes [{'n, ' * (rank - 1)}4] of two corners, not {x!r}")
@@ -57,7 +57,7 @@ def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: 
 @layer
 def box_coder(
     prior_box: Variable,
-    prior_box_var: Any,
+    prior_box_var: object,
     target_box: Variable,
     code_type: str = "encode_center_size",
     box_normalized: bool = True,
@@ -103,7 +103,7 @@ def _sized(x1: Variable, y1: Variable, x2: Variable, y2: Variable, one: float) -
     return [width, height, x1 + width * 0.5, y1 + height * 0.5]
 
 
-def _variances(given: Any, along: int) -> list[Any]:
+def _variances(given: object, along: int) -> list[Any]:
     if given is None:
         return [None] * 4
     if isinstance(given, Variable):
@@ -163,7 +163,7 @@ def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
 # -- priors ----------------------------------------------------------------------------------------
 
 
-def _extents(layer: str, **images: Any) -> list[tuple[int, int]]:
+def _extents(layer: str, **images: object) -> list[tuple[int, int]]:
     """Height and width of feature maps and images."""
     found = []
     for what, value in images.items():
@@ -174,14 +174,14 @@ def _extents(layer: str, **images: Any) -> list[tuple[int, int]]:
     return found
 
 
-def _numbers(what: str, given: Any, count: int | None = None) -> list[float]:
+def _numbers(what: str, given: object, count: int | None = None) -> list[float]:
     values = list(given) if isinstance(given, list | tuple) else [given]
     if count is not None and len(values) != count:
         raise InvalidValue(f"{what} has {count} numbers, not {given!r}")
     return [checked_float(what, each) for each in values]
 
 
-def _given(boxes: Any, variance: Numbers, dtype: str) -> tuple[Variable, Variable]:
+def _given(boxes: object, variance: Numbers, dtype: str) -> tuple[Variable, Variable]:
     """Constants: the boxes ``[height, width, boxes, 4]`` and their variances."""
     array = np.asarray(boxes, dtype)
     return assign(array), assign(np.ascontiguousarray(np.broadcast_to(np.asarray(variance, dtype), array.shape)))
@@ -191,13 +191,13 @@ def _given(boxes: Any, variance: Numbers, dtype: str) -> tuple[Variable, Variabl
 def prior_box(
     input: Variable,
     image: Variable,
-    min_sizes: Any,
-    max_sizes: Any = None,
-    aspect_ratios: Any = [1.0],  # noqa: B006 - as Fluid has it
-    variance: Any = [0.1, 0.1, 0.2, 0.2],  # noqa: B006
+    min_sizes: object,
+    max_sizes: object = None,
+    aspect_ratios: object = [1.0],
+    variance: object = [0.1, 0.1, 0.2, 0.2],
     flip: bool = False,
     clip: bool = False,
-    steps: Any = [0.0, 0.0],  # noqa: B006
+    steps: object = [0.0, 0.0],
     offset: float = 0.5,
     name: str | None = None,
     min_max_aspect_ratios_order: bool = False,
@@ -250,12 +250,12 @@ def _sizes(least: float, largest: float | None, ratios: list[float], order: bool
 def density_prior_box(
     input: Variable,
     image: Variable,
-    densities: Any = None,
-    fixed_sizes: Any = None,
-    fixed_ratios: Any = None,
-    variance: Any = [0.1, 0.1, 0.2, 0.2],  # noqa: B006 - as Fluid has it
+    densities: object = None,
+    fixed_sizes: object = None,
+    fixed_ratios: object = None,
+    variance: object = [0.1, 0.1, 0.2, 0.2],
     clip: bool = False,
-    steps: Any = [0.0, 0.0],  # noqa: B006
+    steps: object = [0.0, 0.0],
     offset: float = 0.5,
     flatten_to_2d: bool = False,
     name: str | None = None,
@@ -300,10 +300,10 @@ def _dense(step: int, counts: Numbers, sizes: Numbers, ratios: Numbers) -> Itera
 @layer
 def anchor_generator(
     input: Variable,
-    anchor_sizes: Any = None,
-    aspect_ratios: Any = None,
-    variance: Any = [0.1, 0.1, 0.2, 0.2],  # noqa: B006 - as Fluid has it
-    stride: Any = None,
+    anchor_sizes: object = None,
+    aspect_ratios: object = None,
+    variance: object = [0.1, 0.1, 0.2, 0.2],
+    stride: object = None,
     offset: float = 0.5,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:

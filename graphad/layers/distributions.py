@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from graphad.layers.tensor import assign
 from graphad.program import Variable
 
 
-def _tensor(what: str, value: Any) -> Variable:
+def _tensor(what: str, value: object) -> Variable:
     """A parameter of a distribution: a Variable, a number, a list or an array of numbers."""
     if isinstance(value, Variable):
         return value
@@ -43,7 +42,7 @@ class Uniform:
     0.6931
     """
 
-    def __init__(self, low: Any, high: Any) -> None:
+    def __init__(self, low: object, high: object) -> None:
         self.low, self.high = _tensor("layers.Uniform: low", low), _tensor("layers.Uniform: high", high)
 
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
@@ -65,7 +64,7 @@ class Uniform:
 class Normal:
     """The normal distribution of a mean and a standard deviation."""
 
-    def __init__(self, loc: Any, scale: Any) -> None:
+    def __init__(self, loc: object, scale: object) -> None:
         self.loc, self.scale = _tensor("layers.Normal: loc", loc), _tensor("layers.Normal: scale", scale)
 
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
@@ -94,7 +93,7 @@ class Normal:
 class Categorical:
     """The distribution over classes of unnormalized logarithms ``[..., classes]``."""
 
-    def __init__(self, logits: Any) -> None:
+    def __init__(self, logits: object) -> None:
         self.logits = _tensor("layers.Categorical: logits", logits)
 
     def _log_probabilities(self) -> Variable:
@@ -116,7 +115,7 @@ class Categorical:
 class MultivariateNormalDiag:
     """The normal distribution of a mean ``[n]`` and a diagonal matrix of variances ``[n, n]``."""
 
-    def __init__(self, loc: Any, scale: Any) -> None:
+    def __init__(self, loc: object, scale: object) -> None:
         self.loc = _tensor("layers.MultivariateNormalDiag: loc", loc)
         self.scale = _tensor("layers.MultivariateNormalDiag: scale", scale)
         if self.scale.ndim != 2 or self.scale.shape[0] != self.scale.shape[1] or self.scale.shape[0] < 1:

@@ -29,7 +29,7 @@ class While:
         is_test: say that no gradient will be requested.
 
     Raises:
-        TypeError: ``cond`` is no Variable.
+        TypeError: ``cond`` is not a Variable.
         ShapeError: it is not one boolean.
         ValueError: the block does not write it; there is a second block.
 
@@ -79,7 +79,7 @@ class IfElse:
         cond: a boolean Variable of shape [N, 1], one element a row.
 
     Raises:
-        TypeError: ``cond``, an input or an output is no Variable.
+        TypeError: ``cond``, an input or an output is not a Variable.
         ShapeError: ``cond`` is not one boolean a row.
         ValueError: something is done outside or inside of the blocks that has its place elsewhere.
 
@@ -238,7 +238,7 @@ class Switch:
     """Blocks of which the first one runs whose condition holds, else the default one.
 
     Raises:
-        TypeError: a condition is no Variable.
+        TypeError: a condition is not a Variable.
         ShapeError: it is not one boolean.
         ValueError: a block is begun outside of ``with``, or after the default one; the default one is the first.
 
@@ -356,7 +356,7 @@ class StaticRNN:
     """A network that is run for each step of a sequence; ``memory`` passes values from one step to the next.
 
     Raises:
-        TypeError: what is given is no Variable.
+        TypeError: what is given is not a Variable.
         ShapeError: a memory's next value has another shape or dtype.
         ValueError: the step inputs have no known length, or not one; something is done inside or outside of ``step`` that has
             its place elsewhere.

@@ -153,13 +153,13 @@ def _misfit(function: Callable[..., object], options: Mapping[str, object], erro
     return f"layers.{function.__name__}{shown}: {str(error).partition('() ')[2] or error}{hint}"
 
 
-def emitted(op: str, inputs: Sequence[Any], name: str | None = None, /, **attrs: Any) -> Any:
+def emitted(op: str, inputs: Sequence[object], name: str | None = None, /, **attrs: object) -> Any:
     """Append an operator to the current block by its inputs in order; return its required outputs."""
     return default_main_program().current_block().emit(lookup(op), inputs, attrs, name)
 
 
 def declare_in(block: Any, var: Variable) -> Variable:
-    """The variable of the same name in another block, declared there if need be."""
+    """The variable of the same name in another block, declared there if needed."""
     if block.has_var(var.name):
         return block.var(var.name)  # type: ignore[no-any-return]
     block.vars[var.name] = var.copy_to(block)
@@ -187,7 +187,7 @@ def as_param_attr(attr: AttrLike) -> ParamAttr:
 
 
 def checked_input(layer: str, x: object) -> Variable:
-    """The input of a layer; TypeError if it is no variable."""
+    """The input of a layer; TypeError if it is not a variable."""
     if not isinstance(x, Variable):
         raise InvalidType(f"layers.{layer} takes a Variable, not {x!r}")
     return x

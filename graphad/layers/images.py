@@ -18,6 +18,8 @@ from graphad.types import element_count
 
 Window = int | Sequence[int]
 Padding = int | str | Sequence[int] | Sequence[Sequence[int]]
+Windows = tuple[Window | Padding, Window | Padding, Window, str]  # padding and stride or the other way round, dilation, data format
+Made = tuple[AttrLike, AttrLike, str | None, str | None]  # of a filter and a bias, an activation, a name
 _FORMATS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
@@ -44,11 +46,11 @@ def _finished(helper: LayerHelper, out: Variable, filters: int, bias_attr: AttrL
 
 
 def _convolution(
-    axes: int, input: Variable, num_filters: int, filter_size: Window, groups: int | None, windows: tuple[Any, ...], made: tuple[Any, ...]
+    axes: int, input: Variable, num_filters: int, filter_size: Window, groups: int | None, windows: Windows, parameters: Made
 ) -> Variable:
     kind = f"conv{axes}d"
     stride, padding, dilation, data_format = windows
-    param_attr, bias_attr, act, name = made
+    param_attr, bias_attr, act, name = parameters
     with at_users_line(f"layers.{kind}"):
         x, channels, count, last = _checked(kind, input, groups, num_filters, axes, data_format)
         if channels % count or num_filters % count:
@@ -117,16 +119,16 @@ def conv3d(
 
 
 def _transposed(
-    axes: int, input: Variable, filters: int, sizes: tuple[Any, Any], groups: int | None, windows: tuple[Any, ...], made: tuple[Any, ...]
+    axes: int, input: Variable, filters: int, sizes: tuple[object, object], groups: int | None, windows: Windows, parameters: Made
 ) -> Variable:
     kind = f"conv{axes}d_transpose"
     padding, stride, dilation, data_format = windows
-    param_attr, bias_attr, act, name = made
+    param_attr, bias_attr, act, name = parameters
     with at_users_line(f"layers.{kind}"):
         x, channels, count, last = _checked(kind, input, groups, filters, axes, data_format)
         if channels % count or filters % count:
             raise InvalidValue(f"{channels} channels and {filters} filters do not split into {count} groups")
-        attrs: dict[str, object] = {
+        attrs: dict[str, Any] = {
             "strides": listed("stride", stride, axes),
             "dilations": listed("dilation", dilation, axes),
             "groups": count,

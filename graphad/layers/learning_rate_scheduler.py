@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from itertools import pairwise
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, 
         counter_name: its name, ``@STEP_COUNTER@`` if None. A counter that exists by that name is returned, and not counted twice.
 
     Raises:
-        TypeError: ``begin`` or ``step`` is no whole number.
+        TypeError: ``begin`` or ``step`` is not a whole number.
         ValueError: the name is that of another variable.
 
     >>> import graphad as ga
@@ -110,7 +110,7 @@ def _numbers(what: str, values: object) -> list[float]:
     return [_number(f"{what}[{i}]", value) for i, value in enumerate(values)]
 
 
-def _rate(value: object) -> Any:
+def _rate(value: object) -> float | Variable:
     """A learning rate to start from: a number, or a Variable of one element, as float64 of shape [1]."""
     if not isinstance(value, Variable):
         return _number("learning_rate", value)
@@ -127,7 +127,7 @@ def _cast(value: Variable, dtype: str) -> Variable:
     return cast
 
 
-def _step(begin: int = 0) -> Any:
+def _step(begin: int = 0) -> Variable:
     """How many runs there were before this one, and ``begin`` more; the first schedule of a program says where its counter begins."""
     step = _cast(_counter(COUNTER, begin, 1), _EXACT)
     ahead = begin - _begin_of(COUNTER)
@@ -140,7 +140,7 @@ def _begin_of(name: str) -> int:
     return int(initial[-1].attrs.get("value", -1.0)) + 1 if initial else 0
 
 
-def _result(rate: Any, dtype: object) -> Variable:
+def _result(rate: Variable, dtype: object) -> Variable:
     name = dtype_name(dtype)
     if name not in FLOATS:
         raise InvalidValue(f"a learning rate is floating-point, not {name}")
@@ -151,7 +151,7 @@ def _constant(value: object, dtype: str = _EXACT) -> Variable:
     return constant(default_main_program().current_block(), "learning_rate.number", np.array(value, dtype).reshape(-1))
 
 
-def _progress(decay_steps: object, staircase: bool) -> Any:
+def _progress(decay_steps: object, staircase: bool) -> Variable:
     """The step in units of ``decay_steps``."""
     progress = _step() / _number("decay_steps", decay_steps, above=0)
     return lookup("floor")(progress) if staircase else progress
@@ -177,7 +177,7 @@ def exponential_decay(
         The learning rate, a Variable of shape [1].
 
     Raises:
-        TypeError: an argument is no number.
+        TypeError: an argument is not a number.
         ValueError: one is out of range; the block being written is not block 0.
         ShapeError: ``learning_rate`` is a Variable of more than one element.
 
@@ -239,7 +239,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float], dtype: o
     """``values[i]`` from step ``boundaries[i - 1]`` on and before step ``boundaries[i]``.
 
     Raises:
-        TypeError: an argument is no list of numbers.
+        TypeError: an argument is not a list of numbers.
         ValueError: there is not one value more than boundaries, or the boundaries do not rise; others as ``exponential_decay``.
     """
     bounds, rates = _numbers("boundaries", boundaries), _numbers("values", values)
@@ -297,7 +297,7 @@ def lambda_decay(learning_rate: object, lr_lambda: Callable[[Variable], object],
     Other arguments and errors as ``exponential_decay``.
 
     Raises:
-        TypeError: ``lr_lambda`` is no function, or gives no Variable.
+        TypeError: ``lr_lambda`` is not a function, or does not return a Variable.
 
     >>> import graphad as ga
     >>> main, startup = ga.Program(), ga.Program()

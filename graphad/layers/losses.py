@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
@@ -15,7 +13,7 @@ from graphad.program import Variable
 from graphad.program.source import at_users_line
 
 
-def _labels(layer: str, label: Any) -> Variable:
+def _labels(layer: str, label: object) -> Variable:
     """Labels ``[batch]`` of labels ``[batch, 1]``."""
     return emitted("reshape", [checked_input(layer, label)], shape=[-1])  # type: ignore[no-any-return]
 

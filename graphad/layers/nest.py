@@ -8,8 +8,8 @@ from typing import Any
 Path = tuple[Any, ...]  # the keys that lead to a place in a structure
 
 
-def walk(structure: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every leaf with its path; None has no leaves, and whatever is no list, tuple or dict is a leaf.
+def walk(structure: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Every leaf with its path; None has no leaves, and whatever is not a list, tuple or dict is a leaf.
 
     >>> list(walk([1, {"a": (2,), "b": None}]))
     [((0,), 1), ((1, 'a', 0), 2)]
@@ -57,7 +57,9 @@ def difference(first: object, second: object, path: Path = ()) -> tuple[Path, st
     ((1,), 'a tuple of 2', '5')
     """
     ours, theirs = _children(first), _children(second)
-    if _kind(first) != _kind(second) or (ours is not None and theirs is not None and not _same_keys(ours, theirs)):
+    if _kind(first) != _kind(second) or (
+        ours is not None and theirs is not None and {key for key, _ in ours} != {key for key, _ in theirs}
+    ):
         return path, describe(first), describe(second)
     found = dict(theirs or ())
     for key, child in ours or ():
@@ -90,16 +92,12 @@ def subscripts(path: Path) -> str:
     return "".join(f"[{key!r}]" for key in path)
 
 
-def _children(structure: object) -> list[tuple[Any, Any]] | None:
+def _children(structure: object) -> list[tuple[object, object]] | None:
     if structure is None:
         return []
     if isinstance(structure, dict):
         return list(structure.items())
     return list(enumerate(structure)) if isinstance(structure, list | tuple) else None
-
-
-def _same_keys(first: list[tuple[object, object]], second: list[tuple[object, object]]) -> bool:
-    return {key for key, _ in first} == {key for key, _ in second}
 
 
 def _kind(structure: object) -> str:

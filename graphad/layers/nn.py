@@ -7,7 +7,7 @@ from inspect import Parameter, Signature
 from typing import Any, Literal, overload
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.initializer import Constant
+from graphad.initializer import Constant, Initializer
 from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
 from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_input, layer
 from graphad.ops.definition import did_you_mean
@@ -229,15 +229,20 @@ def prelu(x: Variable, mode: str, param_attr: AttrLike = None, name: str | None 
 
 @layer
 def create_parameter(
-    shape: Sequence[int], dtype: Any, name: str | None = None, attr: Any = None, is_bias: bool = False, default_initializer: Any = None
+    shape: Sequence[int],
+    dtype: object,
+    name: str | None = None,
+    attr: AttrLike = None,
+    is_bias: bool = False,
+    default_initializer: Initializer | None = None,
 ) -> Variable:
     """A parameter by itself; a bias starts at zero, another one as Xavier's unless ``default_initializer`` or ``attr`` says otherwise."""
-    made = as_param_attr(attr)
+    parameters = as_param_attr(attr)
     helper = LayerHelper("create_parameter")
     default = default_initializer or (Constant(0.0) if is_bias else None)
-    if name is not None and made.name is None:
+    if name is not None and parameters.name is None:
         return helper.parameter(as_param_attr(attr).named(name), "w", list(shape), dtype_name(dtype), default)
-    return helper.parameter(made, "w", list(shape), dtype_name(dtype), default)
+    return helper.parameter(parameters, "w", list(shape), dtype_name(dtype), default)
 
 
 @layer

@@ -83,7 +83,7 @@ def _holds_symbol(value: object) -> bool:
     return isinstance(value, Symbol) or (isinstance(value, list | tuple) and any(isinstance(each, Symbol) for each in value))
 
 
-def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]) -> dict[str, Any]:
+def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]) -> dict[str, object]:
     """What a call gives, by parameter; TypeError for what it does not take, lacks, or gives twice."""
     if args and not form.positional:
         raise InvalidType(f"{form} takes {', '.join(form.definition.attrs) or 'nothing'} by keyword, not {args!r}")
@@ -121,7 +121,7 @@ def _called(form: Form, given: Mapping[str, object]) -> Any:
     return _activated(form, results, given.get("act"))
 
 
-def _with_defaults(form: Form, given: Mapping[str, object]) -> dict[str, Any]:
+def _with_defaults(form: Form, given: Mapping[str, object]) -> dict[str, object]:
     """What is given, and the defaults that differ from the operator's."""
     attrs = form.definition.attrs
     differ = {
@@ -191,7 +191,7 @@ def _name(form: Form, given: Mapping[str, object]) -> str | None:
     return name
 
 
-def _with_constants(form: Form, inputs: list[object]) -> list[Any]:
+def _with_constants(form: Form, inputs: list[object]) -> list[object]:
     """Numbers and arrays beside variables as constants."""
     like = next(
         (each for given in inputs for each in (given if isinstance(given, list | tuple) else [given]) if isinstance(each, Symbol)), None

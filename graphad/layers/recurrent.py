@@ -24,11 +24,11 @@ class RNNCell:
     A class of one's own defines ``call`` and ``state_shape``, the states' shapes without the batch.
     """
 
-    def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def call(self, inputs: object, states: object, **kwargs: object) -> tuple[Any, Any]:
         """The outputs of a step, and the next states."""
         raise InvalidType(f"{type(self).__name__} does not define call(inputs, states)")
 
-    def __call__(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def __call__(self, inputs: object, states: object, **kwargs: object) -> tuple[Any, Any]:
         return self.call(inputs, states, **kwargs)
 
     @property
@@ -37,7 +37,7 @@ class RNNCell:
         raise InvalidType(f"{type(self).__name__} does not define state_shape")
 
     def get_initial_states(
-        self, batch_ref: Any, shape: Any = None, dtype: Any = "float32", init_value: float = 0.0, batch_dim_idx: int = 0
+        self, batch_ref: object, shape: object = None, dtype: object = "float32", init_value: float = 0.0, batch_dim_idx: int = 0
     ) -> Any:
         """States of one value for the batch of a tensor (or the first tensor of a structure), which is at ``batch_dim_idx`` of it."""
         like = checked_input("RNNCell.get_initial_states", nest.flatten(batch_ref)[0])
@@ -66,7 +66,14 @@ class _Gated(RNNCell):
     """A cell with gates: names, widths and activations."""
 
     def __init__(
-        self, hidden_size: int, param_attr: AttrLike, bias_attr: AttrLike, gate_activation: Any, activation: Any, dtype: Any, name: str
+        self,
+        hidden_size: int,
+        param_attr: AttrLike,
+        bias_attr: AttrLike,
+        gate_activation: object,
+        activation: object,
+        dtype: object,
+        name: str,
     ) -> None:
         kind = type(self).__name__
         with at_users_line(f"layers.{kind}"):
@@ -97,7 +104,7 @@ def _named(attr: Any, key: str) -> Any:
     return attr if from_attr is None else attr.named(f"{from_attr}_{key}") if key else attr
 
 
-def _activation(what: str, given: Any, default: str) -> Any:
+def _activation(what: str, given: object, default: str) -> Any:
     """An activation from its name, a layer or None."""
     if given is None:
         given = default
@@ -125,14 +132,14 @@ class GRUCell(_Gated):
         hidden_size: int,
         param_attr: AttrLike = None,
         bias_attr: AttrLike = None,
-        gate_activation: Any = None,
-        activation: Any = None,
-        dtype: Any = "float32",
+        gate_activation: object = None,
+        activation: object = None,
+        dtype: object = "float32",
         name: str = "GRUCell",
     ) -> None:
         super().__init__(hidden_size, param_attr, bias_attr, gate_activation, activation, dtype, name)
 
-    def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def call(self, inputs: Any, states: Any, **kwargs: object) -> tuple[Any, Any]:
         size = self.hidden_size
         gates = self._gate(self._product("gate_", [inputs, states], 2 * size))
         reset, update = gates[:, :size], gates[:, size:]
@@ -153,10 +160,10 @@ class LSTMCell(_Gated):
         hidden_size: int,
         param_attr: AttrLike = None,
         bias_attr: AttrLike = None,
-        gate_activation: Any = None,
-        activation: Any = None,
+        gate_activation: object = None,
+        activation: object = None,
         forget_bias: float = 1.0,
-        dtype: Any = "float32",
+        dtype: object = "float32",
         name: str = "LSTMCell",
     ) -> None:
         super().__init__(hidden_size, param_attr, bias_attr, gate_activation, activation, dtype, name)
@@ -181,12 +188,12 @@ class LSTMCell(_Gated):
 @layer
 def rnn(
     cell: RNNCell,
-    inputs: Any,
-    initial_states: Any = None,
+    inputs: object,
+    initial_states: object = None,
     sequence_length: Variable | None = None,
     time_major: bool = False,
     is_reverse: bool = False,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> tuple[Any, Any]:
     """Run a cell over time.
 
@@ -230,7 +237,7 @@ def _counting(lengths: Variable, time: int, dtype: str) -> Variable:
     return (places < emitted("reshape", [lengths], shape=[1, -1])).astype(dtype)  # type: ignore[no-any-return]
 
 
-def _run(cell: RNNCell, inputs: Any, initial: Any, counts: Variable | None, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def _run(cell: RNNCell, inputs: object, initial: object, counts: Variable | None, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The outputs of all steps, time first, and the last states."""
     network = StaticRNN()
     with network.step():

@@ -33,7 +33,7 @@ def _real(dtype: str) -> str:
 
 
 @layer
-def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
+def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: object = "float32") -> Variable:
     """For each row of probabilities ``[batch, classes]`` a class, drawn by them: int64 ``[batch]``.
 
     Args:
@@ -53,7 +53,7 @@ def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, 
 
 
 @layer
-def randperm(n: int, out: None = None, dtype: Any = "int64", device: None = None, stop_gradient: bool = True, seed: int = 0) -> Variable:
+def randperm(n: int, out: None = None, dtype: object = "int64", device: None = None, stop_gradient: bool = True, seed: int = 0) -> Variable:
     """The numbers below ``n`` in a random order, each order as likely as the others."""
     if out is not None or device is not None:
         raise InvalidType(f"layers.randperm: out and device mean nothing here, so they are None, not {out!r} and {device!r}")
@@ -68,7 +68,7 @@ def randperm(n: int, out: None = None, dtype: Any = "int64", device: None = None
 # -- noise-contrastive estimation ------------------------------------------------------------------
 
 
-def _drawn_classes(label: Variable, sampler: str, total: int, count: int, custom: Any, seed: int, dtype: str) -> tuple[Variable, Any]:
+def _drawn_classes(label: Variable, sampler: str, total: int, count: int, custom: object, seed: int, dtype: str) -> tuple[Variable, Any]:
     """Classes ``[batch, count]`` drawn by a sampler, and a function from classes to their probabilities, in a dtype."""
     chosen = _uniform_rows(label, count, seed)
     if sampler == "uniform":
@@ -107,7 +107,7 @@ def nce(
     num_neg_samples: int | None = None,
     name: str | None = None,
     sampler: str = "uniform",
-    custom_dist: Any = None,
+    custom_dist: object = None,
     seed: int = 0,
     is_sparse: bool = False,
 ) -> Variable:

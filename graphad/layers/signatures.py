@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from graphad.errors import InvalidValue
 from graphad.layers.synonyms import SYNONYMS, synonym
@@ -105,8 +105,8 @@ class Form:
         return "Any"
 
     def _returned(self) -> str:
-        kept = [slot for slot in self.definition.outputs.values() if slot.name in self.returned]
-        words = ["list[Variable]" if slot.variadic else "Variable" for slot in kept]
+        slots = [slot for slot in self.definition.outputs.values() if slot.name in self.returned]
+        words = ["list[Variable]" if slot.variadic else "Variable" for slot in slots]
         return "None" if not words else words[0] if len(words) == 1 else f"tuple[{', '.join(words)}]"
 
     @cached_property
@@ -143,7 +143,10 @@ def snake(name: str) -> str:
 
 def _own_parts(definition: OpDef) -> list[Part]:
     """The parameters that a definition has by itself: its slots, its attributes."""
-    attrs = [Part(_safe(attr.name), attr.default if attr.has_default else EMPTY, attr=attr.name) for attr in definition.attrs.values()]
+    attrs = [
+        Part("lambda_" if attr.name == "lambda" else attr.name, attr.default if attr.has_default else EMPTY, attr=attr.name)
+        for attr in definition.attrs.values()
+    ]
     taken = {part.name for part in attrs}
     slots = [(snake(slot.name), slot) for slot in definition.inputs.values()]
     named = [Part(f"{name}_tensor" if name in taken else name, None if slot.optional else EMPTY, slot) for name, slot in slots]
@@ -153,10 +156,6 @@ def _own_parts(definition: OpDef) -> list[Part]:
     if not definition.inputs:
         return [replace(part, keyword_only=True) for part in attrs]
     return [*(part for part in named if part.default is EMPTY), *required, *rest, *optional]
-
-
-def _safe(name: str) -> str:
-    return "lambda_" if name == "lambda" else name
 
 
 def _slots_for(definition: OpDef, attr: str) -> tuple[Slot | None, Slot | None]:
@@ -171,7 +170,7 @@ def _written_parts(definition: OpDef, spec: Spec) -> list[Part]:
     return [_bound(definition, spec, name, default) for name, default in read_signature(spec.signature)]
 
 
-def read_signature(text: str) -> list[tuple[str, Any]]:
+def read_signature(text: str) -> list[tuple[str, object]]:
     """The parameters and their defaults in a signature's text.
 
     >>> read_signature("x, axis=-1, name=None")[1:]

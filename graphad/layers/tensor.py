@@ -115,8 +115,8 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
         in_place: whether x itself is overwritten and returned; else it stays as it is, and a new Variable is returned.
 
     Raises:
-        TypeError: x is no Variable, or ``value`` no number.
-        ValueError: x holds integers, and ``value`` is no whole number.
+        TypeError: x is not a Variable, or ``value`` is not a number.
+        ValueError: x holds integers, and ``value`` is not a whole number.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -147,7 +147,7 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
         out: a Variable to overwrite, which may be one of them; a new one if None.
 
     Raises:
-        TypeError: one of them is no Variable.
+        TypeError: one of them is not a Variable.
         ValueError: there is none.
         ShapeError: they have different shapes or dtypes, or ``out`` has another one.
     """
@@ -289,7 +289,7 @@ _EXACT = 1 << 53  # up to here every whole number is a float
 
 
 @layer
-def fill_constant(shape: Sequence[int], dtype: object, value: Any, force_cpu: Any = False, out: Variable | None = None) -> Variable:
+def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: bool = False, out: Variable | None = None) -> Variable:
     """A tensor of one value.
 
     Gradients reach it if it is floating-point, so what it is overwritten with in a loop is trained.
@@ -302,7 +302,7 @@ def fill_constant(shape: Sequence[int], dtype: object, value: Any, force_cpu: An
         out: a Variable to overwrite; a new one if None.
 
     Raises:
-        TypeError: ``value`` is no number, ``shape`` no list of ints, ``dtype`` no dtype, ``out`` no Variable.
+        TypeError: ``value`` is not a number, ``shape`` not a list of ints, ``dtype`` not a dtype, or ``out`` not a Variable.
         ValueError: an extent is not known, or ``dtype`` cannot hold the value.
         ShapeError: ``out`` has another shape or dtype.
 
@@ -322,17 +322,17 @@ def fill_constant(shape: Sequence[int], dtype: object, value: Any, force_cpu: An
         checked_flag("force_cpu", force_cpu)
         if out is None and _holds_variable(shape):
             return _filled(shape, dtype_name(dtype), value)
-        found = TensorType(_known_shape(shape), dtype_name(dtype))
+        type = TensorType(_known_shape(shape), dtype_name(dtype))
         if not is_literal(value) or np.ndim(value):
             raise InvalidType(f"value is a number, not {value!r}")
         target = None if out is None else checked_target("out", out, block)
         name = helper.main.names.generate(f"{helper.name}.tmp") if target is None else target.name
         exact = not isinstance(value, int | np.integer) or abs(int(value)) <= _EXACT
-        write_literal(block, name, value if exact else _repeated(value, found), found)
+        write_literal(block, name, value if exact else _repeated(value, type), type)
     return stopped_unless_float(block.var(name)) if target is None else target
 
 
-def _holds_variable(shape: Any) -> bool:
+def _holds_variable(shape: object) -> bool:
     return isinstance(shape, Variable) or (isinstance(shape, list | tuple) and any(isinstance(each, Variable) for each in shape))
 
 
@@ -397,7 +397,7 @@ def eye(num_rows: int, num_columns: int | None = None, batch_shape: object = Non
 
 
 @layer
-def range_(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
+def range_(start: float | Variable, end: float | Variable, step: float | Variable, dtype: object) -> Variable:
     """The numbers from ``start`` up to ``end`` (left out) in steps of ``step``: ``layers.range``.
 
     Args:

@@ -68,7 +68,7 @@ def write_literal(block: Block, name: str, value: object, type: TensorType) -> N
     block.append_op("assign_value", {}, {"Out": name}, {**attrs, slot: values})
 
 
-def _values(value: object, dtype: str) -> list[Any]:
+def _values(value: object, dtype: str) -> list[object]:
     try:
         with np.errstate(all="ignore"):
             values: list[Any] = np.asarray(value, dtype).ravel().tolist()
@@ -117,7 +117,7 @@ def described(var: Variable) -> str:
 
 
 def one_boolean(what: str, value: object) -> Variable:
-    """A condition; TypeError if it is no variable, ShapeError if it cannot be one boolean."""
+    """A condition; TypeError if it is not a variable, ShapeError if it cannot be one boolean."""
     if not isinstance(value, Variable):
         raise InvalidType(f"{what} {value!r}; a boolean Variable of one element is expected")
     shape, dtype = value.declared

@@ -13,6 +13,9 @@ for traits is in ``graphad.passes``.
 
 from __future__ import annotations
 
+import warnings
+from types import ModuleType
+
 from graphad.ops import (
     activation,
     attention,
@@ -54,7 +57,7 @@ from graphad.ops.registry import REGISTRY
 from graphad.ops.sample import Sample
 from graphad.ops.symbol import Symbol
 
-ROWS = (
+CHAPTERS = (
     creation,
     like,
     casting,
@@ -90,9 +93,9 @@ ROWS = (
 )
 
 __all__ = [
+    "CHAPTERS",
     "GRAD",
     "REGISTRY",
-    "ROWS",
     "BranchDef",
     "CallDef",
     "ControlDef",
@@ -111,7 +114,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> OpDef:
+def __getattr__(name: str) -> OpDef | tuple[ModuleType, ...]:
+    if name == "ROWS":
+        warnings.warn("ops.ROWS is deprecated and goes in the next minor version: use CHAPTERS", DeprecationWarning, stacklevel=2)
+        return CHAPTERS
     definition = None if name.startswith("__") else find(name)
     if definition is not None:
         return definition

@@ -53,8 +53,8 @@ from graphad.ops.registry import REGISTRY as REGISTRY
 from graphad.ops.sample import Sample as Sample
 from graphad.ops.symbol import Symbol as Symbol
 
-ROWS: tuple[ModuleType, ...]
-__all__ = ['GRAD', 'REGISTRY', 'ROWS', 'BranchDef', 'CallDef', 'ControlDef', 'DoubleGradOpDef', 'GradOpDef', 'LoopDef', 'OpDef', 'Sample', 'Slot', 'Symbol', 'find', 'grad_kernel', 'lookup', 'operator', 'region_operator']
+CHAPTERS: tuple[ModuleType, ...]
+__all__ = ['CHAPTERS', 'GRAD', 'REGISTRY', 'BranchDef', 'CallDef', 'ControlDef', 'DoubleGradOpDef', 'GradOpDef', 'LoopDef', 'OpDef', 'Sample', 'Slot', 'Symbol', 'find', 'grad_kernel', 'lookup', 'operator', 'region_operator']
 
 abs: OpDef
 abs_grad: GradOpDef

@@ -297,10 +297,6 @@ def _softmax_grad(Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
     return weighted - Out * reduce_sum(weighted, dim=[axis], keep_dim=True)
 
 
-def _shifted(X: Array, axis: int) -> Array:
-    return np.asarray(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
-
-
 @operator(
     "X -> Out", infer=_along, grad={"X": _softmax_grad}, speculatable="extents", symmetric=True, rows="X", along="axis", own=True, flops=5
 )
@@ -337,7 +333,7 @@ def _softmax_into(out: Array, X: Array, axis: int) -> None:
 )
 def log_softmax(X: Array, *, axis: int = -1) -> Array:
     """The logarithm of the softmax along ``axis``."""
-    shifted = _shifted(X, axis)
+    shifted = np.asarray(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
     return np.asarray(shifted - np.log(summed(np.exp(shifted), axis, True)))
 
 

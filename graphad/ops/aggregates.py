@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from graphad.errors import InvalidValue
+from graphad.types import Tensor
 
 
 class Aggregate:
@@ -20,7 +21,7 @@ class Aggregate:
         """The zero of the gradients of this value."""
         raise NotImplementedError
 
-    def parts(self) -> Iterator[Any]:
+    def parts(self) -> Iterator[Tensor]:
         """The tensors (and aggregates) in it."""
         raise NotImplementedError
 
@@ -40,18 +41,18 @@ class TensorArray(Aggregate):
 
     __slots__ = ("_state", "length")
 
-    def __init__(self, items: Sequence[Any] = ()) -> None:
-        self._state: Any = dict(enumerate(items))
+    def __init__(self, items: Sequence[Tensor] = ()) -> None:
+        self._state: Tensor = dict(enumerate(items))
         self.length = len(items)
 
-    def _entries(self) -> dict[int, Any]:
+    def _entries(self) -> dict[int, Tensor]:
         """The shared dict, made to show this version."""
         if type(self._state) is dict:
             return self._state
         path = [self]
         while not isinstance(path[-1]._state, dict):
             path.append(path[-1]._state[2])
-        shared: dict[int, Any] = path[-1]._state
+        shared: dict[int, Tensor] = path[-1]._state
         for newer, older in zip(path[:0:-1], path[-2::-1], strict=True):
             index, item, _ = older._state
             newer._state = (index, shared.get(index), older)
@@ -62,7 +63,7 @@ class TensorArray(Aggregate):
             older._state = shared
         return shared
 
-    def _changed(self, index: int, item: object, length: int) -> TensorArray:
+    def _changed(self, index: int, item: Tensor, length: int) -> TensorArray:
         shared = self._entries()
         newer = TensorArray.__new__(TensorArray)
         newer._state, newer.length = shared, length
@@ -73,8 +74,8 @@ class TensorArray(Aggregate):
             shared[index] = item
         return newer
 
-    def write(self, index: int, item: object) -> TensorArray:
-        """This array with another tensor at an index, as long as need be."""
+    def write(self, index: int, item: Tensor) -> TensorArray:
+        """This array with another tensor at an index, as long as needed."""
         if index < 0:
             raise InvalidValue(f"an array is written at an index from 0 on, not at {index}")
         return self._changed(index, item, max(self.length, index + 1))
@@ -83,17 +84,17 @@ class TensorArray(Aggregate):
         """This array with nothing at an index."""
         return self._changed(index, None, self.length)
 
-    def read(self, index: int) -> Any:
+    def read(self, index: int) -> Tensor:
         """The tensor at an index, None if the slot is empty; ValueError beyond the end."""
         if not 0 <= index < self.length:
             raise InvalidValue(f"index {index} is out of range for an array of {self.length}")
         return self._entries().get(index)
 
-    def items(self) -> list[tuple[int, Any]]:
+    def items(self) -> list[tuple[int, Tensor]]:
         """Index and tensor of every slot that is not empty, in order."""
         return sorted(self._entries().items())
 
-    def parts(self) -> Iterator[Any]:
+    def parts(self) -> Iterator[Tensor]:
         return iter([item for _, item in self.items()])
 
     def zeros_like(self) -> TensorArray:
@@ -124,22 +125,22 @@ class Tape(Aggregate):
 
     __slots__ = ("length", "rest", "top")
 
-    def __init__(self, top: tuple[Any, ...] = (), rest: Tape | None = None) -> None:
+    def __init__(self, top: tuple[Tensor, ...] = (), rest: Tape | None = None) -> None:
         self.top = top
         self.rest = rest
         self.length: int = 0 if rest is None else rest.length + 1
 
-    def push(self, items: Sequence[object]) -> Tape:
+    def push(self, items: Sequence[Tensor]) -> Tape:
         """The tape with one more entry."""
         return Tape(tuple(items), self)
 
-    def pop(self) -> tuple[Tape, list[Any]]:
+    def pop(self) -> tuple[Tape, list[Tensor]]:
         """The tape below the last entry, and that entry."""
         if self.rest is None:
             raise InvalidValue("the tape is empty: there is nothing left to take from it")
         return self.rest, list(self.top)
 
-    def entries(self) -> list[tuple[Any, ...]]:
+    def entries(self) -> list[tuple[Tensor, ...]]:
         """The entries, the oldest first."""
         found, tape = [], self
         while tape.rest is not None:
@@ -147,7 +148,7 @@ class Tape(Aggregate):
             tape = tape.rest
         return found[::-1]
 
-    def parts(self) -> Iterator[Any]:
+    def parts(self) -> Iterator[Tensor]:
         return (item for entry in self.entries() for item in entry)
 
     def zeros_like(self) -> Tape:
@@ -176,7 +177,7 @@ class StepScopes(Aggregate):
         self.steps = steps
         self.count = count
 
-    def parts(self) -> Iterator[Any]:
+    def parts(self) -> Iterator[Tensor]:
         return (value for step in self.steps for value in step.values())
 
     def zeros_like(self) -> StepScopes:
@@ -204,17 +205,17 @@ class Checkpoints(StepScopes):
         self.path = path
 
 
-def _tape(entries: list[tuple[object, ...]]) -> Tape:
+def _tape(entries: list[tuple[Tensor, ...]]) -> Tape:
     tape = Tape()
     for entry in entries:
         tape = tape.push(entry)
     return tape
 
 
-def _added(a: Any, b: Any) -> Any:
+def _added(a: Tensor, b: Tensor) -> Tensor:
     return b if a is None else a if b is None else a + b
 
 
-def zeros_like(value: object) -> Any:
+def zeros_like(value: object) -> Tensor:
     """Zeros for an array or an aggregate, nothing for nothing."""
     return value if value is None else value.zeros_like() if isinstance(value, Aggregate) else np.zeros_like(value)

@@ -48,8 +48,8 @@ def _attended_type(
     batch, length, heads, _ = q.shape
     scores = TensorType((batch, heads, length, k.shape[1]), dtype)
     _check_mask(scores, attn_mask, causal)
-    kept = scores if return_softmax else TensorType((0,), dtype)
-    return TensorType((*q.shape[:3], v.shape[3]), dtype), kept, TensorType(scores.shape[:3], dtype), TensorType((2,), "int64")
+    type = scores if return_softmax else TensorType((0,), dtype)
+    return TensorType((*q.shape[:3], v.shape[3]), dtype), type, TensorType(scores.shape[:3], dtype), TensorType((2,), "int64")
 
 
 def _check_mask(scores: TensorType, attn_mask: TensorType | None, causal: bool) -> None:
@@ -186,7 +186,7 @@ def flash_attn(
 def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
     """The weights and the cotangent of the scores once for all inputs."""
 
-    def given(slot: str) -> Any:
+    def given(slot: str) -> Tensor:
         return inputs[slot][0] if inputs.get(slot) else None
 
     q, k, v, mask, dout = (given(slot) for slot in ("q", "k", "v", "attn_mask", "out" + GRAD))

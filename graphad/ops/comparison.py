@@ -46,14 +46,14 @@ def _bits(X: TensorType, Y: TensorType | None = None) -> TensorType:
     return X if Y is None else broadcast(X, Y)
 
 
-def _bit_row(name: str, function: Callable[..., object]) -> OpDef:
+def _define_bitwise(name: str, function: Callable[..., object]) -> OpDef:
     kernel = kernel_of(function, "X", "Y", module=__name__)
     return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, uniform=True, safe_dtypes="all", **ELEMENTWISE)(kernel)
 
 
-bitwise_and = _bit_row("bitwise_and", np.bitwise_and)
-bitwise_or = _bit_row("bitwise_or", np.bitwise_or)
-bitwise_xor = _bit_row("bitwise_xor", np.bitwise_xor)
+bitwise_and = _define_bitwise("bitwise_and", np.bitwise_and)
+bitwise_or = _define_bitwise("bitwise_or", np.bitwise_or)
+bitwise_xor = _define_bitwise("bitwise_xor", np.bitwise_xor)
 
 
 @operator("X -> Out", infer=_bits, grad={}, safe_dtypes="all", **FUNCTION, uniform=True)

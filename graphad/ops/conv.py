@@ -73,18 +73,18 @@ def _scratch(use: str, shape: Shape, dtype: np.dtype[np.generic]) -> Array:
     count = prod(shape) * dtype.itemsize
     if count > KEPT_BYTES:
         return np.empty(shape, dtype)
-    found = _KEPT.memory.get(use)
-    if found is None or len(found) < count:
-        found = _KEPT.memory[use] = np.empty(count, np.uint8)
-    return found[:count].view(dtype).reshape(shape)
+    array = _KEPT.memory.get(use)
+    if array is None or len(array) < count:
+        array = _KEPT.memory[use] = np.empty(count, np.uint8)
+    return array[:count].view(dtype).reshape(shape)
 
 
-def _extents(found: Axes) -> Shape:
-    return tuple(a.count for a in found)
+def _extents(window_axes: Axes) -> Shape:
+    return tuple(a.count for a in window_axes)
 
 
-def _kernel(found: Axes) -> Shape:
-    return tuple(a.kernel for a in found)
+def _kernel(window_axes: Axes) -> Shape:
+    return tuple(a.kernel for a in window_axes)
 
 
 def _matrix(filter_: Array, groups: int) -> Array:
@@ -93,8 +93,8 @@ def _matrix(filter_: Array, groups: int) -> Array:
     return filter_.reshape(groups, features // groups, prod(window))
 
 
-def _is_pointwise(found: Axes) -> bool:
-    return all(a.kernel == 1 and a.padded == a.size for a in found)
+def _is_pointwise(window_axes: Axes) -> bool:
+    return all(a.kernel == 1 and a.padded == a.size for a in window_axes)
 
 
 def _is_depthwise(filter_: Shape, groups: int) -> bool:
@@ -115,39 +115,41 @@ class Lines(NamedTuple):
         steps = (pitch * line.itemsize for pitch in self.pitches)
         return as_strided(line, (*line.shape[:-1], *extents), (*line.strides[:-1], *steps))
 
-    def starts(self, found: Axes) -> Iterator[tuple[Shape, slice]]:
+    def starts(self, window_axes: Axes) -> Iterator[tuple[Shape, slice]]:
         """Every element of the window, and where its line is."""
-        for place in np.ndindex(*_kernel(found)):
-            start = sum(k * a.dilation * pitch for k, a, pitch in zip(place, found, self.pitches, strict=True))
+        for place in np.ndindex(*_kernel(window_axes)):
+            start = sum(k * a.dilation * pitch for k, a, pitch in zip(place, window_axes, self.pitches, strict=True))
             yield place, slice(start, start + self.length)
 
 
-def _lines(found: Axes, waste: float = WASTE) -> Lines | None:
+def _lines(window_axes: Axes, waste: float = WASTE) -> Lines | None:
     """None where there are gaps between windows, or too many windows over the edges."""
-    pitches = tuple(prod(a.padded for a in found[i + 1 :]) for i in range(len(found)))
-    length = 1 + sum((a.count - 1) * pitch for a, pitch in zip(found, pitches, strict=True))
-    wanted = prod(_extents(found))
-    return Lines(pitches, length) if all(a.stride == 1 for a in found) and 0 < length <= waste * wanted else None
+    pitches = tuple(prod(a.padded for a in window_axes[i + 1 :]) for i in range(len(window_axes)))
+    length = 1 + sum((a.count - 1) * pitch for a, pitch in zip(window_axes, pitches, strict=True))
+    wanted = prod(_extents(window_axes))
+    return Lines(pitches, length) if all(a.stride == 1 for a in window_axes) and 0 < length <= waste * wanted else None
 
 
-def _columns(wide: Array, found: Axes, lines: Lines | None, folded: bool) -> Array:
+def _columns(wide: Array, window_axes: Axes, lines: Lines | None, folded: bool) -> Array:
     """Every window of padded samples as a column: ``[samples, C, kernel, windows]``, or with the samples last but one."""
     n, c = wide.shape[:2]
     if lines is None:
-        view = _by_rows(wide, found) if len(found) == 2 and all(a.stride == 1 for a in found) else windows(wide, found)
+        view = (
+            _by_rows(wide, window_axes) if len(window_axes) == 2 and all(a.stride == 1 for a in window_axes) else windows(wide, window_axes)
+        )
     else:
-        inner = (a.dilation * pitch * wide.itemsize for a, pitch in zip(found, lines.pitches, strict=True))
-        shape = (n, c, *_kernel(found), lines.length)
+        inner = (a.dilation * pitch * wide.itemsize for a, pitch in zip(window_axes, lines.pitches, strict=True))
+        shape = (n, c, *_kernel(window_axes), lines.length)
         view = as_strided(wide, shape, (*wide.strides[:2], *inner, wide.itemsize), writeable=False)
-    view = np.moveaxis(view, 0, len(found) + 1) if folded else view
+    view = np.moveaxis(view, 0, len(window_axes) + 1) if folded else view
     columns = _scratch("columns", view.shape, view.dtype)
     np.copyto(columns, view)
     return columns
 
 
-def _by_rows(wide: Array, found: Axes) -> Array:
+def _by_rows(wide: Array, window_axes: Axes) -> Array:
     """The windows of padded images, out of a copy in which the rows of every column of the window follow each other: long runs to copy."""
-    (n, c, height, _), (down, across) = wide.shape, found
+    (n, c, height, _), (down, across) = wide.shape, window_axes
     steps = wide.strides
     shifted = as_strided(
         wide, (n, c, across.kernel, height, across.count), (*steps[:2], across.dilation * steps[3], *steps[2:]), writeable=False
@@ -176,29 +178,29 @@ def _fold(y: Array, groups: int) -> Array:
     return rows[0] if n == 1 else rows.transpose(1, 2, 0, 3).reshape(groups, features // groups, n * count)
 
 
-def _check_filter(shape: Shape, found: Axes) -> None:
-    check_fit("the filter", shape, (*shape[:2], *_kernel(found)))
+def _check_filter(shape: Shape, window_axes: Axes) -> None:
+    check_fit("the filter", shape, (*shape[:2], *_kernel(window_axes)))
 
 
 # -- image and filter to output ------------------------------------------------------------------
 
 
-def correlated(x: Array, filter_: Array, found: Axes, groups: int) -> Array:
+def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
     """The products of the filter with every window of x: ``[N, features, *counts]``."""
-    _check_filter(filter_.shape, found)
-    check_fit("X", x.shape, (len(x), groups * filter_.shape[1], *(a.size for a in found)))
-    extents, rows = _extents(found), _matrix(filter_, groups)
-    if _is_pointwise(found):
-        points = x[element(found, (0,) * len(found))].reshape(len(x), groups, rows.shape[2], prod(extents))
+    _check_filter(filter_.shape, window_axes)
+    check_fit("X", x.shape, (len(x), groups * filter_.shape[1], *(a.size for a in window_axes)))
+    extents, rows = _extents(window_axes), _matrix(filter_, groups)
+    if _is_pointwise(window_axes):
+        points = x[element(window_axes, (0,) * len(window_axes))].reshape(len(x), groups, rows.shape[2], prod(extents))
         return np.asarray(np.matmul(rows, points)).reshape(len(x), len(filter_), *extents)
     if _is_depthwise(filter_.shape, groups):
-        return _depthwise(x, filter_, found, groups)
-    wide, out = padded(x, found), np.empty((len(x), len(filter_), *extents), x.dtype)
+        return _depthwise(x, filter_, window_axes, groups)
+    wide, out = padded(x, window_axes), np.empty((len(x), len(filter_), *extents), x.dtype)
     folded = rows.shape[1] > prod(extents)
-    lines = None if folded else _lines(found, WASTE_OF_COLUMNS)
+    lines = None if folded else _lines(window_axes, WASTE_OF_COLUMNS)
     wide = np.ascontiguousarray(wide) if lines else wide
     for batch in _batches(groups * rows.shape[2] * prod(extents), len(x), x.itemsize, folded):
-        columns = _columns(wide[batch], found, lines, folded)
+        columns = _columns(wide[batch], window_axes, lines, folded)
         _multiply(rows, columns, lines, folded, out[batch])
     return out
 
@@ -221,117 +223,117 @@ def _multiply(rows: Array, columns: Array, lines: Lines | None, folded: bool, ou
         out[...] = lines.view(product.reshape(*out.shape[:2], lines.length), tuple(extents))
 
 
-def _depthwise(x: Array, filter_: Array, found: Axes, groups: int) -> Array:
+def _depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
     """Every feature from one channel: sums of shifted images, sample by sample."""
-    extents, lines = _extents(found), _lines(found)
-    wide, shape = np.ascontiguousarray(padded(x, found)), (groups, len(filter_) // groups, *extents)
+    extents, lines = _extents(window_axes), _lines(window_axes)
+    wide, shape = np.ascontiguousarray(padded(x, window_axes)), (groups, len(filter_) // groups, *extents)
     out = np.empty((len(x), *shape), x.dtype)
     inner = extents if lines is None else (lines.length,)
     terms = np.empty((2, *shape[:2], *inner), x.dtype)
     for image, result in zip(wide, out, strict=True):
         terms[1] = 0
-        for part, weight in _shifted(image, filter_, found, lines):
+        for part, weight in _shifted(image, filter_, window_axes, lines):
             np.multiply(part[:, None], weight.reshape(*shape[:2], *(1 for _ in inner)), out=terms[0])
             terms[1] += terms[0]
         result[...] = terms[1] if lines is None else lines.view(terms[1], extents)
     return out.reshape(len(x), len(filter_), *extents)
 
 
-def _shifted(image: Array, filter_: Array, found: Axes, lines: Lines | None) -> Iterator[tuple[Array, Array]]:
+def _shifted(image: Array, filter_: Array, window_axes: Axes, lines: Lines | None) -> Iterator[tuple[Array, Array]]:
     """Of every window of a padded sample ``[C, ...]`` one element, as lines if there are any, with what it is multiplied by."""
     if lines is None:
-        yield from ((image[element(found, place)], filter_[last(place)]) for place in np.ndindex(*_kernel(found)))
+        yield from ((image[element(window_axes, place)], filter_[last(place)]) for place in np.ndindex(*_kernel(window_axes)))
         return
     flat = image.reshape(len(image), prod(image.shape[1:]))
-    yield from ((flat[:, line], filter_[last(place)]) for place, line in lines.starts(found))
+    yield from ((flat[:, line], filter_[last(place)]) for place, line in lines.starts(window_axes))
 
 
 # -- filter and output to image ------------------------------------------------------------------
 
 
-def spread(filter_: Array, y: Array, found: Axes, groups: int) -> Array:
+def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
     """The image whose windows receive y through the filter: the transpose of ``correlated``."""
-    _check_filter(filter_.shape, found)
-    check_fit("the output's cotangent", y.shape, (len(y), len(filter_), *_extents(found)))
-    channels, extents = groups * filter_.shape[1], _extents(found)
-    out = np.zeros((len(y), channels, *(a.size for a in found)), y.dtype)
+    _check_filter(filter_.shape, window_axes)
+    check_fit("the output's cotangent", y.shape, (len(y), len(filter_), *_extents(window_axes)))
+    channels, extents = groups * filter_.shape[1], _extents(window_axes)
+    out = np.zeros((len(y), channels, *(a.size for a in window_axes)), y.dtype)
     rows = _matrix(filter_, groups).transpose(0, 2, 1)
-    if _is_pointwise(found):
+    if _is_pointwise(window_axes):
         points = np.matmul(rows, y.reshape(len(y), groups, rows.shape[2], prod(extents)))
-        out[element(found, (0,) * len(found))] = points.reshape(len(y), channels, *extents)
+        out[element(window_axes, (0,) * len(window_axes))] = points.reshape(len(y), channels, *extents)
         return out
     if _is_depthwise(filter_.shape, groups):
-        return _depthwise_spread(filter_, y, found, out)
-    lines = _lines(found) if rows.shape[2] <= prod(extents) else None
+        return _depthwise_spread(filter_, y, window_axes, out)
+    lines = _lines(window_axes) if rows.shape[2] <= prod(extents) else None
     for batch in _batches(groups * rows.shape[1] * prod(extents), len(y), y.itemsize, lines is None):
         n = batch.stop - batch.start
         if lines is None:
             columns = _scratch("columns", (groups, rows.shape[1], n * prod(extents)), y.dtype)
             np.matmul(rows, _fold(_spaced(y[batch], None), groups), out=columns)
-            _overlay(columns.reshape(channels, *_kernel(found), n, *extents), found, out[batch])
+            _overlay(columns.reshape(channels, *_kernel(window_axes), n, *extents), window_axes, out[batch])
         else:
             columns = _scratch("columns", (n, groups, rows.shape[1], lines.length), y.dtype)
             np.matmul(rows, _spaced(y[batch], lines).reshape(n, groups, rows.shape[2], lines.length), out=columns)
-            _overlay_lines(columns, found, lines, out[batch])
+            _overlay_lines(columns, window_axes, lines, out[batch])
     return out
 
 
-def _overlay(columns: Array, found: Axes, out: Array) -> None:
+def _overlay(columns: Array, window_axes: Axes, out: Array) -> None:
     """Columns ``[C, *kernel, samples, *counts]`` added up where their windows overlap, axis by axis."""
-    for done, axis in enumerate(found):
-        place = columns.ndim - 1 - (len(found) - done)
+    for done, axis in enumerate(window_axes):
+        place = columns.ndim - 1 - (len(window_axes) - done)
         image = np.zeros((*columns.shape[:1], *columns.shape[2 : place + 1], axis.padded, *columns.shape[place + 2 :]), columns.dtype)
         into = np.moveaxis(image, place, 0)
         for k in range(axis.kernel):
             into[axis.at(k)] += np.moveaxis(columns[:, k], place, 0)
         columns = image
-    out[...] = np.swapaxes(columns[inside(found)], 0, 1)
+    out[...] = np.swapaxes(columns[inside(window_axes)], 0, 1)
 
 
-def _overlay_lines(columns: Array, found: Axes, lines: Lines, out: Array) -> None:
+def _overlay_lines(columns: Array, window_axes: Axes, lines: Lines, out: Array) -> None:
     """Columns ``[samples, groups, C / groups * kernel, length]`` added up, line by line."""
     n, channels = out.shape[:2]
-    parts = columns.reshape(n, channels, *_kernel(found), lines.length)
-    sizes = tuple(a.padded for a in found)
+    parts = columns.reshape(n, channels, *_kernel(window_axes), lines.length)
+    sizes = tuple(a.padded for a in window_axes)
     image = _scratch("image", (n, channels, prod(sizes)), columns.dtype)
     image[...] = 0
-    for place, line in lines.starts(found):
+    for place, line in lines.starts(window_axes):
         image[..., line] += parts[last((*place, slice(None)))]
-    out[...] = image.reshape(n, channels, *sizes)[inside(found)]
+    out[...] = image.reshape(n, channels, *sizes)[inside(window_axes)]
 
 
-def _depthwise_spread(filter_: Array, y: Array, found: Axes, out: Array) -> Array:
-    groups, lines = out.shape[1], _lines(found)
-    wide = np.zeros((*out.shape[:2], *(a.padded for a in found)), y.dtype)
-    inner = _extents(found) if lines is None else (lines.length,)
+def _depthwise_spread(filter_: Array, y: Array, window_axes: Axes, out: Array) -> Array:
+    groups, lines = out.shape[1], _lines(window_axes)
+    wide = np.zeros((*out.shape[:2], *(a.padded for a in window_axes)), y.dtype)
+    inner = _extents(window_axes) if lines is None else (lines.length,)
     parts = _spaced(y, lines).reshape(len(y), groups, len(filter_) // groups, *inner)
     for image, part in zip(wide, parts, strict=True):
-        for place, weight in _shifted(image, filter_, found, lines):
+        for place, weight in _shifted(image, filter_, window_axes, lines):
             terms = part * weight.reshape(*part.shape[:2], *(1 for _ in part.shape[2:]))
             np.add(place, np.add.reduce(terms, axis=1) if terms.shape[1] > 1 else terms[:, 0], out=place)
-    return np.asarray(wide[inside(found)])
+    return np.asarray(wide[inside(window_axes)])
 
 
 # -- image and output to filter ------------------------------------------------------------------
 
 
-def filter_cotangent(x: Array, y: Array, found: Axes, shape: Shape, groups: int) -> Array:
+def filter_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
     """What every element of the filter multiplies: the products of y with the columns of x, summed over samples and windows."""
-    _check_filter(shape, found)
-    check_fit("X", x.shape, (len(x), groups * shape[1], *(a.size for a in found)))
-    check_fit("the output's cotangent", y.shape, (len(x), shape[0], *_extents(found)))
-    count, lines = prod(_extents(found)), None if _is_pointwise(found) else _lines(found, WASTE_OF_COLUMNS)
-    if _is_pointwise(found):
-        points = x[element(found, (0,) * len(found))].reshape(*x.shape[:2], count)
+    _check_filter(shape, window_axes)
+    check_fit("X", x.shape, (len(x), groups * shape[1], *(a.size for a in window_axes)))
+    check_fit("the output's cotangent", y.shape, (len(x), shape[0], *_extents(window_axes)))
+    count, lines = prod(_extents(window_axes)), None if _is_pointwise(window_axes) else _lines(window_axes, WASTE_OF_COLUMNS)
+    if _is_pointwise(window_axes):
+        points = x[element(window_axes, (0,) * len(window_axes))].reshape(*x.shape[:2], count)
         products = np.matmul(_fold(_spaced(y, None), groups), _fold(points, groups).transpose(0, 2, 1))
         return np.asarray(products).reshape(shape)
     if _is_depthwise(shape, groups):
-        return _depthwise_cotangent(x, y, found, shape, groups)
+        return _depthwise_cotangent(x, y, window_axes, shape, groups)
     depth, features = prod(shape[1:]), shape[0] // groups
     folded = depth * features > count
-    wide, total = np.ascontiguousarray(padded(x, found)), np.zeros((groups, depth, features), x.dtype)
+    wide, total = np.ascontiguousarray(padded(x, window_axes)), np.zeros((groups, depth, features), x.dtype)
     for batch in _batches(groups * depth * count, len(x), x.itemsize, folded):
-        columns, given = _columns(wide[batch], found, lines, folded), _spaced(y[batch], lines)
+        columns, given = _columns(wide[batch], window_axes, lines, folded), _spaced(y[batch], lines)
         total += _products(columns, given, groups, depth, folded)
     return total.transpose(0, 2, 1).reshape(shape)
 
@@ -345,12 +347,12 @@ def _products(columns: Array, given: Array, groups: int, depth: int, folded: boo
     return np.asarray(np.add.reduce(by_sample, axis=0))
 
 
-def _depthwise_cotangent(x: Array, y: Array, found: Axes, shape: Shape, groups: int) -> Array:
-    wide, out = padded(x, found), np.empty(shape, x.dtype)
-    parts = y.reshape(len(y), groups, shape[0] // groups, *_extents(found))
-    letters = "xyz"[: len(found)]
-    for place in np.ndindex(*_kernel(found)):
-        shifted = wide[element(found, place)]
+def _depthwise_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
+    wide, out = padded(x, window_axes), np.empty(shape, x.dtype)
+    parts = y.reshape(len(y), groups, shape[0] // groups, *_extents(window_axes))
+    letters = "xyz"[: len(window_axes)]
+    for place in np.ndindex(*_kernel(window_axes)):
+        shifted = wide[element(window_axes, place)]
         out[last(place)] = np.einsum(f"ng{letters},ngm{letters}->gm", shifted, parts).reshape(shape[0], 1)
     return out
 
@@ -489,8 +491,8 @@ def _to_input(spec: type[Convolution]) -> Callable[..., Array]:
     @attributes(spec)
     def kernel(Filter: Array, X: Array, Like: Array, **attrs: Any) -> Array:
         conv = spec(**attrs)
-        found = conv.axes(channels_first(Like.shape, conv.data_format), Filter.shape)
-        return from_front(spread(Filter, to_front(X, conv.data_format), found, conv.groups), conv.data_format)
+        window_axes = conv.axes(channels_first(Like.shape, conv.data_format), Filter.shape)
+        return from_front(spread(Filter, to_front(X, conv.data_format), window_axes, conv.groups), conv.data_format)
 
     kernel.__doc__ = "The cotangent of a convolution's Input, X being that of its Output. Only Like's shape, the Input's, is read."
     return kernel
@@ -586,8 +588,8 @@ class TransposedConvolution(Convolution):
         for name, values in (("output_padding", self.output_padding), ("output_size", self.output_size)):
             if len(values) not in (0, rank):
                 raise ShapeError(f"{name}={values}; {rank} ints are expected, or none")
-        found = self.axes((-1,) * len(image), kernel)
-        sizes = self.output_size or list(map(_smallest, image[2:], found, self.output_padding or [0] * rank))
+        window_axes = self.axes((-1,) * len(image), kernel)
+        sizes = self.output_size or list(map(_smallest, image[2:], window_axes, self.output_padding or [0] * rank))
         result = self.axes((*image[:2], *sizes), kernel)
         if not all(matched(a.count, extent) for a, extent in zip(result, image[2:], strict=True)):
             counts = [a.count for a in result]
@@ -631,7 +633,7 @@ def _type(spec: type[TransposedConvolution], rank: int) -> Callable[..., TensorT
     return infer
 
 
-def _row(name: str, spec: type[TransposedConvolution], rank: int, bias: str = "") -> OpDef:
+def _define(name: str, spec: type[TransposedConvolution], rank: int, bias: str = "") -> OpDef:
     @attributes(spec)
     def kernel(Input: Array, Filter: Array, Bias: Array | None = None, **attrs: Any) -> Array:
         conv = spec(**attrs)
@@ -653,9 +655,9 @@ def _row(name: str, spec: type[TransposedConvolution], rank: int, bias: str = ""
     )
 
 
-conv2d_transpose = _row("conv2d_transpose", TransposedConvolution, 4, "Bias?")
-depthwise_conv2d_transpose = _row("depthwise_conv2d_transpose", TransposedConvolution, 4, "Bias?")
-conv3d_transpose = _row("conv3d_transpose", TransposedConvolution3d, 5)
+conv2d_transpose = _define("conv2d_transpose", TransposedConvolution, 4, "Bias?")
+depthwise_conv2d_transpose = _define("depthwise_conv2d_transpose", TransposedConvolution, 4, "Bias?")
+conv3d_transpose = _define("conv3d_transpose", TransposedConvolution3d, 5)
 
 
 # -- columns of windows --------------------------------------------------------------------------
@@ -670,8 +672,8 @@ def _windows(image: Shape, kernel_sizes: Sequence[int], strides: Sequence[int], 
 
 def _unfolded(X: TensorType, *, kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]) -> TensorType:
     check_images("NCHW", X=X)
-    found = _windows(X.shape, kernel_sizes, strides, paddings, dilations)
-    size, count = element_count(a.kernel for a in found), element_count(a.count for a in found)
+    window_axes = _windows(X.shape, kernel_sizes, strides, paddings, dilations)
+    size, count = element_count(a.kernel for a in window_axes), element_count(a.count for a in window_axes)
     return TensorType((X.shape[0], times_extent(X.shape[1], size), count), X.dtype)
 
 
@@ -684,18 +686,18 @@ def _unfold_grad(
 @operator("X -> Y", infer=_unfolded, grad={"X": _unfold_grad}, shapes="X", linear="X", rows="X")
 def unfold(X: Array, *, kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]) -> Array:
     """Every window of ``[N, C, H, W]`` as a column: ``[N, C kh kw, windows]``."""
-    found = _windows(X.shape, kernel_sizes, strides, paddings, dilations)
+    window_axes = _windows(X.shape, kernel_sizes, strides, paddings, dilations)
     n, c = X.shape[:2]
-    count = found[0].count * found[1].count
-    return np.asarray(windows(padded(X, found), found)).reshape(n, c * found[0].kernel * found[1].kernel, count)
+    count = window_axes[0].count * window_axes[1].count
+    return np.asarray(windows(padded(X, window_axes), window_axes)).reshape(n, c * window_axes[0].kernel * window_axes[1].kernel, count)
 
 
-def _added_up(X: Array, image: Shape, found: Axes) -> Array:
-    columns = X.reshape(*image[:2], *(a.kernel for a in found), *(a.count for a in found))
-    out = np.zeros((*image[:2], *(a.padded for a in found)), X.dtype)
-    for i, j in np.ndindex(found[0].kernel, found[1].kernel):
-        out[:, :, found[0].at(i), found[1].at(j)] += columns[:, :, i, j]
-    return out[:, :, found[0].inside, found[1].inside]
+def _added_up(X: Array, image: Shape, window_axes: Axes) -> Array:
+    columns = X.reshape(*image[:2], *(a.kernel for a in window_axes), *(a.count for a in window_axes))
+    out = np.zeros((*image[:2], *(a.padded for a in window_axes)), X.dtype)
+    for i, j in np.ndindex(window_axes[0].kernel, window_axes[1].kernel):
+        out[:, :, window_axes[0].at(i), window_axes[1].at(j)] += columns[:, :, i, j]
+    return out[:, :, window_axes[0].inside, window_axes[1].inside]
 
 
 def _folded_like(
@@ -729,10 +731,10 @@ def _folded(
     if len(X.shape) != 3:
         raise ShapeError(f"X is {X}; columns [N, C kh kw, windows] are expected")
     height, width = numbers("output_sizes", output_sizes, 2)
-    found = _windows((0, 0, height, width), kernel_sizes, strides, paddings, dilations)
-    if not matched(X.shape[2], element_count(a.count for a in found)):
-        raise ShapeError(f"X is {X}, but output_sizes={output_sizes} has {[a.count for a in found]} windows")
-    channels = divided_extent(X, X.shape[1], element_count(a.kernel for a in found), "number of rows")
+    window_axes = _windows((0, 0, height, width), kernel_sizes, strides, paddings, dilations)
+    if not matched(X.shape[2], element_count(a.count for a in window_axes)):
+        raise ShapeError(f"X is {X}, but output_sizes={output_sizes} has {[a.count for a in window_axes]} windows")
+    channels = divided_extent(X, X.shape[1], element_count(a.kernel for a in window_axes), "number of rows")
     return TensorType((X.shape[0], channels, height, width), X.dtype)
 
 
@@ -746,5 +748,5 @@ def fold(
 ) -> Array:
     """Columns ``[N, C kh kw, windows]`` added up where they overlap: ``[N, C, *output_sizes]``."""
     size = numbers("output_sizes", output_sizes, 2)
-    found = _windows((0, 0, *size), kernel_sizes, strides, paddings, dilations)
-    return _added_up(X, (len(X), X.shape[1] // (found[0].kernel * found[1].kernel), *size), found)
+    window_axes = _windows((0, 0, *size), kernel_sizes, strides, paddings, dilations)
+    return _added_up(X, (len(X), X.shape[1] // (window_axes[0].kernel * window_axes[1].kernel), *size), window_axes)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
@@ -170,7 +168,7 @@ def tril_triu(X: Array, *, diagonal: int = 0, lower: bool = False) -> Array:
 
 
 @operator("-> Out", infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype), grad={}, partial=True, flops=0)
-def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> Any:
+def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> None:
     """No value: what a branch that does not write a variable leaves of one that had none."""
     return None
 

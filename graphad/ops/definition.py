@@ -300,7 +300,7 @@ def operator(
 
     def add(function: Callable[..., object]) -> OpDef:
         kernel = kernel_of(function) if traits.get("elementwise") and function_of(function) is function else function
-        row = OpDef(
+        definition = OpDef(
             type=name or kernel.__name__,
             doc=(inspect.getdoc(kernel) or "") if inspect.isfunction(kernel) else "",
             inputs=inputs,
@@ -318,8 +318,8 @@ def operator(
             samples=samples,
             **read(traits),
         )
-        check(row.type, traits, row.inputs, row.attrs)
-        return register(row)
+        check(definition.type, traits, definition.inputs, definition.attrs)
+        return register(definition)
 
     return add
 
@@ -333,11 +333,11 @@ def register(definition: OpDef) -> OpDef:
     if old is not None and _is_rerun(old.kernel, definition.kernel):
         for name in (old.type, f"{old.type}{GRAD_SUFFIX}"):
             REGISTRY.pop(name, None)
-    rows = [definition, _grad_operator(definition)] if definition.grads else [definition]
-    for each in rows:
+    definitions = [definition, _grad_operator(definition)] if definition.grads else [definition]
+    for each in definitions:
         if each.type in REGISTRY:
             raise InvalidValue(f"operator {each.type!r} is defined twice{_where(REGISTRY[each.type].kernel)}")
-    REGISTRY.update({each.type: each for each in rows})
+    REGISTRY.update({each.type: each for each in definitions})
     return definition
 
 

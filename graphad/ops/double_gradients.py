@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from graphad.ops.activation import celu, elu, leaky_relu, relu, sigmoid
 from graphad.ops.conv import conv2d, conv2d_transpose, conv3d, depthwise_conv2d
@@ -20,7 +19,7 @@ from graphad.ops.linalg import matmul, matmul_v2, mul
 from graphad.ops.registry import REGISTRY
 from graphad.ops.shapes import reshape2
 from graphad.ops.tracing import cotangents
-from graphad.types import TensorType
+from graphad.types import Tensor, TensorType
 
 _FROM_RESULT = "Out DX DDX -> DOut? DDOut?"
 _FROM_INPUT = "X DOut DDX -> DX? DDOut?"
@@ -61,24 +60,24 @@ class DoubleGradOpDef(GradOpDef):
     of: OpDef | None = None
 
     @property
-    def _row(self) -> OpDef:
+    def _forward_definition(self) -> OpDef:
         assert self.of is not None
         return self.of
 
     @property
     def _result(self) -> str:
-        return next(iter(self._row.outputs))
+        return next(iter(self._forward_definition.outputs))
 
     def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         given = {slot: values[0] for slot, values in inputs.items() if values}
         starts = {slot: given[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in given}
-        known = {slot: given[slot] for slot in (*self._row.inputs, *self._row.outputs) if slot in given}
+        known = {slot: given[slot] for slot in (*self._forward_definition.inputs, *self._forward_definition.outputs) if slot in given}
         like = next(iter(starts.values())) if f"D{self._result}" not in given else given[f"D{self._result}"]
         stand_ins = {slot: starts.get(slot, given.get(f"D{slot}", like)) for slot in self._rules if slot not in known}
         start = self._cotangent(given, known, stand_ins, like, attrs)
         names = [*known, ""]
 
-        def first(tensors: list[object]) -> list[Any]:
+        def first(tensors: list[object]) -> list[object]:
             values = dict(zip(names, tensors, strict=True))
             return [self._apply(self._rules[slot], values, stand_ins, attrs) for slot in starts]
 
@@ -88,7 +87,7 @@ class DoubleGradOpDef(GradOpDef):
 
     @property
     def _rules(self) -> Mapping[str, GradRule]:
-        rules = self._row.grads or {}
+        rules = self._forward_definition.grads or {}
         return {slot: rule for slot, rule in rules.items() if f"DD{slot}" in self.inputs}
 
     def _of(self, slot: str) -> str:
@@ -97,19 +96,26 @@ class DoubleGradOpDef(GradOpDef):
             return ""
         return self._result if slot in (f"D{self._result}", f"D{self._result}New") else slot.removesuffix(GRAD).removeprefix("D")
 
-    def _cotangent(self, given: Mapping[str, Any], known: Mapping[str, Any], stand_ins: Mapping[str, Any], like: object, attrs: Any) -> Any:
+    def _cotangent(
+        self,
+        given: Mapping[str, Tensor],
+        known: Mapping[str, Tensor],
+        stand_ins: Mapping[str, Tensor],
+        like: object,
+        attrs: Mapping[str, object],
+    ) -> Tensor:
         """The cotangent of the result: as given; or found from the one of X, which is a multiple of it, element by element."""
         if f"D{self._result}" in given or "DX" not in given:
             return like
         one = fill_any_like(given["DX"], value=1.0)
         return given["DX"] / self._apply(self._rules["X"], {**known, "": one}, stand_ins, attrs)
 
-    def _apply(self, rule: GradRule, known: Mapping[str, object], stand_ins: Mapping[str, object], attrs: Mapping[str, object]) -> Any:
+    def _apply(self, rule: GradRule, known: Mapping[str, object], stand_ins: Mapping[str, object], attrs: Mapping[str, object]) -> Tensor:
         """A rule of the forward operator, which computes the result if that is not given."""
         values = {**stand_ins, **known, f"{self._result}{GRAD}": known[""]}
         if self._result in rule.reads and self._result not in values:
-            values[self._result] = self._row(
-                *(values.get(slot) for slot in self._row.inputs), **{a: self.attr(a, attrs) for a in self.attrs}
+            values[self._result] = self._forward_definition(
+                *(values.get(slot) for slot in self._forward_definition.inputs), **{a: self.attr(a, attrs) for a in self.attrs}
             )
         return rule.function(*(values.get(slot) for slot in rule.reads), **{a: self.attr(a, attrs) for a in rule.attrs})
 

@@ -34,7 +34,7 @@ def _table_grad(W: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Te
 def lookup_table_v2(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
-    """The rows of W at Ids; zeros where the id is ``padding_idx`` (-1: no id is padding). InvalidValue for another id that is no row."""
+    """The rows of W at Ids; zeros where the id is ``padding_idx`` (-1: no id is padding). InvalidValue for another id that is not a row."""
     if padding_idx == -1:
         return np.asarray(np.take(W, from_front("Ids", Ids, len(W)), axis=0))
     rows = np.take(W, from_front("Ids", Ids, len(W), but=padding_idx), axis=0)

@@ -13,18 +13,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, wraps
 from types import FunctionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike
 
 from graphad.ops.inference import aligned
 from graphad.ops.parameters import Parameter, declare, parameters_of
-from graphad.types import Array, Function
+from graphad.types import Array, Function, Tensor
 
 _F = TypeVar("_F", bound=Function)
 _FUNCTION = "__graphad_function__"
-_PLAIN = (np.where, np.zeros_like, np.clip)  # functions of numpy that are no ufuncs
+_PLAIN = (np.where, np.zeros_like, np.clip)  # functions of numpy that are not ufuncs
 
 
 class Untraceable(TypeError):
@@ -42,21 +43,21 @@ class Tracer(NDArrayOperatorsMixin):
         """The result of a function of tracers and numbers: a ufunc, one of numpy's ``where`` and such, or a ``primitive``."""
         raise NotImplementedError
 
-    def like(self, number: object) -> Any:
+    def like(self, number: object) -> Tensor:
         """A number in the dtype of the array."""
         return self.dtype.type(number)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Tracer:
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> Tracer:
         """The array in another dtype."""
         same = np.dtype(dtype) == self.dtype and not copy
         return self if same else self.apply(converted, (self, np.dtype(dtype).name))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Tracer:
         if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
             raise Untraceable(f"{ufunc.__name__} with {method} or options")
         return self.apply(ufunc, inputs)
 
-    def __array_function__(self, function: Function, types: object, args: Sequence[object], options: Mapping[str, object]) -> Any:
+    def __array_function__(self, function: Function, types: object, args: Sequence[object], options: Mapping[str, object]) -> Tracer:
         if function not in _PLAIN or options:
             raise Untraceable(f"{function.__name__} with {options}")
         return self.apply(function, args)
@@ -67,14 +68,14 @@ class Tracer(NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         raise Untraceable("a tracer has no value")
 
-    def __pow__(self, other: object) -> Any:
+    def __pow__(self, other: object) -> NoReturn:
         raise Untraceable("what arrays do with ** depends on the exponent: use np.power, or raised")
 
 
 # -- what functions are written with ---------------------------------------------------------------
 
 
-def like(number: Any, X: Any) -> Any:
+def like(number: float, X: Tensor) -> Tensor:
     """A number in the dtype of an array."""
     return X.like(number) if isinstance(X, Tracer) else X.dtype.type(number)
 
@@ -83,7 +84,7 @@ def primitive(function: _F) -> _F:
     """Let a function of an array, and of others or of plain values, be one call in a trace."""
 
     @wraps(function)
-    def call(x: object, *args: object) -> Any:
+    def call(x: object, *args: object) -> Tensor:
         return x.apply(call, (x, *args)) if isinstance(x, Tracer) else function(x, *args)
 
     return call  # type: ignore[return-value]
@@ -116,7 +117,7 @@ def kernel_of(function: Function, *inputs: str, module: str | None = None) -> Fu
         module: where it is defined, if not where the function is.
     """
 
-    def kernel(*arrays: object, **attrs: object) -> Any:
+    def kernel(*arrays: object, **attrs: object) -> Tensor:
         result = function(*arrays, **attrs)
         return np.asarray(result) if isinstance(result, np.generic) else result
 
@@ -131,7 +132,7 @@ def kernel_of(function: Function, *inputs: str, module: str | None = None) -> Fu
 def over_axis(function: Function) -> Function:
     """A function of two arrays, the second of which is aligned with the first from ``axis`` on, as Fluid has it."""
 
-    def aligning(X: Array, Y: Array, *, axis: int = -1) -> Any:
+    def aligning(X: Array, Y: Array, *, axis: int = -1) -> Tensor:
         return function(X, Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis)))
 
     return aligning
@@ -244,7 +245,7 @@ def formula(
 
 
 class _Exact(NamedTuple):
-    value: Any
+    value: object
     text: str
 
 
@@ -311,17 +312,17 @@ def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
     That depends on the form of the trace alone. A program has many operators of one form, whose attributes differ.
     """
     form = tuple([_Note(n.function, tuple([_ANY if isinstance(a, Constant) else a for a in n.args]), n.dtype) for n in trace])
-    needed, found = _plan(form, result)
+    needed, expression = _plan(form, result)
     calls = []
-    for at, (function, args, out) in zip(needed, found.calls, strict=True):
+    for at, (function, args, out) in zip(needed, expression.calls, strict=True):
         known = trace[at].args
         calls.append(Call(function, tuple([k if a is _ANY else a for a, k in zip(args, known, strict=True)]), out))
-    return Formula(tuple(calls), found.reads, found.dtypes, found.result)
+    return Formula(tuple(calls), expression.reads, expression.dtypes, expression.result)
 
 
 @lru_cache(maxsize=1024)
 def _plan(trace: tuple[_Note, ...], result: Input | int) -> _Plan:
-    last: dict[Any, int] = {result: len(trace)}
+    last: dict[Input | int | Constant, int] = {result: len(trace)}
     needed: list[int] = []
     for i in reversed(range(len(trace))):
         if i in last:
@@ -339,8 +340,8 @@ def _plan(trace: tuple[_Note, ...], result: Input | int) -> _Plan:
         free = (a for o, a in zip(trace[old].args, args, strict=True) if isinstance(a, int) and last[o] == old)
         fits = (a for a in free if reads[a] == read and dtypes[a] == dtypes[len(calls)] and isinstance(calls[a].function, np.ufunc))
         calls.append(Call(trace[old].function, args, next(fits, None) if alike and isinstance(trace[old].function, np.ufunc) else None))
-    found = Formula(tuple(calls), tuple(reads), dtypes, new[result] if isinstance(result, int) else result)
-    return _Plan(tuple(new), found)
+    expression = Formula(tuple(calls), tuple(reads), dtypes, new[result] if isinstance(result, int) else result)
+    return _Plan(tuple(new), expression)
 
 
 def text_of(function: str, args: Sequence[str], out: str | None) -> str:

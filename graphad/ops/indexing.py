@@ -323,7 +323,7 @@ _COMBINED: dict[str, np.ufunc] = {
 }
 
 
-def _neutral(Reduce: str, dtype: np.dtype[Any]) -> Any:
+def _neutral(Reduce: str, dtype: np.dtype[Any]) -> float:
     """What a reduction starts from."""
     if Reduce not in _EXTREMES:
         return 1 if Reduce in _PRODUCTS else 0

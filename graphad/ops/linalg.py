@@ -515,28 +515,28 @@ def _contracted(equation: str, terms: tuple[str, ...], arrays: list[Array], resu
     for step in _order(f"{','.join(terms)}->{result}", tuple(a.shape for a in arrays)):
         chosen = [operands.pop(i) for i in sorted(step, reverse=True)][::-1]
         while len(chosen) > 1:
-            kept = set(result).union(*(t for t, _ in operands), *(t for t, _ in chosen[2:]))
-            chosen[:2] = [_pair(*chosen[0], *chosen[1], kept)]
+            names = set(result).union(*(t for t, _ in operands), *(t for t, _ in chosen[2:]))
+            chosen[:2] = [_pair(*chosen[0], *chosen[1], names)]
         operands += chosen
     (term, array), *_ = operands
     return np.asarray(np.einsum(f"{term}->{result}", array))
 
 
-def _alone(term: str, array: Array, kept: set[str]) -> tuple[str, Array]:
+def _alone(term: str, array: Array, names: set[str]) -> tuple[str, Array]:
     """An operand with each label once, without those that nothing else has."""
-    wanted = "".join(dict.fromkeys(c for c in term if c in kept))
+    wanted = "".join(dict.fromkeys(c for c in term if c in names))
     return wanted, array if wanted == term else np.asarray(np.einsum(f"{term}->{wanted}", array))
 
 
-def _pair(term: str, array: Array, other_term: str, other: Array, kept: set[str]) -> tuple[str, Array]:
+def _pair(term: str, array: Array, other_term: str, other: Array, names: set[str]) -> tuple[str, Array]:
     """Two operands as one: a product of matrices over what both have and nothing else needs."""
     wide, other_wide = _wide(term, array), _wide(other_term, other)
     term, array = _dropped(term, array, other_wide - wide)
     other_term, other = _dropped(other_term, other, wide - other_wide)
-    term, array = _alone(term, array, kept | set(other_term))
-    other_term, other = _alone(other_term, other, kept | set(term))
+    term, array = _alone(term, array, names | set(other_term))
+    other_term, other = _alone(other_term, other, names | set(term))
     both = [c for c in term if c in other_term]
-    batch, inner = [c for c in both if c in kept], [c for c in both if c not in kept]
+    batch, inner = [c for c in both if c in names], [c for c in both if c not in names]
     left, right = [c for c in term if c not in both], [c for c in other_term if c not in both]
     x, y = _arranged(term, array, batch, left, inner), _arranged(other_term, other, batch, inner, right)
     product = x @ y if inner else x * y
@@ -724,7 +724,7 @@ def _triangular_x_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool, tra
 
 @operator("X Y -> Out", infer=_solved_type, grad={"X": _triangular_x_grad, "Y": _triangular_y_grad}, shapes="Y")
 def triangular_solve(X: Array, Y: Array, *, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Array:
-    """``A`` with ``T(X) A = Y``, where ``T(X)`` is the upper or lower triangle of X, transposed if so asked, with ones on its diagonal
+    """``A`` with ``T(X) A = Y``, where ``T(X)`` is the upper or lower triangle of X, transposed if requested, with ones on its diagonal
     if ``unitriangular``; InvalidValue if there is a zero on the diagonal."""
     triangle = np.triu(X, int(unitriangular)) if upper else np.tril(X, -int(unitriangular))
     if unitriangular:
@@ -754,12 +754,8 @@ def cholesky(X: Array, *, upper: bool = False) -> Array:
 # -- systems -------------------------------------------------------------------------------------
 
 
-def _as_columns(X: TensorType, Y: TensorType) -> TensorType:
-    return Y._replace(shape=(*Y.shape, 1)) if len(Y.shape) == 1 else Y
-
-
 def _system_type(X: TensorType, Y: TensorType) -> TensorType:
-    solved = _solved_type(X, _as_columns(X, Y))
+    solved = _solved_type(X, Y._replace(shape=(*Y.shape, 1)) if len(Y.shape) == 1 else Y)
     return solved if len(Y.shape) > 1 else solved._replace(shape=solved.shape[:-1])
 
 
@@ -782,8 +778,8 @@ def _system_x_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:
 @operator("X Y -> Out", infer=_system_type, grad={"X": _system_x_grad, "Y": _system_y_grad}, shapes="Y")
 def solve(X: Array, Y: Array) -> Array:
     """``A`` with ``X A = Y``; a vector Y is one column. InvalidValue if X is singular."""
-    found = _computed(np.linalg.solve, X, Y[:, None] if Y.ndim == 1 else Y)
-    return found[..., 0] if Y.ndim == 1 else found
+    array = _computed(np.linalg.solve, X, Y[:, None] if Y.ndim == 1 else Y)
+    return array[..., 0] if Y.ndim == 1 else array
 
 
 def _factored_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:

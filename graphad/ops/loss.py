@@ -37,7 +37,7 @@ def _class_losses_counted(Label: Tensor, ignore_index: int, like: Tensor) -> tup
 
 
 def _known(label: Array, classes: int, ignore_index: int | None = None) -> Array:
-    """The labels with the ignored ones set to zero; InvalidValue for one that is no class."""
+    """The labels with the ignored ones set to zero; InvalidValue for one that is not a class."""
     return from_front("Label", label, classes, but=ignore_index)
 
 
@@ -338,7 +338,7 @@ def _soft_label_grad(Logits: Tensor, Label: Tensor, dLoss: Tensor, *, soft_label
 
 
 def _checked(label: Array, classes: int, ignore_index: int) -> Array:
-    """Hard labels with the ignored ones set to zero; InvalidValue for one that is no class."""
+    """Hard labels with the ignored ones set to zero; InvalidValue for one that is not a class."""
     return from_front("Label", label, classes, but=ignore_index)
 
 
@@ -738,8 +738,8 @@ def rank_loss(Label: Array, Left: Array, Right: Array) -> Tensor:
 
 
 def _margin_type(X1: TensorType, X2: TensorType, Label: TensorType, *, margin: float = 0.0) -> tuple[TensorType, TensorType]:
-    found = _one_shape(X1=X1, X2=X2, Label=Label)
-    return found, found
+    type = _one_shape(X1=X1, X2=X2, Label=Label)
+    return type, type
 
 
 @operator(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from graphad.ops.registry import REGISTRY
 from graphad.ops.tensor_literals import as_tensor, constant_like
-from graphad.types import FLOATS, Shape, dtype_name, element_count
+from graphad.types import FLOATS, Shape, Tensor, dtype_name, element_count
+
+if TYPE_CHECKING:
+    from graphad.ops.definition import OpDef
 
 Axis = int | Sequence[int] | None
 
@@ -27,8 +30,8 @@ class Methods:
         """The dtype's name."""
         raise NotImplementedError
 
-    def emit(self, op: Any, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-        """Record an operator."""
+    def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
+        """Record ``op`` over the inputs; return a symbol for its output, or a tuple of them."""
         raise NotImplementedError
 
     def refuse(self, message: str) -> NoReturn:
@@ -237,11 +240,11 @@ class Methods:
 
     # -- two tensors -----------------------------------------------------------------------------
 
-    def dot(self, other: Any) -> Self:
+    def dot(self, other: Tensor) -> Self:
         """``x @ other``."""
         return self._on("matmul_v2", as_tensor(other, self))
 
-    def matmul(self, other: Any) -> Self:
+    def matmul(self, other: Tensor) -> Self:
         """``x @ other``."""
         return self._on("matmul_v2", as_tensor(other, self))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,8 +49,8 @@ def writes_into(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, An
 
 def makes_array(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, object]) -> bool:
     """Whether the result of an elementwise operator is an array of its own, and not its input."""
-    found = formula_of(definition, dtypes, attrs)
-    return found is not None and not isinstance(found.result, Input)
+    expression = formula_of(definition, dtypes, attrs)
+    return expression is not None and not isinstance(expression.result, Input)
 
 
 class Filling(NamedTuple):
@@ -61,11 +62,11 @@ class Filling(NamedTuple):
 
 def filling(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, object]) -> Filling | None:
     """What an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
-    found = formula_of(definition, dtypes, attrs)
-    if found is None or len(found.calls) != 1 or found.calls[0].function not in (filled, np.zeros_like):
+    expression = formula_of(definition, dtypes, attrs)
+    if expression is None or len(expression.calls) != 1 or expression.calls[0].function not in (filled, np.zeros_like):
         return None
-    number = found.calls[0].args[1] if found.calls[0].function is filled else None
-    return Filling(number.value if isinstance(number, Constant) else 0.0, found.dtypes[0].name)
+    number = expression.calls[0].args[1] if expression.calls[0].function is filled else None
+    return Filling(number.value if isinstance(number, Constant) else 0.0, expression.dtypes[0].name)
 
 
 def writer(definition: OpDef, attrs: Mapping[str, object], dtypes: Sequence[Any], out: Any, aliased: Sequence[int] = ()) -> Write | None:
@@ -80,10 +81,10 @@ def writer(definition: OpDef, attrs: Mapping[str, object], dtypes: Sequence[Any]
 
     The arrays have axes, and one shape or one element; two arrays may be broadcast.
     """
-    found = formula_of(definition, dtypes, attrs)
-    if found is None:
+    expression = formula_of(definition, dtypes, attrs)
+    if expression is None:
         return None
-    function = _written(found, np.dtype(out), len(dtypes), aliased)
+    function = _written(expression, np.dtype(out), len(dtypes), aliased)
     axis = definition.attr(_AXIS, attrs) if _AXIS in definition.attrs and len(dtypes) == 2 else -1
     return _aligning(function, axis) if axis != -1 else lambda arrays, out: function(*arrays, out)
 
@@ -101,19 +102,19 @@ def _aligning(function: Callable[..., None], axis: int) -> Write:
 _INTO: Mapping[Function, str] = {converted: "copyto(o, {0}, casting='unsafe')", filled: "copyto(o, {1}, casting='unsafe')"}
 
 
-def _can_write(found: Formula | None, dtype: np.dtype[np.generic]) -> bool:
+def _can_write(expression: Formula | None, dtype: np.dtype[np.generic]) -> bool:
     """Whether a formula's result of a dtype can be put into an array that is there, rather than copied to it."""
-    if found is None or isinstance(found.result, Input) or found.dtypes[found.result] != dtype:
+    if expression is None or isinstance(expression.result, Input) or expression.dtypes[expression.result] != dtype:
         return False
-    function = found.calls[found.result].function
+    function = expression.calls[expression.result].function
     return isinstance(function, np.ufunc) or function in _INTO
 
 
 class _Lines:
     """The lines of a function that computes a formula into an array ``o``."""
 
-    def __init__(self, found: Formula, aliased: frozenset[int], dtype: np.dtype[np.generic], count: int) -> None:
-        self.found = found
+    def __init__(self, expression: Formula, aliased: frozenset[int], dtype: np.dtype[np.generic], count: int) -> None:
+        self.found = expression
         self.globals: dict[str, Any] = {"copyto": np.copyto}
         self.names: list[str] = []
         self.every = frozenset(range(count))
@@ -131,19 +132,19 @@ class _Lines:
         return name
 
     def all(self) -> list[str]:
-        found, last = self.found, len(self.found.calls) - 1
-        if isinstance(found.result, Input):
-            return [f"copyto(o, {self.name(found.result)})"]
+        expression, last = self.found, len(self.found.calls) - 1
+        if isinstance(expression.result, Input):
+            return [f"copyto(o, {self.name(expression.result)})"]
         lines: list[str] = []
-        for i, call in enumerate(found.calls):
+        for i, call in enumerate(expression.calls):
             args = [self.name(arg) for arg in call.args]
-            if i == last and not (isinstance(call.function, np.ufunc) and found.dtypes[i] == self.dtype):
+            if i == last and not (isinstance(call.function, np.ufunc) and expression.dtypes[i] == self.dtype):
                 return [*lines, self.into(call, args)]
             if isinstance(call.function, np.ufunc) and (i == last or self.is_free(i)):
                 self.names.append("o")
                 lines.append(text_of(self.object(call.function), args, "o"))
                 continue
-            same = call.out is not None and found.reads[i] == self.every
+            same = call.out is not None and expression.reads[i] == self.every
             out = self.names[call.out] if same and call.out is not None else None
             self.names.append(out or f"t{i}")
             lines.append(("" if out else f"t{i} = ") + text_of(self.object(call.function), args, out))
@@ -156,10 +157,10 @@ class _Lines:
 
     def is_free(self, at: int) -> bool:
         """Whether a result can be in the output array: nothing later reads what is in that, and it is as large."""
-        found = self.found
-        if found.dtypes[at] != self.dtype or found.reads[at] != self.every:
+        expression = self.found
+        if expression.dtypes[at] != self.dtype or expression.reads[at] != self.every:
             return False
-        later = found.calls[at + 1 :]
+        later = expression.calls[at + 1 :]
         if any(isinstance(arg, Input) and arg.number in self.aliased for call in later for arg in call.args):
             return False
         held = [i for i, name in enumerate(self.names) if name == "o"]
@@ -167,16 +168,16 @@ class _Lines:
 
 
 @lru_cache(maxsize=1024)
-def _code(text: str) -> Any:
+def _code(text: str) -> CodeType:
     return compile(text, "<formula>", "exec")
 
 
-def _written(found: Formula, dtype: np.dtype[np.generic], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
+def _written(expression: Formula, dtype: np.dtype[np.generic], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
     """A function ``(x0, x1, ..., o)`` of arrays that computes a formula into the last of them.
 
     The arrays are of one shape with axes, or of one element. ``aliased`` are the inputs that may be the output.
     """
-    lines = _Lines(found, frozenset(aliased), dtype, count)
+    lines = _Lines(expression, frozenset(aliased), dtype, count)
     body = lines.all()
     names = ", ".join([*(f"x{i}" for i in range(count)), "o"])
     exec(_code("\n    ".join([f"def write({names}):", *body])), lines.globals)

@@ -81,7 +81,7 @@ class Pooling:
 
     def sliding(self, image: Shape) -> Axes:
         """The windows of a pooling that is neither global nor adaptive."""
-        found = axes(
+        window_axes = axes(
             image[2:],
             numbers("ksize", self.ksize, len(image[2:])),
             strides=self.strides,
@@ -89,17 +89,17 @@ class Pooling:
             padding_algorithm=self.padding_algorithm,
             ceil_mode=self.ceil_mode,
         )
-        for axis in found:
+        for axis in window_axes:
             if axis.before >= axis.kernel or (axis.count - 1) * axis.stride - axis.before >= axis.size >= 0:
                 raise ShapeError(f"X has the shape {list(image)}: with {self} there is a window of padding only")
-        return found
+        return window_axes
 
     def bounds(self, image: Shape) -> list[Bounds]:
         """Where the windows begin and end within the image, along each of its axes."""
-        found = self.axes(image)
-        if found is None:
+        window_axes = self.axes(image)
+        if window_axes is None:
             return list(map(_even_bounds, image[2:], numbers("ksize", self.ksize, len(image[2:]))))
-        return list(map(_axis_bounds, found))
+        return list(map(_axis_bounds, window_axes))
 
 
 def _even_bounds(size: int, count: int) -> Bounds:
@@ -155,19 +155,19 @@ def _along(matrix: Array, x: Array, axis: int) -> Array:
 # -- maxima --------------------------------------------------------------------------------------
 
 
-def _places(found: Axes) -> Iterator[tuple[slice, ...]]:
+def _places(window_axes: Axes) -> Iterator[tuple[slice, ...]]:
     """The elements of a window in row order, each taken of all windows."""
-    return product(*([axis.at(k) for k in range(axis.kernel)] for axis in found))
+    return product(*([axis.at(k) for k in range(axis.kernel)] for axis in window_axes))
 
 
-def _lowest(X: Array, found: Axes) -> Array:
+def _lowest(X: Array, window_axes: Axes) -> Array:
     """X with the lowest value around it."""
-    return padded(X, found, -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min)
+    return padded(X, window_axes, -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min)
 
 
-def largest(X: Array, found: Axes) -> Array:
+def largest(X: Array, window_axes: Axes) -> Array:
     """The largest element of every window, axis by axis."""
-    return np.ascontiguousarray(reduce(_largest_along, enumerate(found, 2), _lowest(X, found)))
+    return np.ascontiguousarray(reduce(_largest_along, enumerate(window_axes, 2), _lowest(X, window_axes)))
 
 
 def _largest_along(x: Array, numbered: tuple[int, Axis]) -> Array:
@@ -179,33 +179,33 @@ def _largest_along(x: Array, numbered: tuple[int, Axis]) -> Array:
     return out
 
 
-def scattered(X: Array, peaks: Array, pooled: Array, found: Axes) -> Array:
+def scattered(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array:
     """Every pooled value at the first place of its window where X is the largest."""
-    x, todo = _lowest(X, found), np.ones(peaks.shape, bool)
+    x, todo = _lowest(X, window_axes), np.ones(peaks.shape, bool)
     image = np.zeros(x.shape, pooled.dtype)
-    apart = all(a.stride >= a.kernel for a in found)
-    for where in _places(found):
+    apart = all(a.stride >= a.kernel for a in window_axes)
+    for where in _places(window_axes):
         hit, place = (x[last(where)] == peaks) & todo, image[last(where)]
         np.multiply(pooled, hit, out=place) if apart else np.add(place, pooled * hit, out=place)
         todo ^= hit
-    return np.asarray(image[inside(found)])
+    return np.asarray(image[inside(window_axes)])
 
 
-def gathered(X: Array, image: Array, found: Axes) -> Array:
+def gathered(X: Array, image: Array, window_axes: Axes) -> Array:
     """From every window, the image at the first place where X is the largest."""
-    x, values, peaks = _lowest(X, found), padded(image, found), largest(X, found)
+    x, values, peaks = _lowest(X, window_axes), padded(image, window_axes), largest(X, window_axes)
     out = np.zeros(peaks.shape, image.dtype)
-    for where in reversed(list(_places(found))):
+    for where in reversed(list(_places(window_axes))):
         out = np.where(x[last(where)] == peaks, values[last(where)], out)
     return out
 
 
-def numbered(X: Array, peaks: Array, found: Axes) -> Array:
+def numbered(X: Array, peaks: Array, window_axes: Axes) -> Array:
     """Where the first largest element of every window is, as its number in its channel; the windows are of one extent."""
-    x, out, todo = _lowest(X, found), np.zeros(peaks.shape, np.intp), np.ones(peaks.shape, bool)
-    for place in np.ndindex(*(axis.kernel for axis in found)):
-        hit = (x[element(found, place)] == peaks) & todo
-        at = np.ix_(*(np.arange(axis.count) * axis.stride + k - axis.before for axis, k in zip(found, place, strict=True)))
+    x, out, todo = _lowest(X, window_axes), np.zeros(peaks.shape, np.intp), np.ones(peaks.shape, bool)
+    for place in np.ndindex(*(axis.kernel for axis in window_axes)):
+        hit = (x[element(window_axes, place)] == peaks) & todo
+        at = np.ix_(*(np.arange(axis.count) * axis.stride + k - axis.before for axis, k in zip(window_axes, place, strict=True)))
         number = sum(along * prod(X.shape[axis + 1 :]) for axis, along in enumerate(at, 2))
         np.copyto(out, number, where=hit)
         todo ^= hit
@@ -272,7 +272,7 @@ class MaxPooling3d(MaxPooling):
     paddings: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
-def _row(name: str, pool: str, spec: type[MaxPooling], rank: int) -> OpDef:
+def _define(name: str, pool: str, spec: type[MaxPooling], rank: int) -> OpDef:
     def infer(X: TensorType, **attrs: Any) -> tuple[TensorType, TensorType]:
         check_images("NCHW", rank, X=X)
         shape = (*same_number(X).shape[:2], *Pooling(**spec(**attrs).shared).counts(X.shape))
@@ -286,19 +286,19 @@ def _row(name: str, pool: str, spec: type[MaxPooling], rank: int) -> OpDef:
     def kernel(X: Array, **attrs: Any) -> tuple[Array, Array]:
         """The largest element of every window of ``[N, C, ...]``, and its number among the elements of its channel."""
         pooling = Pooling(**spec(**attrs).shared)
-        found = pooling.axes(X.shape)
-        if found is None or not prod(X.shape):
+        window_axes = pooling.axes(X.shape)
+        if window_axes is None or not prod(X.shape):
             index = first_largest(X, pooling)
             return taken(X, index), index.astype(np.int32)
-        out = largest(X, found)
-        return out, numbered(X, out, found).astype(np.int32)
+        out = largest(X, window_axes)
+        return out, numbered(X, out, window_axes).astype(np.int32)
 
     rules: dict[str, Callable[..., Tensor]] = {"X": rule}
     return operator("X -> Out Mask", name=name, infer=infer, grad=rules, rows="X")(kernel)
 
 
-max_pool2d_with_index = _row("max_pool2d_with_index", "pool2d", MaxPooling, 4)
-max_pool3d_with_index = _row("max_pool3d_with_index", "pool3d", MaxPooling3d, 5)
+max_pool2d_with_index = _define("max_pool2d_with_index", "pool2d", MaxPooling, 4)
+max_pool3d_with_index = _define("max_pool3d_with_index", "pool3d", MaxPooling3d, 5)
 
 
 # -- operators -------------------------------------------------------------------------------------
@@ -383,8 +383,8 @@ def _pool(spec: Spec) -> Callable[..., Array]:
         x = to_front(X, pooling.data_format)
         if pooling.pooling_type == "avg":
             return from_front(along_axes(averaging(pooling, x.shape, x.dtype), x), pooling.data_format)
-        found = pooling.axes(x.shape)
-        return from_front(largest(x, found) if found else taken(x, first_largest(x, pooling)), pooling.data_format)
+        window_axes = pooling.axes(x.shape)
+        return from_front(largest(x, window_axes) if window_axes else taken(x, first_largest(x, pooling)), pooling.data_format)
 
     return kernel
 
@@ -406,8 +406,8 @@ def _gather_max(spec: Spec) -> Callable[..., Array]:
         """From every window, Image at the first place where X is the largest."""
         pooling = spec(**attrs)
         x, image = to_front(X, pooling.data_format), to_front(Image, pooling.data_format)
-        found = pooling.axes(x.shape)
-        return from_front(gathered(x, image, found) if found else taken(image, first_largest(x, pooling)), pooling.data_format)
+        window_axes = pooling.axes(x.shape)
+        return from_front(gathered(x, image, window_axes) if window_axes else taken(image, first_largest(x, pooling)), pooling.data_format)
 
     return kernel
 
@@ -418,8 +418,10 @@ def _scatter_max(spec: Spec) -> Callable[..., Array]:
         """Zeros but, in every window, Pooled at the first place where X is the largest."""
         pooling = spec(**attrs)
         x, pooled = to_front(X, pooling.data_format), to_front(Pooled, pooling.data_format)
-        found = pooling.axes(x.shape)
-        image = scattered(x, largest(x, found), pooled, found) if found else put(pooled, first_largest(x, pooling), x.shape)
+        window_axes = pooling.axes(x.shape)
+        image = (
+            scattered(x, largest(x, window_axes), pooled, window_axes) if window_axes else put(pooled, first_largest(x, pooling), x.shape)
+        )
         return from_front(image, pooling.data_format)
 
     return kernel
@@ -441,7 +443,7 @@ def _pool_rule(name: str, spec: Spec) -> Callable[..., Tensor]:
 def _rows(name: str, spec: Spec, rank: int) -> OpDef:
     """The pooling and its three helpers."""
     pooled = _pooled_type(spec, rank)
-    made = operator(
+    definition = operator(
         "X -> Out",
         name=name,
         infer=pooled,
@@ -460,7 +462,7 @@ def _rows(name: str, spec: Spec, rank: int) -> OpDef:
         _scatter_max(spec)
     )
     _fast_grad(name, spec)
-    return made
+    return definition
 
 
 def _fast_grad(name: str, spec: Spec) -> None:
@@ -471,9 +473,9 @@ def _fast_grad(name: str, spec: Spec) -> None:
         """The maxima are not computed again: they are Out."""
         pooling = spec(**attrs)
         X, Out, dOut = (to_front(inputs[slot][0], pooling.data_format) for slot in ("X", "Out", "Out" + GRAD))
-        found = pooling.axes(X.shape)
-        if pooling.pooling_type == "max" and found:
-            return {"X" + GRAD: [np.asarray(from_front(scattered(X, Out, dOut, found), pooling.data_format))]}
+        window_axes = pooling.axes(X.shape)
+        if pooling.pooling_type == "max" and window_axes:
+            return {"X" + GRAD: [np.asarray(from_front(scattered(X, Out, dOut, window_axes), pooling.data_format))]}
         return {"X" + GRAD: [rule(*(inputs[slot][0] for slot in ("X", "Out", "Out" + GRAD)), **attrs)]}
 
 

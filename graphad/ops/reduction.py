@@ -47,7 +47,7 @@ def _truth_type(X: TensorType, **attrs: Any) -> TensorType:
     return _reduced_type(X, **{**attrs, "out_dtype": "bool"})
 
 
-def _row(
+def _define(
     name: str,
     function: Callable[..., object],
     grad: Callable[..., object] | None,
@@ -86,13 +86,13 @@ def _sum(X: Array, axis: Axes, keepdims: bool) -> Array:
     return summed(X, axis, keepdims)
 
 
-def _mean(X: Array, axis: Axes, keepdims: bool) -> Any:
+def _mean(X: Array, axis: Axes, keepdims: bool) -> Array:
     total, count = summed(X, axis, keepdims), math.prod(X.shape[a] for a in axis)
     return total / count if count else np.full_like(total, np.nan, X.dtype)
 
 
-reduce_sum = _row("reduce_sum", _sum, _sum_grad, shapes="X", speculatable="types", linear="X", own=True, flops=1)
-reduce_mean = _row("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents", linear="X", own=True, flops=1)
+reduce_sum = _define("reduce_sum", _sum, _sum_grad, shapes="X", speculatable="types", linear="X", own=True, flops=1)
+reduce_mean = _define("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents", linear="X", own=True, flops=1)
 
 
 @operator(
@@ -139,27 +139,27 @@ def _tie_rule(op_type: str, split: bool) -> Callable[..., Tensor]:
     return rule
 
 
-reduce_max = _row("reduce_max", np.max, _tie_rule("reduce_max", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
-reduce_min = _row("reduce_min", np.min, _tie_rule("reduce_min", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
-reduce_amax = _row("reduce_amax", np.max, _tie_rule("reduce_amax", split=True), _extreme_type, speculatable="extents", flops=1)
-reduce_amin = _row("reduce_amin", np.min, _tie_rule("reduce_amin", split=True), _extreme_type, speculatable="extents", flops=1)
-reduce_all = _row("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
-reduce_any = _row("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
+reduce_max = _define("reduce_max", np.max, _tie_rule("reduce_max", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
+reduce_min = _define("reduce_min", np.min, _tie_rule("reduce_min", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
+reduce_amax = _define("reduce_amax", np.max, _tie_rule("reduce_amax", split=True), _extreme_type, speculatable="extents", flops=1)
+reduce_amin = _define("reduce_amin", np.min, _tie_rule("reduce_amin", split=True), _extreme_type, speculatable="extents", flops=1)
+reduce_all = _define("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
+reduce_any = _define("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
 
 
 def _arg_type(X: TensorType, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> TensorType:
     return _extreme_type(X, dim=[axis], keep_dim=keepdims, reduce_all=flatten)._replace(dtype=dtype or "int64")
 
 
-def _arg_row(name: str, function: Callable[..., object], **traits: Unpack[Declared]) -> OpDef:
+def _define_arg(name: str, function: Callable[..., object], **traits: Unpack[Declared]) -> OpDef:
     def kernel(X: Array, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> Array:
         return np.asarray(function(X, axis=None if flatten or not X.ndim else axis, keepdims=keepdims), dtype or "int64")
 
     return operator("X -> Out", name=name, infer=_arg_type, grad={}, **traits)(kernel)
 
 
-arg_max = _arg_row("arg_max", np.argmax, own=True, flops=1)
-arg_min = _arg_row("arg_min", np.argmin, own=True, flops=1)
+arg_max = _define_arg("arg_max", np.argmax, own=True, flops=1)
+arg_min = _define_arg("arg_min", np.argmin, own=True, flops=1)
 
 # -- products ------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ def _prod_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduc
     return cotangent
 
 
-reduce_prod = _row("reduce_prod", np.multiply.reduce, _prod_grad, speculatable="extents", own=True, flops=1)
+reduce_prod = _define("reduce_prod", np.multiply.reduce, _prod_grad, speculatable="extents", own=True, flops=1)
 
 # -- norms ---------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ def _frobenius(X: Array, axis: Axes, keepdims: bool) -> Array:
     return power_norm(X, axis, keepdims)
 
 
-frobenius_norm = _row("frobenius_norm", _frobenius, _frobenius_grad, flops=2)
+frobenius_norm = _define("frobenius_norm", _frobenius, _frobenius_grad, flops=2)
 
 
 def _squared_norm_grad(X: Tensor, dOut: Tensor) -> Tensor:

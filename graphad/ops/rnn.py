@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -160,17 +161,22 @@ def _back(HiddenPrev: Tensor, Weight: Tensor, Gate: Tensor, dGate: Tensor, dRese
     return Back(gates, candidate, hidden)
 
 
-@attributes(GruUnit)
-def _gru_input_grad(
-    HiddenPrev: Tensor,
-    Weight: Tensor,
-    Gate: Tensor,
-    dGate: Tensor = None,
-    dResetHiddenPrev: Tensor = None,
-    dHidden: Tensor = None,
-    **attrs: Any,
-) -> Tensor:
-    return _back(HiddenPrev, Weight, Gate, dGate, dResetHiddenPrev, dHidden, GruUnit(**attrs)).input
+def _gru_grad(part: Callable[[Back], Tensor]) -> Callable[..., Tensor]:
+    """A gradient rule: one part of what flows back through the cell."""
+
+    @attributes(GruUnit)
+    def rule(
+        HiddenPrev: Tensor,
+        Weight: Tensor,
+        Gate: Tensor,
+        dGate: Tensor = None,
+        dResetHiddenPrev: Tensor = None,
+        dHidden: Tensor = None,
+        **attrs: Any,
+    ) -> Tensor:
+        return part(_back(HiddenPrev, Weight, Gate, dGate, dResetHiddenPrev, dHidden, GruUnit(**attrs)))
+
+    return rule
 
 
 @attributes(GruUnit)
@@ -185,19 +191,6 @@ def _gru_bias_grad(
     **attrs: Any,
 ) -> Tensor:
     return sum_like(_back(HiddenPrev, Weight, Gate, dGate, dResetHiddenPrev, dHidden, GruUnit(**attrs)).input, Bias)
-
-
-@attributes(GruUnit)
-def _gru_hidden_grad(
-    HiddenPrev: Tensor,
-    Weight: Tensor,
-    Gate: Tensor,
-    dGate: Tensor = None,
-    dResetHiddenPrev: Tensor = None,
-    dHidden: Tensor = None,
-    **attrs: Any,
-) -> Tensor:
-    return _back(HiddenPrev, Weight, Gate, dGate, dResetHiddenPrev, dHidden, GruUnit(**attrs)).hidden
 
 
 @attributes(GruUnit)
@@ -219,7 +212,12 @@ def _gru_weight_grad(
 @operator(
     "Input HiddenPrev Weight Bias? -> Gate ResetHiddenPrev Hidden",
     infer=_gru_type,
-    grad={"Input": _gru_input_grad, "HiddenPrev": _gru_hidden_grad, "Weight": _gru_weight_grad, "Bias": _gru_bias_grad},
+    grad={
+        "Input": _gru_grad(lambda back: back.input),
+        "HiddenPrev": _gru_grad(lambda back: back.hidden),
+        "Weight": _gru_weight_grad,
+        "Bias": _gru_bias_grad,
+    },
     shapes="Bias",
     rows="Input HiddenPrev",
 )

@@ -108,7 +108,7 @@ def _like(X: TensorType, Mask: TensorType, Like: list[TensorType] | None = None)
     view="X",
     flops=0,
 )
-def select_output(X: Tensor, Mask: Array, Like: list[Tensor] | None = None) -> list[Any]:
+def select_output(X: Tensor, Mask: Array, Like: list[Tensor] | None = None) -> list[Tensor]:
     """X at ``Out[Mask]``, zeros in the shape of Like everywhere else (nothing where Like has no value)."""
     if not Like:
         raise InvalidValue("Like is empty: it has as many tensors as Out")

@@ -163,19 +163,19 @@ def _cotangent(n: int, x: Array) -> Array:
 
 def _log_gamma_anywhere(x: Array) -> Array:
     positive = np.where(x > 0, x, 1.0 - x)
-    found = _log_gamma(np.where(np.isfinite(positive), positive, 1.0))
+    array = _log_gamma(np.where(np.isfinite(positive), positive, 1.0))
     with np.errstate(all="ignore"):
-        mirrored = math.log(math.pi) - np.log(np.abs(np.sin(math.pi * (x - np.round(x))))) - found
-    result = np.where(x > 0, found, mirrored)
+        mirrored = math.log(math.pi) - np.log(np.abs(np.sin(math.pi * (x - np.round(x))))) - array
+    result = np.where(x > 0, array, mirrored)
     return np.asarray(np.where(np.isinf(x), np.inf, np.where(np.isnan(x), np.nan, result)))
 
 
 def _poly_gamma_anywhere(n: int, x: Array) -> Array:
     positive = np.where(x > 0, x, 1.0 - x)
-    found = _poly_gamma(n, np.where(np.isfinite(positive), positive, 1.0))
+    array = _poly_gamma(n, np.where(np.isfinite(positive), positive, 1.0))
     with np.errstate(all="ignore"):
-        mirrored = (found if n % 2 == 0 else -found) - _cotangent(n, x)
-    result = np.where(x > 0, found, np.where(x == np.floor(x), np.nan, mirrored))
+        mirrored = (array if n % 2 == 0 else -array) - _cotangent(n, x)
+    result = np.where(x > 0, array, np.where(x == np.floor(x), np.nan, mirrored))
     limit = np.inf if n == 0 else 0.0
     return np.asarray(np.where(x == np.inf, limit, np.where(np.isnan(x) | (x == -np.inf), np.nan, result)))
 

@@ -15,19 +15,19 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops.registry import REGISTRY
 from graphad.ops.tensor_literals import Emitter, array_constant, is_literal
-from graphad.types import INTS, Shape
+from graphad.types import INTS, Shape, Tensor
 
 FAR = (1 << 31) - 1  # the end of a slice that runs to the last element, as in Paddle
 
 
-class Tensor(Emitter, Protocol):
+class Indexed(Emitter, Protocol):
     """What is indexed: a symbol with a known rank."""
 
     @property
@@ -43,15 +43,15 @@ class _Item:
     """One part of a subscript and the axis it is about (that at which None puts a new one)."""
 
     axis: int
-    value: Any  # int, slice, None, or an index tensor of integers
-    places: Any = None  # where the mask holds that the index tensor is a column of
+    value: Tensor  # int, slice, None, or an index tensor of integers
+    places: Tensor = None  # where the mask holds that the index tensor is a column of
 
 
-def subscripted(x: Tensor, key: object, is_symbol: Callable[[object], bool]) -> Any:
+def subscripted(x: Indexed, key: object, is_symbol: Callable[[object], bool]) -> Tensor:
     """``x[key]``.
 
     Raises:
-        TypeError: a part is no whole number, slice, None, ``...``, or tensor, array or list of integers or booleans.
+        TypeError: a part is not a whole number, slice, None, ``...``, or tensor, array or list of integers or booleans.
         IndexError: there are more parts than axes, or a number is out of range.
     """
     items = _items(x, key, is_symbol)
@@ -63,7 +63,7 @@ def subscripted(x: Tensor, key: object, is_symbol: Callable[[object], bool]) -> 
 # -- reading a subscript -------------------------------------------------------------------------
 
 
-def _items(x: Tensor, key: object, is_symbol: Callable[[object], bool]) -> list[_Item]:
+def _items(x: Indexed, key: object, is_symbol: Callable[[object], bool]) -> list[_Item]:
     parts = [_tensor_of(x, part, is_symbol) for part in (key if isinstance(key, tuple) else (key,))]
     used = sum(_width(part) for part in parts)
     rank = len(x.shape)
@@ -77,14 +77,14 @@ def _items(x: Tensor, key: object, is_symbol: Callable[[object], bool]) -> list[
     return _placed(x, [*parts[:at], *rest, *parts[at + 1 :]])
 
 
-def _width(part: Any) -> int:
+def _width(part: Tensor) -> int:
     """How many axes a part is about."""
     if part is None or part is ...:
         return 0
     return len(part.shape) if _is_mask(part) else 1
 
 
-def _placed(x: Tensor, parts: Sequence[Any]) -> list[_Item]:
+def _placed(x: Indexed, parts: Sequence[Tensor]) -> list[_Item]:
     items: list[_Item] = []
     axis = 0
     for part in parts:
@@ -97,7 +97,7 @@ def _placed(x: Tensor, parts: Sequence[Any]) -> list[_Item]:
     return items
 
 
-def _tensor_of(x: Tensor, part: Any, is_symbol: Callable[[object], bool]) -> Any:
+def _tensor_of(x: Indexed, part: Tensor, is_symbol: Callable[[object], bool]) -> Tensor:
     """A part of a subscript with arrays and lists as index tensors."""
     if part is None or part is ... or isinstance(part, builtins.slice):
         return _whole(x, part) if isinstance(part, builtins.slice) else part
@@ -116,7 +116,7 @@ def _tensor_of(x: Tensor, part: Any, is_symbol: Callable[[object], bool]) -> Any
     return part
 
 
-def _whole(x: Tensor, part: builtins.slice) -> builtins.slice:
+def _whole(x: Indexed, part: builtins.slice) -> builtins.slice:
     for bound in (part.start, part.stop, part.step):
         if bound is not None and not hasattr(bound, "__index__"):
             raise InvalidType(f"{x!r}: the bounds of a slice are whole numbers or None, not {bound!r}")
@@ -126,7 +126,7 @@ def _whole(x: Tensor, part: builtins.slice) -> builtins.slice:
     return builtins.slice(start, stop, step)
 
 
-def _checked_number(x: Tensor, axis: int, number: int) -> int:
+def _checked_number(x: Indexed, axis: int, number: int) -> int:
     extent = x.shape[axis]
     if extent >= 0 and not -extent <= number < extent:
         raise OutOfRange(f"index {number} is out of range for axis {axis} of {x!r}, which has the extent {extent}")
@@ -137,11 +137,11 @@ def _is_index(value: object) -> bool:
     return value is not None and not isinstance(value, int | builtins.slice)
 
 
-def _is_mask(part: Any) -> bool:
+def _is_mask(part: Tensor) -> bool:
     return part is not ... and _is_index(part) and part.dtype == "bool"
 
 
-def _columns(x: Tensor, axis: int, mask: Any) -> list[_Item]:
+def _columns(x: Indexed, axis: int, mask: Tensor) -> list[_Item]:
     """The index of each axis that a mask is about: where the mask holds."""
     rank = len(mask.shape)
     extents = x.shape[axis : axis + rank]
@@ -155,7 +155,7 @@ def _columns(x: Tensor, axis: int, mask: Any) -> list[_Item]:
 # -- numbers, slices and None --------------------------------------------------------------------
 
 
-def _cut(x: object, items: Sequence[_Item]) -> Any:
+def _cut(x: Tensor, items: Sequence[_Item]) -> Tensor:
     """``x`` by the whole numbers and slices among the items."""
     cuts = [each for each in items if isinstance(each.value, int) or (isinstance(each.value, builtins.slice) and _cuts(each.value))]
     if not cuts:
@@ -173,7 +173,7 @@ def _cut(x: object, items: Sequence[_Item]) -> Any:
     return REGISTRY["strided_slice"](x, **attrs, strides=strides)
 
 
-def _values(items: Sequence[_Item]) -> list[Any]:
+def _values(items: Sequence[_Item]) -> list[object]:
     return [each.value for each in items if not _is_index(each.value)]
 
 
@@ -189,7 +189,7 @@ def _bounds(part: int | builtins.slice) -> tuple[int, int, int]:
     return start if part.start is None else part.start, stop if part.stop is None else part.stop, step
 
 
-def _with_new_axes(x: object, items: Sequence[_Item]) -> Any:
+def _with_new_axes(x: Tensor, items: Sequence[_Item]) -> Tensor:
     kept = [each for each in items if not isinstance(each.value, int)]
     axes = [i for i, each in enumerate(kept) if each.value is None]
     return REGISTRY["unsqueeze"](x, axes=axes) if axes else x
@@ -198,7 +198,7 @@ def _with_new_axes(x: object, items: Sequence[_Item]) -> Any:
 # -- index tensors -------------------------------------------------------------------------------
 
 
-def _with_tensors(x: object, items: Sequence[_Item]) -> Any:
+def _with_tensors(x: Tensor, items: Sequence[_Item]) -> Tensor:
     x = _cut(x, [each for each in items if isinstance(each.value, builtins.slice)])
     picks = [each for each in items if isinstance(each.value, int) or _is_index(each.value)]
     at = [i for i, each in enumerate(items) if each in picks]
@@ -217,7 +217,7 @@ def _place(items: Sequence[_Item], at: int, picks: Sequence[int], width: int, to
     return before + (width if not together or picks[0] < at else 0)
 
 
-def _picked(x: Any, axes: list[int], picks: Sequence[_Item]) -> tuple[int, Any]:
+def _picked(x: Tensor, axes: list[int], picks: Sequence[_Item]) -> tuple[int, Tensor]:
     """``x`` by index tensors on some axes, the axes of the index first, and how many these are."""
     if len(axes) == 1 and len(picks[0].value.shape) <= 1:
         width = len(picks[0].value.shape)
@@ -228,7 +228,7 @@ def _picked(x: Any, axes: list[int], picks: Sequence[_Item]) -> tuple[int, Any]:
     return len(index.shape) - 1, REGISTRY["gather_nd"](turned, index)
 
 
-def _coordinates(picks: Sequence[_Item]) -> Any:
+def _coordinates(picks: Sequence[_Item]) -> Tensor:
     """Index tensors, broadcast together, as the coordinates that ``gather_nd`` takes."""
     places = picks[0].places
     if places is not None and len(picks) == places.shape[1] and all(each.places is places for each in picks):
@@ -242,12 +242,12 @@ def _coordinates(picks: Sequence[_Item]) -> Any:
     return REGISTRY["stack"](tensors, axis=len(tensors[0].shape))
 
 
-def _moved_front(x: Any, axis: int, width: int) -> Any:
+def _moved_front(x: Tensor, axis: int, width: int) -> Tensor:
     """``x`` with ``width`` axes from ``axis`` on moved to the front."""
     return x if not axis or not width else REGISTRY["transpose"](x, axis=[axis, *(i for i in range(len(x.shape)) if i != axis)])
 
 
-def _moved(x: Any, axes: range, to: int) -> Any:
+def _moved(x: Tensor, axes: range, to: int) -> Tensor:
     """``x`` with its first axes moved to where ``to`` others come before them."""
     if not axes:
         return x

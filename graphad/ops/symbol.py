@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+
+import numpy as np
 
 from graphad.errors import InvalidType
 from graphad.ops.array_functions import BINARY, instead_of
@@ -11,10 +13,10 @@ from graphad.ops.methods import Methods
 from graphad.ops.registry import REGISTRY as REGISTRY
 from graphad.ops.subscripts import subscripted
 from graphad.ops.tensor_literals import as_tensor, check_number, is_literal, is_number
-from graphad.types import FLOATS, Shape, as_float
+from graphad.types import FLOATS, Shape, Tensor, TensorType, as_float
 
 if TYPE_CHECKING:
-    from graphad.ops.definition import OpDef
+    pass
 
 S = TypeVar("S", bound="Symbol")
 _NO_VALUE = "has no value before the program runs"
@@ -29,18 +31,6 @@ class Symbol(Methods):
 
     __slots__ = ()
     __hash__ = object.__hash__
-
-    @property
-    def shape(self) -> Shape:
-        raise NotImplementedError
-
-    @property
-    def dtype(self) -> str:
-        raise NotImplementedError
-
-    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-        """Record ``op`` over the inputs; return a symbol for its output, or a tuple of them."""
-        raise NotImplementedError
 
     def refuse(self, message: str) -> NoReturn:
         """Raise TypeError: what was tried needs a value."""
@@ -147,10 +137,10 @@ class Symbol(Methods):
     def __ge__(self, other: object) -> Self:
         return _binary("greater_equal", self, other, self)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Tensor:
         return _binary("equal", self, other, self) if _is_operand(other) else NotImplemented
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Tensor:
         return _binary("not_equal", self, other, self) if _is_operand(other) else NotImplemented
 
     def __and__(self, other: object) -> Self:
@@ -213,7 +203,7 @@ class Symbol(Methods):
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
         self.refuse(f"{self!r} {_NO_VALUE}, so it is no array: {self.how_to_fetch()}")
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **options: object) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Tensor:
         """``array + symbol``, which numpy leaves to the symbol; other functions of numpy are refused."""
         names = BINARY.get(ufunc.__name__)
         if names is None or method != "__call__" or options or len(inputs) != 2:
@@ -226,6 +216,23 @@ class Symbol(Methods):
         self.refuse(f"np.{name} computes on arrays, and {self!r} {_NO_VALUE}; use {instead_of(name, REGISTRY)}")
 
 
+class TypedSymbol(Symbol):
+    """A symbol that holds its type."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: TensorType) -> None:
+        self.type = type
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+
 def _is_symbol(value: object) -> bool:
     return isinstance(value, Symbol)
 
@@ -234,7 +241,7 @@ def _is_operand(value: object) -> bool:
     return isinstance(value, Symbol) or is_literal(value)
 
 
-def _affine(x: S, scale: Any = 1.0, bias: Any = 0.0) -> S:
+def _affine(x: S, scale: float = 1.0, bias: float = 0.0) -> S:
     check_number(x, scale)
     check_number(x, bias)
     result: S = REGISTRY["scale"](x, scale=as_float(scale), bias=as_float(bias))

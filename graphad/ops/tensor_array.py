@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
@@ -199,7 +197,7 @@ def push_tape(Scopes: Tape, X: list[Tensor], *, count: int) -> Tape:
     linear="Scopes",
     flops=0,
 )
-def pop_tape(Scopes: Tape, *, count: int) -> tuple[Tape, list[Any]]:
+def pop_tape(Scopes: Tape, *, count: int) -> tuple[Tape, list[object]]:
     """The tape without its last entry, and the ``count`` tensors of that."""
     return Scopes.pop()
 

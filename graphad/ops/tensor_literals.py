@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeGuard
 
 import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.registry import REGISTRY
-from graphad.types import FLOATS, as_float
+from graphad.types import FLOATS, Array, Tensor, as_float
+
+if TYPE_CHECKING:
+    from graphad.ops.definition import OpDef
 
 SLOTS = {"bool": "bool_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
 
@@ -19,12 +23,12 @@ class Emitter(Protocol):
     @property
     def dtype(self) -> str: ...
 
-    def emit(self, op: Any, inputs: Any, attrs: Any) -> Any: ...
+    def emit(self, op: OpDef, inputs: Sequence[Tensor], attrs: Mapping[str, object]) -> Tensor: ...
 
     def refuse(self, message: str) -> NoReturn: ...
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a number of Python's or numpy's."""
     return isinstance(value, int | float | np.number | np.bool_)
 
@@ -39,13 +43,13 @@ def values_slot(dtype: str) -> str:
     return SLOTS.get(dtype, "fp32_values" if dtype in FLOATS else "int32_values")
 
 
-def check_number(x: Emitter, value: Any) -> None:
+def check_number(x: Emitter, value: Tensor) -> None:
     """ShapeError if a number with a fraction meets a tensor of integers."""
     if x.dtype not in FLOATS and value != int(value):
         raise ShapeError(f"{x!r} cannot be combined with {value}, which is no whole number: cast it first")
 
 
-def constant_like(like: Emitter, value: Any) -> Any:
+def constant_like(like: Emitter, value: Tensor) -> Tensor:
     """A number or an array as a constant of a symbol's dtype; ShapeError if that cannot hold it."""
     if isinstance(value, np.ndarray) and value.ndim:
         return array_constant(like, value, str(like.dtype))
@@ -54,7 +58,7 @@ def constant_like(like: Emitter, value: Any) -> Any:
     return like.emit(REGISTRY["fill_constant"], (), {"shape": [], "value": as_float(number), "dtype": str(like.dtype)})
 
 
-def array_constant(like: Emitter, array: Any, dtype: str) -> Any:
+def array_constant(like: Emitter, array: Array, dtype: str) -> Tensor:
     """An array as a constant of a dtype, recorded where a symbol is."""
     if array.dtype.kind == "f" and dtype not in FLOATS and not np.array_equal(array, np.trunc(array)):
         raise ShapeError(f"{like!r} cannot be combined with an array of {array.dtype} that has fractions: cast it first")
@@ -64,7 +68,7 @@ def array_constant(like: Emitter, array: Any, dtype: str) -> Any:
     return like.emit(REGISTRY["assign_value"], (), attrs)
 
 
-def as_tensor(value: object, like: Emitter) -> Any:
+def as_tensor(value: object, like: Emitter) -> Tensor:
     """A number or an array beside a symbol as a constant; a tensor as it is; TypeError for anything else."""
     if is_literal(value):
         return constant_like(like, value)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from graphad.errors import NoGradient
 from graphad.ops.definition import GRAD, OpDef
 from graphad.ops.elementwise import elementwise_add
 from graphad.ops.like import fill_zeros_like
 from graphad.ops.symbol import Symbol
-from graphad.types import Shape
+from graphad.types import Shape, Tensor
 
 
 class Traced(Symbol):
@@ -24,7 +23,7 @@ class Traced(Symbol):
 
     __slots__ = ("calls", "value")
 
-    def __init__(self, value: Any, calls: list[_Call]) -> None:
+    def __init__(self, value: Tensor, calls: list[_Call]) -> None:
         self.value, self.calls = value, calls
 
     @property
@@ -35,7 +34,7 @@ class Traced(Symbol):
     def dtype(self) -> str:
         return str(self.value.dtype)
 
-    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         given = [[*each] if isinstance(each, list | tuple) else each for each in inputs]
         beside_symbol = not given and isinstance(self.value, Symbol)
         values = self.value.emit(op, (), attrs) if beside_symbol else op(*map(_values, given), **attrs)
@@ -45,25 +44,25 @@ class Traced(Symbol):
         self.calls.append(_Call(op, given, dict(attrs), dict(zip(slots, made, strict=True))))
         return tuple(made) if several else made[0]
 
-    def _made(self, value: object) -> Any:
+    def _made(self, value: object) -> Tensor:
         return [Traced(each, self.calls) for each in value] if isinstance(value, list | tuple) else Traced(value, self.calls)
 
 
 @dataclass
 class _Call:
     op: OpDef
-    inputs: list[Any]
-    attrs: dict[str, Any]
-    outputs: dict[str, Any]
+    inputs: list[Tensor]
+    attrs: dict[str, object]
+    outputs: dict[str, Tensor]
 
 
-def _values(given: object) -> Any:
+def _values(given: object) -> Tensor:
     if isinstance(given, list):
         return [_values(each) for each in given]
     return given.value if isinstance(given, Traced) else given
 
 
-def cotangents(function: Callable[[list[object]], Sequence[object]], given: Sequence[object], starts: Sequence[object]) -> list[Any]:
+def cotangents(function: Callable[[list[object]], Sequence[object]], given: Sequence[object], starts: Sequence[object]) -> list[object]:
     """The cotangents of the arguments of a function, from those of its results; None for arguments that no result depends on.
 
     Args:
@@ -80,10 +79,12 @@ def cotangents(function: Callable[[list[object]], Sequence[object]], given: Sequ
     """
     calls: list[_Call] = []
     traced = [Traced(value, calls) for value in given]
+    # By identity: symbols compare element by element, so they are no keys by value. ``traced`` and ``calls`` keep the objects alive.
     found: dict[int, object] = {}
     for result, start in zip(function(list(traced)), starts, strict=True):
         if isinstance(result, Traced) and start is not None:
             _add(found, result, start)
+    # Reverse mode: when a call's turn comes, all that read its results have added their share to the cotangents.
     for call in reversed(calls):
         _backwards(call, found)
     return [found.get(id(each)) for each in traced]

@@ -2,7 +2,8 @@
 
     @operator("X -> Out", infer=same_float, grad=..., elementwise=True)
 
-A promise not made is no promise, so that a pass leaves alone what it knows nothing of. ``tests/ops/test_traits.py`` holds every promise
+What is not declared is not promised, so a pass leaves an operator alone of which it knows nothing. ``tests/ops/test_traits.py`` holds
+every promise
 against the kernel, and looks for operators that could make one and do not.
 """
 
@@ -126,7 +127,7 @@ class Traits:
         speculatable: where it may run although the program would not have run it, because no value makes it fail, it has no effect and
             draws no random numbers. ``always``: whatever the extents, and so may its gradient; ``types``: where inference accepts the
             types, whatever the unknown extents are; ``extents``: where it accepts them and all extents are known. Gradients of the
-            last two may where all extents are known. That a result may be nan is no failure. It is not said of calls with
+            last two may where all extents are known. That a result may be nan is not a failure. It is not said of calls with
             inputs in the slots ``extents``.
         linear: slots of floats in which the outputs are linear, all together: ``f(a x + b y) = a f(x) + b f(y)``, where ``offset`` is 0.
             They are all slots that have gradients.

@@ -353,7 +353,7 @@ def _rule(method: str, spec: Spec) -> Callable[..., Tensor]:
     return rule
 
 
-def _row(method: str, second: bool) -> OpDef:
+def _define(method: str, second: bool) -> OpDef:
     spec = Interpolation if second else FirstInterpolation
     kernel = _kernel(method, spec)
     kernel.__doc__ = f"""X resized by {method} interpolation: to SizeTensor, OutSize, by Scale, by ``scale``, or to ``out_h`` and ``out_w``.
@@ -367,7 +367,7 @@ def _row(method: str, second: bool) -> OpDef:
     )(kernel)
 
 
-ROWS = [_row(method, second) for method in METHODS for second in (False, True)]
+DEFINITIONS = [_define(method, second) for method in METHODS for second in (False, True)]
 
 
 # -- sampling --------------------------------------------------------------------------------------

@@ -168,14 +168,14 @@ def last(parts: Iterable[slice | int]) -> tuple[Any, ...]:
     return (..., *parts)
 
 
-def element(found: Axes, place: Iterable[int]) -> tuple[Any, ...]:
+def element(window_axes: Axes, place: Iterable[int]) -> tuple[Any, ...]:
     """An index of padded arrays: one element, at its place in the window, of all windows."""
-    return last(a.at(k) for a, k in zip(found, place, strict=True))
+    return last(a.at(k) for a, k in zip(window_axes, place, strict=True))
 
 
-def inside(found: Axes) -> tuple[Any, ...]:
+def inside(window_axes: Axes) -> tuple[Any, ...]:
     """An index of padded arrays: what is not padding."""
-    return last(a.inside for a in found)
+    return last(a.inside for a in window_axes)
 
 
 def check_fit(what: str, found: Shape, wanted: Shape) -> None:
@@ -184,24 +184,24 @@ def check_fit(what: str, found: Shape, wanted: Shape) -> None:
         raise ShapeError(f"{what} has the shape {list(found)}, and {list(wanted)} is expected")
 
 
-def padded(x: Array, found: Axes, value: object = 0) -> Array:
+def padded(x: Array, window_axes: Axes, value: object = 0) -> Array:
     """x with ``value`` around its spatial axes; x itself where nothing is to be added. ShapeError if the axes are not those of x."""
-    check_fit("X", x.shape[2:], tuple(a.size for a in found))
-    extents = tuple(a.padded for a in found)
-    if extents == tuple(a.size for a in found):
+    check_fit("X", x.shape[2:], tuple(a.size for a in window_axes))
+    extents = tuple(a.padded for a in window_axes)
+    if extents == tuple(a.size for a in window_axes):
         return x
     wide = np.full((*x.shape[:2], *extents), value, x.dtype) if value else np.zeros((*x.shape[:2], *extents), x.dtype)
-    wide[inside(found)] = x
+    wide[inside(window_axes)] = x
     return wide
 
 
-def windows(x: Array, found: Axes) -> Array:
+def windows(x: Array, window_axes: Axes) -> Array:
     """A view ``[N, C, *kernel, *counts]`` of padded x."""
-    check_fit("padded X", x.shape[2:], tuple(a.padded for a in found))
+    check_fit("padded X", x.shape[2:], tuple(a.padded for a in window_axes))
     n, c, *steps = x.strides
-    shape = (*x.shape[:2], *(a.kernel for a in found), *(a.count for a in found))
-    inner = (step * a.dilation for step, a in zip(steps, found, strict=True))
-    outer = (step * a.stride for step, a in zip(steps, found, strict=True))
+    shape = (*x.shape[:2], *(a.kernel for a in window_axes), *(a.count for a in window_axes))
+    inner = (step * a.dilation for step, a in zip(steps, window_axes, strict=True))
+    outer = (step * a.stride for step, a in zip(steps, window_axes, strict=True))
     return as_strided(x, shape, (n, c, *inner, *outer), writeable=False)
 
 

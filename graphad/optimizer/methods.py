@@ -38,13 +38,8 @@ class Momentum(Optimizer):
         return {"mu": self.momentum, "use_nesterov": self.use_nesterov}
 
 
-class ProximalGD(Optimizer):
-    """Gradient descent, then a step against the penalty ``l1 * |w| + l2 / 2 * w**2``, which makes small elements 0.
-
-    J. Duchi and Y. Singer, "Efficient online and batch learning using forward backward splitting", 2009.
-    """
-
-    type = "proximal_gd"
+class _Penalized(Optimizer):
+    """Base of those with the penalties ``l1 * |w|`` and ``l2 / 2 * w**2``."""
 
     def __init__(self, learning_rate: LearningRate = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Unpack[Options]) -> None:
         super().__init__(learning_rate, **options)
@@ -53,6 +48,15 @@ class ProximalGD(Optimizer):
 
     def attrs(self) -> dict[str, object]:
         return {"l1": self.l1, "l2": self.l2}
+
+
+class ProximalGD(_Penalized):
+    """Gradient descent, then a step against the penalty ``l1 * |w| + l2 / 2 * w**2``, which makes small elements 0.
+
+    J. Duchi and Y. Singer, "Efficient online and batch learning using forward backward splitting", 2009.
+    """
+
+    type = "proximal_gd"
 
 
 def optimize(cost: Variable, optimizer: Optimizer | None = None) -> tuple[list[Operator], Pairs]:
@@ -97,18 +101,10 @@ class DecayedAdagrad(Optimizer):
         return {"decay": self.decay, "epsilon": self.epsilon}
 
 
-class ProximalAdagrad(Optimizer):
+class ProximalAdagrad(_Penalized):
     """Adagrad without an epsilon, then the step of ``ProximalGD`` against ``l1 * |w| + l2 / 2 * w**2``."""
 
     type = "proximal_adagrad"
-
-    def __init__(self, learning_rate: LearningRate = 0.01, l1: float = 0.0, l2: float = 0.0, **options: Unpack[Options]) -> None:
-        super().__init__(learning_rate, **options)
-        self.l1 = at_least_zero("l1", l1)
-        self.l2 = at_least_zero("l2", l2)
-
-    def attrs(self) -> dict[str, object]:
-        return {"l1": self.l1, "l2": self.l2}
 
 
 class Adadelta(Optimizer):
@@ -149,7 +145,7 @@ class RMSProp(Optimizer):
         return {"decay": self.rho, "epsilon": self.epsilon, "momentum": self.momentum, "centered": self.centered}
 
 
-class Ftrl(Optimizer):
+class Ftrl(_Penalized):
     """Follow the regularized leader: weights that are exactly 0 where ``l1`` is (H. B. McMahan et al., 2013).
 
     The operator's docstring has the formulas. A weight is found from its gradients alone, so its start counts in the steps
@@ -164,15 +160,13 @@ class Ftrl(Optimizer):
     def __init__(
         self, learning_rate: LearningRate = 0.01, l1: float = 0.0, l2: float = 0.0, lr_power: float = -0.5, **options: Unpack[Options]
     ) -> None:
-        super().__init__(learning_rate, **options)
-        self.l1 = at_least_zero("l1", l1)
-        self.l2 = at_least_zero("l2", l2)
+        super().__init__(learning_rate, l1, l2, **options)
         self.lr_power = number("lr_power", lr_power)
         if self.lr_power > 0:
             raise InvalidValue(f"lr_power is at most 0, not {lr_power!r}")
 
     def attrs(self) -> dict[str, object]:
-        return {"l1": self.l1, "l2": self.l2, "lr_power": self.lr_power}
+        return {**super().attrs(), "lr_power": self.lr_power}
 
 
 # -- moments ---------------------------------------------------------------------------------------
@@ -182,7 +176,14 @@ class Ftrl(Optimizer):
 class _WithMoments(Optimizer):
     """Base of those with two decays and an epsilon."""
 
-    def __init__(self, learning_rate: LearningRate, beta1: float, beta2: float, epsilon: float, **options: Unpack[Options]) -> None:
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        **options: Unpack[Options],
+    ) -> None:
         super().__init__(learning_rate, **options)
         self.beta1 = fraction("beta1", beta1)
         self.beta2 = fraction("beta2", beta2)
@@ -198,32 +199,12 @@ class Adam(_WithMoments):
     type = "adam"
     starts: ClassVar = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
 
-    def __init__(
-        self,
-        learning_rate: LearningRate = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, **options)
-
 
 class Adamax(_WithMoments):
     """Adam with the largest gradient so far, which is forgotten by ``beta2``, for the root of the mean square (Kingma and Ba, 2015)."""
 
     type = "adamax"
     starts: ClassVar = {"Beta1Pow": "beta1"}
-
-    def __init__(
-        self,
-        learning_rate: LearningRate = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, **options)
 
 
 class AdamW(_WithMoments):

@@ -13,7 +13,7 @@ from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_s
 from graphad.program.source import at_users_line, located, user_line
 from graphad.program.variable import Parameter, Regularizer, Variable
 from graphad.showing import Table
-from graphad.types import TENSOR, TensorType, checked_shape, dtype_name
+from graphad.types import TENSOR, Tensor, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
     from graphad.program.program import Program
@@ -102,7 +102,7 @@ class Block:
 
         Raises:
             ValueError: the name exists with another shape, dtype, kind or persistence; the shape or the kind makes no sense.
-            TypeError: the name is no string, the shape no list of ints, the dtype no dtype.
+            TypeError: the name is not a string, the shape not a list of ints, or the dtype not a dtype.
         """
         name = self.program.names.generate("tmp") if name is None else name
         with at_users_line(f"variable {name!r}"):
@@ -116,7 +116,7 @@ class Block:
         self,
         name: str | None = None,
         shape: Iterable[int] | None = None,
-        dtype: Any = "float32",
+        dtype: object = "float32",
         trainable: bool = True,
         learning_rate: float = 1.0,
         regularizer: Regularizer | None = None,
@@ -210,7 +210,7 @@ class Block:
         self.ops.insert(index, op)
         return op
 
-    def emit(self, definition: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any], name: str | None = None) -> Any:
+    def emit(self, definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object], name: str | None = None) -> Tensor:
         """Append an operator given positional inputs, with fresh outputs; return them (the optional ones are left out).
 
         The outputs are called after ``name``, or after the operator's type.
@@ -256,7 +256,7 @@ def _types(value: Any) -> list[TensorType]:
     return [TensorType(v.shape, v.dtype) for v in (value if isinstance(value, list | tuple) else [value])]
 
 
-def _checked_dict(op_type: str, attrs: object) -> dict[str, Any]:
+def _checked_dict(op_type: str, attrs: object) -> dict[str, object]:
     if attrs is None:
         return {}
     if not isinstance(attrs, Mapping):

@@ -139,11 +139,10 @@ def names_by_slot(what: str, block: Block, given: object) -> Names:
         return {}
     if not isinstance(given, Mapping):
         raise InvalidType(f"{what} is a dict from slot to names, not {given!r}")
-    return {str(slot): [_name(what, block, slot, item) for item in _items(value)] for slot, value in given.items()}
-
-
-def _items(value: object) -> Any:
-    return value if isinstance(value, list | tuple) else [value]
+    return {
+        str(slot): [_name(what, block, slot, item) for item in (value if isinstance(value, list | tuple) else [value])]
+        for slot, value in given.items()
+    }
 
 
 def _name(what: str, block: Block, slot: str, item: object) -> str:
@@ -229,7 +228,7 @@ def _refuse_attr(op_type: str, name: str, definition: OpDef) -> NoReturn:
     raise InvalidValue(f"operator {op_type!r} has no attribute {name!r}; its attributes are {known}{did_you_mean(name, definition.attrs)}")
 
 
-def _checked_attrs(op: Operator, definition: OpDef) -> Iterator[tuple[str, Any]]:
+def _checked_attrs(op: Operator, definition: OpDef) -> Iterator[tuple[str, object]]:
     for name, value in op.attrs.items():
         if not isinstance(name, str):
             raise InvalidType(f"operator {op.type!r}: an attribute's name is a string, not {name!r}")

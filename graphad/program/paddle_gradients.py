@@ -29,9 +29,9 @@ def in_own_form(program: Program) -> Program:
     """
     if not _has_branch_gradients(program):
         return program
-    twin = program.clone()
-    rewrite_gradients(twin)
-    return twin
+    copy = program.clone()
+    rewrite_gradients(copy)
+    return copy
 
 
 def rewrite_gradients(program: Program) -> None:
@@ -59,11 +59,13 @@ def _branch_gradients(program: Program) -> Iterator[Operator]:
 def _forward_block(program: Program, op: Operator) -> Block:
     """The block of the operator that wrote the scope which a gradient reads."""
     (scope,) = op.input("Scope") if len(op.input("Scope")) == 1 else ("",)
-    found = [each for block in program.blocks for each in block.ops if each.type == "conditional_block" and scope in each.output("Scope")]
-    if len(found) != 1:
-        message = f"operator {op.type!r} is the gradient of the conditional_block that writes the scope {scope!r}; {len(found)} do"
+    operators = [
+        each for block in program.blocks for each in block.ops if each.type == "conditional_block" and scope in each.output("Scope")
+    ]
+    if len(operators) != 1:
+        message = f"operator {op.type!r} is the gradient of the conditional_block that writes the scope {scope!r}; {len(operators)} do"
         raise InvalidValue(located(message, op.source))
-    block: Block = found[0].attrs["sub_block"]
+    block: Block = operators[0].attrs["sub_block"]
     return block
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from graphad.errors import GraphadError, ParseError
 from graphad.ops import ControlDef, find
@@ -17,6 +17,8 @@ from graphad.types import KINDS, TENSOR
 
 if TYPE_CHECKING:
     from graphad.program.program import Program
+
+T = TypeVar("T")
 
 
 # -- reader ----------------------------------------------------------------------------------------
@@ -67,7 +69,7 @@ class Reader:
             self.next()
         return found
 
-    def take_word(self, known: Any) -> str | None:
+    def take_word(self, known: Container[str]) -> str | None:
         kind, token = self.peek()
         if kind != "word" or token not in known:
             return None
@@ -113,9 +115,9 @@ class Reader:
             self.fail(f"expected true or false, found {self.peek()[1] or 'the end of the text'!r}")
         return word == "true"
 
-    def table(self, close: str, value: Callable[[Reader], object]) -> dict[str, Any]:
+    def table(self, close: str, value: Callable[[Reader], T]) -> dict[str, T]:
         """``name = value`` pairs separated by commas up to ``close``."""
-        result: dict[str, Any] = {}
+        result: dict[str, T] = {}
 
         def pair() -> None:
             name = self.word()
@@ -127,9 +129,9 @@ class Reader:
         self.listed(close, pair)
         return result
 
-    def listed(self, close: str, item: Callable[[], object]) -> list[Any]:
+    def listed(self, close: str, item: Callable[[], T]) -> list[T]:
         """Items separated by commas up to ``close``."""
-        items: list[Any] = []
+        items: list[T] = []
         while not self.take(close):
             if items:
                 self.expect(",")
@@ -240,11 +242,11 @@ def _shape(reader: Reader) -> list[int] | None:
     return reader.listed("]", reader.integer)
 
 
-Flag = Callable[[Reader, Any], None]
+Flag = Callable[[Reader, Variable], None]
 
 
 def _set(**values: object) -> Flag:
-    def apply(reader: Reader, var: object) -> None:
+    def apply(reader: Reader, var: Variable) -> None:
         for name, value in values.items():
             setattr(var, name, value)
 
@@ -252,14 +254,14 @@ def _set(**values: object) -> Flag:
 
 
 def _set_number(attribute: str, kind: Callable[[float], object]) -> Flag:
-    def apply(reader: Reader, var: object) -> None:
+    def apply(reader: Reader, var: Variable) -> None:
         reader.expect("=")
         setattr(var, attribute, kind(float(reader.number())))
 
     return apply
 
 
-def _set_stop_gradient(reader: Reader, var: Any) -> None:
+def _set_stop_gradient(reader: Reader, var: Variable) -> None:
     reader.expect("=")
     var.stop_gradient = reader.boolean()
 
@@ -309,7 +311,7 @@ def _names(reader: Reader) -> list[str]:
     return reader.listed("]", reader.word) if reader.take("[") else [reader.word()]
 
 
-def _value(reader: Reader, depth: int = 0) -> Any:
+def _value(reader: Reader, depth: int = 0) -> object:
     if depth > MAX_DEPTH:
         reader.fail(f"lists are nested more than {MAX_DEPTH} deep")
     if reader.take("["):
@@ -326,7 +328,7 @@ def _value(reader: Reader, depth: int = 0) -> Any:
     return _BlockRef(idx)
 
 
-def _resolved(reader: Reader, value: object, program: Program) -> Any:
+def _resolved(reader: Reader, value: object, program: Program) -> object:
     if isinstance(value, list):
         return [_resolved(reader, item, program) for item in value]
     if not isinstance(value, _BlockRef):

@@ -118,9 +118,9 @@ class UniqueNames:
 
     def copy(self, taken: Callable[[str], bool]) -> UniqueNames:
         """The same counters, counting on separately for another program."""
-        twin = UniqueNames(self.prefix, taken)
-        twin.counts = dict(self.counts)
-        return twin
+        copy = UniqueNames(self.prefix, taken)
+        copy.counts = dict(self.counts)
+        return copy
 
 
 # -- program ---------------------------------------------------------------------------------------
@@ -269,8 +269,8 @@ class Program:
                 slots and attributes where the program is lowered. False refuses all of that here, as the commands do.
 
         Raises:
-            ParseError: it is no program, or it has something unknown; the message points at the character.
-            TypeError: ``text`` is no string.
+            ParseError: it is not a program, or it has something unknown; the message points at the character.
+            TypeError: ``text`` is not a string.
         """
         if not isinstance(text, str):
             raise InvalidType(f"a program is parsed from text, not from {type(text).__name__}")
@@ -283,36 +283,36 @@ class Program:
 
     def clone(self, for_test: bool = False) -> Program:
         """A deep copy. ``for_test`` leaves out backward and optimization and sets ``is_test`` where an operator has it."""
-        twin = self.clone_empty()
-        for old, new in zip(self.blocks, twin.blocks, strict=True):
+        copy = self.clone_empty()
+        for old, new in zip(self.blocks, copy.blocks, strict=True):
             new.ops = [copied(op, new) for op in old.ops if not for_test or op.role == FORWARD]
             new.vars = {name: var.copy_to(new) for name, var in old.vars.items()}
         if for_test:
-            for op in (op for block in twin.blocks for op in block.ops):
+            for op in (op for block in copy.blocks for op in block.ops):
                 if op.type in REGISTRY and "is_test" in REGISTRY[op.type].attrs:
                     op.attrs["is_test"] = True
-            twin.drop_blocks({sub.idx for b in self.blocks for op in b.ops if op.role != FORWARD for sub in _held(op)})
-            twin._drop_unused(keep=_used(self.blocks, FORWARD))
-        return twin
+            copy.drop_blocks({sub.idx for b in self.blocks for op in b.ops if op.role != FORWARD for sub in _held(op)})
+            copy._drop_unused(keep=_used(self.blocks, FORWARD))
+        return copy
 
     def __deepcopy__(self, memo: dict[int, object]) -> Program:
         """A clone; what else is copied with it and refers to this program's blocks, variables or operators then refers to the clone's."""
-        twin = memo[id(self)] = self.clone()
-        for old, new in zip(self.blocks, twin.blocks, strict=True):
+        copy = memo[id(self)] = self.clone()
+        for old, new in zip(self.blocks, copy.blocks, strict=True):
             memo[id(old)] = new
             memo.update((id(var), new.vars[name]) for name, var in old.vars.items())
             memo.update((id(op), other) for op, other in zip(old.ops, new.ops, strict=True))
-        twin.startup, twin._current = deepcopy(self.startup, memo), self._current
-        return twin
+        copy.startup, copy._current = deepcopy(self.startup, memo), self._current
+        return copy
 
     def clone_empty(self) -> Program:
         """A program of the same nested blocks with nothing in them, counting its names on from here."""
-        twin = Program()
-        twin.names, twin.random_seed, twin.startup = self.names.copy(twin.declares), self.random_seed, self.startup
-        twin.allows_unknown = self.allows_unknown
-        twin.stored, twin.identity = self.stored, self.identity.copy(twin.identity.source)
-        twin.blocks = [Block(twin, b.idx, b.parent_idx, b.stored) for b in self.blocks]
-        return twin
+        copy = Program()
+        copy.names, copy.random_seed, copy.startup = self.names.copy(copy.declares), self.random_seed, self.startup
+        copy.allows_unknown = self.allows_unknown
+        copy.stored, copy.identity = self.stored, self.identity.copy(copy.identity.source)
+        copy.blocks = [Block(copy, b.idx, b.parent_idx, b.stored) for b in self.blocks]
+        return copy
 
     def prune(self, targets: object) -> Program:
         """A copy with only the operators that the targets need, and the variables those use.
@@ -324,8 +324,8 @@ class Program:
             ValueError: a target is nothing of this program.
         """
         wanted = {n for t in (targets if isinstance(targets, list | tuple | set) else [targets]) for n in self._target(t)}
-        twin = self.clone()
-        block = twin.global_block()
+        copy = self.clone()
+        block = copy.global_block()
         kept, needed = [], set(wanted)
         for op in reversed(block.ops):
             if needed.isdisjoint(op.output_names()):
@@ -338,9 +338,9 @@ class Program:
         staying = set(map(id, kept))
         dropped = {sub.idx for op in block.ops if id(op) not in staying for sub in _held(op)}
         block.ops = kept[::-1]
-        twin.drop_blocks(dropped)
-        twin._drop_unused(keep=wanted)
-        return twin
+        copy.drop_blocks(dropped)
+        copy._drop_unused(keep=wanted)
+        return copy
 
     def drop_blocks(self, unused: set[int]) -> None:
         """Forget the blocks of some indices, which no operator holds any more, and count the others anew."""

@@ -26,7 +26,7 @@ def random_streams(program: Program) -> dict[Operator, str]:
     """The stream of every random operator of a program.
 
     Raises:
-        ValueError: an operator's ``random_stream`` is no name, or that of another one.
+        ValueError: an operator's ``random_stream`` is not a name, or that of another one.
     """
     unsaid: Counter[str] = Counter()
     streams: dict[Operator, str] = {}

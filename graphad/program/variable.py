@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.ops import OpDef, Symbol
 from graphad.program.source import at_users_line, located, user_line
-from graphad.types import KINDS, TENSOR, Shape, TensorType, checked_shape, dtype_name
+from graphad.types import KINDS, TENSOR, Shape, Tensor, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
     from graphad.program.block import Block
@@ -76,7 +76,7 @@ class Variable(Symbol):
         block: Block,
         name: str,
         shape: Iterable[int] | None = None,
-        dtype: Any = None,
+        dtype: object = None,
         persistable: bool = False,
         stop_gradient: bool = False,
         type: str = TENSOR,
@@ -130,7 +130,7 @@ class Variable(Symbol):
         """The last operator of the block that writes this variable, None if none does."""
         return next((op for op in reversed(self.block.ops) if self.name in op.output_names()), None)
 
-    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         program = self.block.program
         current = MAIN.get() or program
         if current.identity.family is not program.identity.family:
@@ -165,11 +165,11 @@ class Variable(Symbol):
 
     def copy_to(self, block: Block) -> Self:
         """The same variable in another block (of another program)."""
-        twin = self.__class__.__new__(self.__class__)
-        twin.block, twin.name, twin._shape, twin._dtype = block, self.name, self._shape, self._dtype
-        twin.persistable, twin.stop_gradient, twin.type = self.persistable, self.stop_gradient, self.type
-        twin.stored = self.stored
-        return twin
+        copy = self.__class__.__new__(self.__class__)
+        copy.block, copy.name, copy._shape, copy._dtype = block, self.name, self._shape, self._dtype
+        copy.persistable, copy.stop_gradient, copy.type = self.persistable, self.stop_gradient, self.type
+        copy.stored = self.stored
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         block = deepcopy(self.block, memo)
@@ -193,7 +193,7 @@ class Parameter(Variable):
         block: Block,
         name: str,
         shape: Iterable[int],
-        dtype: Any,
+        dtype: object,
         trainable: bool = True,
         learning_rate: float = 1.0,
         regularizer: Regularizer | None = None,
@@ -216,10 +216,10 @@ class Parameter(Variable):
         self.need_clip = need_clip
 
     def copy_to(self, block: Block) -> Self:
-        twin = super().copy_to(block)
-        twin.trainable, twin.learning_rate = self.trainable, self.learning_rate
-        twin.regularizer, twin.need_clip = self.regularizer, self.need_clip
-        return twin
+        copy = super().copy_to(block)
+        copy.trainable, copy.learning_rate = self.trainable, self.learning_rate
+        copy.regularizer, copy.need_clip = self.regularizer, self.need_clip
+        return copy
 
 
 def stands_for(block: Block, var: Variable) -> bool:

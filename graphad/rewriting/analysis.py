@@ -48,7 +48,7 @@ class Analysis(ABC):
         return kept_or_new(graph, cls, cls.compute)
 
     @classmethod
-    def recomputed(cls, graph: Graph, claimed: object) -> Any:
+    def recomputed(cls, graph: Graph, claimed: object) -> Analysis:
         """What ``claimed``, which was kept, would be if it were computed now."""
         return cls.compute(graph)
 

@@ -60,7 +60,7 @@ class Dataflow(ABC, Generic[F]):
         top: the fact that is true of every value.
         backward: whether facts go from readers to writers.
         sparse: whether ``transfer`` says only what is more than ``bottom``: what it leaves out is ``bottom`` then, and not ``top``.
-        of_presence: whether ``holds`` is also asked about values that are no array, or None where there is none.
+        of_presence: whether ``holds`` is also called for values that are not arrays, or None where there is none.
         delay: how often the fact about a block argument of a loop may grow before it is widened.
     """
 

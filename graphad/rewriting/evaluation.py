@@ -109,8 +109,8 @@ class Types(TypeEvaluation):
 
     found: Match
 
-    def __init__(self, found: Match, known: Mapping[Value, TensorType]) -> None:
-        super().__init__(found)
+    def __init__(self, match: Match, known: Mapping[Value, TensorType]) -> None:
+        super().__init__(match)
         self.known = known
 
     def leaf(self, term: Term) -> TensorType:
@@ -151,8 +151,8 @@ class Instance(Bound[Value]):
 
     found: Match
 
-    def __init__(self, op: Op, found: Match) -> None:
-        super().__init__(found)
+    def __init__(self, op: Op, match: Match) -> None:
+        super().__init__(match)
         self.op = op
         stem = next(value.name for values in op.outputs.values() for value in values)
         self.builder = _Builder(op.graph, stem, op, op.role)
@@ -213,15 +213,15 @@ _SIZES = (7, 11, 13, 17, 19, 23, 29, 31)  # the same, by axis from the last
 Sizes = Callable[[Value, int], int]  # what the unknown extent of a value is taken to be at an axis, counted from the last
 
 
-def keeps_types(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
+def keeps_types(before: Sequence[Result], after: Sequence[Term], match: Match) -> bool:
     """Whether the replacement has the shapes and dtypes of the pattern, for all values of the unknown extents."""
     try:
-        return _same(found, before, [_static(found.value_of(term)) for term in before], after, _Static())
+        return _same(match, before, [_static(match.value_of(term)) for term in before], after, _Static())
     except _Unknown:
-        return _keeps_unknown(before, after, found)
+        return _keeps_unknown(before, after, match)
     except _REFUSED as error:
         reason = str(error)
-        return found.fail(lambda: f"what comes after does not fit: {reason}")
+        return match.fail(lambda: f"what comes after does not fit: {reason}")
 
 
 class _Unknown(Exception):
@@ -242,22 +242,22 @@ def _static(value: Value) -> TensorType:
     return TensorType(shape, dtype)
 
 
-def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], found: Match) -> bool:
-    values = _matched(found)
+def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], match: Match) -> bool:
+    values = _matched(match)
     known = {value: type for value in values if value.kind == TENSOR and (type := value.type) is not None}
     if len(known) < len(values):
-        return found.fail(lambda: "the shape or the dtype of something is not known")
+        return match.fail(lambda: "the shape or the dtype of something is not known")
     open_ended = [value for value in values if -1 in (value.shape or ())]
     try:
-        return all(_keeps(before, after, found, known, *each) for each in _trials(open_ended))
+        return all(_keeps(before, after, match, known, *each) for each in _trials(open_ended))
     except _REFUSED as error:
         reason = str(error)
-        return found.fail(lambda: f"what comes after does not fit: {reason}")
+        return match.fail(lambda: f"what comes after does not fit: {reason}")
 
 
-def _matched(found: Match) -> dict[Value, None]:
-    leaves = [*found.values.values(), *(value for values in found.lists.values() for value in values)]
-    written = [value for op in found.ops.values() for values in op.outputs.values() for value in values]
+def _matched(match: Match) -> dict[Value, None]:
+    leaves = [*match.values.values(), *(value for values in match.lists.values() for value in values)]
+    written = [value for op in match.ops.values() for values in op.outputs.values() for value in values]
     return dict.fromkeys([*leaves, *written])
 
 
@@ -272,16 +272,16 @@ def _trials(open_ended: Sequence[Value]) -> Iterator[tuple[Sizes, bool]]:
 
 
 def _keeps(
-    before: Sequence[Result], after: Sequence[Term], found: Match, known: Mapping[Value, TensorType], sizes: Sizes, has_to_fit: bool
+    before: Sequence[Result], after: Sequence[Term], match: Match, known: Mapping[Value, TensorType], sizes: Sizes, has_to_fit: bool
 ) -> bool:
     """Whether the types are kept with the unknown extents being of some sizes, or whether these cannot be."""
     types = {value: _closed(value, type, sizes) for value, type in known.items()}
     try:
-        old = [Types(found, types).of(term) for term in before]
+        old = [Types(match, types).of(term) for term in before]
     except ShapeError as error:
         reason = str(error)
-        return not has_to_fit or found.fail(lambda: f"with unknown extents of one size what comes before does not fit: {reason}")
-    return _same(found, before, old, after, types)
+        return not has_to_fit or match.fail(lambda: f"with unknown extents of one size what comes before does not fit: {reason}")
+    return _same(match, before, old, after, types)
 
 
 def _closed(value: Value, type: TensorType, sizes: Sizes) -> TensorType:
@@ -290,11 +290,11 @@ def _closed(value: Value, type: TensorType, sizes: Sizes) -> TensorType:
 
 
 def _same(
-    found: Match, before: Sequence[Result], old: Sequence[TensorType], after: Sequence[Term], known: Mapping[Value, TensorType]
+    match: Match, before: Sequence[Result], old: Sequence[TensorType], after: Sequence[Term], known: Mapping[Value, TensorType]
 ) -> bool:
-    types = Types(found, known)
+    types = Types(match, known)
     for was, type, term in zip(before, old, after, strict=True):
         new = types.of(term)
         if (type.shape, type.dtype) != (tuple(new.shape), new.dtype):
-            return found.fail(lambda was=was, type=type, new=new: f"{found.value_of(was)!r} is {type}, what comes after is {new}")
+            return match.fail(lambda was=was, type=type, new=new: f"{match.value_of(was)!r} is {type}, what comes after is {new}")
     return True

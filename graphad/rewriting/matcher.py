@@ -109,97 +109,97 @@ def _untyped(term: Term) -> TensorType:
     raise UnknownType(f"the type of {term!r} is not known")
 
 
-def match_op(call: Call, op: Op, found: Match) -> bool:
+def match_op(call: Call, op: Op, match: Match) -> bool:
     """Whether an operator is a call; if so, the match knows what is in it."""
-    known = found.ops.get(call.key)
+    known = match.ops.get(call.key)
     if known is not None:
-        return known is op or found.fail(lambda: f"{op!r} would have to be {known!r}")
+        return known is op or match.fail(lambda: f"{op!r} would have to be {known!r}")
     if op.type != call.definition.type:
-        return found.fail(lambda: f"expected {call.definition.type}, found {op!r}")
+        return match.fail(lambda: f"expected {call.definition.type}, found {op!r}")
     if len(op.inputs) != len(call.inputs):
-        return found.fail(lambda: f"expected inputs {', '.join(call.inputs)}, found {op!r}")
-    found.ops[call.key] = op
-    if not _match_attrs(call, op, found):
+        return match.fail(lambda: f"expected inputs {', '.join(call.inputs)}, found {op!r}")
+    match.ops[call.key] = op
+    if not _match_attrs(call, op, match):
         return False
     for slot, terms in call.inputs.items():
         values = op.inputs.get(slot, ())
         if len(terms) == len(values) == 1 and type(terms[0]) is not Several:
-            if not match_value(terms[0], values[0], found):
+            if not match_value(terms[0], values[0], match):
                 return False
-        elif not _match_list(terms, values, found):
-            return found.fail(lambda slot=slot, op=op: f"the list in slot {slot} of {op!r} is not {list(call.inputs[slot])}")
+        elif not _match_list(terms, values, match):
+            return match.fail(lambda slot=slot, op=op: f"the list in slot {slot} of {op!r} is not {list(call.inputs[slot])}")
     return True
 
 
-def match_value(term: Term, value: Value, found: Match) -> bool:
+def match_value(term: Term, value: Value, match: Match) -> bool:
     """Whether a value is what a term describes."""
     if type(term) is Unknown:
-        known = found.values.setdefault(term, value)
-        return known is value or found.fail(lambda: f"{term!r} is {known!r}, so it cannot be {value!r}")
+        known = match.values.setdefault(term, value)
+        return known is value or match.fail(lambda: f"{term!r} is {known!r}, so it cannot be {value!r}")
     if type(term) is Result:
         if not value.writers:
-            return found.fail(lambda: f"expected {term.call.definition.type} to write {value!r}, which is given from outside")
+            return match.fail(lambda: f"expected {term.call.definition.type} to write {value!r}, which is given from outside")
         op = value.writers[0]
         if op.type != term.call.definition.type:
-            return found.fail(lambda: f"expected {term.call.definition.type} to write {value!r}, found {op!r}")
+            return match.fail(lambda: f"expected {term.call.definition.type} to write {value!r}, found {op!r}")
         written = op.outputs.get(term.slot, ())
         if len(written) <= term.index or written[term.index] is not value:
-            return found.fail(lambda: f"expected {value!r} in output slot {term.slot}, found {op!r}")
-        return match_op(term.call, op, found)
+            return match.fail(lambda: f"expected {value!r} in output slot {term.slot}, found {op!r}")
+        return match_op(term.call, op, match)
     assert isinstance(term, Constant)
-    return _match_number(term, value, found)
+    return _match_number(term, value, match)
 
 
-def _match_number(term: Constant, value: Value, found: Match) -> bool:
+def _match_number(term: Constant, value: Value, match: Match) -> bool:
     number = uniform_number(value)
     if number is None:
-        return found.fail(lambda: f"expected {value!r} to be filled with one number")
-    found.values.setdefault(term, value)
+        return match.fail(lambda: f"expected {value!r} to be filled with one number")
+    match.values.setdefault(term, value)
     wanted = term.number
     if not isinstance(wanted, Scalar) and value.dtype in FLOATS:
         wanted = as_stored(wanted, value.dtype)
-    return _bind(wanted, number, found, f"the number in {value!r}")
+    return _bind(wanted, number, match, f"the number in {value!r}")
 
 
-def _bind(wanted: object, actual: object, found: Match, what: str) -> bool:
+def _bind(wanted: object, actual: object, match: Match, what: str) -> bool:
     if isinstance(wanted, Attribute):
-        known = found.attrs.setdefault(wanted.name, actual)
-        return same_number(known, actual) or found.fail(lambda: f"{wanted.name} is {known!r}, but {what} is {actual!r}")
+        known = match.attrs.setdefault(wanted.name, actual)
+        return same_number(known, actual) or match.fail(lambda: f"{wanted.name} is {known!r}, but {what} is {actual!r}")
     if isinstance(wanted, Scalar):
-        found.later = (*found.later, Check(wanted, actual, what))
+        match.later = (*match.later, Check(wanted, actual, what))
         return True
     if isinstance(wanted, list | tuple):
-        return _bind_items(wanted, actual, found, what)
-    return same_number(wanted, actual) or found.fail(lambda: f"expected {what} to be {wanted!r}, found {actual!r}")
+        return _bind_items(wanted, actual, match, what)
+    return same_number(wanted, actual) or match.fail(lambda: f"expected {what} to be {wanted!r}, found {actual!r}")
 
 
-def _bind_items(wanted: Sequence[object], actual: object, found: Match, what: str) -> bool:
+def _bind_items(wanted: Sequence[object], actual: object, match: Match, what: str) -> bool:
     if not isinstance(actual, list | tuple) or len(actual) != len(wanted):
-        return found.fail(lambda: f"expected {what} to be {list(wanted)!r}, found {actual!r}")
-    return all(_bind(item, each, found, f"{what}[{i}]") for i, (item, each) in enumerate(zip(wanted, actual, strict=True)))
+        return match.fail(lambda: f"expected {what} to be {list(wanted)!r}, found {actual!r}")
+    return all(_bind(item, each, match, f"{what}[{i}]") for i, (item, each) in enumerate(zip(wanted, actual, strict=True)))
 
 
-def compare_later(found: Match) -> bool:
+def compare_later(match: Match) -> bool:
     """Whether the attributes that expressions say are what these are."""
-    for check in found.later:
-        wanted = check.wanted.value(found)
+    for check in match.later:
+        wanted = check.wanted.value(match)
         wanted = list(wanted) if isinstance(wanted, tuple) else wanted
         if not same_number(wanted, check.actual):
-            return found.fail(lambda c=check, w=wanted: f"expected {c.what} to be {c.wanted!r} = {w!r}, found {c.actual!r}")
+            return match.fail(lambda c=check, w=wanted: f"expected {c.what} to be {c.wanted!r} = {w!r}, found {c.actual!r}")
     return True
 
 
-def _match_attrs(call: Call, op: Op, found: Match) -> bool:
+def _match_attrs(call: Call, op: Op, match: Match) -> bool:
     for name, attr in call.definition.attrs.items():
         if name in call.attrs:
-            if not _bind(call.attrs[name], op.attrs.get(name, attr.default), found, f"attribute {name} of {op.type}"):
+            if not _bind(call.attrs[name], op.attrs.get(name, attr.default), match, f"attribute {name} of {op.type}"):
                 return False
         elif name in op.attrs and op.attrs[name] != attr.default:
-            return found.fail(lambda n=name, a=attr: f"expected attribute {n} of {op.type} to be {a.default!r}, found {op.attrs[n]!r}")
+            return match.fail(lambda n=name, a=attr: f"expected attribute {n} of {op.type} to be {a.default!r}, found {op.attrs[n]!r}")
     return True
 
 
-def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match, start: int = 0) -> bool:
+def _match_list(terms: Sequence[Term], values: Sequence[Value], match: Match, start: int = 0) -> bool:
     """Whether the values from ``start`` on are a list with at most a few parts of any length.
 
     Values are counted and not cut off: a list is tried at as many places as it has values, and each place must take constant time.
@@ -208,10 +208,10 @@ def _match_list(terms: Sequence[Term], values: Sequence[Value], found: Match, st
         return start == len(values)
     first, rest = terms[0], terms[1:]
     if isinstance(first, Several):
-        return _match_several(first, rest, values, found, start)
+        return _match_several(first, rest, values, match, start)
     if start == len(values):
         return False
-    return match_value(first, values[start], found) and _match_list(rest, values, found, start + 1)
+    return match_value(first, values[start], match) and _match_list(rest, values, match, start + 1)
 
 
 def _may_be(term: Term, value: Value) -> bool:
@@ -223,57 +223,57 @@ def _may_be(term: Term, value: Value) -> bool:
     return bool(value.writers) and value.writers[0].type == term.call.definition.type
 
 
-def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], found: Match, start: int) -> bool:
-    known = found.lists.get(first)
+def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], match: Match, start: int) -> bool:
+    known = match.lists.get(first)
     spare = len(values) - start - sum(not isinstance(term, Several) for term in rest)
     if spare < 0:
         return False
     is_last = not any(isinstance(term, Several) for term in rest)
-    end = start + (len(known) if known is not None else spare if is_last else found.choices.choose(spare + 1))
-    if found.trace is None and rest and end < len(values) and not _may_be(rest[0], values[end]):
+    end = start + (len(known) if known is not None else spare if is_last else match.choices.choose(spare + 1))
+    if match.trace is None and rest and end < len(values) and not _may_be(rest[0], values[end]):
         return False  # before a list is made
-    head = found.lists.setdefault(first, tuple(values[start:end]))
-    return head == tuple(values[start:end]) and _match_list(rest, values, found, end)
+    head = match.lists.setdefault(first, tuple(values[start:end]))
+    return head == tuple(values[start:end]) and _match_list(rest, values, match, end)
 
 
 # -- several roots -------------------------------------------------------------------------------
 
 
-def match_roots(calls: Sequence[Call], op: Op, found: Match) -> Iterator[Match]:
+def match_roots(calls: Sequence[Call], op: Op, match: Match) -> Iterator[Match]:
     """The ways in which the first call is an operator, and the others operators that read what that one reads or writes."""
-    if match_op(calls[0], op, found):
-        yield from _others(calls[1:], found)
+    if match_op(calls[0], op, match):
+        yield from _others(calls[1:], match)
 
 
-def _others(calls: Sequence[Call], found: Match) -> Iterator[Match]:
+def _others(calls: Sequence[Call], match: Match) -> Iterator[Match]:
     if not calls:
-        yield found
+        yield match
         return
-    candidates = _candidates(calls[0], found)
+    candidates = _candidates(calls[0], match)
     if not candidates:
-        found.fail(lambda: f"no operator is {calls[0]!r}, beside what was found so far")
+        match.fail(lambda: f"no operator is {calls[0]!r}, beside what was found so far")
     for op in candidates:
-        twin = found.copy()
-        if (calls[0].key in twin.ops or op not in twin.ops.values()) and match_op(calls[0], op, twin):
-            yield from _others(calls[1:], twin)
+        attempt = match.copy()
+        if (calls[0].key in attempt.ops or op not in attempt.ops.values()) and match_op(calls[0], op, attempt):
+            yield from _others(calls[1:], attempt)
 
 
-def _candidates(call: Call, found: Match) -> list[Op]:
+def _candidates(call: Call, match: Match) -> list[Op]:
     """Operators of the call's type that read a tensor which is known already, or what is computed of one."""
-    if call.key in found.ops:
-        return [found.ops[call.key]]
+    if call.key in match.ops:
+        return [match.ops[call.key]]
     for term in (term for terms in call.inputs.values() for term in terms):
-        values = _possible(term, found)
+        values = _possible(term, match)
         if values:
             return list(dict.fromkeys(op for value in values for op in value.readers if op.type == call.definition.type))
     return []
 
 
-def _possible(term: Term, found: Match) -> list[Value]:
+def _possible(term: Term, match: Match) -> list[Value]:
     """The candidate values of a term, none if it is not connected to what is matched already."""
-    if term in found.values:
-        return [found.values[term]]
+    if term in match.values:
+        return [match.values[term]]
     if not isinstance(term, Result):
         return []
-    written = (op.outputs.get(term.slot, ()) for op in _candidates(term.call, found))
+    written = (op.outputs.get(term.slot, ()) for op in _candidates(term.call, match))
     return [values[term.index] for values in written if len(values) > term.index]

@@ -39,6 +39,7 @@ from graphad.showing import Table
 # value    = true | false | none | number | word | "string" | "[" value, ... "]"
 
 _TOKEN = re.compile(r'\s*([{}()\[\]=,]|"(?:[^"\\]|\\.)*"|[^\s{}()\[\]=,"]+)')
+Claim = str | type  # a property by name, or an analysis
 _WORD = re.compile(r'[^\s{}()\[\]=,"]+')
 MAX_DEPTH = 64  # of brackets in brackets, and of passes in passes
 _CONSTANTS = {"true": True, "false": False, "none": None}
@@ -51,7 +52,7 @@ class Call:
     name: str
     text: str
     place: int
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
     inner: list[Call] = field(default_factory=list)
 
     def fail(self, message: str) -> NoReturn:
@@ -88,7 +89,7 @@ def print_option(value: object) -> str:
     return text if _WORD.fullmatch(text) and isinstance(_constant(text), str) else json.dumps(text)
 
 
-def _constant(word: str) -> Any:
+def _constant(word: str) -> object:
     if word in _CONSTANTS:
         return _CONSTANTS[word]
     for kind in (int, float):
@@ -156,8 +157,8 @@ class _Reader:
                 self.expect(")")
         return call
 
-    def options(self) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+    def options(self) -> dict[str, object]:
+        result: dict[str, object] = {}
         while self.peek() != "}":
             if result:
                 self.expect(",")
@@ -171,7 +172,7 @@ class _Reader:
         self.expect("}")
         return result
 
-    def value(self) -> Any:
+    def value(self) -> object:
         start, token = self._start(), self.take()
         if token == "[":
             with self.nested(start):
@@ -185,8 +186,8 @@ class _Reader:
             _fail(self.text, start, f"expected a value, found {token or 'the end'!r}")
         return _constant(token)
 
-    def items(self) -> list[Any]:
-        items: list[Any] = []
+    def items(self) -> list[object]:
+        items: list[object] = []
         while self.peek() != "]":
             if items:
                 self.expect(",")
@@ -248,8 +249,8 @@ def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        asked_for = bool(KNOBS.reproducers) and not inside and not _replaying.get()
-        if asked_for and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
+        is_reported = bool(KNOBS.reproducers) and not inside and not _replaying.get()
+        if is_reported and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
             _mention(error, _written(each, graph, journal.history[:done], run, error))
         raise
 
@@ -292,11 +293,11 @@ def _files(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: E
     files["trace.txt"] = "".join(traceback.format_exception(error))
     if graph.parent is not None or graph.block is None:
         return {**files, "graph.txt": str(graph)}
-    asked = graph.journal.asked
-    fetch = "" if asked is None else f" --fetch {shlex.quote(','.join(asked))}"
+    requested = graph.journal.requested
+    fetch = "" if requested is None else f" --fetch {shlex.quote(','.join(requested))}"
     unknown = " --allow-unknown" if _has_unknown(graph.block.program) else ""
     files["program.txt"] = str(graph.block.program)
-    files["before.txt"] = _before(graph.block.program, asked, history, run)
+    files["before.txt"] = _before(graph.block.program, requested, history, run)
     files["command.txt"] = f"graphad opt program.txt{unknown}{fetch} -p {shlex.quote(pipeline)}\n"
     return files
 
@@ -311,11 +312,11 @@ def _has_unknown(program: Program) -> bool:
     return False
 
 
-def _before(program: Program, asked: Sequence[str] | None, history: Sequence[Pass], run: Run) -> str:
+def _before(program: Program, requested: Sequence[str] | None, history: Sequence[Pass], run: Run) -> str:
     """The graph as it was before the failing pass, made again from the program by the passes that went well."""
     before = _replaying.set(True)
     try:
-        graph = lower(program, asked)
+        graph = lower(program, requested)
         for each in history:
             run(each, graph)
         return str(graph)
@@ -348,7 +349,7 @@ def run_pass(each: Pass, graph: Graph) -> bool:
 
     Raises:
         PassError: the graph has not what the pass requires.
-        TypeError: it is no graph.
+        TypeError: it is not a graph.
         InvalidGraph: the graph breaks a rule before the first pass, or after this one; then the message names the pass.
         Exception: whatever the pass raises. The message of each names the folder where the graph before, the pipeline so far and a
             command that reproduces it were written.
@@ -390,14 +391,14 @@ def run_pass(each: Pass, graph: Graph) -> bool:
 # -- what passes claim ---------------------------------------------------------------------------
 
 
-def _missing(each: Pass, available: Iterable[object]) -> Any:
+def _missing(each: Pass, available: Iterable[Claim]) -> Claim | None:
     """The first requirement of a pass that does not hold; analyses are computed on request."""
     there = set(available)
     wanted = (w for w in each.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
     return next(wanted, None)
 
 
-def _name(claim: Any) -> str:
+def _name(claim: Claim) -> str:
     return claim if isinstance(claim, str) else str(claim.__name__)
 
 
@@ -415,7 +416,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
         PassError: a pass requires what the graph has not and no pass before it establishes.
     """
     check_graph("a pipeline runs on", graph)
-    available: set[Any] = {*graph.properties, *graph.analyses}
+    available: set[Claim] = {*graph.properties, *graph.analyses}
     passes = tuple(part for each in passes for part in each.parts())
     for place, each in enumerate(passes, 1):
         wanted = _missing(each, available)
@@ -556,8 +557,8 @@ LIMIT = 100
 _CYCLE = 8
 
 
-def options_of(kind: type) -> tuple[Field[Any], ...]:
-    """The options of a kind of pass: its fields; none, if it is no dataclass."""
+def options_of(kind: type) -> tuple[Field[object], ...]:
+    """The options of a kind of pass: its fields; none, if it is not a dataclass."""
     return fields(kind) if is_dataclass(kind) else ()
 
 
@@ -578,9 +579,9 @@ class Pass(ABC):
     """
 
     name: ClassVar[str] = ""
-    requires: ClassVar[tuple[Any, ...]] = ()
+    requires: ClassVar[tuple[Claim, ...]] = ()
     clears: ClassVar[tuple[str, ...]] = ()
-    establishes: ClassVar[tuple[Any, ...]] = ()
+    establishes: ClassVar[tuple[Claim, ...]] = ()
     preserves: ClassVar[tuple[type, ...]] = ()
     idempotent: ClassVar[bool] = False
     combines: ClassVar[bool] = False
@@ -792,15 +793,15 @@ def nested(*passes: Pass) -> Nested:
 
 
 def _combined(call: Call) -> Pass:
-    limits = [call.options.pop("limit")] if call.name == Fixpoint.name and "limit" in call.options else []
-    if call.options or not call.inner or not all(type(limit) is int for limit in limits):
+    limit = call.options.pop("limit", LIMIT) if call.name == Fixpoint.name else LIMIT
+    if call.options or not call.inner or type(limit) is not int:
         also = ", and a whole number as its limit" if call.name == Fixpoint.name else ""
         call.fail(f"{call.name} takes passes in parentheses{also}")
     inner = [_built(each) for each in call.inner]
     if call.name == Nested.name:
         return Nested(*inner)
     try:
-        return Fixpoint(*inner, limit=limits[0] if limits else LIMIT)
+        return Fixpoint(*inner, limit=limit)
     except ValueError as error:
         call.fail(str(error))
 
@@ -843,5 +844,5 @@ def _fits(value: object, hint: object) -> bool:
     return hint is Any or not isinstance(hint, type) or type(value) is hint
 
 
-def _option(value: object) -> Any:
+def _option(value: object) -> object:
     return tuple(map(_option, value)) if isinstance(value, list) else value

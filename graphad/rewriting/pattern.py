@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator as python
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, overload
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, OpDef, Symbol
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Tensor
 
 # -- terms -----------------------------------------------------------------------------------------
 # The terms of patterns: tensors and scalars that a match binds.
@@ -26,7 +26,7 @@ class Scalar:
         self.function = function
         self.parts = tuple(parts)
 
-    def value(self, found: object) -> Any:
+    def value(self, found: object) -> object:
         """Its value for a match."""
         return self.function(*(part.value(found) if isinstance(part, Scalar) else part for part in self.parts))
 
@@ -52,7 +52,7 @@ class Uses(Scalar):
     """How many readers a tensor has."""
 
 
-def parts_of(value: object) -> Iterator[Any]:
+def parts_of(value: object) -> Iterator[object]:
     """The parts of a scalar, or of a list with scalars in it: scalars, attributes, and tensors."""
     yield value
     items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
@@ -130,25 +130,25 @@ class Term(Symbol):
         """How many operators read it, plus one if it is requested or read from outside the graph."""
         return Uses(f"{self!r}.uses", lambda found, term: found.uses_of(term), (FOUND, self))
 
-    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         return called(op, inputs, attrs)
 
-    def __add__(self, other: object) -> Any:
+    def __add__(self, other: object) -> Term:
         return REGISTRY["scale"](self, bias=other) if _is_scalar(other) else super().__add__(other)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Any) -> Term:
         return REGISTRY["scale"](self, bias=-other) if _is_scalar(other) else super().__sub__(other)
 
-    def __mul__(self, other: object) -> Any:
+    def __mul__(self, other: object) -> Term:
         return REGISTRY["scale"](self, scale=other) if _is_scalar(other) else super().__mul__(other)
 
-    def __neg__(self) -> Any:
-        return REGISTRY["scale"](self, scale=-1.0)
+    def __neg__(self) -> Self:
+        return self._on("scale", scale=-1.0)
 
-    def __pow__(self, other: object) -> Any:
+    def __pow__(self, other: object) -> Term:
         return REGISTRY["pow"](self, factor=other) if _is_scalar(other) else super().__pow__(other)
 
-    def __rsub__(self, other: object) -> Any:
+    def __rsub__(self, other: object) -> Term:
         return REGISTRY["scale"](self, scale=-1.0, bias=other) if _is_scalar(other) else super().__rsub__(other)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -165,7 +165,7 @@ class _Found(Scalar):
     def __init__(self) -> None:
         super().__init__("match", lambda: None)
 
-    def value(self, found: object) -> Any:
+    def value(self, found: object) -> object:
         return found
 
 
@@ -230,7 +230,7 @@ class Call:
 
     definition: OpDef
     inputs: Mapping[str, tuple[Term, ...]]
-    attrs: Mapping[str, Any]
+    attrs: Mapping[str, object]
     origin: Call | None = None
 
     @property
@@ -266,7 +266,7 @@ class Result(Term):
         return f"{shown}[{self.index}]" if self.call.definition.outputs[self.slot].variadic else shown
 
 
-def called(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Any:
+def called(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
     """The results of an operator over terms: one, or a tuple; a slot that takes a list gives as many results as are taken from it."""
     slots = {}
     for slot, given in zip(definition.inputs, inputs, strict=False):
@@ -295,7 +295,13 @@ class _Results(Sequence[Result]):
     def __len__(self) -> int:
         raise InvalidType(f"how many results {self.call!r} has is not known: take them by index")
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
         if isinstance(index, slice):
             return [Result(self.call, self.slot, i) for i in range(index.stop)[index]]
         return Result(self.call, self.slot, index)
@@ -332,7 +338,7 @@ def _same_call(a: Call, b: Call) -> bool:
 
 
 def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], conditions: Sequence[object]) -> None:
-    """Refuse what is no rule.
+    """Refuse what is not a rule.
 
     Raises:
         ValueError: the sides do not fit together, or the right-hand side or a condition uses a name that the pattern does not bind.
@@ -370,7 +376,7 @@ def _check_scalars(name: str, before: Sequence[Term], scalars: Sequence[object],
             raise InvalidValue(f"rule {name} has a condition on {part!r}, which does not occur before: give it a name there")
 
 
-def _scalars(terms: Sequence[Term]) -> Iterator[Any]:
+def _scalars(terms: Sequence[Term]) -> Iterator[object]:
     """The attributes of the operators of terms, and the numbers in constants."""
     for call in (call for term in terms for call in calls_in(term)):
         yield from call.attrs.values()

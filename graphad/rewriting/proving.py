@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class Proof:
 
     Attributes:
         status: "proved" for the ``dtypes``; "refuted", with a ``counterexample`` that the kernels confirm; "unknown", where the time was
-            over or what the solver found is no counterexample; "unsupported", where operators have no meaning for the solver.
+            over or what the solver found is not a counterexample; "unsupported", where operators have no meaning for the solver.
         dtypes: those it is proved for, of the first tensor; "all" if elements are only moved.
         open: for each other dtype that the rule applies to, why it is not proved.
         assumptions: what the proof rests on, beside IEEE 754 and the builders of ``graphad.rewriting.smt_operators``.
@@ -140,7 +140,7 @@ class _Prover:
         return Proof(status, tuple(self.proved), self.open, assumptions, perf_counter() - start, self.counterexample)
 
     def _settings(self, dtype: str) -> Iterator[Setting]:
-        """Types that the rule applies to, with all values of the attributes that are no numbers."""
+        """Types that the rule applies to, with all values of the attributes that are not numbers."""
         for shape, dtypes in product(SHAPES if self._has_pow() else SHAPES[:1], self.inputs.dtypes_of(dtype)):
             seen = set()
             for _ in range(SETTINGS if self.inputs.has_choices else 1):
@@ -169,7 +169,7 @@ class _Prover:
     def _numbers(self) -> list[str]:
         return [name for name, kind in self._kinds().items() if kind == "float"]
 
-    def _fixed(self, setting: Setting) -> dict[str, Any]:
+    def _fixed(self, setting: Setting) -> dict[str, object]:
         constants = [leaf.number for leaf in self.inputs.leaves if isinstance(leaf, Constant)]
         numbers = {*self._numbers(), *(number.name for number in constants if isinstance(number, Attribute))}
         return {name: value for name, value in setting.attrs.items() if name not in numbers}

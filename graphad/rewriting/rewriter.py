@@ -207,7 +207,7 @@ class RuleSet(Sequence[Rule]):
     def _by_type(self) -> dict[str, tuple[Rule, ...]]:
         return {}
 
-    def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
+    def candidates(self, op: Op) -> tuple[tuple[Rule, object], ...]:
         """The rules that can apply at an operator, as far as its type and those of the writers of its inputs say, with their forms."""
         table = self._tables.get(op.type)
         if table is None:
@@ -246,7 +246,7 @@ class _Table:
         self.places = tuple(dict.fromkeys(place for _, start in self.starts for place, _ in start.writers))
         self.known: dict[tuple[str, ...], tuple[tuple[Rule, object], ...]] = {}
 
-    def candidates(self, op: Op) -> tuple[tuple[Rule, Any], ...]:
+    def candidates(self, op: Op) -> tuple[tuple[Rule, object], ...]:
         """The rules that can apply; the same for all operators that read from operators of the same types."""
         types = tuple([_writer_type(op, slot, index) for slot, index in self.places])
         found = self.known.get(types)

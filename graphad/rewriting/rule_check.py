@@ -78,6 +78,7 @@ class Gradients:
         grad = definition.grad
         if grad is None:
             return
+        # As backward passes do it, but on arrays: the operator's gradient kernel, and sums where a term is read more than once.
         places = {slot: [place for term in terms for place in self._places(term)] for slot, terms in call.inputs.items()}
         operands = {slot: [array for term in terms for array in self.values.operands(term, call)] for slot, terms in call.inputs.items()}
         inputs = {slot: [np.asarray(array) for array in arrays] for slot, arrays in operands.items()}

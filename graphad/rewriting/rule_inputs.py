@@ -156,7 +156,7 @@ def _ints(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...]) -> Array
     return np.array([3, -2, 1, 0, -7, 2, 5, -1, 10, -3, 4], dtype)
 
 
-def _floats(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...], exact: bool) -> list[Any]:
+def _floats(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...], exact: bool) -> list[float]:
     ends = np.finfo(dtype)
     ordinary = _ordinary()
     if content in ("kinks", "equal"):
@@ -188,7 +188,7 @@ def _ordinary() -> list[float]:
     return [float(x) for x in np.random.default_rng(20).normal(size=61) * 1.7]
 
 
-def _around(numbers: Iterable[float], dtype: np.dtype[Any]) -> Iterator[Any]:
+def _around(numbers: Iterable[float], dtype: np.dtype[Any]) -> Iterator[float]:
     """Numbers, and their neighbors on both sides."""
     for number in dict.fromkeys(float(n) for n in numbers):
         here = dtype.type(number)
@@ -209,7 +209,7 @@ def kinks_of(numbers: Iterable[float]) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=1024, typed=True)
-def numbers_for(kind: str, rank: int, default: object, extra: tuple[Any, ...], exact: bool) -> tuple[Any, ...]:
+def numbers_for(kind: str, rank: int, default: Any, extra: tuple[Any, ...], exact: bool) -> tuple[object, ...]:
     """The values to try for an attribute of a kind, the likeliest first; ``extra`` are numbers that the rule names."""
     options: list[Any] = []
     if kind == "float":
@@ -233,7 +233,7 @@ class _Keyed:
 
     __slots__ = ("text", "value")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
         self.text = repr(value)
 
@@ -265,7 +265,7 @@ def int_lists(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 # inference takes them; then the conditions have to hold, and the replacement must have the types of the pattern, as in a match
 # in a graph. All choices are rotated, never drawn at random, and depend on nothing but the rule's structure.
 
-Example = Callable[["np.random.Generator"], Mapping[str, Any]]
+Example = Callable[["np.random.Generator"], Mapping[str, object]]
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
 SHAPES: tuple[Shape, ...] = (
@@ -401,7 +401,7 @@ class Inputs:
             setting.attrs.pop(name, None)
         return False
 
-    def _options(self, kind: tuple[str, object], shape: Shape, place: int) -> list[Any]:
+    def _options(self, kind: tuple[str, object], shape: Shape, place: int) -> list[object]:
         text, default = kind
         if text.startswith("list[int]"):
             options: list[Any] = [list(each) for each in int_lists(shape)]
@@ -526,7 +526,7 @@ def _takes(setting: Setting, call: Call) -> bool:
     return True
 
 
-def _diagonal(choices: list[list[object]]) -> Iterator[tuple[Any, ...]]:
+def _diagonal(choices: list[list[object]]) -> Iterator[tuple[object, ...]]:
     """Combinations of options: first the one in front, then those that differ from it in one place, then others."""
     first = tuple(options[0] for options in choices)
     yield first
@@ -547,7 +547,7 @@ _BROADCAST: tuple[Callable[[Shape, int], Shape], ...] = (
 )
 
 
-def _unbound(call: Call, bound: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, Any]]]:
+def _unbound(call: Call, bound: Mapping[str, object]) -> Iterator[tuple[str, tuple[str, object]]]:
     """The attributes of the rule that an operator binds, with the kind and the default of the operator's attribute."""
     for name, value in call.attrs.items():
         attr = call.definition.attrs[name]

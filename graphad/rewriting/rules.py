@@ -91,23 +91,23 @@ class PatternRule(Rule):
 
     def _match_as(self, variant: Variant, op: Op, trace: Trace | None = None) -> Match | None:
         if variant.is_simple:
-            found = Match(trace=trace)
-            return found if match_op(variant.calls[0], op, found) and self._is_right(variant, op, found) else None
+            match = Match(trace=trace)
+            return match if match_op(variant.calls[0], op, match) and self._is_right(variant, op, match) else None
         choices: Choices | None = Choices()
         while choices is not None:
-            for found in match_roots(variant.calls, op, Match(trace=trace, choices=choices)):
-                if self._is_right(variant, op, found):
-                    return found
+            for match in match_roots(variant.calls, op, Match(trace=trace, choices=choices)):
+                if self._is_right(variant, op, match):
+                    return match
             choices = choices.following()
         return None
 
-    def _is_right(self, variant: Variant, op: Op, found: Match) -> bool:
+    def _is_right(self, variant: Variant, op: Op, match: Match) -> bool:
         try:
-            fits = compare_later(found) and self._holds(found) and keeps_types(self.before, self.after, found)
+            fits = compare_later(match) and self._holds(match) and keeps_types(self.before, self.after, match)
         except UnknownType as error:
             reason = str(error)
-            return found.fail(lambda: reason)
-        return fits and self._is_possible(variant, op, found)
+            return match.fail(lambda: reason)
+        return fits and self._is_possible(variant, op, match)
 
     def starts(self) -> Iterable[Start]:
         return [Start(variant.writers, variant) for variant in self.variants]
@@ -135,30 +135,32 @@ class PatternRule(Rule):
             sweep(found.ops[call])
         return True
 
-    def _holds(self, found: Match) -> bool:
+    def _holds(self, match: Match) -> bool:
         for condition in self.conditions:
-            if not condition.value(found):
-                return found.fail(lambda condition=condition: f"the condition {condition!r} does not hold")
+            if not condition.value(match):
+                return match.fail(lambda condition=condition: f"the condition {condition!r} does not hold")
         return True
 
-    def _is_possible(self, variant: Variant, op: Op, found: Match) -> bool:
+    def _is_possible(self, variant: Variant, op: Op, match: Match) -> bool:
         """Whether the rewrite is legal: no value would be requested under two names, and no cycle would arise."""
-        results = [found.value_of(term) for term in self.before]
+        results = [match.value_of(term) for term in self.before]
         if not any(value.readers or op.graph.is_observed(value) for value in results):
-            return found.fail(lambda: "its results are unused: rewriting them would change nothing, again and again")
+            return match.fail(lambda: "its results are unused: rewriting them would change nothing, again and again")
         result = results[0]
-        if not result.stop_gradient and any(value.stop_gradient and value.dtype in FLOATS for value in _inside(found)):
-            return found.fail(lambda: "gradients stop inside it")
-        if any(
-            _would_flow(found.value_of(old), found.values[new])
-            for old, new in zip(self.before, self.after, strict=True)
-            if new in found.values
+        if not result.stop_gradient and any(
+            value.stop_gradient and value.dtype in FLOATS for op in match.ops.values() for values in op.outputs.values() for value in values
         ):
-            return found.fail(lambda: "gradients would flow where they stop")
+            return match.fail(lambda: "gradients stop inside it")
+        if any(
+            _would_flow(match.value_of(old), match.values[new])
+            for old, new in zip(self.before, self.after, strict=True)
+            if new in match.values
+        ):
+            return match.fail(lambda: "gradients would flow where they stop")
         if op.type == "assign" and isinstance(self.after[0], Unknown) and _is_bound(result):
-            return found.fail(lambda: f"{result!r} is requested by name")
-        if len(variant.calls) > 1 and _would_wait(found, variant):
-            return found.fail(lambda: "an operator would wait for itself")
+            return match.fail(lambda: f"{result!r} is requested by name")
+        if len(variant.calls) > 1 and _would_wait(match, variant):
+            return match.fail(lambda: "an operator would wait for itself")
         return True
 
 
@@ -167,11 +169,6 @@ def _take_over(old: Value, new: Value) -> None:
     new.grad_of = old.grad_of
     if not old.persistable:
         new.var = old.var
-
-
-def _inside(found: Match) -> Iterator[Value]:
-    """The results of the matched operators."""
-    return (value for op in found.ops.values() for values in op.outputs.values() for value in values)
 
 
 def _would_flow(old: Value, new: Value) -> bool:
@@ -185,10 +182,10 @@ def _is_bound(value: Value) -> bool:
     return value.graph.parent is None and value.graph.is_observed(value)
 
 
-def _would_wait(found: Match, variant: Variant) -> bool:
+def _would_wait(match: Match, variant: Variant) -> bool:
     """Whether something that goes in is computed from something that comes out."""
-    roots = {found.ops[call.key] for call in variant.calls}
-    pending = [value for term, value in found.values.items()] + [value for values in found.lists.values() for value in values]
+    roots = {match.ops[call.key] for call in variant.calls}
+    pending = [value for term, value in match.values.items()] + [value for values in match.lists.values() for value in values]
     seen: set[Value] = set()
     while pending:
         value = pending.pop()
@@ -290,24 +287,24 @@ def _variants(results: Sequence[Result]) -> Iterator[Variant]:
     swappable = list(dict.fromkeys(c for r in results for c in calls_in(r) if c.is_swappable))
     for swaps in itertools.product((False, True), repeat=len(swappable)):
         swapped = {call for call, swap in zip(swappable, swaps, strict=True) if swap}
-        made: dict[Call, Call] = {}
-        calls = tuple(dict.fromkeys(_ordered(r.call, swapped, made) for r in results))
+        copies: dict[Call, Call] = {}
+        calls = tuple(dict.fromkeys(_ordered(r.call, swapped, copies) for r in results))
         yield Variant(
             calls, tuple(_writers(calls[0])), len(calls) == 1 and not any(isinstance(t, Several) for r in results for t in leaves(r))
         )
 
 
-def _ordered(call: Call, swapped: set[Call], made: dict[Call, Call]) -> Call:
-    if call not in made:
-        inputs = {slot: tuple(_term_in_order(t, swapped, made) for t in terms) for slot, terms in call.inputs.items()}
+def _ordered(call: Call, swapped: set[Call], calls: dict[Call, Call]) -> Call:
+    if call not in calls:
+        inputs = {slot: tuple(_term_in_order(t, swapped, calls) for t in terms) for slot, terms in call.inputs.items()}
         if call in swapped:
             inputs = dict(zip(inputs, reversed(inputs.values()), strict=True))
-        made[call] = Call(call.definition, inputs, call.attrs, call)
-    return made[call]
+        calls[call] = Call(call.definition, inputs, call.attrs, call)
+    return calls[call]
 
 
-def _term_in_order(term: Term, swapped: set[Call], made: dict[Call, Call]) -> Term:
-    return Result(_ordered(term.call, swapped, made), term.slot, term.index) if isinstance(term, Result) else term
+def _term_in_order(term: Term, swapped: set[Call], calls: dict[Call, Call]) -> Term:
+    return Result(_ordered(term.call, swapped, calls), term.slot, term.index) if isinstance(term, Result) else term
 
 
 def _writers(call: Call) -> Iterator[tuple[Place, frozenset[str]]]:

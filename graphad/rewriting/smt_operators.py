@@ -459,7 +459,7 @@ class Elements(Evaluation[Element]):
     Operators that are not elementwise give an element of which nothing is known: a proof that does not need it holds all the same.
 
     Args:
-        setting: the types of the tensors, and values for the attributes that are no numbers.
+        setting: the types of the tensors, and values for the attributes that are not numbers.
         symbolic: the attributes that are numbers of the solver.
     """
 

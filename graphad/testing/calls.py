@@ -41,7 +41,7 @@ WORDS = {  # what samples do not have anyway
 }
 
 
-def other_value(choices: Choices, op: OpDef, number: int, name: str) -> tuple[Any, ...]:
+def other_value(choices: Choices, op: OpDef, number: int, name: str) -> tuple[object, ...]:
     """A value for an attribute that an operator takes in the place of that in one of its samples; nothing if two drawn ones fail.
 
     Args:
@@ -82,13 +82,13 @@ def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[object]], attrs: dict[
     return False
 
 
-def canonical(op: OpDef, attrs: Mapping[str, object]) -> dict[str, Any]:
+def canonical(op: OpDef, attrs: Mapping[str, object]) -> dict[str, object]:
     """The attributes as programs hold them."""
     return {name: checked_attr(op.attrs[name], value) for name, value in attrs.items()}
 
 
 @cache
-def candidates_of(op: OpDef, number: int, name: str) -> list[Any]:
+def candidates_of(op: OpDef, number: int, name: str) -> list[object]:
     samples, attr = samples_of(op.type), op.attrs[name]
     current = canonical(op, samples[number].attrs).get(name, attr.default)
     others = [sample.attrs[name] for sample in samples if name in sample.attrs]
@@ -103,7 +103,7 @@ def candidates_of(op: OpDef, number: int, name: str) -> list[Any]:
     return list(unique.values())
 
 
-def _values(attr: Attr, current: Any) -> Iterator[Any]:
+def _values(attr: Attr, current: Any) -> Iterator[object]:
     if attr.kind == "bool":
         yield not current
     elif attr.kind == "int":
@@ -231,7 +231,7 @@ def finite(value: Value) -> bool:
 
 
 @cache
-def _sample(op: OpDef, number: int) -> tuple[Slots, dict[str, Any]]:
+def _sample(op: OpDef, number: int) -> tuple[Slots, dict[str, object]]:
     sample = samples_of(op.type)[number]
     return sample.slots(), canonical(op, sample.attrs)
 
@@ -274,7 +274,7 @@ def sampled(draft: Draft) -> Call | None:
 # -- attributes ----------------------------------------------------------------------------------
 
 
-def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, object], interest: Interest) -> dict[str, Any]:
+def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, object], interest: Interest) -> dict[str, object]:
     """The attributes with one changed, mostly one of interest; as they are if there is none to change."""
     names = [name for name in interest.attrs if name in op.attrs]
     if not names or choices.chance(4):

@@ -103,7 +103,7 @@ def _rename(program: Program, known: set[str], rename: Callable[[str], str]) -> 
                 op.attrs[RANDOM_STREAM] = rename(op.attrs[RANDOM_STREAM])
 
 
-def _renamed_names(values: list[object], known: set[str], rename: Callable[[str], str]) -> list[Any]:
+def _renamed_names(values: list[object], known: set[str], rename: Callable[[str], str]) -> list[object]:
     """The elements of an attribute, those that are names of variables renamed as well."""
     return [rename(value) if isinstance(value, str) and value in known else value for value in values]
 

@@ -266,7 +266,7 @@ def _short(value: object) -> str:
     return str(value) if isinstance(value, Number | list | tuple) else type(value).__name__
 
 
-def _counts(title: str, counts: Counter[Any]) -> Iterator[str]:
+def _counts(title: str, counts: Mapping[Any, int]) -> Iterator[str]:
     """One line: how many there are, and those that occurred most often."""
     if counts:
         ordered = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))
@@ -279,7 +279,7 @@ def _rewrites(trial: Trial) -> set[str]:
     return {f"{op.made_by}: {op.origin.rule}" if op.origin is not None else str(op.made_by) for op in ops if op.made_by is not None}
 
 
-def _special(array: Any) -> Iterator[str]:
+def _special(array: Array) -> Iterator[str]:
     if array.dtype.kind != "f" or not array.size:
         yield from ["empty"] if not array.size else []
         return

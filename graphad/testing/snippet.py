@@ -21,7 +21,7 @@ from enum import Enum
 from functools import cached_property, reduce
 from importlib.machinery import ModuleSpec, PathFinder
 from keyword import iskeyword
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CellType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -200,7 +200,7 @@ def codes_of(value: object) -> Iterator[CodeType]:
     return (function.__code__ for function in functions_of(value))
 
 
-def cells_of(value: object) -> dict[str, Any]:
+def cells_of(value: object) -> dict[str, object]:
     """The values that the functions of a class, or a function, keep of the functions around them."""
     cells: dict[str, object] = {}
     for function in functions_of(value):
@@ -210,7 +210,7 @@ def cells_of(value: object) -> dict[str, Any]:
     return cells
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
@@ -257,7 +257,7 @@ def bound(name: str, scope: Scope) -> Binding | None:
     return None if value is UNKNOWN else Binding(value, [], None, outermost)
 
 
-def _local(function: Function, name: str) -> Any:
+def _local(function: Function, name: str) -> object:
     """A local of a function that is running."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:

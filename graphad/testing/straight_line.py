@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from graphad.ops import lookup
 from graphad.program import Program
 from graphad.testing.cases import Case, Choices
 from graphad.types import Array, TensorType
+
+T = TypeVar("T")
 
 # -- operators -------------------------------------------------------------------------------------
 # What random programs are written with: a ``Writer`` that computes while it writes, and recipes for operators.
@@ -57,7 +59,7 @@ class Writer:
 
     # -- drawing ---------------------------------------------------------------------------------
 
-    def one_of(self, *choices: object) -> Any:
+    def one_of(self, *choices: T) -> T:
         return self.choices.one_of(choices)
 
     def rarely(self) -> bool:

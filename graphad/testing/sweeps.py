@@ -342,7 +342,7 @@ def _in_float64(op: OpDef) -> Iterator[Call]:
             yield other
 
 
-def _in_rounds(drafts: list[tuple[Call, dict[str, object]]]) -> list[tuple[Call, dict[str, Any]]]:
+def _in_rounds(drafts: list[tuple[Call, dict[str, object]]]) -> list[tuple[Call, dict[str, object]]]:
     """All that differ in attributes, then those that have the same attributes as one before."""
     counts = Counter[str]()
     rounds = list[int]()

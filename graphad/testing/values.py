@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -68,12 +67,12 @@ def arrays(value: Value) -> list[Array]:
     return [] if value is None else [value]
 
 
-def remade(value: Value, others: Iterable[Array]) -> Any:
+def remade(value: Value, others: Iterable[Array]) -> Value:
     """The value with other arrays in it, given in the order of ``arrays``."""
     return _remade(value, iter(others))
 
 
-def _remade(value: Value, others: Iterator[Array]) -> Any:
+def _remade(value: Value, others: Iterator[Array]) -> Value:
     if isinstance(value, TensorArray):
         array = value.zeros_like()
         for index, item in value.items():
@@ -131,6 +130,6 @@ def kind_of(value: Value) -> str:
     return TENSOR_ARRAY if isinstance(value, TensorArray) else STEP_SCOPES if isinstance(value, Aggregate) else TENSOR
 
 
-def random_like(value: Value, rng: np.random.Generator) -> Any:
+def random_like(value: Value, rng: np.random.Generator) -> Value:
     """A value made like this one of random arrays."""
     return remade(value, [np.asarray(rng.uniform(-1, 1, array.shape)) for array in arrays(value)])

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.interop.files import write_bytes
@@ -60,7 +59,7 @@ def view(
     path: str | os.PathLike[str] | None = None,
     *,
     title: str | None = None,
-    feed: Mapping[str, Any] | None = None,
+    feed: Mapping[str, object] | None = None,
     batch: int = 1,
     watched: bool = False,
 ) -> Page:
@@ -107,7 +106,7 @@ def view(
     return page if path is None else page.save(path)
 
 
-def _after(recorder: Recorder, feed: Mapping[str, Any] | None) -> Statistics:
+def _after(recorder: Recorder, feed: Mapping[str, object] | None) -> Statistics:
     """Statistics of the last state; a note where a graph between two passes of the backward cannot run."""
     try:
         return statistics(recorder.graph, feed, recorder.states.numbers)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from graphad.ir import Graph, Op, Value
 from graphad.ir.nodes import Slots
-from graphad.ir.regions import LoopLike, control_definition, operands, outcomes
+from graphad.ir.regions import LoopLike, control_definition, operands, results_of
 from graphad.ir.residuals import find_forward_op, residual_of
 from graphad.ops import GRAD, GradOpDef
 from graphad.program import ROLES
@@ -188,7 +188,7 @@ class States:
             return ()
         loop = LoopLike.of(op)
         carried = range(0) if loop is None else loop.carried_at
-        return (*([self.number(value) for value in part] for part in (operands(op), outcomes(op))), [carried.start, len(carried)])
+        return (*([self.number(value) for value in part] for part in (operands(op), results_of(op))), [carried.start, len(carried)])
 
     def _slots(self, slots: Slots) -> list[Json]:
         return [part for slot, values in slots.items() for part in (self.tables.text(slot), [self.number(value) for value in values])]

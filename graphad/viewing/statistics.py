@@ -33,7 +33,7 @@ class Statistics:
         return Statistics({**later.found, **self.found}, " ".join(dict.fromkeys(filter(None, (self.note, later.note)))))
 
 
-def statistics(graph: Graph, feed: Mapping[str, Any] | None, numbers: Mapping[Op | Value | Graph, int]) -> Statistics:
+def statistics(graph: Graph, feed: Mapping[str, object] | None, numbers: Mapping[Op | Value | Graph, int]) -> Statistics:
     """Run a graph on a feed; no statistics without one. The graph is not changed. Values in nested graphs are not among them.
 
     Raises:
@@ -62,7 +62,7 @@ def statistics(graph: Graph, feed: Mapping[str, Any] | None, numbers: Mapping[Op
     return Statistics({number: summary(array) for number, array in arrays.items()}, note)
 
 
-def _given(graph: Graph, feed: Mapping[str, Any]) -> tuple[list[str], Scope, dict[str, NDArray[Any]]]:
+def _given(graph: Graph, feed: Mapping[str, object]) -> tuple[list[str], Scope, dict[str, NDArray[Any]]]:
     """The parameters drawn at random, the scope with all parameters, and the arrays of all inputs."""
     known = {value.name for value in graph.inputs}
     for name in feed:

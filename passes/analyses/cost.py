@@ -12,12 +12,13 @@ import numpy as np
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import Edge, is_loop
-from graphad.ops import GRAD, GradOpDef, OpDef, Symbol
+from graphad.ops import GRAD, GradOpDef, OpDef
+from graphad.ops.symbol import TypedSymbol
 from graphad.passes.analyses.liveness import Liveness
 from graphad.passes.analyses.trip_counts import trip_count
 from graphad.rewriting import Analysis
 from graphad.rewriting.dataflow import Dataflow, Facts
-from graphad.types import STEP_SCOPES, Shape, TensorType
+from graphad.types import STEP_SCOPES, Shape, Tensor, TensorType
 
 # -- shapes for one size of the batch --------------------------------------------------------------
 # The shapes that values have for one size of the batch.
@@ -61,23 +62,12 @@ def _cotangents(
     return {slot: [v.type for v in values] for slot, values in found.items() if all(isinstance(v, _Typed) for v in values)}
 
 
-class _Typed(Symbol):
+class _Typed(TypedSymbol):
     """A tensor of which nothing is known but its type: operators applied to it infer theirs."""
 
-    __slots__ = ("type",)
+    __slots__ = ()
 
-    def __init__(self, type: TensorType) -> None:
-        self.type = type
-
-    @property
-    def shape(self) -> Shape:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> str:
-        return self.type.dtype
-
-    def emit(self, op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         slots = {slot: [v.type for v in _listed(x)] for slot, x in zip(op.inputs, inputs, strict=False) if x is not None}
         types = op.infer_types(slots, attrs)
         outputs = [(slot, [*map(_Typed, types[slot.name])]) for slot in op.outputs.values() if not slot.optional]
@@ -242,10 +232,10 @@ def _gradient(op: Op, shape: ShapeOf) -> int:
         return 0
     if type not in PRODUCTS:
         return sum(2 * prod(shape(value)) for value in gradients)
-    return len(gradients) * _product_behind(op, type, shape)
+    return len(gradients) * _forward_product(op, type, shape)
 
 
-def _product_behind(op: Op, type: str, shape: ShapeOf) -> int:
+def _forward_product(op: Op, type: str, shape: ShapeOf) -> int:
     """The operations of a forward product, from the operands and the cotangent that its gradient reads."""
     outer = next((v for slot, values in op.inputs.items() if slot.endswith(GRAD) for v in values), None)
     if outer is None:

@@ -31,11 +31,11 @@ class AccumulateGrads(Pass):
         return accumulate(graph.analyses[GradOps])
 
 
-def accumulate(made: GradOps) -> bool:
+def accumulate(grad_ops: GradOps) -> bool:
     """Sum shared gradients in one graph, and in those nested in its grad operators; return whether there were any."""
-    graph = made.side.graph
-    changed = any([accumulate(made.inner[inner]) for op in made.ops for inner in op.graphs.values()])
-    shared = [value for value in made.gradient.values() if len(value.writers) > 1]
+    graph = grad_ops.side.graph
+    changed = any([accumulate(grad_ops.inner[inner]) for op in grad_ops.ops for inner in op.graphs.values()])
+    shared = [value for value in grad_ops.gradient.values() if len(value.writers) > 1]
     if not shared:
         return changed
     for i, op in enumerate(graph.ops):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import SINGLE_WRITER, TYPED, Graph, Op, Value
-from graphad.ir.regions import definition_of, first_captured, operands, outcomes, scopes_of
+from graphad.ir.regions import definition_of, first_captured, operands, results_of, scopes_of
 from graphad.ir.residuals import take_residuals
 from graphad.ops import GRAD, ControlDef, lookup
 from graphad.passes.backward.find_op_path import OpPath
@@ -71,11 +71,11 @@ class CreateGradOps(Pass):
         if len(starts) != len(path.targets):
             raise InvalidValue(f"{len(starts)} target_gradients are given for {len(path.targets)} targets")
         _refuse_gradients(path)
-        made = GradOps(path, GradientSide(graph, graph))
-        seeds = [_seed(made.side, target, start) for target, start in zip(path.targets, starts, strict=True)]
-        made.first = seeds[0]
-        _reverse(made)
-        graph.analyses[GradOps] = made
+        grad_ops = GradOps(path, GradientSide(graph, graph))
+        seeds = [_seed(grad_ops.side, target, start) for target, start in zip(path.targets, starts, strict=True)]
+        grad_ops.first = seeds[0]
+        _reverse(grad_ops)
+        graph.analyses[GradOps] = grad_ops
         return True
 
 
@@ -101,9 +101,9 @@ def _refuse_gradients(path: OpPath) -> None:
             _refuse_gradients(path.inner[graph])
 
 
-def _reverse(made: GradOps) -> None:
-    for op in reversed(made.path.ops):
-        made.ops.append(_region_grad(made, op) if op.graphs else _grad_op(made.side, op))
+def _reverse(grad_ops: GradOps) -> None:
+    for op in reversed(grad_ops.path.ops):
+        grad_ops.ops.append(_region_grad(grad_ops, op) if op.graphs else _grad_op(grad_ops.side, op))
 
 
 def _grad_op(side: GradientSide, op: Op) -> Op:
@@ -115,18 +115,18 @@ def _grad_op(side: GradientSide, op: Op) -> Op:
         if values := op.outputs.get(forward):
             inputs[slot] = side.of_all(values)
     outputs = {slot: side.written(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
-    made = Op(side.graph, grad.type, inputs, outputs, op.attrs)
-    made.role, made.forward, made.source, made.made_by = BACKWARD, op, op.source, side.graph.journal.author
-    side.graph.link(made)
-    return made
+    new_op = Op(side.graph, grad.type, inputs, outputs, op.attrs)
+    new_op.role, new_op.forward, new_op.source, new_op.made_by = BACKWARD, op, op.source, side.graph.journal.author
+    side.graph.link(new_op)
+    return new_op
 
 
 # -- operators with nested graphs ----------------------------------------------------------------
 
 
-def _region_grad(made: GradOps, op: Op) -> Op:
+def _region_grad(grad_ops: GradOps, op: Op) -> Op:
     """The gradient of an operator with nested graphs: its graphs are their backwards."""
-    definition, side, path = definition_of(op), made.side, made.path
+    definition, side, path = definition_of(op), grad_ops.side, grad_ops.path
     gradient = lookup(definition.gradient)
     assert isinstance(gradient, ControlDef)
     carried, given = path.carried[op], operands(op)
@@ -138,18 +138,18 @@ def _region_grad(made: GradOps, op: Op) -> Op:
     inputs = {gradient.condition: side.read_all(op.inputs[definition.condition])} if gradient.condition else {}
     inputs |= {"X": side.read_all(tuple(given[i] for i in arguments))} if arguments else {}
     inputs[gradient.scopes] = (side.read(_scopes(op)),)
-    inputs[f"Out{GRAD}"] = side.of_all(tuple(outcomes(op)[k] for k in carried))
+    inputs[f"Out{GRAD}"] = side.of_all(tuple(results_of(op)[k] for k in carried))
     outputs = {f"X{GRAD}": side.written(tuple(given[i] for i in starts))} if starts else {}
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
     graphs = {name: each.side.graph for name, each in zip(gradient.blocks, inner, strict=True)}
-    made.inner.update((each.side.graph, each) for each in inner)
+    grad_ops.inner.update((each.side.graph, each) for each in inner)
     return side.graph.add_op(gradient.type, inputs, outputs, attrs, role=BACKWARD, forward=op, graphs=graphs)
 
 
 def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[int, ...], starts: list[int], first: int) -> GradOps:
     """The backward of a nested graph: from the cotangents of its results, its arguments, to the gradients of its inputs."""
     side = GradientSide(around.nested(), graph, first)
-    made = GradOps(path, side)
+    grad_ops = GradOps(path, side)
     read = {value for op in path.ops for value in op.reads()}
     results = [graph.results[k] for k in carried]
     for result in results:
@@ -158,9 +158,9 @@ def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[in
             side.graph.add_op("assign", {"X": [start]}, {"Out": [side.of(result)]}, role=BACKWARD, forward=result.writer)
         else:
             side.gradient[result] = start
-    _reverse(made)
+    _reverse(grad_ops)
     side.graph.results = [side.of(graph.inputs[i]) for i in starts]
-    return made
+    return grad_ops
 
 
 def _share_arguments(inner: list[GradOps], summed: list[int], cotangents: int) -> list[int]:
@@ -176,10 +176,10 @@ def _share_arguments(inner: list[GradOps], summed: list[int], cotangents: int) -
 
 def _scopes(op: Op) -> Value:
     """Where an operator keeps what its gradient reads; it gets a place for that if its program has none."""
-    found = scopes_of(op)
-    if found is None:
+    value = scopes_of(op)
+    if value is None:
         graph, slot = op.graph, definition_of(op).scopes
-        found = graph.add_value(f"{outcomes(op)[0].name}@SCOPES")
-        found.kind = STEP_SCOPES
-        graph.set_outputs(op, slot, [found])
-    return found
+        value = graph.add_value(f"{results_of(op)[0].name}@SCOPES")
+        value.kind = STEP_SCOPES
+        graph.set_outputs(op, slot, [value])
+    return value

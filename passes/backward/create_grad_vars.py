@@ -24,18 +24,18 @@ class CreateGradVars(Pass):
     preserves = (OpPath, GradOps)
 
     def apply(self, graph: Graph) -> bool:
-        made: GradOps = graph.analyses[GradOps]
-        changed = declare(made)
-        asked = [made.gradient.get(source) for source in made.path.sources]
-        graph.targets |= dict.fromkeys([*made.path.targets, *(g for g in asked if g is not None and g.writers)])
+        grad_ops: GradOps = graph.analyses[GradOps]
+        changed = declare(grad_ops)
+        requested = [grad_ops.gradient.get(source) for source in grad_ops.path.sources]
+        graph.targets |= dict.fromkeys([*grad_ops.path.targets, *(g for g in requested if g is not None and g.writers)])
         return changed
 
 
-def declare(made: GradOps) -> bool:
+def declare(grad_ops: GradOps) -> bool:
     """Infer types in one graph from the first grad operator on, and in graphs nested in those; return whether there were any to infer."""
-    graph = made.side.graph
-    op: Op | None = made.first or graph.ops.first
-    changed = any([declare(made.inner[inner]) for each in made.ops for inner in each.graphs.values()])
+    graph = grad_ops.side.graph
+    op: Op | None = grad_ops.first or graph.ops.first
+    changed = any([declare(grad_ops.inner[inner]) for each in grad_ops.ops for inner in each.graphs.values()])
     while op is not None:
         for values in op.outputs.values():
             for value in values:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
 from graphad.ir.edits import insert_carried, insert_results
-from graphad.ir.regions import definition_of, is_grad_op, is_loop, operands, outcomes
+from graphad.ir.regions import definition_of, is_grad_op, is_loop, operands, results_of
 from graphad.ir.residuals import add_residual, drop_unread_residuals, forward_op, is_read, residual_inputs
 from graphad.ops import GRAD, GradOpDef
 from graphad.passes.backward.find_op_path import OpPath
@@ -93,7 +93,7 @@ def _mark(graph: Graph, tape: Value) -> Value:
 
 
 def _tape(graph: Graph, forward: Op) -> Value:
-    names = [value.name for value in outcomes(forward)] or [forward.type]
+    names = [value.name for value in results_of(forward)] or [forward.type]
     tape = graph.add_value(f"{names[0]}@TAPE", (), "float32")
     tape.kind = STEP_SCOPES
     return tape
@@ -126,8 +126,8 @@ def _loop(op: Op, tape: Value) -> None:
     graph, (inner,) = op.graph, op.graphs.values()
     carried, given = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
     count = len(given)
-    summed = given[: len(outcomes(op)) - carried]
-    outs = _not_empty(graph, outcomes(op), inner.results)
+    summed = given[: len(results_of(op)) - carried]
+    outs = _not_empty(graph, results_of(op), inner.results)
     condition = _condition(graph, tape, op)
     totals = [_zeros(graph, value, op) for value in summed]
     inner.block = None
@@ -148,7 +148,7 @@ def _loop(op: Op, tape: Value) -> None:
 def _branches(op: Op, tape: Value) -> None:
     """A branch that pops what the one taken pushed."""
     graph, definition = op.graph, definition_of(op)
-    outs = _not_empty(graph, outcomes(op), next(iter(op.graphs.values())).results)
+    outs = _not_empty(graph, results_of(op), next(iter(op.graphs.values())).results)
     for inner in op.graphs.values():
         inner.block = None
         top = _like(inner, tape, tape.name, given=True)
@@ -165,8 +165,8 @@ def _replace(
     graph, before = op.graph, op.next
     op.graphs = {}
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
-    made = graph.add_op(op_type, inputs, outputs, attrs, before=before, role=op.role, graphs=graphs)
-    made.forward, made.source = op.forward, op.source
+    new_op = graph.add_op(op_type, inputs, outputs, attrs, before=before, role=op.role, graphs=graphs)
+    new_op.forward, new_op.source = op.forward, op.source
     for slot in list(op.outputs):
         graph.set_outputs(op, slot, ())
     graph.remove_op(op)
@@ -197,16 +197,16 @@ def _added(graph: Graph, a: Value, b: Value) -> Value:
 
 def _like(graph: Graph, value: Value, name: str, given: bool = False) -> Value:
     """A new value of the same type, under a name that may get a number."""
-    found = graph.add_value(name, value.shape, value.dtype)
-    found.kind, found.given = value.kind, given
-    return found
+    fresh = graph.add_value(name, value.shape, value.dtype)
+    fresh.kind, fresh.given = value.kind, given
+    return fresh
 
 
 def _next(value: Value) -> Value:
     """A new value of the same name and type: what the name stands for from then on."""
-    found = value.graph.add_version(value.name, value.shape, value.dtype)
-    found.kind = value.kind
-    return found
+    version = value.graph.add_version(value.name, value.shape, value.dtype)
+    version.kind = value.kind
+    return version
 
 
 # -- the pass --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Find the operators that carry a gradient from the targets to where it is asked for.
+"""Find the operators that carry a gradient from the targets to where it is requested.
 
     w ─▶ mul ─▶ h ─▶ relu ─▶ loss (target)          on the path: mul, relu
     x ──▲        └▶ argmax ─▶ k                     x has stop_gradient: no gradient for it
@@ -10,12 +10,12 @@ A. Griewank and A. Walther, "Evaluating Derivatives", 2008, section 6.2). These 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from graphad.errors import NoGradient
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import KEPT, Edge, definition_of, is_forward_loop, outcomes
+from graphad.ir.regions import KEPT, Edge, definition_of, is_forward_loop, results_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.program import located
@@ -64,7 +64,11 @@ class FindOpPath(Pass):
     def apply(self, graph: Graph) -> bool:
         targets = tuple(map(graph.value, self.targets))
         blocked = {v for each in graph.tree() for name in self.no_grad for v in each.versions(name)}
-        given = [source_value(graph, name) for name in self.inputs] if self.inputs else list(_open_values(graph))
+        given = (
+            [source_value(graph, name) for name in self.inputs]
+            if self.inputs
+            else [v for v in graph.inputs if not v.stop_gradient and v.dtype in FLOATS]
+        )
         sources = tuple(v for v in given if v not in blocked and v.dtype in FLOATS)
         varied = Varied(frozenset(sources), frozenset(blocked)).solve(graph)
         path = _path(graph, varied, Useful(varied, targets).solve(graph), targets)
@@ -76,10 +80,6 @@ def source_value(graph: Graph, name: str) -> Value:
     """The value a name stands for when one differentiates with respect to it: the one given from outside, else the final one."""
     versions = graph.versions(name)
     return versions[0] if versions and not versions[0].writers else graph.value(name)
-
-
-def _open_values(graph: Graph) -> Iterator[Value]:
-    return (v for v in graph.inputs if not v.stop_gradient and v.dtype in FLOATS)
 
 
 # -- activity ------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def _path(graph: Graph, varied: Facts[bool], useful: Facts[bool], targets: tuple
     path = OpPath(targets, tuple(ops), active, inner={}, carried={})
     for op in [op for op in ops if op.graphs and not definition_of(op).is_grad] if graph.controls else ():
         graphs, loop = [*op.graphs.values()], is_forward_loop(op)
-        wanted = [k for k, out in enumerate(outcomes(op)) if out in useful or (loop and graphs[0].inputs[k] in useful)]
+        wanted = [k for k, out in enumerate(results_of(op)) if out in useful or (loop and graphs[0].inputs[k] in useful)]
         for each in graphs:
             path.inner[each] = _path(each, varied, useful, tuple(each.results[k] for k in wanted))
         path.carried[op] = tuple(k for k in wanted if any(g.results[k] in varied or (loop and g.inputs[k] in varied) for g in graphs))
@@ -214,7 +214,7 @@ def _reached_slots(op: Op, useful: Facts[bool]) -> Collection[str]:
 
 
 def _check_differentiable(op: Op) -> None:
-    """NoGradient for an operator without rules that is no gradient."""
+    """NoGradient for an operator without rules that is not a gradient."""
     definition = REGISTRY.get(op.type)
     if not isinstance(definition, GradOpDef | ControlDef):
         why = "is not registered" if definition is None else "has no gradient rule"

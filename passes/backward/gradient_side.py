@@ -42,18 +42,18 @@ class GradientSide:
 
     def of(self, value: Value) -> Value:
         """The gradient of a value."""
-        found = self.gradient.get(value)
-        if found is None:
+        gradient = self.gradient.get(value)
+        if gradient is None:
             name = self._names.get(value.name) or self._name(value.name)
-            found = self.gradient[value] = self.graph.add_version(name)
-            found.grad_of, found.kind = value, value.kind
-        return found
+            gradient = self.gradient[value] = self.graph.add_version(name)
+            gradient.grad_of, gradient.kind = value, value.kind
+        return gradient
 
     def given(self, value: Value) -> Value:
         """A gradient that is passed in, of a value."""
-        found = self.graph.add_input(self.graph.values.fresh(value.name + GRAD), value.shape, value.dtype)
-        found.grad_of, found.kind = value, value.kind
-        return found
+        gradient = self.graph.add_input(self.graph.values.fresh(value.name + GRAD), value.shape, value.dtype)
+        gradient.grad_of, gradient.kind = value, value.kind
+        return gradient
 
     def _name(self, name: str) -> str:
         made = self._names[name] = self.graph.values.fresh(name + GRAD)
@@ -70,24 +70,24 @@ class GradientSide:
         at = self._operands.get(value)
         if at is not None:
             return self.operand(at)
-        found = self.residuals.get(value)
-        if found is None:
+        residual = self.residuals.get(value)
+        if residual is None:
             linked = self.graph.owner is not None
-            found = self.residuals[value] = add_residual(self.forward, value)[self.graph] if linked else self._input(value)
-        return found
+            residual = self.residuals[value] = add_residual(self.forward, value)[self.graph] if linked else self._input(value)
+        return residual
 
     def operand(self, at: int) -> Value:
         """The input for the operand ``at`` of the forward graph's operator."""
-        found = self.arguments.get(at)
-        if found is None:
-            found = self.arguments[at] = self._input(self.forward.inputs[at])
-        return found
+        value = self.arguments.get(at)
+        if value is None:
+            value = self.arguments[at] = self._input(self.forward.inputs[at])
+        return value
 
     def _input(self, value: Value) -> Value:
         name = value.name if value.name not in self.graph.values.by_name else self.graph.values.numbered(value.name, "{}@READ@{}")
-        found = self.graph.add_input(name, value.shape, value.dtype)
-        found.kind = value.kind
-        return found
+        argument = self.graph.add_input(name, value.shape, value.dtype)
+        argument.kind = value.kind
+        return argument
 
 
 def _version(value: Value) -> int:

@@ -19,6 +19,7 @@ from graphad.ir.regions import added_count
 from graphad.ir.residuals import add_residual, drop_unread_residuals, find_forward_op, forward_op, is_read, residual_inputs
 from graphad.ops import GRAD, REGISTRY, GradOpDef
 from graphad.ops.definition import GradRule
+from graphad.passes.analyses.shapes_read import shapes_read
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.passes.backward.gradient_side import GradientSide
@@ -53,45 +54,35 @@ def keep_shapes_only(op: Op) -> bool:
 def _read_for_shape(value: Value) -> bool:
     if value in value.graph.results or not value.readers:
         return False
-    return all(slot in _shapes(op) for op in value.readers for slot, values in op.inputs.items() if value in values)
-
-
-def _shapes(op: Op) -> set[str]:
-    """The slots of which an operator reads the shape alone, for the gradients that it gives."""
-    definition = op.definition
-    if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.grads is None:
-        return {"X"} if op.type == "fill_zeros_like" else set()
-    wanted = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]
-    rules = {slot: definition.forward.grads[slot].reads for slot in wanted}
-    return {s for s in op.inputs if all(s not in reads or definition.forward.reads_shape(s, slot) for slot, reads in rules.items())}
+    return all(slot in shapes_read(op) for op in value.readers for slot, values in op.inputs.items() if value in values)
 
 
 def _keep_shape(inner: Graph, value: Value, kept: Value) -> None:
     """Keep a placeholder, made in the forward graph, in the place of a value whose shape is known at run time only."""
     forward = kept.graph
-    made = next((op.output("Out") for op in kept.readers if op.type == "stand_in"), None)
-    if made is None:
-        made = forward.add_value(f"{kept.name}@SHAPE", kept.shape, kept.dtype)
-        forward.add_op("stand_in", {"X": [kept]}, {"Out": [made]}, role=BACKWARD, forward=kept.writer)
-    inner.replace(value, add_residual(forward, made)[inner])
+    result = next((op.output("Out") for op in kept.readers if op.type == "stand_in"), None)
+    if result is None:
+        result = forward.add_value(f"{kept.name}@SHAPE", kept.shape, kept.dtype)
+        forward.add_op("stand_in", {"X": [kept]}, {"Out": [result]}, role=BACKWARD, forward=kept.writer)
+    inner.replace(value, add_residual(forward, result)[inner])
 
 
 def _pass_in_shape(op: Op, inner: Graph, value: Value) -> None:
     """Make a placeholder of a known shape once, outside of the gradient operator, and pass it in."""
     graph, given = op.graph, op.inputs.get("X", ())
-    found = next((v for v in given if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
-    if found is not None:
-        return inner.replace(value, inner.inputs[given.index(found)])
-    made = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
+    stand_in = next((v for v in given if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
+    if stand_in is not None:
+        return inner.replace(value, inner.inputs[given.index(stand_in)])
+    result = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
     attrs = {"shape": list(value.shape or ()), "dtype": value.dtype}
-    graph.add_op("stand_in", {}, {"Out": [made]}, attrs, before=op, role=op.role, forward=op.forward)
+    graph.add_op("stand_in", {}, {"Out": [result]}, attrs, before=op, role=op.role, forward=op.forward)
     for each in op.graphs.values():
         own = each.add_input(each.values.fresh(value.name), value.shape, value.dtype)
         each.inputs.pop()
         if each is inner:  # the operand keeps the name; the new input, which is unread, takes its place among the residuals
             each.inputs[each.inputs.index(value)] = own
         each.inputs.insert(len(given), value if each is inner else own)
-    graph.set_inputs(op, "X", [*given, made])
+    graph.set_inputs(op, "X", [*given, result])
 
 
 # -- the pass --------------------------------------------------------------------------------------
@@ -109,11 +100,11 @@ class PruneNoGrad(Pass):
         return prune(graph.analyses[GradOps])
 
 
-def prune(made: GradOps) -> bool:
+def prune(grad_ops: GradOps) -> bool:
     """Prune one graph's grad operators, and those in graphs nested in them; return whether anything changed."""
-    graph, active = made.side.graph, made.path.active
+    graph, active = grad_ops.side.graph, grad_ops.path.active
     kept, narrow, fill, changed = [], [], [], False
-    for op in made.ops:
+    for op in grad_ops.ops:
         written, missing = _gradients_read(op, active)
         needed, useless = _gradients_written(op, active)
         if needed == 0 or (missing and not written):
@@ -125,16 +116,16 @@ def prune(made: GradOps) -> bool:
         if missing:
             fill.append(op)
         for inner in op.graphs.values():
-            changed |= prune(made.inner[inner])
-    changed |= len(kept) < len(made.ops) or bool(narrow or fill)
-    made.ops = kept
+            changed |= prune(grad_ops.inner[inner])
+    changed |= len(kept) < len(grad_ops.ops) or bool(narrow or fill)
+    grad_ops.ops = kept
     for op in narrow:
         _narrow(graph, op, active)
     for op in fill:
-        _fill(made, op)
+        _fill(grad_ops, op)
     for op in kept:
         if op.graphs:
-            changed |= _tidy(graph, op, made)
+            changed |= _tidy(graph, op, grad_ops)
     return changed
 
 
@@ -202,18 +193,18 @@ def _rules(op: Op) -> list[GradRule]:
     return [forward.grads[slot.removesuffix(GRAD)] for slot in op.outputs]
 
 
-def _fill(made: GradOps, op: Op) -> None:
+def _fill(grad_ops: GradOps, op: Op) -> None:
     """Fill in zeros for gradients that the operator reads and that have no writer. An optional slot is left out instead."""
     missing = [slot for slot in _cotangents(op) if not all(v.writers or v.given for v in op.inputs.get(slot, ()))]
     for slot in missing:
         values = op.inputs[slot]
         unread = not op.graphs and all(slot in rule.optional or slot not in rule.reads for rule in _rules(op))
         if unread and not any(v.writers or v.given for v in values):
-            made.side.graph.set_inputs(op, slot, ())
+            grad_ops.side.graph.set_inputs(op, slot, ())
             continue
         for value in values:
             if not value.writers and not value.given:
-                _zero(made.side, value, op)
+                _zero(grad_ops.side, value, op)
 
 
 def _zero(side: GradientSide, gradient: Value, before: Op | None) -> None:
@@ -232,11 +223,11 @@ def _zero(side: GradientSide, gradient: Value, before: Op | None) -> None:
 # -- graphs nested in grad operators -------------------------------------------------------------
 
 
-def _tidy(graph: Graph, op: Op, made: GradOps) -> bool:
+def _tidy(graph: Graph, op: Op, grad_ops: GradOps) -> bool:
     """Fill in zeros that nested graphs return, and drop their unused inputs."""
     graphs, changed = list(op.graphs.values()), False
     for inner in graphs:
-        side = made.inner[inner].side
+        side = grad_ops.inner[inner].side
         for value in dict.fromkeys(inner.results):
             if not value.writers and not value.given:
                 _zero(side, value, None)

@@ -37,7 +37,7 @@ def element_count(shape: Shape | None) -> int | None:
     return None if shape is None or -1 in shape else math.prod(shape)
 
 
-def constant_for(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, Any]] | None:
+def constant_for(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, object]] | None:
     """The operator that makes an array, or one of a shape filled with its only element; None if none makes exactly that.
 
     >>> constant_for(np.array([2.0, 2.0]), (2,))
@@ -49,7 +49,7 @@ def constant_for(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, A
     return filled or (_listed(array) if array.size and array.shape == shape else None)
 
 
-def _filled(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, Any]] | None:
+def _filled(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, object]] | None:
     flat = array.reshape(-1)
     if flat.size and not (flat.view(f"V{flat.itemsize}") == flat.view(f"V{flat.itemsize}")[0]).all():
         return None
@@ -71,7 +71,7 @@ def _listed(array: Array) -> tuple[str, dict[str, Any]] | None:
     return _checked("assign_value", attrs, array)
 
 
-def _checked(op_type: str, attrs: Mapping[str, object], array: Array) -> tuple[str, dict[str, Any]] | None:
+def _checked(op_type: str, attrs: Mapping[str, object], array: Array) -> tuple[str, dict[str, object]] | None:
     """The operator if it makes exactly the array: the same bits, but for those that tell one nan from another."""
     try:
         again = lookup(op_type).run({}, attrs, ("Out",))["Out"][0]

@@ -103,7 +103,7 @@ class Fold(Rule):
         found = constant_for(array, array.shape)
         return found is not None and _replaced(op, {result: found})
 
-    def _computed(self, op: Op, definition: OpDef) -> dict[Value, tuple[str, dict[str, Any]]] | None:
+    def _computed(self, op: Op, definition: OpDef) -> dict[Value, tuple[str, dict[str, object]]] | None:
         """The constants that an operator's outputs are, None if one cannot be written as such."""
         wanted = {value: (slot, i) for slot, values in op.outputs.items() for i, value in enumerate(values) if _is_used(value)}
         if any(value.kind != TENSOR for value in wanted):
@@ -158,7 +158,7 @@ def _run(op: Op, definition: OpDef, small: bool) -> Any:
         return None
 
 
-def _constant(array: object, value: Value, small: bool) -> tuple[str, dict[str, Any]] | None:
+def _constant(array: object, value: Value, small: bool) -> tuple[str, dict[str, object]] | None:
     if not isinstance(array, np.ndarray | np.generic) or value.dtype not in (None, array.dtype.name):
         return None
     shape = value.shape if small and value.shape is not None else array.shape
@@ -172,8 +172,8 @@ def _replaced(op: Op, results: Mapping[Value, tuple[str, dict[str, Any]]]) -> bo
         return False
     before = [value.writers[0] for value in op.reads() if value.writers]
     for value, (op_type, attrs) in results.items():
-        made = graph.add_op(op_type, {}, {"Out": [value]}, attrs, before=op, role=op.role)
-        made.source, made.forward = op.source, op.forward
+        new_op = graph.add_op(op_type, {}, {"Out": [value]}, attrs, before=op, role=op.role)
+        new_op.source, new_op.forward = op.source, op.forward
         graph.set_type(value, tuple(attrs["shape"]), attrs["dtype"])
     for slot, values in list(op.outputs.items()):
         graph.set_outputs(op, slot, [value for value in values if value not in results])

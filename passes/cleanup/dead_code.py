@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import carried_count, definition_of, first_captured, has_effects, is_forward_loop, operands, outcomes
+from graphad.ir.regions import carried_count, definition_of, first_captured, has_effects, is_forward_loop, operands, results_of
 from graphad.ir.residuals import drop_residuals, gradient_graphs, is_read, residual_inputs
 from graphad.passes.cleanup.operator_keys import Owners, operators_in, owners_of
 from graphad.rewriting import Follower, Pass
@@ -100,10 +100,10 @@ class Needed:
 
     def _freeze(self, op: Op) -> None:
         self.frozen.add(op)
-        self._need([*operands(op), *outcomes(op), *(value for graph in op.graphs.values() for value in graph.results)])
+        self._need([*operands(op), *results_of(op), *(value for graph in op.graphs.values() for value in graph.results)])
 
     def _need_result(self, op: Op, value: Value) -> None:
-        places = [i for i, result in enumerate(outcomes(op)) if result is value]
+        places = [i for i, result in enumerate(results_of(op)) if result is value]
         if not places and op not in self.frozen:
             self._freeze(op)
         for place in places:
@@ -111,7 +111,7 @@ class Needed:
 
     def _need_place(self, op: Op, place: int) -> None:
         """The result in a place is needed, and so is what the graphs compute for it; in a loop also its initial value."""
-        self._need([outcomes(op)[place], *(graph.results[place] for graph in op.graphs.values())])
+        self._need([results_of(op)[place], *(graph.results[place] for graph in op.graphs.values())])
         if is_forward_loop(op):
             self._need([operands(op)[place]])
 
@@ -135,7 +135,7 @@ class Needed:
         if any(each not in self.ops for graph in graphs for each in graph.ops) or any(map(self._spare_residuals, graphs)):
             return True
         kept = self._kept(op)
-        return (len(kept[0]), len(kept[1])) != (len(operands(op)), len(outcomes(op)))
+        return (len(kept[0]), len(kept[1])) != (len(operands(op)), len(results_of(op)))
 
     def _spare_residuals(self, graph: Graph) -> list[Value]:
         """What a graph keeps, and no gradient needs."""
@@ -147,10 +147,10 @@ class Needed:
 
     def _kept(self, op: Op) -> tuple[list[int], list[int]]:
         """The places of the operands and of the results that stay."""
-        given, written = range(len(operands(op))), range(len(outcomes(op)))
+        given, written = range(len(operands(op))), range(len(results_of(op)))
         if op in self.frozen:
             return [*given], [*written]
-        results = [i for i in written if outcomes(op)[i] in self.values]
+        results = [i for i in written if results_of(op)[i] in self.values]
         carried = written if is_forward_loop(op) else ()
         reads = [i for i in given if (i in results if i in carried else any(g.inputs[i] in self.values for g in op.graphs.values()))]
         return reads, results
@@ -169,7 +169,7 @@ class Needed:
             self._trim_slots(op, reads, results)
 
     def _trim_slots(self, op: Op, reads: list[int], results: list[int]) -> None:
-        definition, given, written = definition_of(op), operands(op), outcomes(op)
+        definition, given, written = definition_of(op), operands(op), results_of(op)
         for graph in op.graphs.values():
             stays = {graph.inputs[i] for i in reads}
             for value in [v for v in graph.inputs[: len(given)] if v not in stays] if len(reads) < len(given) else ():
@@ -230,7 +230,7 @@ class DeadCode(Pass):
         if wanted == graph.targets or not graph.allows("keep"):
             return False
         graph.targets = wanted
-        graph.journal.asked = self.keep
+        graph.journal.requested = self.keep
         graph.journal.edits += 1
         return True
 

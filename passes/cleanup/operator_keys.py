@@ -12,7 +12,7 @@ from graphad.types import TENSOR
 # -- operator keys ---------------------------------------------------------------------------------
 # Keys of operators, equal if two compute the same: type, inputs, attributes.
 
-Key = tuple[Any, ...]
+Key = tuple[object, ...]
 _UNLIKE = ("undefined",)
 
 

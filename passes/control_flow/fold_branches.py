@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import gradients_of, has_gradient, inline, remove_result, skip
 from graphad.ir.nodes import Slots
-from graphad.ir.regions import BranchLike, LoopLike, carried_count, definition_of, operands, outcomes, types_of
+from graphad.ir.regions import BranchLike, LoopLike, carried_count, definition_of, operands, results_of, types_of
 from graphad.ir.residuals import residual_inputs
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.analyses.speculation import holds_bound, runs_once
@@ -200,7 +200,7 @@ class _Facts:
         if gradients_of(op) is None or runs_once(op.graphs.values()):
             return False
         given = dict(zip(kept.inputs, operands(op), strict=False))
-        passed = ((out, given[result]) for out, result in zip(outcomes(op), kept.results, strict=True) if result in given)
+        passed = ((out, given[result]) for out, result in zip(results_of(op), kept.results, strict=True) if result in given)
         if not all(is_safe(out, value) for out, value in passed) or not op.graph.allows(rule, op):
             return False
         before = list(writers_of(op))
@@ -266,11 +266,11 @@ class _SameResults(Rule):
     types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
-        found = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, outcomes(op)[k])]
+        found = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, results_of(op)[k])]
         if not found or not op.graph.allows(self.name, op):
             return False
         for k, value in reversed(found):
-            op.graph.substitute(outcomes(op)[k], value)
+            op.graph.substitute(results_of(op)[k], value)
             remove_result(op, k)
         return True
 
@@ -307,7 +307,7 @@ class _NeverRuns(Rule):
         (body,) = op.graphs.values()
         if self.facts.known.truth(op.input(definition_of(op).condition)) is not False or gradients_of(op) != [] or runs_once((body,)):
             return False
-        if not all(map(self.facts.fits, starts, outcomes(op))) or not op.graph.allows(self.name, op):
+        if not all(map(self.facts.fits, starts, results_of(op))) or not op.graph.allows(self.name, op):
             return False
         before = list(writers_of(op))
         skip(op)

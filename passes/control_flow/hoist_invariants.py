@@ -40,17 +40,17 @@ class HoistInvariants(Pass):
 
 @dataclass
 class _Hoist:
-    """One loop: ``twins`` are the values in front of it that invariant values of its body are, ``constants`` what could be one."""
+    """One loop: ``mapping`` takes invariant values of its body to those in front of it, ``constants`` what could be one."""
 
     op: Op
     body: Graph
     certain: set[Value]
-    twins: ValueMap = field(default_factory=ValueMap)
+    mapping: ValueMap = field(default_factory=ValueMap)
     constants: dict[Value, Op] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Move what can be moved; return whether anything was."""
-        self.twins.values.update(_unchanging(self.op, self.body))
+        self.mapping.values.update(_unchanging(self.op, self.body))
         moved: list[Op] = []
         for op in self.body.ordered_ops():
             if not op.inputs and may_run_early(op):
@@ -66,31 +66,31 @@ class _Hoist:
         return bool(moved)
 
     def _is_invariant(self, op: Op) -> bool:
-        twins, constants = self.twins.values, self.constants
+        mapping, constants = self.mapping.values, self.constants
         for value in op.reads():
-            twin = twins.get(value)
-            if value not in constants if twin is None else twin not in self.certain:
+            copy = mapping.get(value)
+            if value not in constants if copy is None else copy not in self.certain:
                 return False
         return bool(op.inputs) and may_run_early(op)
 
     def _constants_of(self, op: Op) -> Iterator[Op]:
-        missing = (self.constants[value] for value in op.reads() if value not in self.twins.values)
+        missing = (self.constants[value] for value in op.reads() if value not in self.mapping.values)
         yield from dict.fromkeys(missing)
 
     def _move(self, op: Op) -> None:
         """Put a copy of an operator in front of the loop."""
-        clone_ops([op], self.op.graph, self.twins, before=self.op)
-        self.certain.update(self.twins.ops[op].writes())
+        clone_ops([op], self.op.graph, self.mapping, before=self.op)
+        self.certain.update(self.mapping.ops[op].writes())
 
     def _pass_in(self, moved: list[Op]) -> None:
         """Let the operators left in the loop read the hoisted values, and remove the moved operators."""
         going = set(moved)
         written = [value for op in moved for value in op.writes()]
         needed = [v for v in written if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]
-        for graph, inside in zip(self.op.graphs.values(), add_operands(self.op, [self.twins.values[v] for v in needed]), strict=True):
+        for graph, inside in zip(self.op.graphs.values(), add_operands(self.op, [self.mapping.values[v] for v in needed]), strict=True):
             for value, inner in zip(needed, inside, strict=True):
                 graph.replace(value, inner)
-                if self.twins.values[value] in self.certain:
+                if self.mapping.values[value] in self.certain:
                     self.certain.add(inner)
         for op in reversed(moved):
             sweep(op)

@@ -8,9 +8,8 @@ repeats. A stretch is contiguous in a topological order, so it can always become
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +118,7 @@ _ALONE = -1  # the token of an operator that stays where it is
 class OutlineRepeated(Pass):
     """Make nets with equal graphs of repeated operators: of the same types, attributes and shapes, connected in the same way.
 
-    Operators with nested graphs, with side effects, that write persistable variables or what is no tensor stay where they are.
+    Operators with nested graphs, with side effects, that write persistable variables or what is not a tensor stay where they are.
 
     Args:
         min_ops: how many operators a net has, at least.
@@ -197,6 +196,7 @@ class _Outlining:
             ops = self.ops[place : place + length]
             if self.graph.allows("outline", *ops):
                 outline(ops)
+                # Outlined operators match nothing any more, and the numbers of those after them stay what they are.
                 self.tokens[place : place + length] = [_ALONE] * length
                 changed = True
         return changed
@@ -216,14 +216,14 @@ def _occurrences(tokens: list[int], pattern: list[int], start: int) -> Iterator[
 # -- equality ------------------------------------------------------------------------------------
 
 
-def _kind(op: Op) -> Any:
+def _kind(op: Op) -> Hashable:
     """The key that two operators have in common if they are alike."""
     reads = tuple((slot, tuple((v.shape, v.dtype) for v in values)) for slot, values in op.inputs.items())
     writes = tuple((slot, tuple((v.shape, v.dtype, v.stop_gradient) for v in values)) for slot, values in op.outputs.items())
     return op.type, op.role, repr(sorted(op.attrs.items())) if op.attrs else "", reads, writes
 
 
-def _wiring(ops: Sequence[Op]) -> Any:
+def _wiring(ops: Sequence[Op]) -> Hashable:
     """How operators are connected, and which of their results are read elsewhere, up to the names of values."""
     number: dict[Value, int] = {}
     inside, graph = set(ops), ops[0].graph

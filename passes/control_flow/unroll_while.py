@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from graphad import edit
 from graphad.errors import InvalidValue
 from graphad.ir import Graph, Op
-from graphad.ir.regions import is_forward_loop, operands, outcomes
+from graphad.ir.regions import is_forward_loop, operands, results_of
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.analyses.speculation import holds_bound
 from graphad.passes.analyses.trip_counts import MOST, count_trips
@@ -73,7 +73,7 @@ class UnrollWhile(Pass):
         size = sum(len(each.ops) for each in body.tree())
         if count is None:
             return None
-        if count == 0 and not all(is_safe(out, start) for out, start in zip(outcomes(op), operands(op), strict=False)):
+        if count == 0 and not all(is_safe(out, start) for out, start in zip(results_of(op), operands(op), strict=False)):
             return None
         if count <= self.limit and count * size <= self.max_ops:
             return _written_out(op, count, known) if op.graph.allows("unroll", op) else None

@@ -1,6 +1,6 @@
 """Derivatives besides the gradients of ``graphad.passes.backward``: forward mode, ``jvp``.
 
-Here belong derivatives that are no backward. Gradients are in ``graphad.passes.backward``; the derivative of one operator is its
+Here belong derivatives that are not backward. Gradients are in ``graphad.passes.backward``; the derivative of one operator is its
 rule, in ``graphad.ops``.
 """
 

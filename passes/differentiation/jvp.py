@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from graphad.errors import InvalidValue
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
 from graphad.ir.edits import insert_carried, insert_results
-from graphad.ir.regions import carried_count, definition_of, is_forward_loop, is_grad_op, operands, outcomes
+from graphad.ir.regions import carried_count, definition_of, is_forward_loop, is_grad_op, operands, results_of
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef
 from graphad.passes.backward.expand_grad_ops import ExpandGradOps
 from graphad.passes.backward.find_op_path import FindOpPath, OpPath, source_value
@@ -55,9 +54,9 @@ class Tangents:
     def new(self, value: Value) -> Value:
         """A value of the type of another one, to be its tangent; whoever writes it says so with ``keep``."""
         graph = value.graph
-        made = graph.add_version(self._name(value), value.shape, value.dtype)
-        made.kind = value.kind
-        return made
+        result = graph.add_version(self._name(value), value.shape, value.dtype)
+        result.kind = value.kind
+        return result
 
     def part(self, value: Value) -> Value:
         """A value to be a part of a tangent that is a sum."""
@@ -66,9 +65,9 @@ class Tangents:
 
     def given(self, value: Value) -> Value:
         """A tangent of an input of a nested graph; the caller puts it among the graph's inputs."""
-        made = self.tangent[value] = self.new(value)
-        made.given = True
-        return made
+        result = self.tangent[value] = self.new(value)
+        result.given = True
+        return result
 
     def keep(self, value: Value, tangent: Value) -> None:
         """Say what the tangent of a value is; one that also moves by itself gets the sum."""
@@ -80,22 +79,22 @@ class Tangents:
         """The tangent of a value as a sum."""
         if len(parts) == 1:
             return parts[0]
-        made = self.new(value)
-        value.graph.add_op("sum", {"X": parts}, {"Out": [made]}, before=before, forward=value.writer)
-        return made
+        result = self.new(value)
+        value.graph.add_op("sum", {"X": parts}, {"Out": [result]}, before=before, forward=value.writer)
+        return result
 
     def of(self, value: Value, before: Op | None) -> Value:
         """The tangent of a value; of one that does not move, zeros that are made before an operator (None: at the end)."""
-        found = self.tangent.get(value)
-        return self._zeros(value, before) if found is None else found
+        tangent = self.tangent.get(value)
+        return self._zeros(value, before) if tangent is None else tangent
 
     def _zeros(self, value: Value, before: Op | None) -> Value:
-        graph, made, writer = value.graph, self.new(value), value.writer
+        graph, result, writer = value.graph, self.new(value), value.writer
         if writer is not None and writer.type == "undefined":
-            graph.add_op("undefined", {}, {"Out": [made]}, writer.attrs, before=before, forward=writer)
+            graph.add_op("undefined", {}, {"Out": [result]}, writer.attrs, before=before, forward=writer)
         else:
-            graph.add_op("fill_zeros_like", {"X": [value]}, {"Out": [made]}, before=before, forward=writer)
-        return made
+            graph.add_op("fill_zeros_like", {"X": [value]}, {"Out": [result]}, before=before, forward=writer)
+        return result
 
     def _name(self, value: Value) -> str:
         key = value.graph, value.name
@@ -104,7 +103,7 @@ class Tangents:
         return self._names[key]
 
 
-def grad_row(op: Op) -> GradOpDef:
+def grad_definition(op: Op) -> GradOpDef:
     """The definition of an operator's gradient; every operator on a path has one."""
     definition = None if op.definition is None else op.definition.grad
     assert definition is not None
@@ -128,13 +127,15 @@ def check_start(value: Value, start: Value) -> None:
 Cotangents = dict[Value, list[GraphSymbol]]
 
 
-def transposed(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
+def transposed(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     """Add the tangents of an operator's results, right after it; ``moving`` are the inputs' slots that have some."""
     after = op.next
     builder = Builder(op.graph, next(op.writes()).name, before=after, role=op.role, forward=op)
-    symbols = {value: _symbolic(builder, value) for _, slot in grad_row(op).cotangents for value in op.outputs.get(slot, ())}
+    # The gradient is linear in the cotangents of the results. Written out over symbolic cotangents and differentiated backwards with
+    # respect to those, it gives the tangents: the transpose of the transpose.
+    symbols = {value: _symbolic(builder, value) for _, slot in grad_definition(op).cotangents for value in op.outputs.get(slot, ())}
     backwards: Cotangents = {}
-    for result, tangent in _written_out(made, op, moving, builder, symbols):
+    for result, tangent in _written_out(tangents, op, moving, builder, symbols):
         backwards.setdefault(result, []).append(builder.symbol(tangent))
     written_out = list(_between(op, after))
     varied = {symbol.value for symbol in symbols.values()}
@@ -142,6 +143,7 @@ def transposed(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
         if any(v in backwards for v in each.writes()):
             _back_through(builder, each, varied, backwards)
     found = {value: _total(builder, backwards[symbol.value]) for value, symbol in symbols.items() if symbol.value in backwards}
+    # What was written out served to be differentiated; most of it is dead now.
     for each in reversed(written_out):
         sweep(each)
     return {value: symbol.value for value, symbol in found.items()}
@@ -154,20 +156,20 @@ def _symbolic(builder: Builder, value: Value) -> GraphSymbol:
 
 
 def _written_out(
-    made: Tangents, op: Op, moving: Sequence[str], builder: Builder, symbols: Mapping[Value, GraphSymbol]
+    tangents: Tangents, op: Op, moving: Sequence[str], builder: Builder, symbols: Mapping[Value, GraphSymbol]
 ) -> Iterator[tuple[Value, Value]]:
     """Write out the gradients of the inputs that move; with each, the tangent that is its cotangent."""
-    row = grad_row(op)
+    definition = grad_definition(op)
     inputs: dict[str, list[GraphSymbol]] = {}
-    for slot, at in row.given:
+    for slot, at in definition.given:
         inputs[slot] = [builder.symbol(v) for v in getattr(op, at).get(slot, ())]
-    for slot, forward in row.cotangents:
+    for slot, forward in definition.cotangents:
         inputs[slot] = [symbols[v] for v in op.outputs.get(forward, ())]
     for slot in moving:
-        results = row.meaning(inputs, op.attrs, [f"{slot}{GRAD}"])[f"{slot}{GRAD}"]
+        results = definition.meaning(inputs, op.attrs, [f"{slot}{GRAD}"])[f"{slot}{GRAD}"]
         for value, result in zip(op.inputs[slot], results, strict=True):
-            if value in made.tangent:
-                yield result.value, made.tangent[value]
+            if value in tangents.tangent:
+                yield result.value, tangents.tangent[value]
 
 
 def _between(op: Op, end: Op | None) -> Iterator[Op]:
@@ -187,23 +189,23 @@ def _carrying(ops: Sequence[Op], varied: set[Value]) -> list[Op]:
     return carrying
 
 
-def _differentiable(op: Op) -> Mapping[str, Any]:
+def _differentiable(op: Op) -> Mapping[str, object]:
     return (op.definition.grads if op.definition is not None else None) or {}
 
 
 def _back_through(builder: Builder, op: Op, varied: set[Value], backwards: Cotangents) -> None:
     """Take what came to an operator's outputs to those of its inputs that vary."""
-    row = grad_row(op)
+    definition = grad_definition(op)
     inputs: dict[str, list[GraphSymbol]] = {}
-    for slot, at in row.given:
+    for slot, at in definition.given:
         inputs[slot] = [builder.symbol(v) for v in getattr(op, at).get(slot, ())]
-    for slot, forward in row.cotangents:
+    for slot, forward in definition.cotangents:
         inputs[slot] = [_total(builder, backwards.get(v) or [_zeros(builder, v)]) for v in op.outputs.get(forward, ())]
     for slot in _differentiable(op):
         values = op.inputs.get(slot, ())
         if not varied.intersection(values):
             continue
-        results = row.meaning(inputs, op.attrs, [f"{slot}{GRAD}"])[f"{slot}{GRAD}"]
+        results = definition.meaning(inputs, op.attrs, [f"{slot}{GRAD}"])[f"{slot}{GRAD}"]
         for value, result in zip(values, results, strict=True):
             if value in varied:
                 backwards.setdefault(value, []).append(result)
@@ -235,14 +237,14 @@ def _zeros(builder: Builder, value: Value) -> GraphSymbol:
 Rule = Callable[[Tangents, Op, Sequence[str]], Found]
 
 
-def through_operator(made: Tangents, op: Op, path: OpPath) -> None:
+def through_operator(tangents: Tangents, op: Op, path: OpPath) -> None:
     """Add the tangents of the results of an operator without nested graphs, right after it."""
-    moving = [slot for _, slot in grad_row(op).written if made.moves(op.inputs.get(slot, ()))]
+    moving = [slot for _, slot in grad_definition(op).written if tangents.moves(op.inputs.get(slot, ()))]
     if not moving:
         return
-    for value, tangent in _rule(op, moving)(made, op, moving).items():
+    for value, tangent in _rule(op, moving)(tangents, op, moving).items():
         if value in path.active:
-            made.keep(value, tangent)
+            tangents.keep(value, tangent)
 
 
 def _rule(op: Op, moving: Sequence[str]) -> Rule:
@@ -267,61 +269,61 @@ def _is_symmetric(definition: OpDef) -> bool:
 # -- linear --------------------------------------------------------------------------------------
 
 
-def _linear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
+def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     """The operator itself, on tangents; zeros where something does not move, unless that may be left out."""
-    passed = _passed_on(made, op, moving)
+    passed = _passed_on(tangents, op, moving)
     if passed is not None:
         return {op.output("Out"): passed}
     definition, after, inputs = op.definition, op.next, dict[str, Sequence[Value]](op.inputs)
     assert definition is not None
-    for _, slot in grad_row(op).written:
+    for _, slot in grad_definition(op).written:
         values = op.inputs.get(slot, ())
-        inputs[slot] = [made.of(v, after) for v in values if op.type != "sum" or v in made.tangent]
+        inputs[slot] = [tangents.of(v, after) for v in values if op.type != "sum" or v in tangents.tangent]
     op_type = "assign" if op.type == "increment" else op.type
     attrs = {name: value for name, value in op.attrs.items() if name != definition.offset}
     if op.type == "read_from_array":
         inputs["Like"] = [op.output("Out")]
     if op.type == "write_to_array" and not op.inputs.get("Array"):
         attrs["fresh"] = True
-    outputs = {slot: op.outputs[slot] for _, slot in grad_row(op).cotangents if slot in op.outputs}
-    found = {value: made.new(value) for values in outputs.values() for value in values}
+    outputs = {slot: op.outputs[slot] for _, slot in grad_definition(op).cotangents if slot in op.outputs}
+    found = {value: tangents.new(value) for values in outputs.values() for value in values}
     slots = {slot: [found[v] for v in values] for slot, values in outputs.items()}
     op.graph.add_op(op_type, {s: v for s, v in inputs.items() if v}, slots, attrs, before=after, forward=op)
     return found
 
 
-def _passed_on(made: Tangents, op: Op, moving: Sequence[str]) -> Value | None:
+def _passed_on(tangents: Tangents, op: Op, moving: Sequence[str]) -> Value | None:
     """The tangent that is that of the output as well, if only one input moves and the output has its shape."""
     if op.definition is None or moving[0] not in op.definition.passed_on:
         return None
     values = list(op.reads())
-    found = [v for v in values if v in made.tangent]
-    still = [v.shape for v in values if v not in made.tangent]
+    found = [v for v in values if v in tangents.tangent]
+    still = [v.shape for v in values if v not in tangents.tangent]
     out = op.output("Out")
     known = found[0].kind == out.kind and found[0].type is not None and not any(s is None or -1 in s for s in still)
-    return made.tangent[found[0]] if len(found) == 1 and known and found[0].type == out.type else None
+    return tangents.tangent[found[0]] if len(found) == 1 and known and found[0].type == out.type else None
 
 
 # -- bilinear and symmetric ----------------------------------------------------------------------
 
 
-def _bilinear(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
+def _bilinear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     (out,) = op.writes()
     after, terms = op.next, []
     for slot in moving:
-        term = made.part(out) if len(moving) > 1 else made.new(out)
-        inputs = {**op.inputs, slot: [made.tangent[op.input(slot)]]}
+        term = tangents.part(out) if len(moving) > 1 else tangents.new(out)
+        inputs = {**op.inputs, slot: [tangents.tangent[op.input(slot)]]}
         op.graph.add_op(op.type, inputs, {next(iter(op.outputs)): [term]}, op.attrs, before=after, forward=op)
         terms.append(term)
-    return {out: made.total(out, terms, after)}
+    return {out: tangents.total(out, terms, after)}
 
 
-def _symmetric(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
-    (moved,), grad, (out,) = moving, grad_row(op), op.writes()
+def _symmetric(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
+    (moved,), grad, (out,) = moving, grad_definition(op), op.writes()
     inputs = {slot: values for slot, at in grad.given if (values := getattr(op, at).get(slot))}
     ((cotangent, _),), ((tangent_slot, _), *_) = grad.cotangents, grad.written
-    inputs[cotangent] = (made.tangent[op.input(moved)],)
-    tangent = made.new(out)
+    inputs[cotangent] = (tangents.tangent[op.input(moved)],)
+    tangent = tangents.new(out)
     op.graph.add_op(grad.type, inputs, {tangent_slot: [tangent]}, op.attrs, before=op.next, forward=op)
     return {out: tangent}
 
@@ -333,63 +335,63 @@ def _symmetric(made: Tangents, op: Op, moving: Sequence[str]) -> Found:
 # if_else(c, x) -> y              ⇒    if_else(c, x, x@TANGENT) -> y, y@TANGENT
 
 
-def follow(made: Tangents, path: OpPath) -> None:
+def follow(tangents: Tangents, path: OpPath) -> None:
     """Add the tangents of the results of the operators on a path."""
     for op in path.ops:
         if not op.graphs:
-            through_operator(made, op, path)
+            through_operator(tangents, op, path)
         elif is_forward_loop(op):
-            _through_loop(made, op, path)
+            _through_loop(tangents, op, path)
         else:
-            _through_branches(made, op, path)
+            _through_branches(tangents, op, path)
 
 
 def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
     """The loop carries tangents before its condition, and captures those of loop-invariant operands."""
     (body,) = op.graphs.values()
     moving, first = path.carried[op], carried_count(op)
-    given, outs = operands(op), outcomes(op)
+    given, outs = operands(op), results_of(op)
     starts = [made.of(given[k], op) for k in moving]
     carried = [made.given(body.inputs[k]) for k in moving]
     tangents = _pass_in(made, op, path, first)
     follow(made, path.inner[body])
     ends = [made.of(body.results[k], None) for k in moving]
-    found = [made.new(outs[k]) for k in moving]
+    values = [made.new(outs[k]) for k in moving]
     slot = definition_of(op).operands
     op.graph.set_inputs(op, slot, [*given, *tangents])
-    insert_carried(op, starts, carried, ends, found)
-    for k, tangent in zip(moving, found, strict=True):
+    insert_carried(op, starts, carried, ends, values)
+    for k, tangent in zip(moving, values, strict=True):
         made.keep(outs[k], tangent)
 
 
 def _through_branches(made: Tangents, op: Op, path: OpPath) -> None:
     """Every branch takes the same tangents, and returns those of the same results."""
-    definition, around, given, outs = definition_of(op), op.graph, operands(op), outcomes(op)
+    definition, around, given, outs = definition_of(op), op.graph, operands(op), results_of(op)
     moving, tangents = path.carried[op], _pass_in(made, op, path, 0)
     ends: list[list[Value]] = []
     for graph in op.graphs.values():
         follow(made, path.inner[graph])
         ends.append([made.of(graph.results[k], None) for k in moving])
-    found = [made.new(outs[k]) for k in moving]
+    values = [made.new(outs[k]) for k in moving]
     around.set_inputs(op, definition.operands, [*given, *tangents])
-    insert_results(op, found, ends)
-    for k, tangent in zip(moving, found, strict=True):
+    insert_results(op, values, ends)
+    for k, tangent in zip(moving, values, strict=True):
         made.keep(outs[k], tangent)
 
 
-def _pass_in(made: Tangents, op: Op, path: OpPath, first: int) -> list[Value]:
+def _pass_in(tangents: Tangents, op: Op, path: OpPath, first: int) -> list[Value]:
     """Give nested graphs inputs for the tangents of operands, from one on, that they read; return the tangents, each once."""
     first_with: dict[Value, int] = {}
     for i, value in list(enumerate(operands(op)))[first:]:
-        tangent = made.tangent.get(value)
+        tangent = tangents.tangent.get(value)
         if tangent is None or not any(graph.inputs[i] in path.inner[graph].active for graph in op.graphs.values()):
             continue
         again = first_with.setdefault(tangent, i)
         for graph in op.graphs.values():
             if again == i:
-                graph.inputs = [*graph.inputs, made.given(graph.inputs[i])]
+                graph.inputs = [*graph.inputs, tangents.given(graph.inputs[i])]
             else:
-                made.tangent[graph.inputs[i]] = made.tangent[graph.inputs[again]]
+                tangents.tangent[graph.inputs[i]] = tangents.tangent[graph.inputs[again]]
     return list(first_with)
 
 
@@ -427,13 +429,13 @@ class Jvp(Pass):
         for name in self.inputs:
             graph.given(name)
         path = self._path(graph)
-        made = Tangents(path)
+        tangents = Tangents(path)
         for value, start in list(self._seeds(graph, path)):
-            made.start(value, start)
-        follow(made, path)
+            tangents.start(value, start)
+        follow(tangents, path)
         for target in map(graph.value, self.targets):
-            _ask_for(graph, made, target)
-        graph.analyses[Tangents] = made
+            _ask_for(graph, tangents, target)
+        graph.analyses[Tangents] = tangents
         return bool(self.targets)
 
     def _path(self, graph: Graph) -> OpPath:
@@ -492,12 +494,12 @@ def _ones(graph: Graph, value: Value) -> Value:
     return ones
 
 
-def _ask_for(graph: Graph, made: Tangents, target: Value) -> None:
+def _ask_for(graph: Graph, tangents: Tangents, target: Value) -> None:
     """Make the tangent of a target, under a name of its own, a target as well."""
-    tangent = made.of(target, None)
+    tangent = tangents.of(target, None)
     if tangent.given or tangent.persistable or tangent in graph.targets or tangent.name != f"{target.name}{TANGENT}":
-        named = made.new(target)
+        named = tangents.new(target)
         graph.add_op("assign", {"X": [tangent]}, {"Out": [named]}, forward=target.writer)
         tangent = named
-    made.tangent[target] = tangent
+    tangents.tangent[target] = tangent
     graph.targets |= {target: None, tangent: None}

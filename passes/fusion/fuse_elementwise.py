@@ -148,6 +148,7 @@ class _Fusion:
 
     def run(self) -> None:
         """Copy the operators into a graph of their own, and put one operator in their place."""
+        # In the order of first use, so that the result does not depend on hashes.
         given = list(dict.fromkeys(value for op in self.group for value in op.reads() if not self.members.intersection(value.writers)))
         for value in given:
             self.inside[value] = self.inner.add_input(value.name, value.shape, value.dtype)

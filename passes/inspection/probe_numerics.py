@@ -72,8 +72,8 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
     add = _Adding(graph, name, before, value.writers[0])
     held = name if graph.parent is None else f"{name}@NOW"
     if kind in _QUESTIONS:
-        asked = add.op(_QUESTIONS[kind], [value], value.shape, "bool", name + "@ELEMENTS")
-        numbers = add.op("cast", [asked], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})
+        requested = add.op(_QUESTIONS[kind], [value], value.shape, "bool", name + "@ELEMENTS")
+        numbers = add.op("cast", [requested], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})
         return Probe(name, kind, add.op("reduce_sum", [numbers], (), "int64", held, {"reduce_all": True}))
     elements = value if -1 not in (value.shape or ()) else add.with_one_more(value, _EMPTY[kind])
     return Probe(name, kind, add.op(_REDUCED[kind], [elements], (), value.dtype, held, {"reduce_all": True}))
@@ -81,17 +81,17 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
 
 def nothing_seen(graph: Graph, each: Probe, before: Op | None) -> Value:
     """The value of a probe where nothing was written."""
-    made = each.like(graph, f"{each.name}@NOTHING")
+    result = each.like(graph, f"{each.name}@NOTHING")
     attrs = {"shape": [], "value": _EMPTY[each.kind], "dtype": each.dtype}
-    graph.add_op("fill_constant", {}, {"Out": [made]}, attrs, before=before, role=before.role if before else None)
-    return made
+    graph.add_op("fill_constant", {}, {"Out": [result]}, attrs, before=before, role=before.role if before else None)
+    return result
 
 
 def joined(graph: Graph, each: Probe, seen: Value) -> Value:
     """Combine the earlier result of a probe with the current one."""
-    made = each.like(graph, f"{each.name}@TOTAL")
-    graph.add_op(_JOINED[each.kind], {"X": [seen], "Y": [each.value]}, {"Out": [made]})
-    return made
+    result = each.like(graph, f"{each.name}@TOTAL")
+    graph.add_op(_JOINED[each.kind], {"X": [seen], "Y": [each.value]}, {"Out": [result]})
+    return result
 
 
 @dataclass
@@ -113,11 +113,11 @@ class _Adding:
         attrs: Mapping[str, object] | None = None,
     ) -> Value:
         """One operator; return what it writes."""
-        made = self.graph.add_version(self.graph.values.fresh(name), shape, dtype)
+        result = self.graph.add_version(self.graph.values.fresh(name), shape, dtype)
         slots = {"X": list(inputs)} if inputs else {}
-        added = self.graph.add_op(type, slots, {"Out": [made]}, attrs, before=self.before, role=self.watched.role)
+        added = self.graph.add_op(type, slots, {"Out": [result]}, attrs, before=self.before, role=self.watched.role)
         added.source = self.watched.source
-        return made
+        return result
 
     def with_one_more(self, value: Value, number: float) -> Value:
         """The elements of a value that may have none, and a number that does not change their extremum."""
@@ -172,8 +172,8 @@ class ProbeNumerics(Pass):
     def _probe(self, graph: Graph, watch: _Watch, op: Op) -> bool:
         if not graph.allows(self.name, op):
             return False
-        made = watch.insert_probes(op)
-        graph.targets.update(dict.fromkeys(each.value for each in made))
+        probes = watch.insert_probes(op)
+        graph.targets.update(dict.fromkeys(each.value for each in probes))
         return True
 
 
@@ -215,9 +215,9 @@ class _Watch:
     def _is_chosen(self, value: Value, sure: bool) -> bool:
         if value.dtype not in FLOATS or value.shape is None or value.kind != TENSOR or MARK in value.name or value.name == EMPTY:
             return False
-        asked = self.names.intersection((stem(value), repr(value)))
-        self.found.update(asked)
-        return bool(asked or (sure and not self.names)) and bool(self.left(value))
+        requested = self.names.intersection((stem(value), repr(value)))
+        self.found.update(requested)
+        return bool(requested or (sure and not self.names)) and bool(self.left(value))
 
     def left(self, value: Value) -> list[str]:
         """The kinds of probes that a value does not have yet."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import LOOP, add_region_op, outline
-from graphad.ir.regions import operands, outcomes
+from graphad.ir.regions import operands, results_of
 from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, BatchDependence
 from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
@@ -99,11 +99,11 @@ class Training:
         for op in self.inside:
             if op.role != BACKWARD or op.type not in ("fill_constant", "fill_any_like") or not op.attrs.get("value"):
                 continue
-            found = _GRADIENT.match(op.output("Out").name)
+            match = _GRADIENT.match(op.output("Out").name)
             if op.type == "fill_any_like":
                 yield op.input("X")
-            elif found and found[1] in self.graph.values.by_name:
-                yield self.graph.versions(found[1])[-1]
+            elif match and match[1] in self.graph.values.by_name:
+                yield self.graph.versions(match[1])[-1]
 
     def _why(self, value: Value) -> str:
         """The first operator on the way to a value that does more than the rows allow."""
@@ -119,8 +119,8 @@ class Training:
     def results(self) -> dict[Value, str]:
         """The values that are read or requested outside, each a mean or a sum of the results of the parts."""
         inside = set(self.inside)
-        found = [v for op in self.inside for v in op.writes() if self.graph.is_observed(v) or any(r not in inside for r in v.readers)]
-        return {value: self._kind(value) for value in found}
+        values = [v for op in self.inside for v in op.writes() if self.graph.is_observed(v) or any(r not in inside for r in v.readers)]
+        return {value: self._kind(value) for value in values}
 
     def _kind(self, value: Value) -> str:
         writer = value.writers[0]
@@ -177,16 +177,18 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
         count: how many parts.
     """
     graph, (body,) = net.graph, net.graphs.values()
-    given, results = operands(net), outcomes(net)
+    given, results = operands(net), results_of(net)
     for value in results:
         if value.type is None:
             graph.set_type(value, *(_gradient_type(graph, value) or (None, None)))
+    # Outside the loop: its counter and condition, totals that start from zero, and each piece of data as an array of its parts.
     limit, number = _constant(graph, "parts@COUNT", count, net), _constant(graph, "parts@INDEX", 0, net)
     more = _written(graph, "less_than", {"X": [number], "Y": [limit]}, "parts@MORE", _FLAG, net)
     starts = [_zeros(graph, value, net) for value in results]
     arrays = [_in_parts(graph, value, count, net) for value in data]
     carried = [_input(body, value) for value in (*starts, number, more)]
     inner_arrays, inner_limit = [_input(body, value) for value in arrays], _input(body, limit)
+    # Inside: the parts by their number in the place of the data, then the new totals and the next number.
     first = body.ops.first
     for value, array in zip(data, inner_arrays, strict=True):
         _read_part(body, body.inputs[given.index(value)], array, carried[-2], first)
@@ -200,8 +202,9 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     body.inputs = [*carried, *fixed, *inner_arrays, inner_limit]
     reads = [*starts, number, more, *(v for v in given if v not in data), *arrays, limit]
     loop = _replaced(net, body, reads)
+    # A mean is that of the parts' means, since the parts are of one size.
     after = loop.next
-    for value, total in zip(results, outcomes(loop), strict=False):
+    for value, total in zip(results, results_of(loop), strict=False):
         attrs = {"scale": 1.0 / count} if kinds[value] == MEAN else {}
         graph.add_op("scale", {"X": [total]}, {"Out": [value]}, attrs, before=after, role=BACKWARD)
     graph.remove_op(net)
@@ -221,9 +224,9 @@ def _replaced(net: Op, body: Graph, reads: Sequence[Value]) -> Op:
 
 
 def _written(graph: Graph, op_type: str, inputs: Slots, stem: str, type: TensorType, before: Op, **attrs: object) -> Value:
-    made = graph.add_value(stem, *type)
-    graph.add_op(op_type, inputs, {"Out": [made]}, attrs, before=before, role=BACKWARD)
-    return made
+    result = graph.add_value(stem, *type)
+    graph.add_op(op_type, inputs, {"Out": [result]}, attrs, before=before, role=BACKWARD)
+    return result
 
 
 def _constant(graph: Graph, stem: str, number: int, before: Op) -> Value:
@@ -253,9 +256,9 @@ def _in_parts(graph: Graph, value: Value, count: int, before: Op) -> Value:
 
 def _input(body: Graph, value: Value) -> Value:
     """An argument of the body, with the type and, if it is free, the name of a value around."""
-    made = body.add_value(value.name, value.shape, value.dtype)
-    made.kind, made.given = value.kind, True
-    return made
+    result = body.add_value(value.name, value.shape, value.dtype)
+    result.kind, result.given = value.kind, True
+    return result
 
 
 def _read_part(body: Graph, whole: Value, array: Value, index: Value, before: Op | None) -> None:
@@ -266,9 +269,9 @@ def _read_part(body: Graph, whole: Value, array: Value, index: Value, before: Op
 
 def _next(body: Graph, op_type: str, inputs: Slots, value: Value) -> Value:
     """The next version of a carried value."""
-    made = body.add_version(value.name, value.shape, value.dtype)
-    body.add_op(op_type, inputs, {"Out": [made]}, role=BACKWARD)
-    return made
+    result = body.add_version(value.name, value.shape, value.dtype)
+    body.add_op(op_type, inputs, {"Out": [result]}, role=BACKWARD)
+    return result
 
 
 def _retype(body: Graph) -> None:
@@ -288,8 +291,8 @@ def _retype(body: Graph) -> None:
 
 
 def _gradient_type(body: Graph, value: Value) -> TensorType | None:
-    found = _GRADIENT.match(value.name)
-    of = body.versions(found[1]) if found else ()
+    match = _GRADIENT.match(value.name)
+    of = body.versions(match[1]) if match else ()
     return of[-1].type if of else None
 
 
@@ -308,7 +311,7 @@ class GradientAccumulation(Pass):
 
     Raises:
         Refused: the graph has no backward part; the loss is neither a mean nor a sum over the batch; something is requested that
-            is no gradient of a parameter, mean or sum; an operator draws random numbers; the batch is not divisible.
+            is not a gradient of a parameter, mean or sum; an operator draws random numbers; the batch is not divisible.
         ValueError: ``micro_batches`` is below 1.
     """
 

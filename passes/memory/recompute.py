@@ -20,9 +20,9 @@ import networkx as nx
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
-from graphad.ops import GRAD, GradOpDef
 from graphad.passes.analyses.cost import PRODUCTS, bytes_of, estimated, extents, flops_of
-from graphad.program import BACKWARD, EMPTY, FORWARD
+from graphad.passes.analyses.shapes_read import shapes_read
+from graphad.program import BACKWARD, FORWARD
 from graphad.rewriting import Pass
 from graphad.types import TENSOR
 
@@ -61,16 +61,6 @@ class ForwardPart:
         return value.given or not value.writers or self.graph.is_observed(value)
 
 
-def shapes_read(op: Op) -> set[str]:
-    """The slots of which an operator of the backward part reads nothing but the shape, for the gradients that it gives."""
-    definition = op.definition
-    if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.grads is None:
-        return {"X"} if op.type == "fill_zeros_like" else set()
-    forward, grads = definition.forward, definition.forward.grads
-    wanted = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]
-    return {s for s in op.inputs if all(s not in grads[slot].reads or forward.reads_shape(s, slot) for slot in wanted)}
-
-
 def is_forward(value: Value) -> bool:
     """Whether a value is a tensor that the forward part computes."""
     return value.writer is not None and value.writer.role == FORWARD and value.kind == TENSOR
@@ -101,6 +91,8 @@ def kept_by_cut(part: ForwardPart) -> Kept:
     A minimum cut between the values that are expensive to recompute and those that are needed: cutting through a value keeps it.
     """
     network: nx.DiGraph[object] = nx.DiGraph()
+    # Each value is two nodes, whose edge weighs its bytes; all other edges weigh infinitely much, so that only values are cut through
+    # (L. R. Ford and D. R. Fulkerson, "Maximal flow through a network", 1956).
     network.add_nodes_from(("source", "sink"))
     pending, seen = list(part.needed), set(part.needed)
     for value in part.needed:
@@ -117,6 +109,7 @@ def kept_by_cut(part: ForwardPart) -> Kept:
                     seen.add(given)
                     pending.append(given)
     _, (reached, _) = nx.minimum_cut(network, "source", "sink", flow_func=nx.algorithms.flow.boykov_kolmogorov)
+    # A value is kept if the cut goes between its two nodes.
     return frozenset(value for value in seen if (value, "in") in reached and (value, "out") not in reached)
 
 
@@ -143,12 +136,9 @@ def kept_by_segments(part: ForwardPart, count: int) -> Kept:
     alive = [v for op in ops for v in op.writes() if not part.is_there(v)]
     ends = {v: max((place[r] for r in v.readers if r in place), default=-1) for v in alive}
     cuts = _cuts([sum(map(part.bytes_of, op.writes())) for op in ops], _live(part, alive, place, ends), count)
-    return frozenset(v for v in alive if not can_repeat(v.writers[0]) or _is_cut(cuts, place[v.writers[0]], ends[v]))
-
-
-def _is_cut(cuts: list[int], made: int, end: int) -> bool:
-    """Whether a segment ends between the writer of a value and its last reader."""
-    return bisect_right(cuts, end) > bisect_right(cuts, made)
+    return frozenset(
+        v for v in alive if not can_repeat(v.writers[0]) or bisect_right(cuts, ends[v]) > bisect_right(cuts, place[v.writers[0]])
+    )
 
 
 def _live(part: ForwardPart, alive: Collection[Value], place: Mapping[Op, int], ends: Mapping[Value, int]) -> list[int]:
@@ -251,33 +241,33 @@ class Recompute(Pass):
     def _tried(self, graph: Graph, before: int, segments: int) -> Recomputed:
         """Its results, tried on a copy."""
         copy = graph.clone()
-        made = self._compute_again(copy, segments)
-        return Recomputed(before, self._peak(copy), len(made), self._flops(copy, made))
+        ops = self._compute_again(copy, segments)
+        return Recomputed(before, self._peak(copy), len(ops), self._flops(copy, ops))
 
     def _compute_again(self, graph: Graph, segments: int) -> list[Op]:
         shapes = extents(graph, self.batch)
         part = ForwardPart(graph, lambda value: bytes_of(value, shapes))
-        kept = kept_by_segments(part, segments) if segments else kept_by_cut(part)
-        return _Twins(part, kept).replace_all()
+        values = kept_by_segments(part, segments) if segments else kept_by_cut(part)
+        return _Copies(part, values).replace_all()
 
     # -- sizes -----------------------------------------------------------------------------------
 
-    def _flops(self, graph: Graph, made: list[Op]) -> int:
+    def _flops(self, graph: Graph, ops: list[Op]) -> int:
         shapes = extents(graph, self.batch)
-        return sum(flops_of(op, lambda value: shapes.get(value, ())) for op in made)
+        return sum(flops_of(op, lambda value: shapes.get(value, ())) for op in ops)
 
     def _peak(self, graph: Graph) -> int:
         """The most bytes there are at once."""
         return estimated(graph, self.batch).peak
 
 
-class _Twins:
+class _Copies:
     """The forward values that are computed again, each once, before the first operator that needs it."""
 
     def __init__(self, part: ForwardPart, kept: Kept) -> None:
         self.part = part
         self.kept = kept
-        self.twin: dict[Value, Value] = {}
+        self.copies: dict[Value, Value] = {}
         self.shape: dict[Value, Value] = {}
         self.made: list[Op] = []
 
@@ -310,25 +300,25 @@ class _Twins:
         while pending:
             writer = pending[-1].writer
             assert writer is not None
-            missing = [v for v in writer.reads() if self._is_lost(v) and v not in self.twin]
+            missing = [v for v in writer.reads() if self._is_lost(v) and v not in self.copies]
             if missing:
                 pending += missing
                 continue
-            if pending.pop() not in self.twin:
+            if pending.pop() not in self.copies:
                 self._repeat(writer, before)
-        return self.twin[value]
+        return self.copies[value]
 
     def _repeat(self, op: Op, before: Op) -> None:
         """Let an operator of the forward part run again."""
         graph = op.graph
-        inputs = {slot: [self.twin.get(v, v) for v in values] for slot, values in op.inputs.items()}
+        inputs = {slot: [self.copies.get(v, v) for v in values] for slot, values in op.inputs.items()}
         outputs = {slot: [self._new(v) for v in values] for slot, values in op.outputs.items()}
         self.made.append(graph.add_op(op.type, inputs, outputs, op.attrs, before=before, role=BACKWARD, forward=op))
 
     def _new(self, value: Value) -> Value:
         graph = value.graph
-        made = self.twin[value] = graph.add_value(value.name + RECOMPUTE, value.shape, value.dtype)
-        return made
+        result = self.copies[value] = graph.add_value(value.name + RECOMPUTE, value.shape, value.dtype)
+        return result
 
     def _stand_in(self, value: Value, before: Op) -> Value:
         """Something of the value's shape that takes no memory."""
@@ -336,10 +326,10 @@ class _Twins:
         assert writer is not None
         if value in self.shape:
             return self.shape[value]
-        made = self.shape[value] = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
+        result = self.shape[value] = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
         if value.shape is None or -1 in value.shape:
-            graph.add_op("stand_in", {"X": [value]}, {"Out": [made]}, before=writer.next, role=BACKWARD, forward=writer)
+            graph.add_op("stand_in", {"X": [value]}, {"Out": [result]}, before=writer.next, role=BACKWARD, forward=writer)
         else:
             attrs = {"shape": list(value.shape), "dtype": value.dtype}
-            graph.add_op("stand_in", {}, {"Out": [made]}, attrs, before=before, role=BACKWARD, forward=writer)
-        return made
+            graph.add_op("stand_in", {}, {"Out": [result]}, attrs, before=before, role=BACKWARD, forward=writer)
+        return result

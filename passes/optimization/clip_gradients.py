@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidValue
-from graphad.ir import Builder, Graph
+from graphad.ir import Builder, Graph, GraphSymbol
 from graphad.ops import lookup
 from graphad.passes.optimization.optimize_parameters import Updates, applied, as_applied, trained, updates_of
 from graphad.program import OPTIMIZE, Program
@@ -66,17 +66,19 @@ class ClipGradients(Pass):
             return as_applied({name: g.clip(low, self.bound) for name, g in gradients.items()})
         return as_applied({name: np.asarray(g * min(1.0, self.bound / max(norms[name], 1e-300))) for name, g in gradients.items()})
 
-    def _symbol(self, graph: Graph, name: str, updates: Updates) -> Any:
+    def _symbol(self, graph: Graph, name: str, updates: Updates) -> GraphSymbol:
         gradient = updates.gradient[name]
         return Builder(graph, f"{name}@GRAD@CLIP", role=OPTIMIZE, forward=gradient.writer).symbol(gradient)
 
-    def _clipped(self, gradient: Any, factor: Any) -> Any:
+    def _clipped(self, gradient: GraphSymbol, factor: GraphSymbol | None) -> GraphSymbol:
         if self.kind == "value":
-            return lookup("clip")(gradient, min=-self.bound if self.low is None else self.low, max=self.bound)
+            bounded: GraphSymbol = lookup("clip")(gradient, min=-self.bound if self.low is None else self.low, max=self.bound)
+            return bounded
         return gradient * (self._factor([gradient]) if factor is None else factor)
 
-    def _factor(self, gradients: list[object]) -> Any:
+    def _factor(self, gradients: list[GraphSymbol]) -> GraphSymbol:
         """``bound / max(norm, bound)``: 1 for a norm within the bound."""
         squares = lookup("sum")([lookup("squared_l2_norm")(g) for g in gradients])
         bound = lookup("fill_any_like")(squares, value=self.bound)
-        return bound / lookup("elementwise_max")(lookup("sqrt")(squares), bound)
+        factor: GraphSymbol = bound / lookup("elementwise_max")(lookup("sqrt")(squares), bound)
+        return factor

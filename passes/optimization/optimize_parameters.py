@@ -44,11 +44,9 @@ class Updates:
 
 def trained(graph: Graph, parameters: tuple[str, ...]) -> tuple[str, ...]:
     """The names of the parameters to update: those that are given, else all that are trainable and have a gradient."""
-    return parameters or tuple(v.name for v in graph.inputs if _is_trainable(v.var) and graph.versions(f"{v.name}{GRAD}"))
-
-
-def _is_trainable(var: object) -> bool:
-    return isinstance(var, Parameter) and var.trainable
+    return parameters or tuple(
+        v.name for v in graph.inputs if isinstance(v.var, Parameter) and v.var.trainable and graph.versions(f"{v.name}{GRAD}")
+    )
 
 
 def applied(program: Program, values: Mapping[str, object], parameters: tuple[str, ...]) -> dict[str, Any]:
@@ -143,7 +141,7 @@ class OptimizeParameters(Pass):
             found.update(self._updated(name, gradient, np.asarray(values[self.learning_rate] * factor), values))
         return found
 
-    def _updated(self, name: str, gradient: object, rate: object, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _updated(self, name: str, gradient: object, rate: object, values: Mapping[str, Any]) -> dict[str, object]:
         attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
         names, definition = {"Param": name, **self._state(name)}, lookup(self.type)
         state = {slot: [values[each]] for slot, each in names.items()}

@@ -11,7 +11,7 @@ wide, and are cast where they are used (P. Micikevicius et al., "Mixed precision
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue, Refused
@@ -158,7 +158,7 @@ class MixedPrecision(Pass):
 
     Raises:
         Refused: there is a loss scale, and no backward part with a loss.
-        ValueError: ``dtype`` is no narrow type, or the scale is not above 0.
+        ValueError: ``dtype`` is not a narrow type, or the scale is not above 0.
     """
 
     name = "mixed-precision"
@@ -181,11 +181,11 @@ class MixedPrecision(Pass):
 
 @dataclass
 class _Narrowing:
-    """One graph: ``twin`` has the narrow value that a wide one was cast from, ``cast`` the one it was cast to."""
+    """One graph: ``uncast`` has the narrow value that a wide one was cast from, ``cast`` the one it was cast to."""
 
     graph: Graph
     options: MixedPrecision
-    twin: dict[Value, Value] = field(default_factory=dict)
+    uncast: dict[Value, Value] = field(default_factory=dict)
     cast: dict[Value, Value] = field(default_factory=dict)
     made: list[Op] = field(default_factory=list)
 
@@ -208,13 +208,13 @@ class _Narrowing:
         """A cast that is there already widens a value."""
         x, out = op.input("X"), op.output("Out")
         if x.dtype == self.options.dtype and self._is_wide(out) and not out.stop_gradient:
-            self.twin[out] = x
+            self.uncast[out] = x
 
     # -- which operators -------------------------------------------------------------------------
 
     def _is_narrow(self, op: Op) -> bool:
         """Whether an operator is to compute in the narrow type."""
-        definition, wide = op.definition, list(self._wide_inputs(op))
+        definition, wide = op.definition, [value for value in op.reads() if self._is_wide(value)]
         if definition is None or op.graphs or not wide:
             return False
         forward = definition.forward if isinstance(definition, GradOpDef) and definition.forward is not None else definition
@@ -223,15 +223,12 @@ class _Narrowing:
             return False
         return forward.narrow == "gains" or (forward.narrow == "follows" and self._follows(wide))
 
-    def _wide_inputs(self, op: Op) -> Iterator[Value]:
-        return (value for value in op.reads() if self._is_wide(value))
-
     def _is_wide(self, value: Value) -> bool:
         return value.dtype == WIDE[self.options.dtype] and value.kind == TENSOR
 
     def _follows(self, wide: list[Value]) -> bool:
-        narrow = [value for value in wide if value in self.twin]
-        return bool(narrow) and all(value in self.twin or value.persistable for value in wide)
+        narrow = [value for value in wide if value in self.uncast]
+        return bool(narrow) and all(value in self.uncast or value.persistable for value in wide)
 
     # -- rewriting -------------------------------------------------------------------------------
 
@@ -247,21 +244,21 @@ class _Narrowing:
 
     def _narrowed(self, value: Value, before: Op) -> Value:
         """A value in the narrow type: what it was cast from, else a cast of it, which is made once."""
-        found = self.twin.get(value) or self.cast.get(value)
-        if found is None:
-            found = self.cast[value] = self._fresh(value)
-            self._add_cast(value, found, before, before)
-        return found
+        narrow = self.uncast.get(value) or self.cast.get(value)
+        if narrow is None:
+            narrow = self.cast[value] = self._fresh(value)
+            self._add_cast(value, narrow, before, before)
+        return narrow
 
     def _widened(self, value: Value, writer: Op, before: Op | None) -> Value:
         """The narrow value that an operator writes instead; the old one is cast from it, and read where gradients stop at it."""
         if value.name == EMPTY:
             return value
-        found = self._fresh(value)
+        narrow = self._fresh(value)
         if not value.stop_gradient:
-            self.twin[value] = found
-        self.made.append(self._add_cast(found, value, writer, before))
-        return found
+            self.uncast[value] = narrow
+        self.made.append(self._add_cast(narrow, value, writer, before))
+        return narrow
 
     def _fresh(self, value: Value) -> Value:
         return self.graph.add_value(f"{value.name}@{self.options.dtype.upper()}", value.shape, self.options.dtype)

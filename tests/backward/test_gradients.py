@@ -60,7 +60,7 @@ def test_an_input_that_does_not_reach_a_target_has_none() -> None:
     assert [g is None for g in found] == [True, False, True]
 
 
-def test_data_and_stopped_values_can_be_asked_for() -> None:
+def test_data_and_stopped_values_can_be_requested() -> None:
     program = vector(SQUARE)
     var(program, "x").stop_gradient = True
     check(program, ["y"], ["x"], [2 * X])

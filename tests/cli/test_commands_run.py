@@ -163,7 +163,7 @@ def test_opt_writes_the_format_it_is_told(net: str, tmp_path: Path, capsys: pyte
     assert types(capsys.readouterr().out) == ["cos", "cos"]
 
 
-def test_opt_keeps_what_is_asked_for(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_opt_keeps_what_is_requested(net: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["opt", net, "-p", "apply", "--fetch", "b, y"]) == 0
     program = ga.Program.parse(capsys.readouterr().out)
     assert [str(op).split(" {")[0] for op in program.global_block().ops] == [

@@ -177,7 +177,7 @@ def test_what_a_loop_carries_for_nobody_goes() -> None:
     assert not remove_result(loop, 2)  # the condition
 
 
-def test_a_result_that_is_asked_for_stays() -> None:
+def test_a_result_that_is_requested_stays() -> None:
     graph = ga.lower(parsed(BRANCH), ["loss", "b"])
     assert not remove_result(op(graph, "if_else"), 1)
 

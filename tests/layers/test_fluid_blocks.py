@@ -305,7 +305,7 @@ def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any], error: type
     refused(build, error, message)
 
 
-def test_both_sides_of_if_else_are_asked_for() -> None:
+def test_both_sides_of_if_else_are_requested() -> None:
     given = Given()
     with ga.program_guard(given.main):
         rows = if_else(given, lambda rows: rows.output(rows.input(given.batch)))

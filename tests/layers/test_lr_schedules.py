@@ -167,7 +167,7 @@ def on_data(build: Callable[[ga.Variable], ga.Variable], shape: list[int], dtype
     return rate
 
 
-def test_the_dtype_is_what_is_asked_for() -> None:
+def test_the_dtype_is_what_is_requested() -> None:
     with ga.program_guard(ga.Program(), ga.Program()):
         assert str(L.exponential_decay(0.1, 1, 0.5)).endswith("float32[1]")
         assert L.noam_decay(16, 10, dtype="float64").dtype == "float64"

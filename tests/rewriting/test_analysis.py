@@ -165,12 +165,12 @@ def test_who_tells_the_truth_is_not_troubled() -> None:
     assert Sines.of(graph) == Sines(1), "not computed again"
 
 
-def test_a_lie_about_what_nobody_asked_for_does_no_harm() -> None:
+def test_a_lie_about_what_nobody_requested_does_no_harm() -> None:
     with claims_checked():
         assert doing(lambda g: Swap(old="exp", new="sin").apply(g), preserves=(Sines,)).run(diamond())
 
 
-def test_a_pass_may_require_an_analysis_which_is_made_when_asked_for() -> None:
+def test_a_pass_may_require_an_analysis_which_is_made_when_requested() -> None:
     graph = diamond()
     assert not doing(lambda g: Sines.of(g).count == 3, requires=(Sines,)).run(graph)
     assert Sines.computed == 1

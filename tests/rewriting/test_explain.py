@@ -174,7 +174,7 @@ def test_an_operator_that_would_wait_for_itself() -> None:
     assert reason(merged, graph) == "an operator would wait for itself"
 
 
-def test_a_name_that_is_asked_for() -> None:
+def test_a_name_that_is_requested() -> None:
     @rewrite
     def no_copy(x: Any) -> Any:
         return ops.assign(x), x

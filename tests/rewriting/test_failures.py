@@ -84,7 +84,7 @@ def test_the_same_failure_leaves_the_same_folder(folder: Path) -> None:
     assert len(list(folder.iterdir())) == 2
 
 
-def test_what_was_asked_for_is_in_the_command(folder: Path) -> None:
+def test_what_was_requested_is_in_the_command(folder: Path) -> None:
     lines = ("sin", "x", "a"), ("cos", "a", "y")
     failed(ga.Pipeline(Fail()), lowered(*lines, targets=["a", "y"]))
     assert left(folder)["command.txt"] == "graphad opt program.txt --fetch a,y -p fail\n"
@@ -96,7 +96,7 @@ def test_the_command_keeps_what_is_not_registered(folder: Path) -> None:
     assert left(folder)["command.txt"] == "graphad opt program.txt --allow-unknown -p fail\n"
 
 
-def test_nothing_that_was_asked_for_is_said_too(folder: Path) -> None:
+def test_nothing_that_was_requested_is_said_too(folder: Path) -> None:
     failed(ga.Pipeline(Fail()), lowered(("cos", "x", "y"), targets=[]))
     assert left(folder)["command.txt"] == "graphad opt program.txt --fetch '' -p fail\n"
 

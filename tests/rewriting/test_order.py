@@ -79,7 +79,7 @@ def test_an_unknown_property_is_never_there() -> None:
     assert "requires fast" in refused(ga.Pipeline(claiming("needing", requires=("fast",))))
 
 
-def test_an_analysis_is_made_when_asked_for() -> None:
+def test_an_analysis_is_made_when_requested() -> None:
     assert not ga.Pipeline(claiming("needing", requires=(Facts,))).run(diamond())
 
 

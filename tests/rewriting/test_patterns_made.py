@@ -80,19 +80,19 @@ def test_a_stopped_gradient_stays_stopped() -> None:
     np.testing.assert_allclose(gradient, np.array([1, 2, 0]) / 3, rtol=1e-6)
 
 
-def test_what_is_asked_for_keeps_its_name() -> None:
+def test_what_is_requested_keeps_its_name() -> None:
     graph = lowered(("exp", "x", "a"), ("sin", "a", "b"), ("exp", "b", "c"), ("log", "c", "y"))
     assert applied(log_exp, graph) == ["exp", "sin"]
     assert graph.value("y").writer is only(graph, "sin")
 
 
-def test_what_is_given_is_copied_to_a_name_that_is_asked_for() -> None:
+def test_what_is_given_is_copied_to_a_name_that_is_requested() -> None:
     graph = lowered(("exp", "x", "a"), ("log", "a", "y"))
     assert applied(log_exp, graph) == ["assign"]
     assert not greedily(graph, log_exp)
 
 
-def test_a_constant_behind_a_name_that_is_asked_for() -> None:
+def test_a_constant_behind_a_name_that_is_requested() -> None:
     graph = lowered(filled("c", 0.0), ("elementwise_add", ("x", "c"), "y"))
     assert applied(add_zero, graph) == ["assign"]
 

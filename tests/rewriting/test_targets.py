@@ -26,7 +26,7 @@ def names(graph: ga.Graph) -> list[str]:
 
 def test_without_targets_it_is_what_nobody_reads() -> None:
     assert names(lowered(*LINES)) == ["b", "c"]
-    assert lowered(*LINES).journal.asked is None
+    assert lowered(*LINES).journal.requested is None
 
 
 def test_targets_are_names_or_variables() -> None:
@@ -35,7 +35,7 @@ def test_targets_are_names_or_variables() -> None:
     for targets in (["a", "c"], [block.var("a"), "c"], (block.var("a"), block.var("c"))):
         graph = ga.lower(program, targets)  # type: ignore[arg-type]
         assert names(graph) == ["a", "c"]
-        assert graph.journal.asked == ("a", "c")
+        assert graph.journal.requested == ("a", "c")
 
 
 def test_the_same_twice_is_once() -> None:
@@ -45,13 +45,13 @@ def test_the_same_twice_is_once() -> None:
 def test_no_targets_are_none() -> None:
     graph = lowered(*LINES, targets=[])
     assert names(graph) == []
-    assert graph.journal.asked == ()
+    assert graph.journal.requested == ()
     sweep(only(graph, "exp"))
     sweep(only(graph, "tanh"))
     assert len(graph.ops) == 0
 
 
-def test_data_can_be_asked_for() -> None:
+def test_data_can_be_requested() -> None:
     graph = lowered(*LINES, targets=["x", "b"])
     assert names(graph) == ["x", "b"]
     sweep(only(graph, "tanh"))
@@ -59,7 +59,7 @@ def test_data_can_be_asked_for() -> None:
     np.testing.assert_array_equal(arrays_of(graph, {"x": x}, ["x"])[0], x)
 
 
-def test_data_that_nothing_reads_can_be_asked_for() -> None:
+def test_data_that_nothing_reads_can_be_requested() -> None:
     program = written(*LINES)
     program.global_block().create_var(name="alone", shape=[2], dtype="float32")
     graph = ga.lower(program, ["alone"])
@@ -75,7 +75,7 @@ def test_data_that_nothing_reads_can_be_asked_for() -> None:
         ([3], InvalidType, "a value is looked up by its name, not by 3"),
     ],
 )
-def test_what_cannot_be_asked_for(targets: Any, kind: type[Exception], message: str) -> None:
+def test_what_cannot_be_requested(targets: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         lowered(*LINES, targets=targets)
 
@@ -94,7 +94,7 @@ def test_of_a_name_written_twice_the_last_value_is_meant() -> None:
     assert arrays_of(graph, {"x": np.zeros((2, 3))}, ["x"])[0].tolist() == [[2.0] * 3] * 2
 
 
-def test_persistables_are_kept_without_being_asked_for() -> None:
+def test_persistables_are_kept_without_being_requested() -> None:
     program = ga.Program()
     block = program.global_block()
     block.create_parameter(name="w", shape=[3], dtype="float32")
@@ -112,7 +112,7 @@ def test_a_copy_asks_for_the_same() -> None:
     graph = lowered(*LINES, targets=["a", "c"])
     twin = graph.clone()
     assert names(twin) == ["a", "c"]
-    assert twin.journal.asked == ("a", "c")
+    assert twin.journal.requested == ("a", "c")
     assert all(value.graph is twin for value in twin.targets)
 
 
@@ -223,7 +223,7 @@ def test_a_target_keeps_its_name_where_its_name_is_wanted_by_two() -> None:
     assert (late_value == 3).all()
 
 
-def test_what_was_asked_for_reads_back() -> None:
+def test_what_was_requested_reads_back() -> None:
     graph = lowered(*LINES, targets=["a", "c"])
     sweep(only(graph, "exp"))
     again = ga.lower(ga.schedule(graph), ["a", "c"])

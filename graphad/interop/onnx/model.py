@@ -45,7 +45,7 @@ class OnnxModel:
     unknown_operators: dict[str, int] = field(default_factory=dict)
     gradient_names: list[str] = field(default_factory=list)
 
-    def run(self, feeds: Mapping[str, Any]) -> list[Array]:
+    def run(self, feeds: Mapping[str, object]) -> list[Array]:
         """The outputs for inputs.
 
         Args:
@@ -93,7 +93,7 @@ class Undecided(OnnxModel):
             )
         return super().__getattribute__(name)
 
-    def run(self, feeds: Mapping[str, Any]) -> list[Array]:
+    def run(self, feeds: Mapping[str, object]) -> list[Array]:
         state = self.__dict__
         check_names(feeds, state["feed_names"])
         missing = [name for name in state["needed"] if name not in feeds]
@@ -107,14 +107,14 @@ class Undecided(OnnxModel):
         return model.run({name: array for name, array in feeds.items() if name not in bound})
 
 
-def check_names(feeds: Mapping[str, Any], known: Sequence[str]) -> None:
+def check_names(feeds: Mapping[str, object], known: Sequence[str]) -> None:
     """InvalidValue for a feed that the model has not."""
     for name in feeds:
         if name not in known:
             raise InvalidValue(f"the model has no input {name!r}{did_you_mean(name, list(known))}")
 
 
-def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, Any] | None = None) -> OnnxModel:
+def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, object] | None = None) -> OnnxModel:
     """Read an ONNX model.
 
     Args:

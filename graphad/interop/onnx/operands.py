@@ -115,17 +115,17 @@ class Recorder:
             raise AttributeError(type)
         return partial(self.one, type)
 
-    def one(self, type: str, *inputs: Any, **attrs: Any) -> Value:
+    def one(self, type: str, *inputs: object, **attrs: object) -> Value:
         """The output of an operator that has one."""
         value: Value = self._applied(REGISTRY[type], *inputs, **attrs)
         return value
 
-    def several(self, type: str, *inputs: Any, **attrs: Any) -> list[Value]:
+    def several(self, type: str, *inputs: object, **attrs: object) -> list[Value]:
         """The outputs of an operator that has more than one."""
         found = self._applied(REGISTRY[type], *inputs, **attrs)
         return list(found) if isinstance(found, tuple | list) else [found]
 
-    def _applied(self, definition: OpDef, *inputs: Any, **attrs: Any) -> Any:
+    def _applied(self, definition: OpDef, *inputs: object, **attrs: object) -> Any:
         known = [_array_of(each) for each in inputs]
         if all(each is not _NOT_KNOWN for each in known):
             with np.errstate(all="ignore"):
@@ -189,7 +189,7 @@ def _array_of(value: Any) -> Any:
     return _NOT_KNOWN if value.array is None else value.array
 
 
-def _wrapped(result: Any, wrap: Callable[[Any], Value]) -> Any:
+def _wrapped(result: object, wrap: Callable[[Any], Value]) -> Any:
     if isinstance(result, tuple):
         return tuple(_wrapped(each, wrap) for each in result)
     return [wrap(each) for each in result] if isinstance(result, list) else wrap(result)

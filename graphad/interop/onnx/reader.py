@@ -84,7 +84,7 @@ class Reader:
             finally:
                 self.scopes.pop()
 
-    def types_of(self, graph: Any, inputs: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
+    def types_of(self, graph: object, inputs: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
         """The shapes and dtypes of the results of a nested graph; what reading it makes is taken back."""
         block, count, parameters = self.program.current_block(), len(self.ops.made), dict(self.parameters)
         roots = {each: (len(each.ops), dict(each.vars)) for each in {block, self.program.global_block()}}
@@ -153,7 +153,7 @@ class Reader:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _nodes(self, nodes: Iterable[Any]) -> None:
+    def _nodes(self, nodes: Iterable[object]) -> None:
         for i, node in enumerate(nodes):
             self._node(node, i)
 
@@ -306,7 +306,7 @@ def _instantiated(node: Any, given: Mapping[str, Any]) -> Any:
     return made
 
 
-def _instantiate_graphs(attribute: Any, given: Mapping[str, Any]) -> None:
+def _instantiate_graphs(attribute: Any, given: Mapping[str, object]) -> None:
     for graph in [attribute.g] if attribute.HasField("g") else list(attribute.graphs):
         nodes = [_instantiated(each, given) for each in graph.node]
         del graph.node[:]

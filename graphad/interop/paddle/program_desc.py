@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ParseError
 from graphad.interop.declarations import DEFAULTS, Fields, add_block, check_blocks, declare, differing, fields_of
@@ -122,10 +122,19 @@ MESSAGES = {
 FORMAT = Format(PACKAGE, MESSAGES, "Paddle's programs are read and written", "paddle")
 
 
+class Desc(Protocol):
+    """A message, or one of its repeated fields: protobuf makes its attributes when the program runs."""
+
+    def __getattr__(self, name: str, /) -> Any: ...
+
+    def __setattr__(self, name: str, value: Any, /) -> None: ...
+
+
 @cache
-def message(name: str) -> Any:
+def message(name: str) -> type[Any]:
     """The class of a message: ``message("ProgramDesc")()``; ``MissingProtobuf`` names what to install."""
-    return message_class(FORMAT, name)
+    found: type[Any] = message_class(FORMAT, name)
+    return found
 
 
 def text(value: object) -> str:
@@ -210,7 +219,7 @@ def shown(definition: OpDef | None, name: str, value: Any) -> bool:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def value_of(message: Any, program: Program) -> Any:
+def value_of(message: Desc, program: Program) -> Any:
     """The value in a message of an attribute."""
     if not 0 <= message.type < len(KINDS):
         raise ParseError(f"attribute {message.name!r} is of type {message.type}; types are 0 to {len(KINDS) - 1}")
@@ -247,7 +256,7 @@ def canonical(definition: OpDef | None, name: str, value: object) -> Any:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write_value(message: Any, value: Any, definition: OpDef | None) -> None:
+def write_value(message: Desc, value: Any, definition: OpDef | None) -> None:
     """Put a value into the message of an attribute that has its name: of the type it has already if that can hold the value."""
     spec = definition.attrs.get(message.name) if definition is not None else None
     if spec is not None and spec.kind == "DType":
@@ -264,7 +273,7 @@ def write_value(message: Any, value: Any, definition: OpDef | None) -> None:
         setattr(message, known.field, _stored(value))
 
 
-def _stored(item: object) -> Any:
+def _stored(item: object) -> object:
     if isinstance(item, Block):
         return item.idx
     return item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
@@ -330,7 +339,7 @@ _TENSOR_FIELDS = ("lod_tensor", "tensor_array")
 _FLAGS = ("persistable", "stop_gradient")
 
 
-def read_variable(block: Block, desc: Any, scalars: bool) -> Variable:
+def read_variable(block: Block, desc: Desc, scalars: bool) -> Variable:
     """Declare the variable of a message. ``scalars``: no extents mean a scalar, not that the rank is unknown."""
     fields = read_fields(desc, scalars)
     name = text(desc.name)
@@ -344,7 +353,7 @@ def read_variable(block: Block, desc: Any, scalars: bool) -> Variable:
     return var
 
 
-def read_fields(desc: Any, scalars: bool) -> Fields:
+def read_fields(desc: Desc, scalars: bool) -> Fields:
     """The fields of a variable as its message has them."""
     tensor = _tensor(desc.type)
     fields: Fields = {
@@ -362,15 +371,16 @@ def read_fields(desc: Any, scalars: bool) -> Fields:
     return fields
 
 
-def _tensor(kind: Any) -> Any:
+def _tensor(kind: Desc) -> Desc | None:
     """The message of shape and dtype, None if there is none."""
     for name in _TENSOR_FIELDS:
         if kind.HasField(name):
-            return getattr(kind, name).tensor
+            tensor: Desc = getattr(kind, name).tensor
+            return tensor
     return None
 
 
-def _own(content: bytes) -> Mapping[str, Any]:
+def _own(content: bytes) -> Mapping[str, object]:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -380,7 +390,7 @@ def _own(content: bytes) -> Mapping[str, Any]:
     return found
 
 
-def write_variable(desc: Any, var: Variable, scalars: bool) -> None:
+def write_variable(desc: Desc, var: Variable, scalars: bool) -> None:
     """Fill a message from a variable; where it was read from one, only what has changed is written anew."""
     now = fields_of(var)
     if var.stored is not None:
@@ -401,7 +411,7 @@ def write_variable(desc: Any, var: Variable, scalars: bool) -> None:
     _write_own(desc, now, scalars)
 
 
-def _write_tensor(kind: Any, now: Fields) -> None:
+def _write_tensor(kind: Desc, now: Fields) -> None:
     if now["type"] == STEP_SCOPES or (now["shape"] is None and now["dtype"] is None):
         for name in _TENSOR_FIELDS:
             kind.ClearField(name)
@@ -411,7 +421,7 @@ def _write_tensor(kind: Any, now: Fields) -> None:
     tensor.dims[:] = now["shape"] or []
 
 
-def _write_own(desc: Any, now: Fields, scalars: bool) -> None:
+def _write_own(desc: Desc, now: Fields, scalars: bool) -> None:
     """The fields that the message cannot hold, found by reading it back."""
     for i in reversed(range(len(desc.attrs))):
         if desc.attrs[i].name == OWN:
@@ -424,14 +434,14 @@ def _write_own(desc: Any, now: Fields, scalars: bool) -> None:
 # -- operators -------------------------------------------------------------------------------------
 # Operators of Paddle's programs: protobuf messages and ``Operator``.
 
-Attrs = dict[str, Any]
+Attrs = dict[str, object]
 
 _ROLE, _ROLE_BITS = "op_role", {FORWARD: 0, BACKWARD: 1, OPTIMIZE: 2}
 _FRAME = re.compile(r'\s*File "(.+)", line (\d{1,9})')
 _WHOLE = re.compile(r"\s*[-+]?\d{1,400}\s*")
 
 
-def read_operator(block: Block, desc: Any) -> Operator:
+def read_operator(block: Block, desc: Desc) -> Operator:
     """The operator of a message; its type need not be known."""
     attrs = _values(desc, block.program)
     inputs, outputs = _slots("input", desc.inputs), _slots("output", desc.outputs)
@@ -441,7 +451,7 @@ def read_operator(block: Block, desc: Any) -> Operator:
     return op
 
 
-def _values(desc: Any, program: Program) -> Attrs:
+def _values(desc: Desc, program: Program) -> Attrs:
     """The attributes by name. Paddle writes some twice; they have to agree."""
     attrs: Attrs = {}
     for attr in desc.attrs:
@@ -451,7 +461,7 @@ def _values(desc: Any, program: Program) -> Attrs:
     return attrs
 
 
-def _slots(side: str, messages: Iterable[Any]) -> dict[str, list[str]]:
+def _slots(side: str, messages: Iterable[Desc]) -> dict[str, list[str]]:
     """Names by slot; a slot with nothing in it is as one that is not there."""
     slots: dict[str, list[str]] = {}
     for each in messages:
@@ -475,11 +485,13 @@ def _shown(op_type: str, attrs: Attrs) -> Attrs:
 
 def _with_exact_value(attrs: Attrs) -> Attrs:
     """``fill_constant`` has its value as a float32, and may have it as a string, which counts; a float64 may not hold that either."""
-    written = attrs.get("str_value", "")
+    written = attrs.get("str_value")
+    if not isinstance(written, str):
+        return attrs
     try:
         value = float(written)
         exact = not _WHOLE.fullmatch(written) or int(written) == value
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return attrs
     return {**attrs, "value": value, "str_value": ""} if exact else attrs
 
@@ -512,7 +524,7 @@ def _source(callstack: object) -> SourceLine | None:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write_operator(desc: Any, op: Operator) -> None:
+def write_operator(desc: Desc, op: Operator) -> None:
     """Fill a message from an operator; where it was read from one, only what has changed is written anew."""
     check_distinct(op)
     if op.stored is not None:
@@ -527,7 +539,7 @@ def write_operator(desc: Any, op: Operator) -> None:
     _write_attrs(desc, op)
 
 
-def _write_attrs(desc: Any, op: Operator) -> None:
+def _write_attrs(desc: Desc, op: Operator) -> None:
     definition = find(op.type)
     raw = _values(desc, op.block.program)
     was = _shown(op.type, raw)
@@ -543,7 +555,7 @@ def _write_attrs(desc: Any, op: Operator) -> None:
     _remove(desc.attrs, {name for name in was if name not in now})
 
 
-def _remove(attrs: Any, names: set[str]) -> None:
+def _remove(attrs: list[Desc], names: set[str]) -> None:
     for i in reversed(range(len(attrs) if names else 0)):
         if attrs[i].name in names:
             del attrs[i]
@@ -593,10 +605,10 @@ def load_program(data: bytes) -> Program:
     return program
 
 
-def _parsed(data: bytes) -> Any:
+def _parsed(data: bytes) -> Desc:
     desc_class = message("ProgramDesc")
     try:
-        desc = desc_class.FromString(data)
+        desc: Desc = desc_class.FromString(data)
     except Exception as error:  # the runtime's DecodeError, whose module is not there without the runtime
         raise ParseError(f"{len(data)} bytes are not a serialized ProgramDesc: {error}") from None
     if not desc.IsInitialized():
@@ -606,12 +618,12 @@ def _parsed(data: bytes) -> Any:
     return desc
 
 
-def _has_scalars(desc: Any) -> bool:
+def _has_scalars(desc: Desc) -> bool:
     version = int(desc.version.version)
     return version == 0 or version >= _SINCE
 
 
-def _read_block(block: Block, desc: Any, scalars: bool) -> None:
+def _read_block(block: Block, desc: Desc, scalars: bool) -> None:
     for i, each in enumerate(desc.vars):
         with _place(block, "variable", i, each, "name"):
             read_variable(block, each, scalars)
@@ -638,10 +650,10 @@ def _place(block: Block, what: str, i: int, desc: object, key: str) -> Iterator[
 def dump_program(program: Program) -> bytes:
     """The program as a serialized ProgramDesc: the same bytes for the same program, and those it was read from if it is unchanged.
 
-    A number that is no float32 is written as FLOAT64 (Paddle has these since 2.5), in ``fill_constant`` as a string as Paddle does.
+    A number that is not a float32 is written as FLOAT64 (Paddle has these since 2.5), in ``fill_constant`` as a string as Paddle does.
 
     Raises:
-        TypeError: ``program`` is no Program.
+        TypeError: ``program`` is not a Program.
         ValueError: an attribute has no form in the format (a list of lists); the message names the operator.
         MissingProtobuf: the protobuf runtime is not installed.
     """
@@ -659,7 +671,7 @@ def dump_program(program: Program) -> bytes:
     return bytes(desc.SerializeToString(deterministic=True))
 
 
-def _write_block(desc: Any, block: Block, scalars: bool) -> None:
+def _write_block(desc: Desc, block: Block, scalars: bool) -> None:
     if block.stored is not None:
         desc.MergeFromString(block.stored)
     if block.stored is None or (desc.idx, desc.parent_idx) != (block.idx, block.parent_idx):

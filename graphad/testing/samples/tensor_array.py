@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Sample, uniform
+from graphad.types import Array
 
 EQUAL = TensorArray([uniform(2, 3, seed=i) for i in range(3)])
 RAGGED = TensorArray([uniform(extent, 2) for extent in (2, 1, 4)])
 GAP = TensorArray([uniform(2, 3)]).write(2, uniform(2, 3, seed=2))
 
 
-def at(index: int, dtype: str = "int64") -> Any:
+def at(index: int, dtype: str = "int64") -> Array:
     """An index as programs have it: one integer in an array of shape [1]."""
     return np.array([index], dtype)
 

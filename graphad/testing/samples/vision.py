@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphad.ops.sample import Sample, uniform
@@ -13,7 +11,7 @@ BORDER: dict[str, object] = {"padding_mode": "border", "align_corners": False}
 POINTS = uniform(1, 1, 2, 2, low=-0.9, high=0.9, seed=3)
 
 
-def named(method: str, **attrs: object) -> dict[str, Any]:
+def named(method: str, **attrs: object) -> dict[str, object]:
     """Attributes that say the method too, as Fluid's programs do."""
     return {"interp_method": method, **attrs}
 

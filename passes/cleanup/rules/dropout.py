@@ -42,7 +42,7 @@ def _scaled(rule: Rule, op: Op, scale: float) -> bool:
 
 def _made(op: Op, x: Value, out: Value, scale: float) -> Value:
     new = op.graph.add_value(f"{out.name}.scaled", out.shape, out.dtype)
-    made = op.graph.add_op("scale", {"X": [x]}, {"Out": [new]}, {"scale": scale}, before=op, role=op.role)
-    made.source, made.forward = op.source, op.forward
+    new_op = op.graph.add_op("scale", {"X": [x]}, {"Out": [new]}, {"scale": scale}, before=op, role=op.role)
+    new_op.source, new_op.forward = op.source, op.forward
     new.grad_of = out.grad_of
     return new

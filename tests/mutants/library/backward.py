@@ -134,8 +134,8 @@ _OPERATORS = (
     _mutant(
         "loses-attributes",
         f"{CREATE}:_grad_op",
-        "made = Op(side.graph, grad.type, inputs, outputs, op.attrs)",
-        "made = Op(side.graph, grad.type, inputs, outputs, {})",
+        "new_op = Op(side.graph, grad.type, inputs, outputs, op.attrs)",
+        "new_op = Op(side.graph, grad.type, inputs, outputs, {})",
         """
         x: float64[2]
         scale(X=x) -> (Out=y) {scale=3.0}
@@ -257,7 +257,7 @@ _SUMMING = (
     _mutant(
         "forgets-nested-graphs",
         f"{ACCUMULATE}:accumulate",
-        "any([accumulate(made.inner[inner]) for op in made.ops for inner in op.graphs.values()])",
+        "any([accumulate(grad_ops.inner[inner]) for op in grad_ops.ops for inner in op.graphs.values()])",
         "False",
         _loop("elementwise_mul(X=h, Y=h) -> (Out=t)\nelementwise_mul(X=t, Y=w) -> (Out=h)"),
         feeds={"n": [2]},

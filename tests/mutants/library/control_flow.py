@@ -263,7 +263,7 @@ _HOISTING = (
         "moves-what-may-be-missing",
         "hoist-invariants",
         f"{HOIST}:_Hoist._is_invariant",
-        "twin not in self.certain",
+        "copy not in self.certain",
         "False",
         """
         x: float64[1]

@@ -265,8 +265,8 @@ _COMPILED = (
     _compiled(
         "takes-constants-for-zero",
         "codegen:_constant",
-        "array = definition.kernel(**{name: value for name, value in op.attrs.items() if name in definition.attrs})",
-        'array = definition.kernel(**{name: value for name, value in op.attrs.items() if name in definition.attrs and name != "value"})',
+        "for name, value in op.attrs.items() if name in definition.attrs})",
+        'for name, value in op.attrs.items() if name in definition.attrs and name != "value"})',
         'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
     ),
     Mutant(

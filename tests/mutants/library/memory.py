@@ -41,16 +41,16 @@ def _recompute(name: str, where: str, old: str, new: str, middle: str, **options
 _RECOMPUTE = (
     _recompute(
         "loses-attributes",
-        f"{RECOMPUTE}:_Twins._repeat",
+        f"{RECOMPUTE}:_Copies._repeat",
         "inputs, outputs, op.attrs, before=before",
         "inputs, outputs, {}, before=before",
         "gelu(X=a) -> (Out=b) {approximate=true}\nsin(X=b) -> (Out=t)",
     ),
     _recompute(
         "reads-the-latest-version",
-        f"{RECOMPUTE}:_Twins._repeat",
-        "self.twin.get(v, v) for v in values",
-        "self.twin.get(v, graph.versions(v.name)[-1]) for v in values",
+        f"{RECOMPUTE}:_Copies._repeat",
+        "self.copies.get(v, v) for v in values",
+        "self.copies.get(v, graph.versions(v.name)[-1]) for v in values",
         "scale(X=a) -> (Out=b)\ngelu(X=b) -> (Out=b)\nsin(X=b) -> (Out=t)",
     ),
     _recompute(
@@ -69,9 +69,9 @@ _RECOMPUTE = (
     ),
     _recompute(
         "reads-what-it-is-to-replace",
-        f"{RECOMPUTE}:_Twins._again",
-        "return self.twin[value]",
-        "return self.twin[next(iter(self.twin))]",
+        f"{RECOMPUTE}:_Copies._again",
+        "return self.copies[value]",
+        "return self.copies[next(iter(self.copies))]",
         "gelu(X=a) -> (Out=b)\nsin(X=b) -> (Out=t)",
     ),
 )
@@ -294,7 +294,11 @@ _CASTS = (
     Mutant(
         "mixed-precision-scales-twice",
         "precision",
-        Patch(f"{MIXED}.mixed_precision:scale_loss", "_unscale(graph, value, 1.0 / factor)", "_unscale(graph, value, factor)"),
+        Patch(
+            f"{MIXED}.mixed_precision:scale_loss",
+            "_unscale(graph, value, 1.0 / factor, keeping)",
+            "_unscale(graph, value, factor, keeping)",
+        ),
         Witness(
             """
             x: float32[2, 2]
@@ -310,7 +314,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-leaves-scaled-what-is-requested",
         "precision",
-        Patch(f"{MIXED}.mixed_precision:_leaves", "graph.is_observed(value) or any", "any"),
+        Patch(f"{MIXED}.mixed_precision:scale_loss", "graph.is_observed(value) or len(keeping)", "len(keeping)"),
         Witness(
             """
             x: float32[2, 2]

@@ -26,8 +26,8 @@ _NETS = (
         "copies-without-attributes",
         "inline-net",
         "graphad.ir.edits:copy_op",
-        "twins.slots(op.outputs), op.attrs)",
-        "twins.slots(op.outputs), {})",
+        "mapping.slots(op.outputs), op.attrs)",
+        "mapping.slots(op.outputs), {})",
         """
         x: float64[1]
         y: float64[1]

@@ -33,7 +33,7 @@ def test_a_value_lives_until_its_last_reader_and_through_its_views() -> None:
     assert [v.name for v in live.live_at(2)] == ["x", "a", "c"]
 
 
-def test_what_is_asked_for_lives_to_the_end() -> None:
+def test_what_is_requested_lives_to_the_end() -> None:
     live = Liveness.of(graph_of(CHAIN, ["c"]))
     assert {v.name for v, place in live.last.items() if place == 4} == {"x", "c"}
 

@@ -89,7 +89,7 @@ def test_a_listed_constant_of_equal_elements_is_filled() -> None:
     assert types(graph) == ["fill_constant"]
 
 
-def test_asked_for_constants_keep_their_names() -> None:
+def test_requested_constants_keep_their_names() -> None:
     graph = graph_of(FILLED + "elementwise_add(X=a, Y=b) -> (Out=c)\nelementwise_sub(X=a, Y=b) -> (Out=d)", ABC)
     ConstantFolding().run(graph)
     assert {value.name for value in graph.targets} == {"c", "d"}

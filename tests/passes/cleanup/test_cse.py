@@ -62,7 +62,7 @@ def test_a_name_written_again_is_another_value() -> None:
     assert not Cse().run(graph)
 
 
-def test_both_names_stay_if_both_are_asked_for() -> None:
+def test_both_names_stay_if_both_are_requested() -> None:
     graph = graph_of("tanh(X=x) -> (Out=a)\ntanh(X=x) -> (Out=b)\ntanh(X=x) -> (Out=c)", ABC)
     assert Cse().run(graph)
     assert operators(graph)[0] == "tanh(X=x) -> (Out=a)"

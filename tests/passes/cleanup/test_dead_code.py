@@ -6,7 +6,7 @@ import pytest
 
 import graphad as ga
 from graphad.errors import InvalidValue
-from graphad.ir.regions import operands, outcomes
+from graphad.ir.regions import operands, results_of
 from graphad.passes.cleanup import DeadCode
 from graphad.rewriting import verification
 from graphad.testing import check_pass
@@ -21,7 +21,7 @@ def test_operators_that_nobody_reads_go_with_what_they_read() -> None:
     assert not DeadCode().run(graph)
 
 
-def test_what_is_asked_for_by_default_stays() -> None:
+def test_what_is_requested_by_default_stays() -> None:
     graph = graph_of("exp(X=x) -> (Out=a)\ntanh(X=x) -> (Out=y)", "x a y: float32[3]")
     assert not DeadCode().run(graph)
     assert types(graph) == ["exp", "tanh"]
@@ -37,7 +37,7 @@ def test_effects_stay_in_nested_graphs_too() -> None:
     graph = graph_of("net(X=x) -> (Out=y) {sub_block=block(1)}\nexp(X=x) -> (Out=z)", "x y z f: float32[3]", ["z"], more)
     assert DeadCode().run(graph)
     (net,) = graph.controls
-    assert outcomes(net) == ()
+    assert results_of(net) == ()
     assert [op.type for op in net.graphs["sub_block"].ops] == ["fetch"]
 
 
@@ -49,7 +49,7 @@ def test_an_unknown_operator_stays() -> None:
 # -- keep ----------------------------------------------------------------------------------------
 
 
-def test_keep_says_what_is_asked_for() -> None:
+def test_keep_says_what_is_requested() -> None:
     graph = graph_of("exp(X=x) -> (Out=a)\nsin(X=a) -> (Out=b)\ntanh(X=x) -> (Out=y)", "x a b y: float32[3]")
     assert DeadCode(keep=("a",)).run(graph)
     assert operators(graph) == ["exp(X=x) -> (Out=a)"]
@@ -74,7 +74,7 @@ def test_a_value_that_only_feeds_itself_is_not_carried() -> None:
     graph, inner = loop_graph("tanh(X=h) -> (Out=h)\nelementwise_add(X=k, Y=h) -> (Out=k)")
     assert DeadCode().run(graph)
     (loop,) = graph.controls
-    assert [value.name for value in outcomes(loop)] == ["h", "i", "more"]
+    assert [value.name for value in results_of(loop)] == ["h", "i", "more"]
     assert [op.type for op in inner.ops] == ["tanh", "increment", "less_than"]
     assert len(operands(loop)) == len(inner.inputs)
     assert not DeadCode().run(graph)
@@ -84,7 +84,7 @@ def test_a_value_that_another_carried_value_needs_is_carried() -> None:
     graph, _ = loop_graph("elementwise_add(X=h, Y=k) -> (Out=h)\nsin(X=k) -> (Out=k)")
     DeadCode().run(graph)
     (loop,) = graph.controls
-    assert [value.name for value in outcomes(loop)] == ["h", "k", "i", "more"]
+    assert [value.name for value in results_of(loop)] == ["h", "k", "i", "more"]
 
 
 def test_unused_operands_are_dropped() -> None:
@@ -112,12 +112,12 @@ def test_a_loop_with_a_gradient_keeps_its_signature_until_the_gradient_goes() ->
     (grad,) = ga.gradients([block.var("loss")], [block.var("x")])
     assert grad is not None
     both = ga.lower(program, ["loss", grad.name])
-    before = [len(outcomes(op)) for op in both.controls]
+    before = [len(results_of(op)) for op in both.controls]
     DeadCode().run(both)
-    assert [len(outcomes(op)) for op in both.controls] == before
+    assert [len(results_of(op)) for op in both.controls] == before
     DeadCode(keep=("loss",)).run(both)
     assert [op.type for op in both.controls] == ["while"]
-    assert len(outcomes(next(iter(both.controls)))) == 3
+    assert len(results_of(next(iter(both.controls)))) == 3
 
 
 # -- as a whole ----------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_fast_allows_rounding() -> None:
     assert str(ga.Pipeline.parse("simplify{fast=true}")) == "simplify{fast=true}"
 
 
-def test_what_is_asked_for_keeps_its_name() -> None:
+def test_what_is_requested_keeps_its_name() -> None:
     graph = graph_of("assign(X=x) -> (Out=a)\nrelu(X=a) -> (Out=b)\nrelu(X=b) -> (Out=c)", ABC, ["a", "b", "c"])
     Simplify().run(graph)
     assert {value.name for value in graph.targets} == {"a", "b", "c"}

@@ -74,7 +74,7 @@ def test_what_is_connected_in_another_way_is_no_repetition() -> None:
     assert "net" not in types(rewritten(ga.Program.parse(text), "outline-repeated"))
 
 
-def test_what_is_asked_for_of_one_layer_only_makes_it_another() -> None:
+def test_what_is_requested_of_one_layer_only_makes_it_another() -> None:
     program = layers(3)
     graph = rewritten(program, "outline-repeated", ["loss", "t1"])
     assert types(graph).count("net") == 2

@@ -86,7 +86,7 @@ def test_it_is_left_alone(which: str) -> None:
     assert str(graph) == text
 
 
-def test_saved_statistics_that_are_asked_for() -> None:
+def test_saved_statistics_that_are_requested() -> None:
     case = case_of(FOLDED["mul"])
     graph = ga.lower(case.program, ["y", "sm", "sv"])
     assert FoldBatchNorm().run(graph)

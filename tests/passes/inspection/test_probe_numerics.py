@@ -42,7 +42,7 @@ def test_what_they_say() -> None:
     assert {v.name for v in graph.targets} == {"z", *(f"{n}@PROBE@{k}" for n in "yz" for k in KINDS)}
 
 
-def test_only_what_is_asked_for() -> None:
+def test_only_what_is_requested() -> None:
     graph, _ = probed(LOG, values=("y",), inf=False, range=False)
     assert {v.name for v in graph.targets} == {"z", "y@PROBE@NAN"}
     with pytest.raises(ValueError, match="no operator writes a value 'yy' of floating point"):

@@ -59,7 +59,7 @@ def test_products_and_what_follows_them_are_narrow() -> None:
     assert found["exp"] == {"float32"}
 
 
-def test_what_is_asked_for_stays_wide_and_keeps_its_name() -> None:
+def test_what_is_requested_stays_wide_and_keeps_its_name() -> None:
     graph = narrowed(CHAIN, "r", "e")
     assert [(v.name, v.dtype) for v in graph.targets] == [("r", "float32"), ("e", "float32")]
     assert graph.value("r").writers[0].type == "cast"
@@ -176,7 +176,7 @@ def test_a_scaled_loss_keeps_small_gradients(loss_scale: float, expected: float)
     np.testing.assert_allclose(got, [[expected]], rtol=1e-3)
 
 
-def test_a_gradient_of_the_loss_that_is_asked_for_is_not_scaled() -> None:
+def test_a_gradient_of_the_loss_that_is_requested_is_not_scaled() -> None:
     program = ga.Program.parse(SMALL)
     ga.append_backward(program.global_block().var("loss"))
     graph = ga.lower(program, ["loss@GRAD", "w@GRAD"])

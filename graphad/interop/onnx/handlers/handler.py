@@ -69,7 +69,7 @@ class Node:
         """An input; None where it is left out."""
         return self.inputs[i] if i < len(self.inputs) else None
 
-    def attr(self, name: str, default: Any = None) -> Any:
+    def attr(self, name: str, default: object = None) -> Any:
         return self.attrs.get(name, default)
 
     def required(self, name: str) -> Any:

@@ -27,7 +27,7 @@ def _if(node: Node) -> list[Value]:
         return found
     ops = node.ops
 
-    def branch(graph: Any) -> Any:
+    def branch(graph: object) -> Any:
         return lambda: [ops.variable(value) for value in node.reader.nested(graph, [])]
 
     chosen = ops.variable(condition if condition.rank == 0 else ops.reshape(condition, shape=[]))
@@ -117,7 +117,7 @@ def _stacked(array: Variable) -> Variable:
     return found[0] if isinstance(found, tuple) else found
 
 
-def _scanned_types(node: Node, body: Any, first: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
+def _scanned_types(node: Node, body: object, first: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
     """Shapes and dtypes of what iterations give: the body is read once into a program that is thrown away."""
     types: list[tuple[tuple[int, ...], str]] = node.reader.types_of(body, [Value(np.asarray(0, "int64")), Value(np.asarray(True)), *first])
     return types[len(first) + 1 :]
