@@ -70,5 +70,8 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site/search/search_index.js").stat().st_size > 100_000, "what search reads without a server"
+    scripts = re.findall(r'<script src="([^"]+)"', (tmp_path / "site/index.html").read_text(encoding="utf-8"))
+    assert scripts
+    assert all((tmp_path / "site" / each).is_file() for each in scripts), "the site needs no network"
     assert "<pre" in (tmp_path / "site/api/passes.html").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "site/notebooks/start.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
