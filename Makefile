@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pictures stubs mutants pipelines proofs fuzz viewer clean
+.PHONY: help demo test long docs lint format bench pictures stubs mutants pipelines proofs fuzz viewer clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,13 @@ demo: $(VENV)/demo ## Train a small network, and draw its forward and backward g
 
 test: $(VENV)/dev ## Run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+long: $(VENV)/dev ## Run the tests that take long: the README in an environment that has just what it installs
+	GRAPHAD_LONG=1 $(BIN)/python -m pytest tests/test_readme.py
+
+docs: $(VENV)/docs ## Build the documentation as a site: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "built: site/index.html"
 
 lint: $(VENV)/dev ## Check style, formatting and types
 	$(BIN)/ruff check .
@@ -67,7 +74,7 @@ viewer/node_modules: viewer/package-lock.json
 	@touch $@
 
 clean: ## Remove .venv, caches and build outputs
-	rm -rf $(VENV) build dist viewer/build viewer/node_modules graphad.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site viewer/build viewer/node_modules graphad.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find graphad passes tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Files in .venv that stand for what was installed there, so that it is done again only when pyproject.toml changes.
@@ -80,6 +87,11 @@ $(VENV)/dev: pyproject.toml $(VENV)/made
 	@echo "Installing graphad and the tools of its developers into $(VENV) ..."
 	@$(INSTALL) '.[dev]'
 	@touch $(VENV)/demo $@
+
+$(VENV)/docs: pyproject.toml $(VENV)/dev
+	@echo "Installing what the documentation is built with into $(VENV) ..."
+	@$(INSTALL) '.[dev,docs]'
+	@touch $@
 
 $(VENV)/made:
 	@test -n "$(PYTHON)" || { echo "make: no Python >= 3.11 with venv and ensurepip found; name one with PYTHON=..." >&2; exit 1; }

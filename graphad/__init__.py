@@ -7,6 +7,7 @@ pipeline of them), drawn with Graphviz, and scheduled back into ordered operator
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphad import errors, initializer, layers, ops, program
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     )
     from graphad.training import train
     from graphad.viewing import view
+
+if not Path(__file__).with_name("passes").is_dir():  # a checkout without symbolic links: the link is a file, the passes are beside graphad
+    __path__.append(str(Path(__file__).parents[1]))
 
 _PARTS = ("backward", "drawing", "edit", "experiments", "graph", "interop", "optimizer", "passes", "rewriting", "training", "viewing")
 _HOMES = {

@@ -20,13 +20,13 @@ from typing import Any
 from graphad import draw_rule
 from graphad.passes.cleanup.rules import TOPICS
 from graphad.rewriting import PatternRule
-from tests import operators_page, pages, proofs
+from tests import operators_page, pages, passes_page, proofs
 from tests.conformance import fluid_layers, parity_page
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs/images"
 BLOCKS = {name: example.code for name, example in pages.examples().items()}
-DRAWN = r'ga\.draw(?:_rule|_pair)?\([\w, ]+, "([\w-]+\.svg)"'  # the pictures that a block draws
+DRAWN = r'(?:ga\.draw(?:_rule|_pair)?\([\w, ]+|\.plot\("\w+"), "([\w-]+\.svg)"'  # the pictures that a block draws
 DIGITS_RNN = ROOT / "docs/examples/digits_rnn.py"
 
 
@@ -128,7 +128,8 @@ def main() -> None:
             print(shutil.copyfile(path, IMAGES / path.name).relative_to(ROOT))
     draw_rules(IMAGES / "rules")
     RULES.write_text(rules_page(), encoding="utf-8")
-    for page in (operators_page, parity_page, fluid_layers):
+    passes_page.draw_all()
+    for page in (operators_page, parity_page, fluid_layers, passes_page):
         page.PAGE.write_text(page.text(), encoding="utf-8")
     print(*pages.update(), sep="\n")
 

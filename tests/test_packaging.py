@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphad
 from tests.source_tree import ROOT, installed_files, modules, packages
 
 SOURCES = ("graphad", "passes", "pyproject.toml", "README.md", "LICENSE")
@@ -140,6 +141,26 @@ def test_every_pass_is_in_the_wheel(built: Built) -> None:
 
 def test_the_command_starts(built: Built) -> None:
     assert "usage" in run(built.python.parent / "graphad", "--help", cwd=built.wheel.parent).stdout.lower()
+
+
+def test_a_checkout_without_symbolic_links_works(tmp_path: Path) -> None:
+    """Windows checks the link out as a file that holds its target."""
+    sources = copied_sources(tmp_path / "checkout")
+    (sources / "graphad" / "passes").write_text("../passes", encoding="utf-8")
+    statement = "import graphad; from graphad.passes import Cse; print(Cse().name, graphad.Pipeline.parse('simplify'))"
+    done = run(sys.executable, "-W", "error", "-c", statement, cwd=sources)
+    assert done.stdout == "cse simplify\n"
+
+
+def test_what_is_built_passes_the_check_of_the_index(built: Built) -> None:
+    pytest.importorskip("twine", reason="twine, which checks what is uploaded, is not installed")
+    done = run(sys.executable, "-m", "twine", "check", "--strict", built.sdist, built.wheel, cwd=built.wheel.parent)
+    assert done.stdout.count("PASSED") == 2, done.stdout
+
+
+def test_the_citation_names_this_version() -> None:
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {graphad.__version__}\n" in cited
 
 
 @pytest.mark.parametrize("statement", ["import passes", "import passes.backward", "from passes import CreateGradOps"])

