@@ -374,9 +374,9 @@ def pool(kind: str, dtype: str) -> Array:
 
 
 def array_of(choices: Choices, shape: Shape, dtype: str, kind: str = "ordinary") -> Array:
-    """An array of numbers of a kind; of integers, large ones for ``large``, or booleans where the dtype has no others."""
+    """An array of numbers of a kind; of integers, large ones for ``large`` and ``offset``, or booleans where the dtype has no others."""
     if dtype not in FLOATS:
-        kind = "booleans" if dtype == "bool" else "large integers" if kind == "large" else "integers"
+        kind = "booleans" if dtype == "bool" else "large integers" if kind in ("large", "offset") else "integers"
     count = math.prod(shape)
     numbers = pool(kind, dtype)
     start = choices.below(SIZE - min(count, SIZE - 1))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import GraphadError, InvalidGraph, NoGradient, PassError, Refused
+from graphad.errors import GraphadError, InvalidGraph, NoGradient, ParseError, PassError, Refused
 from graphad.ir import Graph, schedule
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
@@ -343,8 +343,9 @@ Check = Callable[[Trial], Finding | None]
 
 def _readable(trial: Trial) -> Finding | None:
     """The program's text reads back as the same program."""
-    text = str(trial.after)
+    text = "the program"
     try:
+        text = str(trial.after)
         again = str(Program.parse(text))
     except Exception as error:
         return Finding("text", f"{type(error).__name__}: {error}")
@@ -696,9 +697,17 @@ def tried(
         unchanged = not trial.changed and str(trial.after) == str(trial.before)
         for kind, check in CHECKS.items():
             skipped = kind not in checks or (unchanged and kind in OF_RESULTS) or (unchanged and kind == "gradients" and not trial.made)
-            if not skipped and (finding := check(trial)) is not None:
+            if not skipped and (finding := _checked(check, trial)) is not None:
                 return trial, finding
     return trial, None
+
+
+def _checked(check: Check, trial: Trial) -> Finding | None:
+    """What a check finds; if the program has no text, because of an attribute that cannot be written, that is found."""
+    try:
+        return check(trial)
+    except ParseError:
+        return _readable(trial)
 
 
 def check_case(

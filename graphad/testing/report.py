@@ -75,7 +75,9 @@ class Counterexample(AssertionError):
 def _program(graph: Graph) -> Program | None:
     """The program that a graph is, if it can be one."""
     try:
-        return schedule(graph) if SINGLE_WRITER in graph.properties else None
+        program = schedule(graph) if SINGLE_WRITER in graph.properties else None
+        str(program)
+        return program
     except Exception:  # a graph that breaks rules may raise anything; what was found is shown all the same
         return None
 

@@ -45,6 +45,7 @@ from graphad.types import Array
 # Programs in which operators read each other's results, every operator after every other one.
 
 CHAINS = 3  # so many pairs of operators a program
+OF_INTEGERS = ("ordinary", "large")  # kinds of numbers that integers have
 NARROWED = ("float32", "float64")  # what a pass makes narrower
 LINKS = (  # what stands between operators of interest: copies, views, arithmetic
     "assign",
@@ -105,13 +106,18 @@ def _first(w: CallProgram, op_type: str, dtype: str) -> list[str]:
     call = varied(w.choices, op_type, w.interest)
     if call is None:
         return []
-    call = converted(call, dtype)
+    chooses = any(attr.kind == "DType" for attr in call.op.attrs.values())  # a type, as cast does: its samples have several
+    call = call if chooses and w.choices.boolean() else converted(call, dtype)
     if w.non_finite or w.choices.chance(3):
-        call = renumbered(w.choices, call, w.choices.one_of(w.kinds))
+        call = renumbered(w.choices, call, w.choices.one_of(w.kinds if _has_floats(call) else OF_INTEGERS))
     known = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
     pairs = {slot: list(zip(values, known[slot], strict=True)) for slot, values in call.inputs.items()}
     other = call.with_inputs({slot: [value if name is None else w.values[name] for value, name in each] for slot, each in pairs.items()})
     return w.append(call, w.named(call, {}), overwrite=8) if other is None else w.append(other, w.named(other, known), overwrite=8)
+
+
+def _has_floats(call: Call) -> bool:
+    return any(isinstance(value, np.ndarray) and value.dtype.kind == "f" for values in call.inputs.values() for value in values)
 
 
 def _known(w: CallProgram, value: object) -> str | None:

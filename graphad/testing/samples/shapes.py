@@ -14,7 +14,7 @@ RESHAPED = [
 
 
 RESHAPES = [with_(PLACES_X, shape=[0, -1]), with_(PLACES_X, shape=[4, 6]), with_(uniform(1), shape=[]), with_(uniform(0, 3), shape=[-1, 3])]
-TRANSPOSES = [with_(PLACES_X, axis=[2, 0, 1]), with_(uniform(), axis=[])]
+TRANSPOSES = [with_(PLACES_X, axis=[2, 0, 1]), with_(uniform(2, 3), axis=[1, 0]), with_(uniform(), axis=[])]
 SQUEEZES = [with_(uniform(1, 3, 1), axes=[0]), with_(uniform(1, 3, 1)), with_(uniform(1, 3, 1), axes=[-1, 1])]
 UNSQUEEZES = [with_(uniform(2, 3), axes=[0, 2]), with_(uniform(2, 3), axes=[-1]), with_(uniform(), axes=[0])]
 FLATTENS = [with_(PLACES_X), with_(PLACES_X, axis=2), with_(PLACES_X, axis=0), with_(uniform(0, 2, 3))]
