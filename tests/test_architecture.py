@@ -208,7 +208,7 @@ NAMES_IN_LISTS = {
     "graphad.passes.memory.recompute": 7,
     "graphad.passes.precision.mixed_precision": 2,
     "graphad.rewriting.constants": 4,
-    "graphad.rewriting.moving": 28,
+    "graphad.rewriting.moving": 17,
 }
 
 

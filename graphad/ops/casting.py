@@ -22,6 +22,7 @@ from graphad.types import Array, Tensor, TensorType, dtype_name
     **FUNCTION,
     passed_on="X",
     uniform=True,
+    in_order=True,
     **PART_OF_X,
 )
 def assign(X: Array) -> Array:
