@@ -30,7 +30,7 @@ test: $(VENV)/dev ## Run the tests, a few minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-all: $(VENV)/dev ## Run what test leaves out: longer tests, and random programs in greater number
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --long -m "long or hypothesis" --hypothesis-profile=all
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --long -m "long or hypothesis" --hypothesis-profile=all --hypothesis-seed=1
 
 lint: $(VENV)/dev ## Check style, formatting and types
 	$(BIN)/ruff check .
