@@ -109,8 +109,8 @@ def _start(loop: LoopLike, counter: Value, known: KnownValues) -> float | None:
 
 def _origin(value: Value) -> Value:
     """The value whose elements these are: ``while_loop`` assigns what its body returns to what it carries."""
-    while value.writer is not None and value.writer.definition is not None and value.writer.definition.view:
-        value = value.writer.input(value.writer.definition.view)
+    while value.writer is not None and value.writer.definition is not None and value.writer.definition.in_order:
+        value = value.writer.input("X")
     return value
 
 
