@@ -57,7 +57,7 @@ def _viewed_type(X: TensorType, *, dtype: DType) -> TensorType:
     return TensorType(X.shape, dtype)
 
 
-@operator("X -> Out", infer=_viewed_type, grad={}, view="X", flops=0)
+@operator("X -> Out", infer=_viewed_type, grad={}, elementwise=True, view="X", flops=0)
 def view_dtype(X: Array, *, dtype: DType) -> Array:
     """The bits of X as numbers of another dtype of the same size."""
     return X.view(dtype)

@@ -294,7 +294,11 @@ _CASTS = (
     Mutant(
         "mixed-precision-scales-twice",
         "precision",
-        Patch(f"{MIXED}.mixed_precision:scale_loss", "_unscale(graph, value, 1.0 / factor)", "_unscale(graph, value, factor)"),
+        Patch(
+            f"{MIXED}.mixed_precision:scale_loss",
+            "_unscale(graph, value, 1.0 / factor, keeping)",
+            "_unscale(graph, value, factor, keeping)",
+        ),
         Witness(
             """
             x: float32[2, 2]
@@ -310,7 +314,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-leaves-scaled-what-is-requested",
         "precision",
-        Patch(f"{MIXED}.mixed_precision:_leaves", "graph.is_observed(value) or any", "any"),
+        Patch(f"{MIXED}.mixed_precision:scale_loss", "graph.is_observed(value) or len", "len"),
         Witness(
             """
             x: float32[2, 2]
