@@ -18,19 +18,19 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test long docs lint format bench pictures stubs mutants pipelines proofs fuzz viewer clean
+.PHONY: help demo test test-all docs lint format bench pictures stubs mutants pipelines proofs fuzz viewer clean
 
 help: ## Say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/demo ## Train a small network, and draw its forward and backward graphs
 	$(BIN)/graphad demo
 
-test: $(VENV)/dev ## Run all tests
+test: $(VENV)/dev ## Run the tests, a few minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-long: $(VENV)/dev ## Run the tests that take long: the README in an environment that has just what it installs
-	GRAPHAD_LONG=1 $(BIN)/python -m pytest tests/test_readme.py
+test-all: $(VENV)/dev ## Run what test leaves out: longer tests, and random programs in greater number
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --long -m "long or hypothesis" --hypothesis-profile=all --hypothesis-seed=1
 
 docs: $(VENV)/docs ## Build the documentation as a site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet

@@ -1,4 +1,4 @@
-"""How long hypothesis looks for a counterexample: as part of the tests, and with ``make fuzz``. The option of the golden texts."""
+"""How long hypothesis looks for a counterexample: as part of the tests, with ``make test-all``, and with ``make fuzz``. Which tests run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ KNOBS.reproducers = ""  # tests make passes fail on purpose; those that look at 
 # The same few programs each time: what looks for new ones, at length, is make fuzz.
 settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=40, print_blob=True)
 settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get(EXAMPLES, FIRST)), print_blob=True)
+# Others, and more of them; make test-all gives the seed.
+settings.register_profile("all", settings.get_profile("tests"), max_examples=100, derandomize=False)
 settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="also run the tests marked long")
     parser.addoption("--update-golden", action="store_true", help="write what the passes give now into tests/golden/*.txt")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [] if config.getoption("--long") else [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     if SEED in os.environ:
         random.Random(int(os.environ[SEED])).shuffle(items)
 

@@ -216,10 +216,10 @@ NAMES_IN_LISTS = {
     "graphad.passes.fusion.fold_batch_norm": 7,
     "graphad.passes.inspection.probe_numerics": 2,
     "graphad.passes.memory.gradient_accumulation": 2,
-    "graphad.passes.memory.recompute": 7,
+    "graphad.passes.memory.recompute": 4,
     "graphad.passes.precision.mixed_precision": 2,
     "graphad.rewriting.constants": 4,
-    "graphad.rewriting.moving": 28,
+    "graphad.rewriting.moving": 17,
 }
 
 

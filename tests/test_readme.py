@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from tests.pages import PYTHON
 from tests.source_tree import ROOT
 
-pytestmark = pytest.mark.skipif(not os.environ.get("GRAPHAD_LONG"), reason="takes half a minute: `make long` runs it")
+pytestmark = pytest.mark.long
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXTRA = re.compile(r"pip install '(?:graphad|\.)\[([\w,]+)\]'")
 COMMAND = re.compile(r"^    (graphad [\w-]+ .*?) *(?:#.*)?$", re.MULTILINE)

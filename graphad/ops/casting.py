@@ -22,6 +22,7 @@ from graphad.types import Array, Tensor, TensorType, dtype_name
     **FUNCTION,
     passed_on="X",
     uniform=True,
+    in_order=True,
     **PART_OF_X,
 )
 def assign(X: Array) -> Array:
@@ -56,7 +57,7 @@ def _viewed_type(X: TensorType, *, dtype: DType) -> TensorType:
     return TensorType(X.shape, dtype)
 
 
-@operator("X -> Out", infer=_viewed_type, grad={}, view="X", flops=0)
+@operator("X -> Out", infer=_viewed_type, grad={}, elementwise=True, view="X", flops=0)
 def view_dtype(X: Array, *, dtype: DType) -> Array:
     """The bits of X as numbers of another dtype of the same size."""
     return X.view(dtype)

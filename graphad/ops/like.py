@@ -137,7 +137,14 @@ def _reshaped_like(X: TensorType, Like: TensorType, *, skip: int = 0) -> TensorT
 
 
 @operator(
-    "X Like -> Out", infer=_reshaped_like, grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", linear="X", view="X", flops=0
+    "X Like -> Out",
+    infer=_reshaped_like,
+    grad={"X": lambda X, dOut: reshape_like(dOut, X)},
+    shapes="X",
+    linear="X",
+    view="X",
+    flops=0,
+    in_order=True,
 )
 def reshape_like(X: Array, Like: Array, *, skip: int = 0) -> Array:
     """X in the shape of Like without its first ``skip`` axes (1 for an XShape). Only Like's shape is read."""

@@ -60,12 +60,14 @@ def _alone(new_shape: NewShape) -> Callable[..., TensorType]:
 
 def _reshaping(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Callable[..., tuple[Array, Array]]], OpDef]:
     """An operator X -> Out XShape; the kernel is the function's."""
-    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape", **traits)
+    said: Declared = {**traits, "in_order": True}
+    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape", **said)
 
 
 def _reshaping_alone(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Callable[..., Array]], OpDef]:
     """The same without XShape."""
-    return operator("X -> Out", infer=_alone(new_shape), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", **traits)
+    said: Declared = {**traits, "in_order": True}
+    return operator("X -> Out", infer=_alone(new_shape), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", **said)
 
 
 def _old_shape(X: Array) -> Array:
@@ -116,6 +118,7 @@ def _in_shape(X: Array, Shape: Array | None, ShapeTensor: list[Array] | None, sh
     shapes="X XShape",
     speculatable="extents",
     extents="Shape ShapeTensor",
+    in_order=True,
     **PART_OF_X,
 )
 def reshape2(
@@ -137,6 +140,7 @@ def reshape2(
     view="X",
     narrow="follows",
     flops=0,
+    in_order=True,
 )
 def reshape(X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS) -> Array:
     """``reshape2`` without XShape."""

@@ -55,6 +55,7 @@ class Declared(TypedDict, total=False):
     lazy: str
     narrow: Narrow
     flops: int
+    in_order: bool
     state: str
 
 
@@ -151,6 +152,7 @@ class Traits:
         flops: floating-point operations for each element of the first input, or of what it writes where there is none: 0 if it only moves
             elements. None: one for each element that it writes.
         extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
+        in_order: whether the first output has the elements of X in their order, row by row, whatever its shape is.
         state: of an update of Param by Grad and LearningRate, what it keeps for a parameter; None of any other operator. It is written
             ``slot:name``, ``slot:name:output`` where that is not ``<slot>Out``, ``slot:name:*attribute`` where the operator only reads it.
         safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
@@ -176,4 +178,5 @@ class Traits:
     lazy: frozenset[str] = _NONE
     narrow: Narrow = ""
     flops: int | None = None
+    in_order: bool = False
     state: tuple[State, ...] | None = None

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 # ``tests/rewriting/test_moving.py`` holds it against the kernels. Extents and amounts (paddings, starts, ends) are integers of the solver;
 # ranks and axes are tried one by one.
 
-FLAT = frozenset(  # operators that keep the elements in their order, row by row, whatever the shape
-    (
-        *("assign", "reshape", "reshape2", "squeeze", "squeeze2", "unsqueeze", "unsqueeze2"),
-        *("flatten", "flatten2", "flatten_contiguous_range", "reshape_like"),
-    )
-)
 Places = Sequence[Element]
 Facts = list[Element]  # what has to hold for operators to take their inputs
 
@@ -62,7 +56,8 @@ def keeps_elements(rule: PatternRule) -> tuple[str, ...] | None:
 def _flat(term: Term) -> Term | None:
     """The tensor of which a term has the elements in the same order; None if another operator is in between."""
     while isinstance(term, Result):
-        if term.call.definition.type not in FLAT or term.slot != "Out":
+        definition = term.call.definition
+        if not definition.in_order or term.slot != next(iter(definition.outputs)):
             return None
         term = term.call.inputs["X"][0]
     return term
@@ -211,6 +206,8 @@ def _within(bound: Element, size: Element) -> Element:
     return z3.If(counted < 0, 0, z3.If(counted > size, size, counted))
 
 
+# What one operator each means to the solver. Its numpy kernel cannot say that: it needs extents that are numbers, and here they are terms.
+# Operators that only change the shape need no entry (``in_order``); any other one without an entry is refused by its name.
 MOVES: Mapping[str, Callable[..., list[Grid]]] = {
     "assign": _same,
     "transpose": _transpose,

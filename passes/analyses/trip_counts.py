@@ -21,7 +21,8 @@ from graphad.passes.analyses.known_values import KnownValues
 from graphad.rewriting import Analysis
 from graphad.rewriting.constants import uniform_number
 
-MOST = 1 << 12  # iterations that are computed one by one
+MOST = 1 << 10  # iterations that are computed one by one
+_ENDLESS = -1  # a counter that moves away from its bound
 _UNTIL: Mapping[Callable[..., Any], tuple[int, bool]] = {  # comparisons: the sign of steps that end, whether the bound itself is in
     np.less: (1, False),
     np.less_equal: (1, True),
@@ -69,11 +70,13 @@ def count_trips(op: Op, known: KnownValues, most: int = MOST) -> int | None:
     if loop is None:
         return None
     count = _counted(loop, known)
+    if count == _ENDLESS:
+        return None
     return known.iterations(loop.op, most) if count is None else count
 
 
 def _counted(loop: LoopLike, known: KnownValues) -> int | None:
-    """The iterations of a loop whose condition compares a counter with a bound that stays."""
+    """The iterations of a loop whose condition compares a counter with a bound that stays; None for any other loop."""
     test = _origin(loop.goes_on).writer
     if test is None or test.definition is None or len([*test.reads()]) != 2:
         return None
@@ -85,8 +88,10 @@ def _counted(loop: LoopLike, known: KnownValues) -> int | None:
         return None
     sign, inclusive = until
     start, limit, step = sign * start, sign * limit, sign * step
-    if step <= 0 or not all(abs(x) < 2.0**50 and x == int(x) for x in (start, limit, step)):
+    if not all(abs(x) < 2.0**50 and x == int(x) for x in (start, limit, step)):
         return None
+    if step <= 0:
+        return _ENDLESS if start + step < limit or (inclusive and start + step == limit) else 1
     steps = (limit - start) / step
     return max(1, floor(steps) + 1 if inclusive else ceil(steps))
 
@@ -104,8 +109,8 @@ def _start(loop: LoopLike, counter: Value, known: KnownValues) -> float | None:
 
 def _origin(value: Value) -> Value:
     """The value whose elements these are: ``while_loop`` assigns what its body returns to what it carries."""
-    while value.writer is not None and value.writer.definition is not None and value.writer.definition.view:
-        value = value.writer.input(value.writer.definition.view)
+    while value.writer is not None and value.writer.definition is not None and value.writer.definition.in_order:
+        value = value.writer.input("X")
     return value
 
 

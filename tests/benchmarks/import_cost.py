@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.import_cost [RUNS]
 
-Each run is a process of its own that imports the one and then the other, with byte code from an earlier run; the quickest counts.
-Besides: what importing the rest costs, which ``import graphad`` leaves until it is first used.
+Each run is a process of its own that imports the one and then the other, with byte code from an earlier run. The median counts, which is
+to be 150 ms at most; the quickest is shown, too. Besides: what importing the rest costs, which ``import graphad`` leaves until it
+is first used.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from statistics import median
 from typing import NamedTuple
 
 from tests.source_tree import ROOT
 
+TARGET = 150  # milliseconds of processor time
 IMPORTS = """
 import time
 start = time.process_time()
@@ -36,13 +39,14 @@ class Cost(NamedTuple):
     rest: float  # what is imported when it is first used
 
 
-def import_cost(runs: int) -> Cost:
-    """The least of some runs."""
+def import_cost(runs: int) -> tuple[Cost, Cost]:
+    """The medians and the least of some runs."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": folder}
         _, *timed = [_once(environment, folder) for _ in range(runs + 1)]
-    return Cost(*map(min, zip(*timed, strict=True)))
+    columns = list(zip(*timed, strict=True))
+    return Cost(*map(median, columns)), Cost(*map(min, columns))
 
 
 def _once(environment: dict[str, str], folder: str) -> Cost:
@@ -53,10 +57,10 @@ def _once(environment: dict[str, str], folder: str) -> Cost:
 
 def main() -> None:
     """Print it."""
-    cost = import_cost(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
-    print(f"numpy and networkx {cost.before * 1e3:.0f} ms")
-    print(f"graphad            {cost.graphad * 1e3:.0f} ms above them, {cost.graphad / cost.before:.2f} of them")
-    print(f"what comes later   {cost.rest * 1e3:.0f} ms")
+    usual, least = import_cost(int(sys.argv[1]) if len(sys.argv) > 1 else 15)
+    print(f"numpy and networkx {usual.before * 1e3:.0f} ms (least {least.before * 1e3:.0f})")
+    print(f"graphad            {usual.graphad * 1e3:.0f} ms above them (least {least.graphad * 1e3:.0f}; target {TARGET})")
+    print(f"what comes later   {usual.rest * 1e3:.0f} ms (least {least.rest * 1e3:.0f})")
 
 
 if __name__ == "__main__":

@@ -390,6 +390,18 @@ def test_a_trait_that_names_what_is_not_there_is_refused(said: Declared, of: str
         operator("X -> Out", name="strange", infer=same_float, grad=None, **said)(lambda X: X)
 
 
+def test_in_order() -> None:
+    """Whoever gives the elements of its first input in their order in all samples says so; nobody else."""
+    kept = set()
+    for type in plain():
+        found = [(np.asarray(next(iter(slots.values()))[0]), computed(REGISTRY[type], slots, attrs)) for slots, attrs in calls(type)]
+        pairs = [(x, np.asarray(next(iter(outputs.values()))[0])) for x, outputs in found if outputs]
+        same = (x.dtype == y.dtype and np.array_equal(x.ravel(), y.ravel(), equal_nan=x.dtype.kind == "f") for x, y in pairs)
+        if pairs and all(same):
+            kept.add(type)
+    assert having("in_order") == kept
+
+
 def test_what_updates_keep_is_read_and_written_in_its_type() -> None:
     kept = having("state")
     assert {"momentum", "adam", "ftrl"} <= kept
@@ -405,7 +417,7 @@ def test_what_updates_keep_is_read_and_written_in_its_type() -> None:
             outputs = computed(definition, slots, attrs)
             assert outputs is not None
             for each in definition.state:
-                if each.output in outputs:
+                if each.output in outputs and each.slot in slots:
                     assert type_of(outputs[each.output][0]) == type_of(slots[each.slot][0])
 
 

@@ -66,6 +66,12 @@ def test_the_pass_is_right(row: Row) -> None:
     check_pass(row.pipeline, row.examples, tolerance=row.tolerance)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.pipeline.partition("{")[0])
+def test_the_pass_is_right_on_other_programs(row: Row) -> None:
+    check_pass(row.pipeline, 2 * row.examples, seed=1, tolerance=row.tolerance)
+
+
 def test_every_pass_has_a_row() -> None:
     tried = {each.name for row in ROWS for each in Pipeline.parse(row.pipeline.replace("$loss", "loss")).passes}
     known = {name for name, kind in PASSES.items() if kind.__module__.startswith("graphad.")}

@@ -197,9 +197,9 @@ _UNROLLING = (
     in_pass(
         "counts-to-the-bound",
         "unroll-while",
-        f"{KNOWN}:KnownValues.iterations",
-        "return done",
-        "return min(done, 4)",
+        "graphad.passes.analyses.trip_counts:_counted",
+        "return max(1,",
+        "return min(4,",
         _loop(5, "h", "tanh(X=h) -> (Out=h)"),
     ),
     in_pass(

@@ -93,7 +93,8 @@ LOOP = """program { block 0 {
     ("start", "step", "test", "count"),
     [
         ("0.0", "1.0", "less_than", 5), ("0.0", "2.0", "less_than", 3), ("0.0", "1.0", "less_equal", 6), ("5.0", "1.0", "less_than", 0),
-        ("0.0", "-1.0", "less_than", None), ("9.0", "-2.0", "greater_than", 2), ("0.0", "1.0", "not_equal", 5),
+        ("0.0", "-1.0", "less_than", None), ("4.0", "0.0", "less_than", None),
+        ("9.0", "-2.0", "greater_than", 2), ("0.0", "1.0", "not_equal", 5),
     ],
 )  # fmt: skip
 def test_trips(start: str, step: str, test: str, count: int | None) -> None:

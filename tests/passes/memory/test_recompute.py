@@ -11,7 +11,7 @@ import pytest
 
 import graphad as ga
 from graphad.ir import Graph
-from graphad.passes.memory.recompute import Recompute, Recomputed
+from graphad.passes.memory.recompute import Recompute, Recomputed, is_cheap
 from graphad.program import BACKWARD
 from graphad.testing import check_pass
 from graphad.testing.nested import nested_program
@@ -86,6 +86,13 @@ def test_only_cheap_operators_run_again_without_a_budget() -> None:
     assert {op.type for op in again} <= {"elementwise_add", "gelu", "stand_in"}
     found: Recomputed = graph.analyses[Recomputed]
     assert found.ops == sum(op.type != "stand_in" for op in again)
+
+
+@pytest.mark.parametrize("op_type", ["conv3d", "depthwise_conv2d_transpose", "addmm", "matmul_v2", "top_k_v2"])
+def test_products_and_sorting_are_not_cheap(op_type: str) -> None:
+    graph = Graph()
+    assert not is_cheap(graph.add_op(op_type, {}, {}))
+    assert is_cheap(graph.add_op("tanh", {}, {}))
 
 
 def test_a_budget_is_kept() -> None:
