@@ -39,6 +39,7 @@ const SOME = 150; // operators up to which the graphs of loops and branches are 
 export class Tree {
   readonly root: Group;
   readonly homes = new Map<number, Group>(); // by operator, the group that it lies in
+  private readonly items = new Map<number, Item>(); // by operator, its own box or frame
   readonly inputs = new Map<number, Leaf>(); // by value, the pill that stands for it
   readonly groups = new Map<string, Group>();
   private readonly total: number;
@@ -70,7 +71,7 @@ export class Tree {
     const home = this.homes.get(op);
     if (home === undefined) return null;
     const closed = outermostClosed(home);
-    return closed ?? home.children.find((item) => item.op?.id === op) ?? home;
+    return closed ?? this.items.get(op) ?? home;
   }
 
   /** Open all groups around an operator, by choices. */
@@ -194,7 +195,9 @@ export class Tree {
     const op = this.op(id);
     this.homes.set(id, group);
     if (op.graphs.length === 0) {
-      group.children.push({ kind: "op", key: `o${id}`, op, value: -1, parent: group });
+      const leaf: Leaf = { kind: "op", key: `o${id}`, op, value: -1, parent: group };
+      this.items.set(id, leaf);
+      group.children.push(leaf);
       return;
     }
     const region = this.group("region", `o${id}`, op.type, op, op.graphs[0]!.graph, group);
@@ -209,6 +212,7 @@ export class Tree {
     }
     this.finish(region, this.total <= SOME);
     region.role = this.roleOf(op);
+    this.items.set(id, region);
     group.children.push(region);
   }
 
