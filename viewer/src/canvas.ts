@@ -192,14 +192,14 @@ export class Canvas {
     const role = isGroup(item) ? item.role : item.op === null ? item.parent.role : tree.stateOf(item.op).role(item.op);
     const kind = isGroup(item) ? `group ${item.kind}` : item.kind;
     const classes = ["shape", kind, ROLES[role], mark ?? "", isFrame ? "open" : "", mark === null && counts.size > 0 && !isFrame ? "touched" : ""].filter(Boolean);
-    const group = svg("g", { class: classes.join(" "), "data-key": key, transform: `translate(${shape.x.toFixed(1)} ${shape.y.toFixed(1)})`, role: "img" });
+    const group = svg("g", { class: classes.join(" "), "data-key": key, transform: `translate(${shape.x.toFixed(1)} ${shape.y.toFixed(1)})`, role: isGroup(item) ? "group" : "img" });
     group.setAttribute("aria-label", described(shape, ROLES[role]!, mark, counts));
     const radius = !isGroup(item) && item.op === null ? Math.min(shape.h / 2, 14) : 6;
     if (isGroup(item) && !isFrame && item.kind !== "region" && item.kind !== "turn") {
       for (const off of [6, 3]) group.append(svg("rect", { class: "body under", x: off, y: off, width: shape.w, height: shape.h, rx: radius }));
     }
     group.append(svg("rect", { class: "body", width: shape.w, height: shape.h, rx: radius }));
-    if (isGroup(item)) group.append(toggle(isFrame));
+    if (isGroup(item)) group.append(toggle(isFrame, shape.title));
     group.append(...labels(shape, isFrame));
     const badge = badgeOf(mark, counts, isFrame);
     if (badge) group.append(svg("text", { class: `badge ${mark ?? "mixed"}`, x: shape.w - 4, y: -4, "text-anchor": "end", "font-size": SMALL }, badge));
@@ -301,6 +301,7 @@ export class Canvas {
     for (const name of ["pointerup", "pointercancel"] as const) this.svg.addEventListener(name, (event) => this.release(event));
     this.svg.addEventListener("pointerover", (event) => this.listener.onHover(keyAt(event.target)));
     this.svg.addEventListener("pointerleave", () => this.listener.onHover(null));
+    this.svg.addEventListener("click", (event) => event.detail === 0 && this.choose(event)); // by a screen reader; a mouse presses and releases
     this.svg.addEventListener("dblclick", (event) => {
       const key = keyAt(event.target);
       if (key !== null) this.listener.onToggle(key);
@@ -331,7 +332,7 @@ export class Canvas {
     if (from === undefined) return;
     const to = { x: event.clientX, y: event.clientY };
     if (!this.hasMoved && Math.hypot(to.x - from.x, to.y - from.y) < 4) return;
-    if (!this.hasMoved) this.svg.setPointerCapture(event.pointerId);
+    if (!this.hasMoved && event.isTrusted) this.svg.setPointerCapture(event.pointerId);
     this.hasMoved = true;
     const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
     this.pointers.set(event.pointerId, to);
@@ -344,7 +345,10 @@ export class Canvas {
 
   private release(event: PointerEvent): void {
     const isPressed = this.pointers.delete(event.pointerId);
-    if (!isPressed || this.hasMoved || event.type === "pointercancel") return;
+    if (isPressed && !this.hasMoved && event.type !== "pointercancel") this.choose(event);
+  }
+
+  private choose(event: MouseEvent): void {
     const target = event.target as Element;
     const key = keyAt(target) ?? this.keyAfar(event);
     if (key !== null && target.closest(".toggle") !== null) return this.listener.onToggle(key);
@@ -353,7 +357,7 @@ export class Canvas {
   }
 
   /** The box at a point of a drawing that is seen from afar. */
-  private keyAfar(event: PointerEvent): string | null {
+  private keyAfar(event: MouseEvent): string | null {
     if (this.view.scale >= AFAR || this.scene.shapes.size <= ALL) return null;
     const rect = this.svg.getBoundingClientRect();
     const [x, y] = [(event.clientX - rect.left - this.view.x) / this.view.scale, (event.clientY - rect.top - this.view.y) / this.view.scale];
@@ -380,9 +384,9 @@ function described(shape: Shape, role: string, mark: Mark | null, counts: Map<st
   return [shape.title, ...shape.rows.map((row) => row.text), role, state, changes].filter(Boolean).join(", ");
 }
 
-function toggle(isFrame: boolean): SVGElement {
+function toggle(isFrame: boolean, title: string): SVGElement {
   const [x, y] = [16, isFrame ? 13 : 15];
-  return svg("g", { class: "toggle" }, svg("circle", { cx: x, cy: y, r: 8 }), svg("path", { d: `M${x - 4} ${y}h8${isFrame ? "" : `M${x} ${y - 4}v8`}` }));
+  return svg("g", { class: "toggle", role: "button", "aria-expanded": String(isFrame), "aria-label": `${isFrame ? "close" : "open"} ${title}` }, svg("circle", { cx: x, cy: y, r: 8 }), svg("path", { d: `M${x - 4} ${y}h8${isFrame ? "" : `M${x} ${y - 4}v8`}` }));
 }
 
 function labels(shape: Shape, isFrame: boolean): SVGElement[] {

@@ -96,31 +96,32 @@ export class Tree {
 
   private fillGraph(group: Group, graph: number): void {
     const order = this.after.graphs.has(graph) ? withGhosts(graph, this.before, this.after) : this.before.order(graph);
-    this.fillScopes(group, order, "");
+    this.fillScopes(group, order, []);
   }
 
   /** Operators of a graph by the next part of their name scopes; those of one scope and one role are one group. */
-  private fillScopes(group: Group, order: number[], path: string): void {
+  private fillScopes(group: Group, order: number[], path: string[]): void {
     const plain: (number | Group)[] = [];
     const inner = new Map<string, number[]>();
     for (const id of order) {
       const op = this.op(id);
-      const part = op.scope.startsWith(path) ? op.scope.slice(path.length).split("/").filter(Boolean)[0] : undefined;
-      const key = `s${group.graph}:${path}${part}:${op.role}`;
-      if (part === undefined) plain.push(id);
-      else {
-        if (!inner.has(key)) {
-          const scope = this.group("scope", key, part, null, group.graph, group);
-          scope.role = this.roleOf(op);
-          plain.push(scope);
-        }
-        push(inner, key, id);
+      const part = op.scope.split("/").filter(Boolean)[path.length];
+      if (part === undefined) {
+        plain.push(id);
+        continue;
       }
+      const key = `s${group.graph}:${[...path, part].join("/")}:${op.role}`;
+      if (!inner.has(key)) {
+        const scope = this.group("scope", key, part, null, group.graph, group);
+        scope.role = this.roleOf(op);
+        plain.push(scope);
+      }
+      push(inner, key, id);
     }
     this.fillRepeats(group, plain);
     for (const [key, ops] of inner) {
       const scope = this.groups.get(key)!;
-      this.fillScopes(scope, ops, `${path}${path.endsWith("/") || path ? "" : "/"}${scope.title}/`);
+      this.fillScopes(scope, ops, [...path, scope.title]);
       this.finish(scope, this.total <= FEW);
     }
   }
