@@ -1,7 +1,7 @@
 """Drawings of programs, graphs and rules with Graphviz: SVG, PNG or DOT, the same bytes for the same graph.
 
 Here belongs what pictures show and how they look. Nothing here changes a program or a graph; the page of ``graphad view`` is in
-``graphad.cli``.
+``graphad.viewing``.
 """
 
 from graphad.drawing.pictures import draw, draw_pair, repr_svg, to_dot, to_svg

@@ -20,9 +20,10 @@ from graphad.program import Program
 from graphad.testing.cases import Case
 from graphad.testing.checks import Unreached
 from graphad.testing.snippet import snippet
-from graphad.testing.trial import Finding, Subject, Trial
+from graphad.testing.trial import Finding, Subject, Trial, quietly
 from graphad.testing.values import short_text
 from graphad.types import Array
+from graphad.viewing import record
 
 # -- counterexample --------------------------------------------------------------------------------
 # What is said of a wrong pass: the smallest program, before and after it, as programs, as text, as a snippet and as pictures.
@@ -46,6 +47,7 @@ class Counterexample(AssertionError):
         file: snippet.py, which holds it.
         pictures: the files before.svg, after.svg, before.png and after.png, as far as they could be drawn; what the pass
             changed is outlined.
+        page: the file page.html, which shows the pass at work, rewrite by rewrite; None if it could not be written.
     """
 
     def __init__(self, subject: Subject, finding: Finding, case: Case, graph: Graph, folder: Path | None = None, examples: int = 1) -> None:
@@ -59,6 +61,7 @@ class Counterexample(AssertionError):
         home = self.file.parent
         before = lower(self.before) if subject.reference else prepared
         self.pictures = _pictures(before, graph, _titles(subject), home)
+        self.page = _page(subject, case, home / "page.html")
         super().__init__(self._said())
 
     def _said(self) -> str:
@@ -67,6 +70,7 @@ class Counterexample(AssertionError):
             **_texts(str(self.before), after),
             "arrays": _arrays({**self.case.feeds, **self.case.params}),
             "pictures": "\n".join(map(str, self.pictures)) or "none: it cannot be drawn",
+            "rewrite by rewrite": "" if self.page is None else str(self.page),
         }
         shown = "\n".join(f"{title}:\n{_indented(text)}" for title, text in parts.items() if text)
         return f"{self.subject}: {self.finding}\n\n{shown}\nto see it again, python {self.file}:\n\n{self.snippet}"
@@ -147,6 +151,13 @@ def _pictures(before: Graph, after: Graph, titles: tuple[str, str], folder: Path
             for ending in FORMATS:
                 drawn.append(draw(graph, folder / f"{stem}{ending}", dpi=DPI, timeout=SECONDS, **options))
     return sorted(drawn, key=lambda path: FORMATS.index(path.suffix))
+
+
+def _page(subject: Subject, case: Case, path: Path) -> Path | None:
+    """The page of the pass at work; if it fails, up to there."""
+    with quietly(), suppress(Exception):
+        record(subject.prepared(case), subject.passes(case), path, title=str(subject))
+    return path if path.exists() else None
 
 
 def _changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:

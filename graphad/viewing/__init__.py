@@ -8,6 +8,6 @@ Here belongs what a page stores of graphs and passes; how it is shown is the pro
 
 from __future__ import annotations
 
-from graphad.viewing.page import Page, view
+from graphad.viewing.page import Page, record, view
 
-__all__ = ["Page", "view"]
+__all__ = ["Page", "record", "view"]

@@ -32,10 +32,12 @@ class Page:
     Attributes:
         html: the whole page.
         path: the file it was written to, None if to none.
+        hash: what to append to its address to see a rewrite, ``#pass=2&step=5``; empty for the whole.
     """
 
     html: str
     path: Path | None = None
+    hash: str = ""
 
     def save(self, path: str | os.PathLike[str]) -> Page:
         """Write the page to a file; ValueError if there is no such folder."""
@@ -43,7 +45,7 @@ class Page:
         if not target.parent.is_dir():
             raise InvalidValue(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
         write_bytes(target, self.html.encode())
-        return Page(self.html, target)
+        return Page(self.html, target, self.hash)
 
     def _repr_html_(self) -> str:
         shown = html.escape(self.html, quote=True)
@@ -89,7 +91,21 @@ def view(
     >>> page.html.startswith("<!doctype html>"), page.path
     (True, None)
     """
-    graph, passes = _graph(program_or_graph), _passes(pipeline)
+    return record(_graph(program_or_graph), _passes(pipeline), path, title=title or "program", feed=feed, batch=batch, watched=watched)
+
+
+def record(
+    graph: Graph,
+    passes: Pass | None,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str = "program",
+    feed: Mapping[str, Any] | None = None,
+    batch: int = 1,
+    watched: bool = False,
+    rewrite: int | None = None,
+) -> Page:
+    """The same of a graph itself, which the passes change. ``rewrite``: which of all rewrites the page's ``hash`` leads to."""
     recorder, values = Recorder(graph, batch), Statistics()
     try:
         values = values.joined(statistics(graph, feed, recorder.states.numbers))
@@ -99,10 +115,10 @@ def view(
         values = values.joined(_after(recorder, feed) if passes is not None else Statistics())
     except Exception as error:
         if path is not None and len(recorder.frames) > 1:
-            saved = Page(page_of(recorder, title or "program", values, watched)).save(path)
+            saved = Page(page_of(recorder, title, values, watched)).save(path)
             _mention(error, f"the page up to the failure: {saved.path}")
         raise
-    page = Page(page_of(recorder, title or "program", values, watched))
+    page = Page(page_of(recorder, title, values, watched), hash="" if rewrite is None else recorder.place(rewrite))
     return page if path is None else page.save(path)
 
 

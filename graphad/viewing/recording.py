@@ -49,6 +49,7 @@ class Frame:
     values: tuple[int, int] = (0, 0)
     rewrites: list[Rewrite] = field(default_factory=list)
     count: int = 0
+    made: int = 0  # rewrites up to the end of this pass, as the graph's journal counts them
     delta: Delta = field(default_factory=Delta)
     costs: dict[int, Record] = field(default_factory=dict)
     totals: Record = ()
@@ -158,8 +159,18 @@ class Recorder:
 
     def _end(self, frame: Frame) -> None:
         frame.rewrites, frame.count, self.rewrites, self.count = self.rewrites, self.count, [], 0
+        frame.made = self.graph.journal.rewrites
         frame.costs, frame.totals = self._costs()
         self.frames.append(frame)
+
+    def place(self, number: int) -> str:
+        """Where the page shows a rewrite, counted over all passes from 1."""
+        for at, frame in enumerate(self.frames):
+            before = self.frames[at - 1].made if at else self.frames[0].made
+            if before < self.frames[0].made + number <= frame.made:
+                step = self.frames[0].made + number - before
+                return f"#pass={at}" + (f"&step={step}" if frame.made - before == len(frame.rewrites) else "")
+        return ""
 
     # -- costs -----------------------------------------------------------------------------------
 

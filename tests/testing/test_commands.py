@@ -139,7 +139,7 @@ def test_check_shows_a_counterexample(capsys: pytest.CaptureFixture[str], tmp_pa
     assert run("check", "wrong-swaps-subtraction", "--examples", "200", "--seed", "1", "-o", str(tmp_path / "out")) == 1
     assert "wrong-swaps-subtraction: the results differ" in capsys.readouterr().out
     files = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert files == ["after.png", "after.svg", "before.png", "before.svg", "snippet.py"]
+    assert files == ["after.png", "after.svg", "before.png", "before.svg", "page.html", "snippet.py"]
 
 
 # -- bisect --------------------------------------------------------------------------------------
@@ -152,6 +152,13 @@ def test_bisect_names_the_rewrite_and_the_line(program: str, capsys: pytest.Capt
     assert f"elementwise_sub -> y, written at {program}:10\n" in out
     assert "\n  line 8 of the program as printed: elementwise_sub(X=b, Y=a) -> (Out=y)\n" in out
     assert "line 7" not in out
+
+
+def test_bisect_writes_a_page_that_shows_the_rewrite(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "page.html"
+    assert run("bisect", program, "--pipeline", f"{RIGHT}, wrong-rewrites-one-by-one", "-o", str(path)) == 1
+    assert f"  the rewrite: {path}#pass=2&step=2\n" in capsys.readouterr().out
+    assert path.exists()
 
 
 def test_bisect_names_the_line_of_a_program_of_this_process() -> None:

@@ -44,7 +44,7 @@ def branches() -> tuple[ga.Program, str]:
     return program, f"{ga.backward_pipeline((cost.name,))}, cse"
 
 
-def repeated(count: int = 30) -> tuple[ga.Program, str]:
+def repeated(count: int = 60) -> tuple[ga.Program, str]:
     """A network of equal layers, and its backward."""
     program = ga.Program()
     with ga.program_guard(program, ga.Program()):

@@ -60,5 +60,5 @@ def test_nothing_of_others_is_bundled_and_versions_are_exact() -> None:
     assert "http" not in lock
     for file in (VIEWER / "src").glob("*.ts"):
         assert not re.search(r'^(import\b.*|\}) from "[^.]', file.read_text(encoding="utf-8")), (
-            f"{file.name} imports a package: its licence has to be listed"
+            f"{file.name} imports a package: its license has to be listed"
         )

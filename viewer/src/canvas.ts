@@ -5,6 +5,7 @@ import { ROLES } from "./data";
 import { html, svg } from "./elements";
 import type { Point } from "./layout";
 import { type Arrow, changesIn, type Scene, type Shape, SMALL, TITLE } from "./scene";
+import { push } from "./state";
 import { isGroup, type Tree } from "./tree";
 
 export interface Viewport {
@@ -25,8 +26,9 @@ export const NO_FOCUS: Focus = { keys: new Set(), value: -1, partners: new Set()
 const READABLE = 0.85; // at this scale the smallest letters have 9.35 pixels
 const [LEAST, MOST] = [0.02, 4];
 const ALL = 500; // shapes up to which all are in the document
+const AFAR = 0.2; // scale below which the boxes of large drawings are plain, a few paths in all
 const STEP = 1.25;
-const MAPPED = 12; // shapes from which on there is a map, where not all are in sight
+const MAPPED = 60; // shapes from which on there is a map, where not all are in sight
 
 export interface Listener {
   onSelect(key: string, value: number): void;
@@ -42,7 +44,7 @@ export class Canvas {
   private tree: Tree | null = null;
   private readonly svg = svg("svg", { class: "canvas", tabindex: 0, role: "application", "aria-roledescription": "drawing" });
   private readonly world = svg("g");
-  private readonly layers = { frames: svg("g"), arrows: svg("g", { class: "arrows" }), shapes: svg("g") };
+  private readonly layers = { frames: svg("g"), arrows: svg("g", { class: "arrows" }), shapes: svg("g"), afar: svg("g", { class: "afar" }) };
   private readonly map = svg("svg", { class: "minimap", "aria-hidden": "true" });
   private readonly window = svg("rect", { class: "window" });
   private readonly drawn = new Map<string, SVGElement>();
@@ -50,11 +52,12 @@ export class Canvas {
   private focus: Focus = NO_FOCUS;
   private looked: Focus = NO_FOCUS;
   private pending = 0;
+  private isNew = true; // nothing of the scene is in the document yet
   private hasMoved = false;
 
   constructor(private readonly listener: Listener) {
     this.svg.append(arrowHeads(), this.world);
-    this.world.append(this.layers.frames, this.layers.arrows, this.layers.shapes);
+    this.world.append(this.layers.frames, this.layers.arrows, this.layers.shapes, this.layers.afar);
     this.pane = html("section", { class: "pane graph", "aria-label": "graph" }, this.svg, this.map);
     this.listen();
     new ResizeObserver(() => this.refresh()).observe(this.pane);
@@ -65,6 +68,7 @@ export class Canvas {
     this.scene = scene;
     for (const element of this.drawn.values()) element.remove();
     this.drawn.clear();
+    this.isNew = true;
     this.drawMap();
     this.refresh();
   }
@@ -148,28 +152,30 @@ export class Canvas {
     this.svg.classList.toggle("farther", scale < 0.16);
     this.placeWindow();
     if (this.scene.shapes.size <= ALL && this.drawn.size > 0) return;
-    if (this.drawn.size === 0) this.fillSight();
+    if (this.isNew) this.fillSight();
     else if (this.pending === 0) this.pending = requestAnimationFrame(() => this.fillSight());
   }
 
   /** Put into the document what came into sight, and take out what is far from it. */
   private fillSight(): void {
     this.pending = 0;
+    this.isNew = false;
     const { w, h } = this.size;
     const margin = this.scene.shapes.size <= ALL ? Infinity : 0.4;
     const [left, top] = [(-w * margin - this.view.x) / this.view.scale, (-h * margin - this.view.y) / this.view.scale];
     const [right, bottom] = [(w * (1 + margin) - this.view.x) / this.view.scale, (h * (1 + margin) - this.view.y) / this.view.scale];
     const isNear = (l: number, t: number, r: number, b: number): boolean => margin === Infinity || (r >= left && l <= right && b >= top && t <= bottom);
-    const isTiny = this.view.scale < 0.12;
+    const isAfar = margin !== Infinity && this.view.scale < AFAR;
+    this.layers.afar.setAttribute("display", isAfar ? "inline" : "none");
     const wanted = new Set<string>();
-    for (const shape of this.scene.shapes.values()) if (isNear(shape.x, shape.y, shape.x + shape.w, shape.y + shape.h)) wanted.add(this.ensure(shape.key, () => this.shape(shape)));
-    for (const arrow of this.scene.arrows) if (isNear(...arrow.box) && !(isTiny && margin !== Infinity)) wanted.add(this.ensure(`→${arrow.key}`, () => this.arrow(arrow)));
+    for (const shape of isAfar ? [] : this.scene.shapes.values()) if (isNear(shape.x, shape.y, shape.x + shape.w, shape.y + shape.h)) wanted.add(this.ensure(shape.key, () => this.shape(shape)));
+    for (const arrow of isAfar ? [] : this.scene.arrows) if (isNear(...arrow.box)) wanted.add(this.ensure(`→${arrow.key}`, () => this.arrow(arrow)));
     for (const [key, element] of this.drawn) {
       if (wanted.has(key)) continue;
       element.remove();
       this.drawn.delete(key);
     }
-    this.mark();
+    if (this.focus !== NO_FOCUS || this.looked !== NO_FOCUS) this.mark();
   }
 
   private ensure(key: string, make: () => SVGElement): string {
@@ -186,14 +192,14 @@ export class Canvas {
     const role = isGroup(item) ? item.role : item.op === null ? item.parent.role : tree.stateOf(item.op).role(item.op);
     const kind = isGroup(item) ? `group ${item.kind}` : item.kind;
     const classes = ["shape", kind, ROLES[role], mark ?? "", isFrame ? "open" : "", mark === null && counts.size > 0 && !isFrame ? "touched" : ""].filter(Boolean);
-    const group = svg("g", { class: classes.join(" "), "data-key": key, transform: `translate(${shape.x.toFixed(1)} ${shape.y.toFixed(1)})`, role: "img" });
+    const group = svg("g", { class: classes.join(" "), "data-key": key, transform: `translate(${shape.x.toFixed(1)} ${shape.y.toFixed(1)})`, role: isGroup(item) ? "group" : "img" });
     group.setAttribute("aria-label", described(shape, ROLES[role]!, mark, counts));
     const radius = !isGroup(item) && item.op === null ? Math.min(shape.h / 2, 14) : 6;
     if (isGroup(item) && !isFrame && item.kind !== "region" && item.kind !== "turn") {
       for (const off of [6, 3]) group.append(svg("rect", { class: "body under", x: off, y: off, width: shape.w, height: shape.h, rx: radius }));
     }
     group.append(svg("rect", { class: "body", width: shape.w, height: shape.h, rx: radius }));
-    if (isGroup(item)) group.append(toggle(isFrame));
+    if (isGroup(item)) group.append(toggle(isFrame, shape.title));
     group.append(...labels(shape, isFrame));
     const badge = badgeOf(mark, counts, isFrame);
     if (badge) group.append(svg("text", { class: `badge ${mark ?? "mixed"}`, x: shape.w - 4, y: -4, "text-anchor": "end", "font-size": SMALL }, badge));
@@ -246,9 +252,10 @@ export class Canvas {
 
   private drawMap(): void {
     this.map.replaceChildren();
+    this.layers.afar.replaceChildren();
     if (this.scene.shapes.size < MAPPED) return;
     const { w, h } = this.size;
-    const [width, height] = [Math.min(150, w / 4), Math.min(Math.max(this.scene.height / this.scene.width, 0.4) * 150, 0.6 * h)];
+    const [width, height] = [Math.min(140, w / 4), Math.min(Math.max(this.scene.height / this.scene.width, 0.4) * 140, 0.45 * h)];
     this.map.style.width = `${width}px`;
     this.map.style.height = `${height}px`;
     this.map.setAttribute("preserveAspectRatio", "none");
@@ -259,9 +266,12 @@ export class Canvas {
       const role = isGroup(shape.item) ? shape.item.role : shape.item.op === null ? 0 : this.tree!.stateOf(shape.item.op).role(shape.item.op);
       const name = (shape.item.op && this.tree!.changes.ops.get(shape.item.op.id)) || ROLES[role]!;
       const d = `M${shape.x.toFixed(0)} ${shape.y.toFixed(0)}h${shape.w.toFixed(0)}v${shape.h.toFixed(0)}h${(-shape.w).toFixed(0)}z`;
-      byClass.set(name, [...(byClass.get(name) ?? []), d]);
+      push(byClass, name, d);
     }
-    for (const [name, parts] of byClass) this.map.append(svg("path", { class: name, d: parts.join("") }));
+    for (const [name, parts] of byClass) {
+      this.map.append(svg("path", { class: name, d: parts.join("") }));
+      if (this.scene.shapes.size > ALL) this.layers.afar.append(svg("path", { class: name, d: parts.join("") }));
+    }
     this.map.append(this.window);
     this.placeWindow();
   }
@@ -291,6 +301,7 @@ export class Canvas {
     for (const name of ["pointerup", "pointercancel"] as const) this.svg.addEventListener(name, (event) => this.release(event));
     this.svg.addEventListener("pointerover", (event) => this.listener.onHover(keyAt(event.target)));
     this.svg.addEventListener("pointerleave", () => this.listener.onHover(null));
+    this.svg.addEventListener("click", (event) => event.detail === 0 && this.choose(event)); // by a screen reader; a mouse presses and releases
     this.svg.addEventListener("dblclick", (event) => {
       const key = keyAt(event.target);
       if (key !== null) this.listener.onToggle(key);
@@ -321,7 +332,7 @@ export class Canvas {
     if (from === undefined) return;
     const to = { x: event.clientX, y: event.clientY };
     if (!this.hasMoved && Math.hypot(to.x - from.x, to.y - from.y) < 4) return;
-    if (!this.hasMoved) this.svg.setPointerCapture(event.pointerId);
+    if (!this.hasMoved && event.isTrusted) this.svg.setPointerCapture(event.pointerId);
     this.hasMoved = true;
     const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
     this.pointers.set(event.pointerId, to);
@@ -334,12 +345,24 @@ export class Canvas {
 
   private release(event: PointerEvent): void {
     const isPressed = this.pointers.delete(event.pointerId);
-    if (!isPressed || this.hasMoved || event.type === "pointercancel") return;
+    if (isPressed && !this.hasMoved && event.type !== "pointercancel") this.choose(event);
+  }
+
+  private choose(event: MouseEvent): void {
     const target = event.target as Element;
-    const key = keyAt(target);
+    const key = keyAt(target) ?? this.keyAfar(event);
     if (key !== null && target.closest(".toggle") !== null) return this.listener.onToggle(key);
     const value = Number(target.closest("[data-value]")?.getAttribute("data-value") ?? -1);
     this.listener.onSelect(key ?? "", value);
+  }
+
+  /** The box at a point of a drawing that is seen from afar. */
+  private keyAfar(event: MouseEvent): string | null {
+    if (this.view.scale >= AFAR || this.scene.shapes.size <= ALL) return null;
+    const rect = this.svg.getBoundingClientRect();
+    const [x, y] = [(event.clientX - rect.left - this.view.x) / this.view.scale, (event.clientY - rect.top - this.view.y) / this.view.scale];
+    const inside = [...this.scene.shapes.values()].filter((shape) => x >= shape.x && x <= shape.x + shape.w && y >= shape.y && y <= shape.y + shape.h);
+    return inside.at(-1)?.key ?? null;
   }
 
   zoomIn = (): void => this.zoom(STEP);
@@ -361,9 +384,9 @@ function described(shape: Shape, role: string, mark: Mark | null, counts: Map<st
   return [shape.title, ...shape.rows.map((row) => row.text), role, state, changes].filter(Boolean).join(", ");
 }
 
-function toggle(isFrame: boolean): SVGElement {
+function toggle(isFrame: boolean, title: string): SVGElement {
   const [x, y] = [16, isFrame ? 13 : 15];
-  return svg("g", { class: "toggle" }, svg("circle", { cx: x, cy: y, r: 8 }), svg("path", { d: `M${x - 4} ${y}h8${isFrame ? "" : `M${x} ${y - 4}v8`}` }));
+  return svg("g", { class: "toggle", role: "button", "aria-expanded": String(isFrame), "aria-label": `${isFrame ? "close" : "open"} ${title}` }, svg("circle", { cx: x, cy: y, r: 8 }), svg("path", { d: `M${x - 4} ${y}h8${isFrame ? "" : `M${x} ${y - 4}v8`}` }));
 }
 
 function labels(shape: Shape, isFrame: boolean): SVGElement[] {

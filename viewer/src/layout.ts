@@ -38,7 +38,8 @@ const GAP_Y = 34;
 const GAP_SIDE = 90;
 const FAR = 24; // ranks beyond which an arrow is a curve instead of finding its way
 const SWEEPS = 14;
-const ROUNDS = 14;
+const COUNTED = 6000; // boxes and dummies up to which crossings are counted, to keep the best order
+const ROUNDS = 10;
 
 export function layered(boxes: Box[], links: Link[]): Placement {
   if (boxes.length === 0) return { boxes: [], routes: [], width: 0, height: 0 };
@@ -191,39 +192,40 @@ class Layers {
   }
 
   private uncrossed(layers: number[][]): number[][] {
-    const counts = this.ranks.length < 6000;
+    const counts = this.ranks.length < COUNTED;
     const sweeps = counts ? SWEEPS : SWEEPS / 2;
-    let best = layers.map((layer) => [...layer]);
-    let least = counts ? this.crossings(best) : Infinity;
-    const place = new Map<number, number>();
-    const note = (layer: number[]): void => layer.forEach((node, i) => place.set(node, i));
+    const place = new Float64Array(this.ranks.length);
+    const wish = new Float64Array(this.ranks.length);
+    const note = (layer: number[]): void => layer.forEach((node, i) => (place[node] = i));
     layers.forEach(note);
+    let best = layers.map((layer) => [...layer]);
+    let least = counts ? this.crossings(best, place) : Infinity;
     for (let sweep = 0; sweep < sweeps && least > 0; sweep++) {
       const goesDown = sweep % 2 === 0;
       for (let k = 0; k < layers.length; k++) {
         const layer = layers[goesDown ? k : layers.length - 1 - k]!;
-        const wish = new Map(layer.map((node) => [node, this.median(goesDown ? this.net.up[node]! : this.net.down[node]!, place) ?? place.get(node)!]));
-        layer.sort((a, b) => wish.get(a)! - wish.get(b)! || place.get(a)! - place.get(b)!);
+        if (layer.length < 2) continue;
+        for (const node of layer) wish[node] = median(goesDown ? this.net.up[node]! : this.net.down[node]!, place, place[node]!);
+        layer.sort((a, b) => wish[a]! - wish[b]! || place[a]! - place[b]!);
         note(layer);
       }
-      const now = counts ? this.crossings(layers) : least;
+      const now = counts ? this.crossings(layers, place) : least;
       if (!counts || now < least) [best, least] = [layers.map((layer) => [...layer]), now];
     }
     return best;
   }
 
-  private median(around: number[], place: Map<number, number>): number | null {
-    if (around.length === 0) return null;
-    const places = around.map((node) => place.get(node)!).sort((a, b) => a - b);
-    const middle = places.length >> 1;
-    return places.length % 2 ? places[middle]! : (places[middle - 1]! + places[middle]!) / 2;
-  }
-
-  private crossings(layers: number[][]): number {
+  private crossings(layers: number[][], place: Float64Array): number {
     let count = 0;
+    const ends: number[] = [];
     for (let k = 0; k + 1 < layers.length; k++) {
-      const place = new Map(layers[k + 1]!.map((node, i) => [node, i]));
-      const ends = layers[k]!.flatMap((node) => this.net.down[node]!.map((next) => place.get(next)!).sort((a, b) => a - b));
+      if (layers[k]!.length < 2 || layers[k + 1]!.length < 2) continue;
+      ends.length = 0;
+      for (const node of layers[k]!) {
+        const below = this.net.down[node]!;
+        if (below.length === 1) ends.push(place[below[0]!]!);
+        else ends.push(...below.map((next) => place[next]!).sort((a, b) => a - b));
+      }
       count += inversions(ends, layers[k + 1]!.length);
     }
     return count;
@@ -237,12 +239,20 @@ class Layers {
       let at = 0;
       for (const [i, node] of layer.entries()) this.x[node] = at += i ? this.apart(layer[i - 1]!, node) : 0;
     }
+    const at = new Float64Array(this.ranks.length);
+    const weight = new Float64Array(this.ranks.length);
     for (let round = 0; round < ROUNDS; round++) {
       const isLast = round >= ROUNDS - 2;
       for (let k = 0; k < layers.length; k++) {
         const layer = layers[round % 2 ? layers.length - 1 - k : k]!;
-        const wishes = layer.map((node) => this.wish(node, isLast || round % 2 === 0, isLast || round % 2 === 1));
-        this.settle(layer, wishes);
+        for (const node of layer) {
+          [at[node], weight[node]] = [0, 0];
+          if (isLast || round % 2 === 0) this.pull(node, this.net.up[node]!, at, weight);
+          if (isLast || round % 2 === 1) this.pull(node, this.net.down[node]!, at, weight);
+          if (weight[node]! > 0) at[node]! /= weight[node]!;
+          else [at[node], weight[node]] = [this.x[node]!, 0.05];
+        }
+        this.settle(layer, at, weight);
       }
     }
   }
@@ -252,27 +262,26 @@ class Layers {
     return (this.widths[left]! + this.widths[right]!) / 2 + gap;
   }
 
-  private wish(node: number, fromAbove: boolean, fromBelow: boolean): [at: number, weight: number] {
-    let [sum, weight] = [0, 0];
-    const add = (others: number[]): void => {
-      for (const other of others) {
-        const pull = this.isDummy(node) && this.isDummy(other) ? 8 : this.isDummy(node) || this.isDummy(other) ? 2 : 1;
-        sum += pull * this.x[other]!;
-        weight += pull;
-      }
-    };
-    if (fromAbove) add(this.net.up[node]!);
-    if (fromBelow) add(this.net.down[node]!);
-    return weight ? [sum / weight, weight] : [this.x[node]!, 0.05];
+  /** Add up where others draw a node to. */
+  private pull(node: number, others: number[], at: Float64Array, weight: Float64Array): void {
+    for (const other of others) {
+      const pull = this.isDummy(node) && this.isDummy(other) ? 8 : this.isDummy(node) || this.isDummy(other) ? 2 : 1;
+      at[node]! += pull * this.x[other]!;
+      weight[node]! += pull;
+    }
   }
 
   /** Least squares with the distances as constraints: isotonic regression by pooling adjacent violators (Barlow et al. 1972). */
-  private settle(layer: number[], wishes: [number, number][]): void {
+  private settle(layer: number[], wished: Float64Array, weights: Float64Array): void {
+    if (layer.length === 1) {
+      this.x[layer[0]!] = wished[layer[0]!]!;
+      return;
+    }
     const shifts: number[] = [];
     const pools: { sum: number; weight: number; count: number }[] = [];
     layer.forEach((node, i) => {
       shifts.push(i ? shifts[i - 1]! + this.apart(layer[i - 1]!, node) : 0);
-      const [at, weight] = wishes[i]!;
+      const [at, weight] = [wished[node]!, weights[node]!];
       pools.push({ sum: (at - shifts[i]!) * weight, weight, count: 1 });
       while (pools.length > 1 && pools.at(-2)!.sum / pools.at(-2)!.weight >= pools.at(-1)!.sum / pools.at(-1)!.weight) {
         const last = pools.pop()!;
@@ -314,6 +323,16 @@ class Layers {
     });
     return [point(from, isRight), point(to, !isRight)];
   }
+}
+
+/** The middle of the places of some nodes; of two middles the mean. Without nodes the place that there is. */
+function median(around: number[], place: Float64Array, own: number): number {
+  if (around.length === 0) return own;
+  if (around.length === 1) return place[around[0]!]!;
+  if (around.length === 2) return (place[around[0]!]! + place[around[1]!]!) / 2;
+  const places = around.map((node) => place[node]!).sort((a, b) => a - b);
+  const middle = places.length >> 1;
+  return places.length % 2 ? places[middle]! : (places[middle - 1]! + places[middle]!) / 2;
 }
 
 function inversions(numbers: number[], size: number): number {

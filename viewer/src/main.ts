@@ -223,8 +223,8 @@ class Page {
 
   /** A line below the graph: what is said, or else what the pass changed. */
   private say(text: string): void {
-    const { added, removed, changed } = this.tree.changes.counts;
-    this.status.textContent = text || (added + removed + changed ? `${added} added, ${removed} removed, ${changed} changed` : "");
+    const counts = Object.entries(this.tree.changes.counts).filter(([, count]) => count > 0);
+    this.status.textContent = text || counts.map(([mark, count]) => `${count} ${mark}`).join(", ");
   }
 
   private focusOn(key: string): Focus {

@@ -9,7 +9,7 @@ export interface Listener {
   onRewrite(rewrite: number): void;
 }
 
-const MOST = 1000; // rewrites that are listed at once
+const MORE = 200; // rewrites that are listed at once; more come when they are scrolled to
 
 export class PassList {
   readonly pane = html("section", { class: "pane passes", "aria-label": "passes and rewrites" });
@@ -17,6 +17,7 @@ export class PassList {
   private readonly steps = html("ol", { class: "rewrites", "aria-label": "rewrites" });
   private readonly filter = html("input", { type: "checkbox", id: "only-changed" });
   private frame = -1;
+  private listed = 0;
 
   constructor(
     private readonly history: History,
@@ -27,6 +28,9 @@ export class PassList {
     const label = html("label", { class: "filter" }, this.filter, " only what changed the graph");
     this.filter.addEventListener("change", () => this.pane.classList.toggle("only-changed", this.filter.checked));
     this.list.append(...history.data.frames.map((frame, i) => this.option(frame, i)));
+    this.steps.addEventListener("scroll", () => {
+      if (this.steps.scrollTop + this.steps.clientHeight > this.steps.scrollHeight - 200) this.extend(this.listed + MORE);
+    });
     this.pane.append(head, label, this.list, this.steps);
   }
 
@@ -49,19 +53,31 @@ export class PassList {
     this.list.setAttribute("aria-activedescendant", `pass-${frame}`);
     this.list.children[frame]?.scrollIntoView({ block: "nearest" });
     if (this.frame !== frame) this.fill(frame);
-    [...this.steps.querySelectorAll("button")].forEach((button, i) => {
-      const isNow = i === rewrite;
-      button.setAttribute("aria-current", String(isNow));
-      if (isNow) button.scrollIntoView({ block: "nearest" });
-    });
+    this.extend(rewrite + 1);
+    this.steps.querySelector("[aria-current=true]")?.setAttribute("aria-current", "false");
+    const button = this.steps.children[rewrite]?.firstElementChild;
+    button?.setAttribute("aria-current", "true");
+    button?.scrollIntoView({ block: "nearest" });
   }
 
   private fill(frame: number): void {
     this.frame = frame;
+    this.listed = 0;
     const { rewrites, count } = this.history.data.frames[frame]!;
-    this.steps.replaceChildren(...rewrites.slice(0, MOST).map(([rule, seen, line], i) => this.step(this.history.text(rule), seen, line, i)));
-    if (count > Math.min(rewrites.length, MOST)) this.steps.append(html("li", { class: "note" }, `and ${count - Math.min(rewrites.length, MOST)} more, which the pass as a whole shows`));
+    this.steps.replaceChildren();
+    if (count > rewrites.length) this.steps.append(html("li", { class: "note" }, `and ${count - rewrites.length} more, which the pass as a whole shows`));
     this.steps.hidden = rewrites.length === 0;
+    this.extend(MORE);
+  }
+
+  /** List the rewrites up to one. */
+  private extend(upTo: number): void {
+    const { rewrites } = this.history.data.frames[this.frame]!;
+    const more = rewrites.slice(this.listed, upTo).map(([rule, seen, line], i) => this.step(this.history.text(rule), seen, line, this.listed + i));
+    this.listed += more.length;
+    const rest = this.steps.querySelector("li.note");
+    if (rest === null) this.steps.append(...more);
+    else rest.before(...more);
   }
 
   private step(rule: string, seen: number[], line: number, i: number): HTMLElement {

@@ -39,6 +39,7 @@ const SOME = 150; // operators up to which the graphs of loops and branches are 
 export class Tree {
   readonly root: Group;
   readonly homes = new Map<number, Group>(); // by operator, the group that it lies in
+  private readonly items = new Map<number, Item>(); // by operator, its own box or frame
   readonly inputs = new Map<number, Leaf>(); // by value, the pill that stands for it
   readonly groups = new Map<string, Group>();
   private readonly total: number;
@@ -70,7 +71,7 @@ export class Tree {
     const home = this.homes.get(op);
     if (home === undefined) return null;
     const closed = outermostClosed(home);
-    return closed ?? home.children.find((item) => item.op?.id === op) ?? home;
+    return closed ?? this.items.get(op) ?? home;
   }
 
   /** Open all groups around an operator, by choices. */
@@ -95,31 +96,32 @@ export class Tree {
 
   private fillGraph(group: Group, graph: number): void {
     const order = this.after.graphs.has(graph) ? withGhosts(graph, this.before, this.after) : this.before.order(graph);
-    this.fillScopes(group, order, "");
+    this.fillScopes(group, order, []);
   }
 
   /** Operators of a graph by the next part of their name scopes; those of one scope and one role are one group. */
-  private fillScopes(group: Group, order: number[], path: string): void {
+  private fillScopes(group: Group, order: number[], path: string[]): void {
     const plain: (number | Group)[] = [];
     const inner = new Map<string, number[]>();
     for (const id of order) {
       const op = this.op(id);
-      const part = op.scope.startsWith(path) ? op.scope.slice(path.length).split("/").filter(Boolean)[0] : undefined;
-      const key = `s${group.graph}:${path}${part}:${op.role}`;
-      if (part === undefined) plain.push(id);
-      else {
-        if (!inner.has(key)) {
-          const scope = this.group("scope", key, part, null, group.graph, group);
-          scope.role = this.roleOf(op);
-          plain.push(scope);
-        }
-        push(inner, key, id);
+      const part = op.scope.split("/").filter(Boolean)[path.length];
+      if (part === undefined) {
+        plain.push(id);
+        continue;
       }
+      const key = `s${group.graph}:${[...path, part].join("/")}:${op.role}`;
+      if (!inner.has(key)) {
+        const scope = this.group("scope", key, part, null, group.graph, group);
+        scope.role = this.roleOf(op);
+        plain.push(scope);
+      }
+      push(inner, key, id);
     }
     this.fillRepeats(group, plain);
     for (const [key, ops] of inner) {
       const scope = this.groups.get(key)!;
-      this.fillScopes(scope, ops, `${path}${path.endsWith("/") || path ? "" : "/"}${scope.title}/`);
+      this.fillScopes(scope, ops, [...path, scope.title]);
       this.finish(scope, this.total <= FEW);
     }
   }
@@ -194,7 +196,9 @@ export class Tree {
     const op = this.op(id);
     this.homes.set(id, group);
     if (op.graphs.length === 0) {
-      group.children.push({ kind: "op", key: `o${id}`, op, value: -1, parent: group });
+      const leaf: Leaf = { kind: "op", key: `o${id}`, op, value: -1, parent: group };
+      this.items.set(id, leaf);
+      group.children.push(leaf);
       return;
     }
     const region = this.group("region", `o${id}`, op.type, op, op.graphs[0]!.graph, group);
@@ -209,6 +213,7 @@ export class Tree {
     }
     this.finish(region, this.total <= SOME);
     region.role = this.roleOf(op);
+    this.items.set(id, region);
     group.children.push(region);
   }
 
