@@ -100,7 +100,7 @@ def record(
     path: str | os.PathLike[str] | None = None,
     *,
     title: str = "program",
-    feed: Mapping[str, Any] | None = None,
+    feed: Mapping[str, object] | None = None,
     batch: int = 1,
     watched: bool = False,
     rewrite: int | None = None,

@@ -52,7 +52,7 @@ def document(browser: Browser, folder: Path) -> None:
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
     page.keyboard.press("-")
-    window.settled().screenshot(path=folder / "page.png")
+    window.settled().screenshot(path=folder / "viewing.png")
     window.close()
 
 
