@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import ceil, sqrt
 
 from graphad.drawing.metrics import text_width
-from graphad.drawing.nesting import Arrow
+from graphad.drawing.nesting import KEPT, Arrow
 from graphad.drawing.plan import Plan
 from graphad.drawing.texts import op_lines, reference_text, shown, value_lines
 from graphad.ir import Node, Op, Value
@@ -70,16 +70,16 @@ def boxes_of(
     cells: dict[Node, dict[tuple[str, str], Cell]] = {}
     for arrow in drawn.arrows:
         for end, node, slot in (("out", arrow.tail, arrow.tail_slot), ("in", arrow.head, arrow.head_slot)):
-            if slot and isinstance(node, Op):
+            if slot and isinstance(node, Op) and arrow.sort != KEPT:
                 place = ASIDE if end == "in" and is_aside(arrow) else BEFORE if (end == "in") != arrow.up else AFTER
                 cells.setdefault(node, {}).setdefault((end, slot), Cell(shown(slot), sides[place]))
     found: dict[Node, Box] = {}
     for node in drawn.nodes:
         if isinstance(node, Value):
-            found[node] = _ellipse([(line, TEXT) for line in value_lines(node)])
+            found[node] = _ellipse([(line, TEXT) for line in value_lines(node, drawn)])
         else:
             lines = op_lines(node, drawn, is_closed(node), attributes)
-            chips = [reference_text(each, each.value in drawn.inside) for each in drawn.references.get(node, ())]
+            chips = [reference_text(each, drawn) for each in drawn.references.get(node, ())]
             sized = [(line, NAME if i == 0 else TEXT - 1) for i, line in enumerate(lines)]
             found[node] = _box(sized, chips, _gathered(cells.get(node, {})))
     return found

@@ -114,6 +114,7 @@ class Union:
         self.steps = [Step() for _ in graphs]
         self.changed: list[set[Node]] = [set() for _ in graphs]
         self.reads: dict[tuple[Value, Op], str] = {}
+        self.names: dict[Value, str] = {}
         self._note(len(graphs) - 1, _twins(graphs[-1], self.graph))
         for i in range(len(graphs) - 2, -1, -1):
             self._step(i, graphs[i], graphs[i + 1])
@@ -145,7 +146,7 @@ class Union:
                 name = value.name if not home.values.taken(value.name) else home.values.numbered(value.name, "{} before {}")
                 made = home.add_value(name, value.shape, value.dtype, value.var)
                 made.kind, made.given = value.kind, value.given
-                nodes[value] = made
+                nodes[value], self.names[made] = made, repr(value)
         for op in graph.ops:
             if op not in nodes:
                 slots = [{slot: [_value(nodes[v]) for v in values] for slot, values in each.items()} for each in (op.inputs, op.outputs)]
@@ -182,7 +183,7 @@ class Union:
         both = {node for node in new if node in old}
         gone = frozenset(read for read in self.steps[before].reads - self.steps[after].reads if both.issuperset(read))
         fresh = frozenset(read for read in self.steps[after].reads - self.steps[before].reads if both.issuperset(read))
-        return Marks(nodes, gone, fresh, tuple(self._lost()))
+        return Marks(nodes, gone, fresh, tuple(self._lost()), self.names)
 
     def _lost(self) -> Iterator[Arrow]:
         """Arrows for what an operator of the union reads in a step before the last one only."""
@@ -192,7 +193,7 @@ class Union:
 
     def drawn(self, options: Options, titles: Sequence[str]) -> Iterator[Scene]:
         """A scene for each step: the places are those of the union."""
-        everything = Marks(arrows=tuple(self._lost()))
+        everything = Marks(arrows=tuple(self._lost()), names=self.names)
         drawn = planned(self.graph, options, everything)
         places = Composer(self.graph, drawn, options, everything).places()
         for i, step in enumerate(self.steps):

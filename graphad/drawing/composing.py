@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from graphad.drawing.boxes import CELL_HEIGHT, CELL_PAD, LINE, SLOT, Box, boxes_of
+from graphad.drawing.frame_titles import Obstacles, Place
 from graphad.drawing.frames import SEVERAL, Frame, Frames
 from graphad.drawing.layout import FRAME_TEXT, Geometry, laid_out
 from graphad.drawing.legend import (
@@ -44,13 +44,15 @@ PALE = 0.35
 class Marks:
     """What a difference says of nodes: ``added``, ``removed`` or ``changed``.
 
-    ``gone`` and ``new`` are what changed operators read no more, and read now; ``arrows`` are those for what is read no more.
+    ``gone`` and ``new`` are what changed operators read no more, and read now; ``arrows`` are those for what is
+    read no more, ``names`` what values were called that are there no more.
     """
 
     nodes: Mapping[Node, str] = field(default_factory=dict)
     gone: frozenset[tuple[Value, Node]] = frozenset()
     new: frozenset[tuple[Value, Node]] = frozenset()
     arrows: tuple[Arrow, ...] = ()
+    names: Mapping[Value, str] = field(default_factory=dict)
 
     def of_line(self, line: Line) -> str:
         """The mark of a line: that of its ends, or its own."""
@@ -68,6 +70,7 @@ def planned(graph: Graph, options: Options, marks: Marks) -> Plan:
         RenderError: there is more to draw than the limit of the options.
     """
     drawn = plan(graph, options)
+    drawn.names |= marks.names
     drawn.arrows += [arrow for arrow in marks.arrows if arrow.tail in drawn.nodes and arrow.head in drawn.nodes]
     return drawn
 
@@ -204,7 +207,7 @@ class Composer:
         for cell in dict.fromkeys(box.cells.values()):
             left, top, width, height = cell.place
             yield Text(
-                x + left + width / 2, y + top + height / 2 + SLOT * 0.34, cell.text, SLOT, mixed(ink, _ground(self.theme.background), 0.8)
+                x + left + width / 2, y + top + height / 2 + SLOT * 0.34, cell.text, SLOT, mixed(ink, _ground(self.theme.background), 0.9)
             )
 
     def _words(self, node: Node, box: Box, x: float, y: float, ink: str) -> Iterator[Shape]:
@@ -250,12 +253,11 @@ class Composer:
         ground = _ground(self.theme.background)
         if mark:
             return self.theme.changes[mark].color
-        if line.mark in ("link", "saved", "kept"):
-            return self.theme.link
-        look = self.theme.looks[line.role]
+        special = line.mark in ("link", "saved", "kept")
+        color = self.theme.link if special else self.theme.looks[line.role].line
         if line.tail in self.drawn.faded or line.head in self.drawn.faded:
-            return mixed(look.line, ground, PALE)
-        return mixed(look.line, ground, 0.5) if line.way == LOOKUP else look.line
+            return mixed(color, ground, PALE)
+        return mixed(color, ground, 0.5) if line.way == LOOKUP and not special else color
 
     def _breaks(self, geometry: Geometry) -> Iterator[Item]:
         for i, ((x, y), text) in enumerate(geometry.breaks):
@@ -265,17 +267,21 @@ class Composer:
     # -- frames ----------------------------------------------------------------------------------
 
     def _frames(self, geometry: Geometry) -> Iterator[Item]:
-        ways = [sampled(points) for points in (*geometry.curves.values(), *geometry.joints)] if geometry.frames else []
+        taken = Obstacles(geometry, self.boxes) if geometry.frames else None
         for frame in self.frames.all:
-            if frame not in geometry.frames:
+            if frame not in geometry.frames or taken is None:
                 continue
             self.kinds.update({FRAMED} if frame.kind in ("nested", SEVERAL) else {REPEATED} if frame.repeated else set())
             role = frame.role if frame.role in self.theme.looks else FORWARD
             item = Item(f"c{frame.number}", f"frame {role}", "\n".join(frame.tooltip))
-            item.shapes = [shape for place in geometry.frames[frame] for shape in self._frame(frame, role, place, ways)]
+            for place in geometry.frames[frame]:
+                item.shapes += self._frame(frame, role, place)
+                if frame.label:
+                    at, label = taken.title(frame, place)
+                    item.shapes.append(Text(*at, label, FRAME_TEXT, self.theme.looks[role].line, START))
             yield item
 
-    def _frame(self, frame: Frame, role: str, place: tuple[float, float, float, float], ways: Sequence[Sequence[Point]]) -> Iterator[Shape]:
+    def _frame(self, frame: Frame, role: str, place: Place) -> Iterator[Shape]:
         left, top, right, bottom = place
         line, ground = self.theme.looks[role].line, _ground(self.theme.background)
         edge = mixed(line, ground, 0.6)
@@ -283,9 +289,6 @@ class Composer:
         for back in (5.0, 2.5) if frame.repeated else ():
             yield Rect(left + back, top + back, right - left, bottom - top, 7, ground, edge, 0.8)
         yield Rect(left, top, right - left, bottom - top, 7, fill, edge)
-        if frame.label:
-            x, y = _free_place(place, text_width(frame.label, FRAME_TEXT), ways)
-            yield Text(x, y, frame.label, FRAME_TEXT, line, START)
 
 
 def _outline(box: Box, x: float, y: float, look: Look, weight: float, dash: tuple[float, ...]) -> Iterator[Shape]:
@@ -296,34 +299,6 @@ def _outline(box: Box, x: float, y: float, look: Look, weight: float, dash: tupl
     yield Ellipse(*middle, box.width / 2, box.height / 2, look.fill, look.line, weight, dash)
     if look.rings > 1:
         yield Ellipse(*middle, box.width / 2 - 3, box.height / 2 - 3, "none", look.line, weight, dash)
-
-
-def _free_place(place: tuple[float, float, float, float], width: float, ways: Sequence[Sequence[Point]]) -> Point:
-    """Where at the upper or the lower edge of a frame a title is not crossed: as far to the left as can be."""
-    left, top, right, bottom = place
-    for high in (top + 2, bottom - 13):
-        start = left + 6
-        for low, far in sorted(_spans(ways, high, high + 12)):
-            if far + 3 > start and low - 3 < start + width:
-                start = far + 3
-        if start + width <= right - 4:
-            return start, high + 1 + FRAME_TEXT
-    return left + 6, top + 3 + FRAME_TEXT
-
-
-def _spans(ways: Sequence[Sequence[Point]], top: float, bottom: float) -> Iterator[tuple[float, float]]:
-    """From where to where lines are between two heights."""
-    for way in ways:
-        for (x, y), (x2, y2) in pairwise(way):
-            if min(y, y2) < bottom and max(y, y2) > top:
-                ends = [_between(x, y, x2, y2, height) for height in (top, bottom)]
-                yield min(ends), max(ends)
-
-
-def _between(x: float, y: float, x2: float, y2: float, height: float) -> float:
-    """Where a straight line is at a height, or its end that is nearest to it."""
-    share = 0.5 if y == y2 else min(max((height - y) / (y2 - y), 0.0), 1.0)
-    return x + (x2 - x) * share
 
 
 def _ground(background: str) -> str:

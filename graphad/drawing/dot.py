@@ -127,11 +127,11 @@ class _Writer:
         if isinstance(node, Op):
             closed = is_closed(node, self.drawn)
             lines = op_lines(node, self.drawn, closed, self.options.attributes)
-            lines += [reference_text(each, each.value in self.drawn.inside) for each in self.drawn.references.get(node, ())]
+            lines += [reference_text(each, self.drawn) for each in self.drawn.references.get(node, ())]
             style |= {"fontsize": "10", "shape": "box", "style": "rounded,filled", "height": "0.32", "margin": "0.12,0.05"}
             text = op_tooltip(node)
         else:
-            lines, text = value_lines(node), value_tooltip(node, self.drawn.gradient_of.get(node))
+            lines, text = value_lines(node, self.drawn), value_tooltip(node, self.drawn.gradient_of.get(node))
             style |= {"shape": "ellipse", "height": "0.34", "margin": "0.02,0.02"}
         style |= {"peripheries": str(look.rings)} if look.rings > 1 else {}
         mark = self.marks.nodes.get(node)
@@ -151,7 +151,8 @@ class _Writer:
     # -- lines -----------------------------------------------------------------------------------
 
     def _line(self, number: int, line: Line) -> None:
-        slots = [line.tail_slot, line.head_slot]
+        folded = line.value is not None and line.value not in (line.tail, line.head)
+        slots = ["", ""] if folded else [line.tail_slot, line.head_slot]
         ends = [self.ids[line.tail], self.ids[line.head]]
         crowded = line.way != LOOKUP and self._crowded(line)
         place = LOOKUP if crowded and line.way == BESIDE else line.way

@@ -76,7 +76,13 @@ class Folding:
         found: dict[tuple[object, ...], Arrow] = {}
         for arrow in arrows:
             tail, head = self.of(arrow.tail), self.of(arrow.head)
-            if tail is head is not arrow.tail or tail in self.hidden or head in self.hidden or self._is_doubled(arrow, tail, head):
+            if (
+                tail is head is not arrow.tail
+                or self._returns(tail, head)
+                or tail in self.hidden
+                or head in self.hidden
+                or self._is_doubled(arrow, tail, head)
+            ):
                 continue
             slots = ("" if tail in self.closed else arrow.tail_slot), ("" if head in self.closed else arrow.head_slot)
             made = Arrow(tail, head, self._op(arrow.op), self.value(arrow.value), *slots, arrow.sort, arrow.backward, arrow.up)
@@ -85,6 +91,10 @@ class Folding:
             key = (tail, head, *slots, made.next)
             found.setdefault(key, made)
         return list(found.values())
+
+    def _returns(self, tail: Node, head: Node) -> bool:
+        """Whether a value of a closed scope is read there as well, while others read it, too."""
+        return head in self.closed and isinstance(tail, Value) and bool(tail.writers) and self.of(tail.writers[0]) is head
 
     def _op(self, op: Op) -> Op:
         found = self.of(op)

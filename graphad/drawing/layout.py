@@ -26,7 +26,7 @@ from graphad.drawing.metrics import text_width
 from graphad.drawing.options import Options
 from graphad.drawing.plan import Plan
 from graphad.drawing.render import lay_out
-from graphad.ir import Node
+from graphad.ir import Node, Op
 
 LARGE, AT_ONCE = 400, 4
 FRAME_TEXT, GUTTER = 9.0, 40.0
@@ -160,7 +160,7 @@ class _Sketch:
     def _inside(self, frame: Frame) -> Iterator[str]:
         for item in frame.items:
             if isinstance(item, Frame):
-                wide = text_width(item.label, FRAME_TEXT) + 8
+                wide = 1.5 * text_width(item.label, FRAME_TEXT) + 12  # lines pass beside the title
                 label = (
                     f'<<table fixedsize="true" border="0" width="{wide:.0f}" height="13"><tr><td></td></tr></table>>'
                     if item.label
@@ -219,9 +219,13 @@ class _Sketch:
         return f"{self.ids[node]}:p{number}:{COMPASS[cell.side]}"
 
     def _levels(self) -> Iterator[str]:
+        """Pairs at one height; among frames, the forward is on the left."""
+        framed = bool(self.frames.all)
         for a, b in self.drawn.levels:
             if a in self.ids and b in self.ids:
                 yield f"{{rank=same {self.ids[a]} {self.ids[b]}}}"
+                if isinstance(a, Op) and framed:
+                    yield f"{self.ids[b]} -> {self.ids[a]} [style=invis weight=0]"
 
 
 def _table(box: Box) -> str:

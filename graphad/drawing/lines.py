@@ -85,16 +85,16 @@ def lines_of(drawn: Plan, options: Options) -> Iterator[Line]:
     """The arrows and links, in order."""
     for arrow in drawn.arrows:
         mark, note = (NEXT_COPY, "to the next copy") if arrow.next else SORTS[arrow.sort]
-        slots = ("", "") if arrow.folded else (arrow.tail_slot, arrow.head_slot)
         text = arrow_tooltip(arrow.value, arrow.tail_slot, arrow.head_slot, note)
         role, way = drawn.nesting.role(arrow.op), way_of(arrow, drawn)
+        slots = ("", "") if arrow.sort == KEPT else ("" if arrow.folded and way == LOOKUP else arrow.tail_slot, arrow.head_slot)
         yield Line(arrow.tail, arrow.head, role, way, mark, text, arrow.up, arrow.level, *slots, arrow.value)
     pairs = [(a, b) for a, b in drawn.levels if isinstance(a, Value) and isinstance(b, Value)]
     if options.links == "all" or (options.links == "auto" and len(pairs) <= MOST_LINKS):
         for gradient, source in pairs:
             text = f"{shown(repr(gradient))} is the gradient of {shown(repr(source))}"
             # Between frames the links see to it that the backward stands to the right of the forward.
-            way = BESIDE if drawn.nesting.opened else LOOKUP
+            way = BESIDE if drawn.nesting.opened or drawn.groups else LOOKUP
             yield Line(source, gradient, BACKWARD, way, "link", text, value=gradient)
 
 

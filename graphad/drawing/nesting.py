@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from graphad.ir import Graph, Node, Op, Value
 from graphad.ir.nodes import Slots
-from graphad.ir.regions import OTHERWISE, LoopLike, added_count, control_definition, definition_of, operands, outcomes
+from graphad.ir.regions import OTHERWISE, LoopLike, added_count, control_definition, definition_of, operands, results_of
 from graphad.ir.residuals import is_read, residual_inputs
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, EMPTY, FORWARD
@@ -144,7 +144,7 @@ def operands_of(op: Op) -> Iterator[Operand]:
 
 def outcomes_of(op: Op) -> Iterator[tuple[Value, list[Value]]]:
     """The results of an operator, and the values of its graphs that they come from."""
-    for i, value in enumerate(outcomes(op)):
+    for i, value in enumerate(results_of(op)):
         yield value, [g.results[i] for g in op.graphs.values() if i < len(g.results)]
 
 
@@ -264,7 +264,7 @@ class Ends:
         decides = set(op.inputs.get(definition.condition, ()))
         for operand in operands_of(op):
             self._operand(op, operand, operand.outer in decides)
-        added = len(outcomes(op)) - added_count(op)
+        added = len(results_of(op)) - added_count(op)
         for i, (outer, inner) in enumerate(outcomes_of(op)):
             self._outcome(op, outer, inner, ADDED if i >= added else LEAVES)
 

@@ -7,11 +7,11 @@ resvg, or Graphviz's own dot.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import zlib
 from collections.abc import Iterator
 from importlib import import_module
+from shutil import which
 
 from graphad.drawing.metrics import helvetica_width, text_width
 from graphad.drawing.render import find_renderer, paint
@@ -74,7 +74,7 @@ def _no_letters(scene: Scene, format: str, remedy: str) -> str:
 
 
 def _by_rsvg(scene: Scene, format: str, dpi: float, timeout: float) -> bytes | None:
-    program = shutil.which(RSVG)
+    program = which(RSVG)
     if program is None:
         return None
     zoom = ["-z", f"{dpi / 96:g}"] if format == "png" else []
@@ -90,7 +90,7 @@ def _by_resvg(scene: Scene, dpi: float) -> bytes | None:
 
 
 def _by_dot(scene: Scene, format: str, dpi: float, timeout: float) -> bytes | None:
-    program = shutil.which(DOT)
+    program = which(DOT)
     if program is None or program == find_renderer():
         return None
     return _converted([program, "-Kneato", "-n2", f"-T{format}", f"-Gdpi={dpi:g}"], _dot_text(scene), timeout)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from graphad.drawing.nesting import Nesting
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import control_definition, is_loop_gradient, operands, outcomes
+from graphad.ir.regions import control_definition, is_loop_gradient, operands, results_of
 from graphad.ir.residuals import find_forward_op, forward_graph, residual_of
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, OPTIMIZE
@@ -83,14 +83,14 @@ class Pairs:
         forward, definition = _keeper(op), control_definition(op)
         if forward is None or definition is None or not definition.is_grad:
             return
-        given, ours = operands(forward), outcomes(forward)
+        given, ours = operands(forward), results_of(forward)
         cotangents, wanted = op.inputs.get(f"Out{GRAD}", ()), op.inputs.get("X", ())
         carried = [_place(self.gradient_of(value), ours) for value in cotangents]
         outer = self._nesting.outer
         results = [_place(outer(value), tuple(map(outer, given))) for value in wanted]
         if is_loop_gradient(op):
             results = [*carried, *results]
-        self._note(outcomes(op), results, given)
+        self._note(results_of(op), results, given)
         for graph, body in zip(op.graphs.values(), forward.graphs.values(), strict=False):
             self._note(graph.inputs[len(wanted) :], carried, body.results)
             self._note(graph.results, results, body.inputs)

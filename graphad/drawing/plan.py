@@ -18,7 +18,7 @@ from graphad.drawing.scopes import Group, Groups, closed_ops, scope_of
 from graphad.drawing.subset import MUCH_READ, Ways, chosen_part
 from graphad.errors import RenderError
 from graphad.ir import Graph, Node, Op, Value
-from graphad.ir.regions import control_definition, is_forward_loop, outcomes
+from graphad.ir.regions import control_definition, is_forward_loop, results_of
 from graphad.ir.residuals import forward_graph, is_read
 from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Parameter
 
@@ -45,7 +45,7 @@ class Plan:
     and its operator. ``kept`` are the slots of state that one optimizer operator alone keeps from run to run, which is not drawn.
     ``tops`` are the nodes of each nested graph that nothing in it leads to. ``highlighted`` are nodes to highlight, and
     operators that hide some. ``groups`` are the frames of scopes and repetitions, ``faded`` the surroundings of the part that is drawn,
-    ``orders`` the orders of gradients.
+    ``orders`` the orders of gradients, ``names`` what some values are called instead of by their own names.
     """
 
     nesting: Nesting
@@ -62,6 +62,7 @@ class Plan:
     groups: dict[Node, Group] = field(default_factory=dict)
     faded: set[Node] = field(default_factory=set)
     orders: dict[Node, int] = field(default_factory=dict)
+    names: dict[Value, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -72,11 +73,6 @@ class Plan:
     def framed(self) -> int:
         """How many of them are in frames of nested graphs."""
         return sum(self.nesting.home(node) is not self.nesting.root for node in self.nodes)
-
-    @property
-    def names(self) -> set[Value]:
-        """The values that operators read by name."""
-        return {reference.value for each in self.references.values() for reference in each}
 
 
 def plan(graph: Graph, options: Options) -> Plan:
@@ -245,7 +241,7 @@ class _Planner:
             yield from (v for v in op.writes() if v.name in names and not v.readers and v not in self.highlighted)
         for op in (op for graph in self.nesting.graphs() for op in graph.controls):
             unread = (v for v in op.writes() if v not in self.out_of and v not in self.highlighted)
-            yield from (v for v in unread if _is_scopes(v) or (is_forward_loop(op) and v is outcomes(op)[-1]))
+            yield from (v for v in unread if _is_scopes(v) or (is_forward_loop(op) and v is results_of(op)[-1]))
 
     def _folds(self, value: Value) -> bool:
         if self.options.values == "all" or value in self.highlighted:
@@ -330,19 +326,18 @@ class _Planner:
                     self.result.tops.setdefault(graph, []).append(node)
 
     def _orders(self) -> None:
-        """The order of each gradient, and of each operator of the backward: that of what it writes, or at least of what it reads."""
+        """The orders of gradients, and of the operators of the backward: those of what they read and write, whichever is the greatest."""
         orders = self.result.orders
         for node in self.nesting.in_order():
             if isinstance(node, Value):
                 order = self._order(node)
                 if order:
-                    orders[node] = order
+                    orders[node] = max(order, orders.get(node, 0))
             elif self.nesting.role(node) == BACKWARD:
-                written = [self._order(value) for value in node.writes()]
-                read = [orders.get(self.nesting.outer(value), 0) for value in node.reads()]
-                orders[node] = max(1, *written, *(read if not any(written) else ()))
+                read = (orders.get(self.nesting.outer(value), 0) for value in node.reads())
+                orders[node] = max(1, *read, *map(self._order, node.writes()))
                 for value in node.writes():
-                    orders.setdefault(value, orders[node])
+                    orders[value] = max(orders[node], orders.get(value, 0))
         for parts in self.boxes.values():
             if BACKWARD in parts:
                 orders[parts[BACKWARD]] = 1

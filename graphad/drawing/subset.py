@@ -40,12 +40,15 @@ class Ways:
             raise InvalidValue(f"no drawn value has the name {given!r}, and no operator that type{hint}")
         return found
 
-    def near(self, start: Collection[Node], radius: int) -> set[Node]:
-        """What is up to so many operators away, with the values that these operators read and write."""
+    def near(self, start: Collection[Node], radius: int, named: bool = True) -> set[Node]:
+        """What is up to so many operators away, with the values that these operators read and write.
+
+        No way leads through what very many operators read, unless it is ``named`` by the user, to start from.
+        """
         found, border = set(start), set(start)
-        steps = 2 * radius + any(isinstance(node, Op) for node in start)
+        steps = 2 * radius + all(isinstance(node, Op) for node in start)
         for step in range(steps):
-            border = {other for node in border if step == 0 or self._leads_on(node) for other in self._around(node)} - found
+            border = {other for node in border if (named and step == 0) or self._leads_on(node) for other in self._around(node)} - found
             found |= border
         ops = [node for node in found if isinstance(node, Op)]
         return found | {other for op in ops for other in self._around(op)}
@@ -77,7 +80,7 @@ def chosen_part(ways: Ways, options: Options) -> tuple[set[Node], set[Node]] | N
             raise InvalidValue(f"no way leads from {options.path[0]!r} to {options.path[1]!r}")
     else:
         return None
-    outer = ways.near(inner, options.around) if options.around else inner
+    outer = ways.near(inner, options.around, named=False) if options.around else inner
     return outer, outer - inner
 
 

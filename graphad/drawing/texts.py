@@ -40,11 +40,12 @@ def op_lines(op: Op, drawn: Plan, closed: bool, attributes: bool) -> list[str]:
     return lines + (attr_lines(op) if attributes else [])
 
 
-def reference_text(reference: Reference, inside: bool) -> str:
+def reference_text(reference: Reference, drawn: Plan) -> str:
     """What an operator reads by name: the slot, the value, and the type of one that is not drawn elsewhere."""
+    inside = reference.value in drawn.inside
     slot = f"{shown(reference.slot)} = " if reference.slot else ""
     extents = "" if reference.value.shape is None or not inside else f" {list(reference.value.shape)}"
-    return f"{slot}{shortened(shown(repr(reference.value)))}{extents}"
+    return f"{slot}{shortened(name_of(reference.value, drawn))}{extents}"
 
 
 def attr_lines(op: Op) -> list[str]:
@@ -52,9 +53,14 @@ def attr_lines(op: Op) -> list[str]:
     return [shortened(f"{shown(name)}={attr_text(value)}") for name, value in op.attrs.items() if not isinstance(value, Block)]
 
 
-def value_lines(value: Value) -> list[str]:
+def name_of(value: Value, drawn: Plan) -> str:
+    """A value's name as readers see it."""
+    return shown(drawn.names.get(value) or repr(value))
+
+
+def value_lines(value: Value, drawn: Plan) -> list[str]:
     """A value's name and type."""
-    name = shortened(shown(repr(value)))
+    name = shortened(name_of(value, drawn))
     return [name] if value.type is None else [name, str(value.type)]
 
 

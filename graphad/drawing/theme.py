@@ -33,7 +33,7 @@ _LIGHT_LOOKS = {
     FORWARD: Look("forward operator", "#cfe3f7", "#2f6ea8"),
     BACKWARD: Look("backward operator", "#fbdcc0", "#bf5f12"),
     f"{BACKWARD}2": Look("backward of order 2", "#f2b795", "#96380e"),
-    f"{BACKWARD}3": Look("backward of order 3 or more", "#dd8f7b", "#6d1a0e"),
+    f"{BACKWARD}3": Look("backward of order 3 or more", "#eba998", "#6d1a0e"),
     OPTIMIZE: Look("optimizer operator", "#d9d2ee", "#6a4fae"),
     "data": Look("data", "#fdf3b9", "#a58a12"),
     "parameter": Look("parameter", "#d5ebd0", "#3c8540", 2),
