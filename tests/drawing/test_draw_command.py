@@ -14,6 +14,8 @@ from tests.scratch import Swap, passes
 NET = """program {
   block 0 {
     var x: float64[3]
+    var a: float64[3]
+    var b: float64[3]
     exp(X=x) -> (Out=a)
     sin(X=a) -> (Out=b)
   }
