@@ -83,7 +83,7 @@ def _by_rsvg(scene: Scene, format: str, dpi: float, timeout: float) -> bytes | N
 
 def _by_resvg(scene: Scene, dpi: float) -> bytes | None:
     try:
-        found: bytes = bytes(import_module(RESVG).svg_to_bytes(svg_string=svg_text(scene), zoom=dpi / 72))
+        found: bytes = bytes(import_module(RESVG).svg_to_bytes(svg_string=svg_text(scene), zoom=dpi / 96))
     except ImportError:
         return None
     return found
