@@ -23,6 +23,7 @@ from graphad.program import (
     Variable,
     default_main_program,
     default_startup_program,
+    name_scope,
     program_guard,
     unique_name,
 )
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from graphad import interop, optimizer, passes
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
-    from graphad.drawing import draw, draw_pair, draw_rule
+    from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.experiments import experiment
     from graphad.interop import load, save
     from graphad.optimizer import optimize
@@ -68,8 +69,10 @@ _HOMES = {
     "backward_pipeline": "backward",
     "constant": "rewriting",
     "draw": "drawing",
+    "draw_diff": "drawing",
     "draw_pair": "drawing",
     "draw_rule": "drawing",
+    "draw_steps": "drawing",
     "experiment": "experiments",
     "explain": "rewriting",
     "fixpoint": "rewriting",
@@ -136,8 +139,10 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "draw",
+    "draw_diff",
     "draw_pair",
     "draw_rule",
+    "draw_steps",
     "errors",
     "experiment",
     "explain",
@@ -151,6 +156,7 @@ __all__ = [
     "load",
     "load_plugins",
     "lower",
+    "name_scope",
     "nested",
     "ops",
     "optimize",

@@ -25,12 +25,15 @@ class Difference:
     Attributes:
         before, after: the graphs; in ``after`` values have the names of those in ``before`` that they are paired with.
         removed: operators of ``before`` that are not in ``after``, or not like that; added: the other way round.
+        ops, values: what of ``before`` is paired with what of ``after``, nested graphs included; a changed operator is paired, too.
     """
 
     before: Graph
     after: Graph
     removed: list[Op] = field(default_factory=list)
     added: list[Op] = field(default_factory=list)
+    ops: dict[Op, Op] = field(default_factory=dict)
+    values: dict[Value, Value] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -85,6 +88,8 @@ class _Pairing:
                 if name in y.graphs:
                     self.graphs(x.graphs[name], y.graphs[name])
         old_of = {new: old for y, x in partners.items() for old, new in _outputs(x, y)} | {new: old for old, new in _inputs(a, b)}
+        self.difference.ops |= pairs
+        self.difference.values |= {old: new for new, old in old_of.items()}
         same = {y for y, x in partners.items() if _look(x) == _look(y) and _reads_the_same(x, y, old_of)}
         self.difference.removed += [x for x in a.ops if pairs.get(x) not in same]
         self.difference.added += [y for y in b.ops if y not in same]

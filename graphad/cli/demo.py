@@ -99,13 +99,14 @@ class Gallery:
         self.steps.append(step)
         now = set(graph.nodes)
         new = set(graph.analyses[OpPath].ops) if not self.known else now - self.known
+        means = "new in this pass" if self.known else "on the way to the cost"
         self.known = now
         if "optimize" not in step.name:
-            self._draw(graph, step.name, new)
+            self._draw(graph, step.name, new, means)
 
-    def _draw(self, graph: Graph, name: str, highlight: object) -> None:
+    def _draw(self, graph: Graph, name: str, highlight: object, means: str = "") -> None:
         path = self.folder / f"{len(self.files):02d}-{name}.svg"
-        self.files.append(draw(graph, path, title=name, highlight=highlight))
+        self.files.append(draw(graph, path, title=name, highlight=highlight, highlight_means=means))
 
 
 def run_demo(folder: Path, epochs: int = 15) -> int:

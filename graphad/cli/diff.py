@@ -7,7 +7,7 @@ from pathlib import Path
 
 from graphad.cli.arguments import DIFFERENT, FINE, add_allow_unknown, refused
 from graphad.difference import compare
-from graphad.drawing import draw_pair
+from graphad.drawing import draw_diff
 from graphad.errors import GraphadError
 from graphad.interop.formats import read_program
 
@@ -19,7 +19,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("diff", help="compare two programs up to renaming", description=text, epilog=statuses)
     parser.add_argument("before", metavar="A", help="a program as text, JSON or protobuf")
     parser.add_argument("after", metavar="B", help="another one")
-    parser.add_argument("--draw", type=Path, metavar="OUT", help="draw both beside each other, what differs outlined: .svg")
+    parser.add_argument("--draw", type=Path, metavar="OUT", help="draw both as one: added outlined, removed as ghosts, changed marked")
     add_allow_unknown(parser)
     parser.set_defaults(command=run)
 
@@ -32,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
         return refused(error)
     print(found.text(args.before, args.after), end="")
     if args.draw is not None:
-        draw_pair(found.before, found.after, args.draw, titles=(args.before, args.after), highlight=[*found.removed, *found.added])
+        draw_diff(found.before, found.after, args.draw, title=f"from {args.before} to {args.after}")
     return FINE if found.is_empty else DIFFERENT

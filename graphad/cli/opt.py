@@ -9,7 +9,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, count, lowered
-from graphad.drawing import draw
+from graphad.drawing import draw_steps
 from graphad.interop.formats import FORMATS, write_program
 from graphad.ir import Graph, schedule
 from graphad.rewriting import Pass, Step, Timings, observing, timing_rules, verification
@@ -40,12 +40,15 @@ def run(args: argparse.Namespace) -> int:
     timings = Timings()
     with ExitStack() as observers:
         rules = observers.enter_context(timing_rules() if args.time else nullcontext())
-        for observer in (_Printer(graph, args), _Drawer(graph, args.draw) if args.draw else None, timings if args.time else None):
+        drawer = _Drawer(graph, args.draw) if args.draw else None
+        for observer in (_Printer(graph, args), drawer, timings if args.time else None):
             if observer is not None:
                 observers.enter_context(observing(observer))
         if args.verify_each is not None:
             observers.enter_context(verification(args.verify_each))
         args.pipeline.run(graph)
+    if drawer is not None:
+        drawer.draw()
     if args.time:
         _say(f"{timings}\n\n{rules}" if rules else str(timings))
     if args.stop_after is not None:
@@ -84,15 +87,23 @@ class _Printer:
 
 
 class _Drawer:
-    """Draws the graph before, and after each pass that changed it, into a folder: 00-before.svg, 01-cse.svg..."""
+    """Draws the graph before, and after each pass that changed it, into a folder: 00-before.svg, 01-cse.svg...
+
+    What a pass added is outlined, what it changed is marked, and a node has one place in all drawings.
+    """
 
     def __init__(self, graph: Graph, folder: Path) -> None:
         self.folder = folder
-        self.count = 0
+        self.names = ["before"]
+        self.steps = [graph.clone()]
         folder.mkdir(parents=True, exist_ok=True)
-        draw(graph, folder / "00-before.svg")
 
     def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
         if step.changed and not each.combines and graph.parent is None:
-            self.count += 1
-            draw(graph, self.folder / f"{self.count:02}-{step.name}.svg")
+            self.names.append(step.name)
+            self.steps.append(graph.clone())
+
+    def draw(self) -> None:
+        """Write the files."""
+        paths = [self.folder / f"{i:02}-{name}.svg" for i, name in enumerate(self.names)]
+        draw_steps(self.steps, paths, titles=self.names)

@@ -6,19 +6,24 @@ import os
 import secrets
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+from graphad.drawing.composing import scene_of
 from graphad.drawing.dot import dot_text
-from graphad.drawing.plan import Options, checked_options
-from graphad.drawing.render import joined, plain_svg, render_dot
+from graphad.drawing.options import Options, checked_options
+from graphad.drawing.painting import pdf_bytes, png_bytes
+from graphad.drawing.render import joined
+from graphad.drawing.scene import Scene
+from graphad.drawing.svg import svg_text
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Graph, lower
 from graphad.program import Program
 
-FORMATS = (".svg", ".png", ".pdf", ".dot")
+FORMATS = (".svg", ".pdf", ".png", ".dot")
 NOTEBOOK_SECONDS = 20.0
 
 
-def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **options: object) -> Path:
+def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str] | None = None, /, **options: Any) -> Path:
     """Draw a program or a graph to a file; on an error the file stays as it was.
 
     The blocks of loops and branches are drawn as frames with their operator: captured values enter them, carried values go
@@ -26,22 +31,9 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
 
     Args:
         program_or_graph: what to draw; it is not changed.
-        path: where to: ``.svg``, ``.png``, ``.pdf`` (where Graphviz itself is installed) or ``.dot`` (the text Graphviz is given).
-        title: a line above the drawing.
-        highlight: operators and values (of the graph, of the program, or values by name) to outline: what a pass added, say.
-        highlight_means: what the legend says that an outline means.
-        values: ``"all"``, ``"shared"`` (values with one writer and one reader become arrows), ``"none"`` (operators only),
-            or ``"auto"``: the first of these that draws at most 1500 nodes. Unless it is ``"all"``, what an optimizer
-            operator alone keeps between runs (moments) is named inside the operator.
-        links: dashed lines from gradients to what they are gradients of: ``"all"``, ``"none"``, or ``"auto"``: up to 200.
-        nested: ``"all"`` draws the graphs nested in loops, branches and nets; ``"none"`` draws only their operators, marked with
-            ``[+]``; ``"auto"`` leaves out the deepest ones until at most 600 nodes are in frames, and 1500 in all.
-        rankdir: ``"TB"``, from top to bottom, or ``"LR"``, from left to right.
-        attributes: whether operators show their attributes, which else only their tooltips in an SVG do.
-        legend: whether the kinds of nodes are explained.
-        prefix: what ids of nodes and edges in an SVG begin with, for several drawings on one page.
-        dpi: the resolution of a PNG.
-        timeout: seconds that laying out may take.
+        path: where to draw it: ``.svg``, ``.pdf``, ``.png`` or ``.dot`` (a text for Graphviz and other tools).
+        options: what is drawn, how much of it, and how it looks: ``title``, ``highlight``, ``values``, ``fold``, ``scopes``, ``focus``,
+            ``path``, ``overlay``, ``theme`` and others, all in ``graphad.drawing.Options``.
 
     Returns:
         The path.
@@ -59,27 +51,24 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str], **opti
     ...     draw(program, f"{folder}/tanh.svg", title="y = tanh(x)").name
     'tanh.svg'
     """
-    target = _checked_path(path)
+    target = checked_path(options.pop("path", None) if path is None else path)  # path= names the file, or after it a way through the graph
     given = checked_options(options)
-    dot = dot_text(_graph(program_or_graph), given)
+    graph = graph_of(program_or_graph)
     if target.suffix.lower() == ".dot":
-        _replace(target, dot.encode())
-    elif target.suffix.lower() == ".svg":
-        _replace(target, _svg(dot, given).encode())
+        replace_file(target, dot_text(graph, given).encode())
     else:
-        _replace(target, render_dot(dot, target.suffix.lower()[1:], given.timeout, given.dpi))
+        replace_file(target, written(scene_of(graph, given), target, given))
     return target
 
 
-def to_dot(program_or_graph: Program | Graph, **options: object) -> str:
+def to_dot(program_or_graph: Program | Graph, **options: Any) -> str:
     """The DOT text of a drawing; options and errors as in ``draw``, but Graphviz is not run."""
-    return dot_text(_graph(program_or_graph), checked_options(options))
+    return dot_text(graph_of(program_or_graph), checked_options(options))
 
 
-def to_svg(program_or_graph: Program | Graph, **options: object) -> str:
+def to_svg(program_or_graph: Program | Graph, **options: Any) -> str:
     """A drawing as one ``<svg>`` element; options and errors as in ``draw``."""
-    given = checked_options(options)
-    return _svg(dot_text(_graph(program_or_graph), given), given)
+    return svg_text(scene_of(graph_of(program_or_graph), checked_options(options)))
 
 
 def draw_pair(
@@ -88,8 +77,8 @@ def draw_pair(
     path: str | os.PathLike[str],
     *,
     titles: tuple[str, str] = ("before", "after"),
-    highlight: Collection[object] = (),
-    **options: object,
+    highlight: Collection[Any] = (),
+    **options: Any,
 ) -> Path:
     """Draw two programs or graphs beside each other, with an arrow between, as one SVG.
 
@@ -106,14 +95,14 @@ def draw_pair(
     Raises:
         ValueError: another ending; what ``draw`` raises.
     """
-    target = _checked_path(path)
+    target = checked_path(path)
     if target.suffix.lower() != ".svg":
         raise InvalidValue(f"two drawings in one end in .svg; {str(target)!r} does not")
     sides = [
         to_svg(graph, title=title, highlight=highlight, prefix=prefix, **options)
         for graph, title, prefix in ((before, titles[0], "before-"), (after, titles[1], "after-"))
     ]
-    _replace(target, joined(*sides).encode())
+    replace_file(target, joined(sides[0], sides[1], checked_options(options).look).encode())
     return target
 
 
@@ -122,7 +111,8 @@ def repr_svg(program_or_graph: Program | Graph) -> str:
     return to_svg(program_or_graph, timeout=NOTEBOOK_SECONDS)
 
 
-def _graph(given: object) -> Graph:
+def graph_of(given: object) -> Graph:
+    """The graph of a program, or a graph itself."""
     if isinstance(given, Program):
         return lower(given)
     if isinstance(given, Graph):
@@ -130,7 +120,8 @@ def _graph(given: object) -> Graph:
     raise InvalidType(f"a Program or a Graph is drawn, not {given!r}")
 
 
-def _checked_path(path: str | os.PathLike[str]) -> Path:
+def checked_path(path: object) -> Path:
+    """The file to draw to, if there is such a format and such a folder."""
     if not isinstance(path, str | os.PathLike):
         raise InvalidType(f"path names a file, not {path!r}")
     target = Path(path)
@@ -141,11 +132,15 @@ def _checked_path(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _svg(dot: str, options: Options) -> str:
-    return plain_svg(render_dot(dot, "svg", options.timeout, options.dpi))
+def written(scene: Scene, target: Path, options: Options) -> bytes:
+    """The scene in the format that a file's ending names."""
+    ending = target.suffix.lower()
+    if ending == ".svg":
+        return svg_text(scene).encode()
+    return pdf_bytes(scene, options.timeout) if ending == ".pdf" else png_bytes(scene, options.dpi, options.timeout)
 
 
-def _replace(target: Path, content: bytes) -> None:
+def replace_file(target: Path, content: bytes) -> None:
     """Write to a temporary file first, so that no half-written file is ever seen."""
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:

@@ -1,7 +1,8 @@
-"""DOT to SVG or PNG: finds the renderer and runs it, with a time limit; two drawings side by side."""
+"""Finds Graphviz and runs it, with a time limit; two drawings side by side."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,17 +10,15 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from graphad.drawing.style import INK, MUTED
+from graphad.drawing.theme import LIGHT, Theme
 from graphad.errors import InvalidValue, RenderError
 
 # -- render ----------------------------------------------------------------------------------------
-# DOT to SVG or PNG: finds the renderer and runs it, with a time limit.
+# Finds the renderer and runs it, with a time limit.
 
 RENDERER = "graphviz-pure"
 VARIABLE = "GRAPHAD_DOT"
-_EDGE = re.compile(r'^n\d+ -> n\d+ .*\bid="([^"]+)".*$', re.MULTILINE)
-_DRAWN = re.compile(r'<g id="([^"]+)" class="edge')
-_COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_EDGE = re.compile(r"^n\d+\S* -> n\d+\S* \[id=(e\d+).*$", re.MULTILINE)
 
 
 def find_renderer() -> str:
@@ -41,46 +40,45 @@ def find_renderer() -> str:
     return found
 
 
-def find_pdf_renderer() -> str:
-    """The program that renders PDF, which the wheel does not: ``$GRAPHAD_DOT``, else Graphviz's ``dot``.
-
-    Raises:
-        RenderError: there is none.
-    """
-    found = find_renderer() if os.environ.get(VARIABLE) else shutil.which("dot")
-    if found is None:
-        raise RenderError(f"PDF is drawn by Graphviz itself, which is not installed; an SVG is drawn without, or name a dot in {VARIABLE}")
-    return found
-
-
-def render_dot(dot: str, format: str, timeout: float, dpi: float) -> bytes:
-    """Run the renderer on DOT text; where Graphviz finds no curves around the frames, links are left out, or lines are straight.
+def lay_out(dot: str, timeout: float) -> str:
+    """Run the renderer on DOT text: where it puts everything, as JSON. Where it finds no curves around the frames, lines are straight.
 
     Args:
         dot: the drawing.
-        format: ``svg``, ``png`` or ``pdf``.
         timeout: seconds after which it is stopped.
-        dpi: resolution of a PNG.
 
     Raises:
         RenderError: no renderer, it failed, or it took too long.
     """
-    program = find_pdf_renderer() if format == "pdf" else find_renderer()
-    done = _run(program, dot, format, timeout, dpi)
+    program = find_renderer()
+    done = _run(program, dot, ("-Kdot", "-Tjson0"), timeout)
     if done.returncode != 0 and "routesplines" in _said(done):
-        whole = done if format == "svg" else _run(program, dot, "svg", timeout, dpi)
-        if done.stdout and _lacks_links_only(dot, whole.stdout.decode("utf-8", "replace")):
-            return done.stdout
-        done = _run(program, dot, format, timeout, dpi, "-Gsplines=line")
+        if done.stdout and _lacks_links_only(dot, done.stdout):
+            return done.stdout.decode("utf-8", "replace")
+        done = _run(program, dot, ("-Kdot", "-Tjson0", "-Gsplines=line"), timeout)
+    if done.returncode != 0 or not done.stdout:
+        raise RenderError(_failed(program, done.returncode, _said(done).strip()))
+    if not done.stdout.lstrip().startswith(b"{"):
+        raise RenderError(f"the renderer wrote no JSON, but {done.stdout[:80]!r}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def paint(dot: str, format: str, timeout: float, dpi: float) -> bytes:
+    """Run the renderer on DOT text in which everything has its place.
+
+    Raises:
+        RenderError: no renderer, it failed, or it took too long.
+    """
+    program = find_renderer()
+    done = _run(program, dot, ("-Kneato", "-n2", f"-T{format}", f"-Gdpi={dpi:g}"), timeout)
     if done.returncode != 0 or not done.stdout:
         raise RenderError(_failed(program, done.returncode, _said(done).strip()))
     return done.stdout
 
 
-def _run(program: str, dot: str, format: str, timeout: float, dpi: float, *more: str) -> subprocess.CompletedProcess[bytes]:
-    command = [program, "-Kdot", f"-T{format}", *([f"-Gdpi={dpi:g}"] if format == "png" else []), *more]
+def _run(program: str, dot: str, options: tuple[str, ...], timeout: float) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(command, input=dot.encode("utf-8", "replace"), capture_output=True, timeout=timeout, check=False)
+        return subprocess.run([program, *options], input=dot.encode("utf-8", "replace"), capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         raise RenderError(_too_slow(program, timeout)) from None
     except OSError as error:
@@ -91,35 +89,23 @@ def _said(done: subprocess.CompletedProcess[bytes]) -> str:
     return done.stderr.decode("utf-8", "replace")
 
 
-def _lacks_links_only(dot: str, svg: str) -> bool:
-    """Whether of all edges only such have no way that say what a gradient is the gradient of, as its tooltip does."""
-    drawn = set(_DRAWN.findall(svg))
-    return all(match[1] in drawn or 'class="link"' in match[0] for match in _EDGE.finditer(dot))
-
-
-def plain_svg(svg: bytes) -> str:
-    """The ``<svg>`` element alone, without what may differ between two renderers or runs: comments and what precedes it.
-
-    Raises:
-        RenderError: there is no such element.
-    """
-    text = svg.decode("utf-8", "replace").replace("\r\n", "\n")
-    if "<svg" not in text:
-        raise RenderError(f"the renderer wrote no SVG, but {text[:80]!r}")
-    return _COMMENT.sub("", text[text.index("<svg") :]).strip() + "\n"
+def _lacks_links_only(dot: str, found: bytes) -> bool:
+    """Whether of all edges only such have no way as have no arrow: that say what a gradient is the gradient of."""
+    edges = json.loads(found).get("edges", ())
+    drawn = {edge.get("id") for edge in edges if "pos" in edge}
+    return all(match[1] in drawn or "arrowhead=none" in match[0] for match in _EDGE.finditer(dot))
 
 
 def _too_slow(program: str, timeout: float) -> str:
     return (
-        f"{Path(program).name} did not lay out the drawing within {timeout:g} s; draw less of it (values='shared' or 'none', "
-        "nested='none', a part of it: Program.prune), or allow more time (timeout=)"
+        f"{Path(program).name} did not lay out the drawing within {timeout:g} s; draw less of it (values='none', nested='none', "
+        "a part of it: focus=, path=), or allow more time (timeout=)"
     )
 
 
 def _failed(program: str, code: int, said: str) -> str:
-    return (
-        f"{Path(program).name} failed (exit code {code}): {said or 'it said nothing'}\n  what it was given: to_dot, or draw to a .dot file"
-    )
+    told = f"{Path(program).name} failed (exit code {code}): {said or 'it said nothing'}"
+    return f"{told}\n  to_dot, or draw to a .dot file, shows what was to be laid out"
 
 
 # -- side by side ----------------------------------------------------------------------------------
@@ -129,8 +115,8 @@ GAP, MARGIN = 56.0, 12.0
 _SIZE = re.compile(r'<svg\b[^>]*?\bviewBox="([-\d.]+) ([-\d.]+) ([-\d.]+) ([-\d.]+)"')
 
 
-def joined(before: str, after: str) -> str:
-    """One ``<svg>`` of two, in points, vertically centred, on white."""
+def joined(before: str, after: str, theme: Theme = LIGHT) -> str:
+    """One ``<svg>`` of two, in points, vertically centred."""
     (wide, high), (wide_after, high_after) = _size(before), _size(after)
     height = max(high, high_after) + 2 * MARGIN
     width = wide + wide_after + GAP + 2 * MARGIN
@@ -138,17 +124,17 @@ def joined(before: str, after: str) -> str:
     left = _placed(before, MARGIN, (height - high) / 2, wide, high)
     right = _placed(after, arrow + GAP, (height - high_after) / 2, wide_after, high_after)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" '
         f'width="{width:.2f}pt" height="{height:.2f}pt" viewBox="0 0 {width:.2f} {height:.2f}">\n'
-        f'<rect width="100%" height="100%" fill="white"/>\n{left}\n{_arrow(arrow, middle)}\n{right}\n</svg>\n'
+        f'<rect width="100%" height="100%" fill="{theme.background}"/>\n{left}\n{_arrow(arrow, middle, theme)}\n{right}\n</svg>\n'
     )
 
 
-def _arrow(x: float, y: float) -> str:
+def _arrow(x: float, y: float, theme: Theme) -> str:
     start, end = x + 12, x + GAP - 12
-    lines = "".join(f'<path d="M{start:.2f},{y + d:.2f}H{end - 5:.2f}" stroke="{MUTED}" stroke-width="1.6"/>' for d in (-3, 3))
+    lines = "".join(f'<path d="M{start:.2f},{y + d:.2f}H{end - 5:.2f}" stroke="{theme.muted}" stroke-width="1.6"/>' for d in (-3, 3))
     head = f"M{end - 8:.2f},{y - 8:.2f}L{end:.2f},{y:.2f}L{end - 8:.2f},{y + 8:.2f}"
-    return f'<g fill="none">{lines}<path d="{head}" stroke="{INK}" stroke-width="1.6"/></g>'
+    return f'<g fill="none">{lines}<path d="{head}" stroke="{theme.ink}" stroke-width="1.6"/></g>'
 
 
 def _size(svg: str) -> tuple[float, float]:

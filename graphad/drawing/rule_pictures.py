@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from graphad.drawing.pictures import draw_pair
@@ -15,6 +16,8 @@ from graphad.rewriting import PatternRule
 from graphad.rewriting.evaluation import Evaluation, Slots
 from graphad.rewriting.matcher import Match
 from graphad.rewriting.pattern import Call, Scalar, Several, Term
+
+WIDTH = 56  # letters of conditions in a line
 
 
 class _Sketch(Evaluation[Value]):
@@ -80,7 +83,7 @@ def rule_graphs(rule: PatternRule) -> tuple[Graph, Graph]:
 
 
 def draw_rule(rule: PatternRule, path: str | os.PathLike[str], **options: Any) -> Path:
-    """Draw a rule, before ⇒ after, as one SVG; its conditions are printed above.
+    """Draw a rule, before ⇒ after, as one SVG; its name and conditions are above the left side.
 
     Raises:
         TypeError: the rule was not made with ``@rewrite``.
@@ -88,4 +91,6 @@ def draw_rule(rule: PatternRule, path: str | os.PathLike[str], **options: Any) -
     """
     before, after = rule_graphs(rule)
     where = f"where {' and '.join(map(repr, rule.conditions))}" if rule.conditions else ""
-    return draw_pair(before, after, path, titles=(rule.name, where), legend=False, **{"values": "shared"} | options)
+    return draw_pair(
+        before, after, path, titles=("\n".join([rule.name, *wrap(where, WIDTH)]), ""), legend=False, **{"values": "shared"} | options
+    )

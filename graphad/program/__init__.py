@@ -18,7 +18,7 @@ from graphad.program.operator import (
 )
 from graphad.program.paddle_gradients import in_own_form, rewrite_gradients
 from graphad.program.program import Program, default_main_program, default_startup_program, program_guard, unique_name
-from graphad.program.source import SourceLine, located, user_line
+from graphad.program.source import SourceLine, located, name_scope, user_line
 from graphad.program.streams import random_streams, settle_streams
 from graphad.program.variable import L1Decay, L2Decay, Parameter, Regularizer, Variable, name_in, stands_for
 from graphad.types import STEP_SCOPES, TENSOR, TENSOR_ARRAY
@@ -49,6 +49,7 @@ __all__ = [
     "in_own_form",
     "located",
     "name_in",
+    "name_scope",
     "program_guard",
     "random_streams",
     "rewrite_gradients",

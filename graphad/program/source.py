@@ -6,22 +6,24 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from graphad.errors import GraphadError
+from graphad.errors import GraphadError, InvalidType, InvalidValue
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _OURS = (_PACKAGE, (_PACKAGE / "passes").resolve(), Path(contextlib.__file__).resolve())
 
 
 class SourceLine(NamedTuple):
-    """A file and a line in it."""
+    """A file and a line in it, and the names of the scopes that it was run in (``encoder/layer_0``; empty outside of any)."""
 
     file: str
     line: int
+    scope: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -34,8 +36,41 @@ def _is_ours(file: str) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def _shared(file: str, line: int) -> SourceLine:
-    return SourceLine(file, line)
+def _shared(file: str, line: int, scope: str) -> SourceLine:
+    return SourceLine(file, line, scope)
+
+
+_SCOPE: ContextVar[str] = ContextVar("graphad name scope", default="")
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[None]:
+    """Within it, operators belong to a group of this name, and to those around it; what the backward makes of them does too.
+
+    Nothing is computed differently and no variable is named differently: drawings put a frame around the group, or close it. Two
+    scopes of one name in the same scope are one group.
+
+    Raises:
+        TypeError: the name is not a string.
+        ValueError: it is empty, or has a ``/``, which joins the names of nested scopes.
+
+    >>> import graphad as ga
+    >>> main = ga.Program()
+    >>> with ga.program_guard(main), ga.name_scope("encoder"), ga.name_scope("layer_0"):
+    ...     y = ga.layers.tanh(ga.layers.data("x", [3]))
+    >>> main.global_block().ops[0].source.scope
+    'encoder/layer_0'
+    """
+    if not isinstance(name, str):
+        raise InvalidType(f"a name scope has a name, not {name!r}")
+    if not name or "/" in name:
+        raise InvalidValue(f"the name of a scope is not empty and has no /: {name!r}; scopes are nested with `with`")
+    around = _SCOPE.get()
+    token = _SCOPE.set(f"{around}/{name}" if around else name)
+    try:
+        yield
+    finally:
+        _SCOPE.reset(token)
 
 
 def user_line() -> SourceLine | None:
@@ -43,7 +78,7 @@ def user_line() -> SourceLine | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
-    return None if frame is None else _shared(frame.f_code.co_filename, frame.f_lineno)
+    return None if frame is None else _shared(frame.f_code.co_filename, frame.f_lineno, _SCOPE.get())
 
 
 @contextmanager

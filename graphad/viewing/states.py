@@ -22,7 +22,7 @@ from graphad.program import ROLES
 from graphad.viewing.tables import NOTHING, Json, Tables
 
 GIVEN, PERSISTABLE, STOPPED, TARGET = 1, 2, 4, 8
-SCOPE = "op_namescope"  # where Paddle's programs have name scopes: "/encoder/layer/"
+SCOPE = "op_namescope"  # Fluid's attribute for name scopes: "/encoder/layer/"; ga.name_scope notes them with the line
 Record = tuple[Json, ...]
 
 
@@ -165,7 +165,7 @@ class States:
     def op_record(self, op: Op) -> Record:
         """What the page knows of an operator."""
         text, forward = self.tables.text, self._forward(op)
-        scope = op.attrs.get(SCOPE) or getattr(op.source, "scope", "")
+        scope = op.source.scope if op.source is not None and op.source.scope else op.attrs.get(SCOPE)
         return (
             text(op.type),
             ROLES.index(op.role) if op.role in ROLES else 0,

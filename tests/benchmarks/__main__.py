@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.benchmarks import backward, checking, import_cost, kernels, loops, preparing
+from tests.benchmarks import backward, checking, drawing, import_cost, kernels, loops, preparing
 
 if __name__ == "__main__":
     import_cost.main()
@@ -11,3 +11,4 @@ if __name__ == "__main__":
     preparing.main()
     kernels.main()
     checking.main()
+    drawing.main()

@@ -13,13 +13,12 @@ import pytest
 import graphad as ga
 from graphad.drawing import plan as planning
 from graphad.drawing import to_dot, to_svg
-from graphad.drawing.plan import gradient_of
-from graphad.drawing.style import attr_text, shortened, shown
+from graphad.drawing.pairs import gradient_of
+from graphad.drawing.texts import attr_text, shortened, shown
 from graphad.errors import InvalidType
 from graphad.program import BACKWARD, EMPTY, OPTIMIZE, SourceLine
 
 SVG = "{http://www.w3.org/2000/svg}"
-TITLE = "{http://www.w3.org/1999/xlink}title"
 
 ODD_NAMES = [
     'a"quote"',
@@ -99,7 +98,15 @@ def label_of(group: ET.Element) -> str:
 
 
 def tooltip_of(group: ET.Element) -> str:
-    return next(element.get(TITLE) or "" for element in group.iter(f"{SVG}a"))
+    return next(element.text or "" for element in group.iter(f"{SVG}title"))
+
+
+def middle_of(group: ET.Element) -> float:
+    """The height of the middle of a node."""
+    for ellipse in group.iter(f"{SVG}ellipse"):
+        return float(ellipse.get("cy") or 0)
+    box = next(group.iter(f"{SVG}rect"))
+    return float(box.get("y") or 0) + float(box.get("height") or 0) / 2
 
 
 def labels(svg: str, mark: str) -> set[str]:
@@ -131,7 +138,7 @@ def test_the_legend_explains_what_occurs_and_nothing_else() -> None:
     forward, training = texts(to_svg(forward_program())), texts(to_svg(training_program(2)))
     assert "forward operator" in forward
     assert "backward operator" not in forward
-    assert {"backward operator", "optimizer operator", "gradient", "kept between runs", "- - - gradient of"} <= set(training)
+    assert {"backward operator", "optimizer operator", "gradient", "kept between runs", "gradient of"} <= set(training)
     assert "forward operator" not in texts(to_svg(forward_program(), legend=False))
 
 
@@ -181,24 +188,45 @@ def test_in_an_updated_program_a_gradient_is_of_the_value_before_the_update() ->
 
 
 def test_automatic_links_stop_where_they_would_hide_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphad.drawing.dot.MOST_LINKS", 3)
+    monkeypatch.setattr("graphad.drawing.lines.MOST_LINKS", 3)
     assert "dashed" not in to_dot(backward_program())
     assert "dashed" in to_dot(backward_program(), links="all")
 
 
 def test_the_backward_goes_up_beside_the_forward() -> None:
     svg = to_svg(backward_program())
-    height = {label_of(g): float(next(g.iter(f"{SVG}text")).get("y") or 0) for g in groups(svg, "node")}
+    height = {label_of(g): middle_of(g) for g in groups(svg, "node")}
     assert height["h"] < height["y"] < height["loss"]
     for name in ("h", "y", "loss", "w"):
         assert height[name] == pytest.approx(height[f"{name}@GRAD"], abs=6)
     assert height["mul"] == pytest.approx(height["mul_grad"])
 
 
-def test_what_many_updates_read_is_drawn_beside_each() -> None:
+def test_what_many_updates_read_is_drawn_once_and_named_in_each() -> None:
     svg = to_svg(training_program(parameters=4))
-    assert [label_of(group) for group in groups(svg, "state")] == ["rate"] * 4
-    assert len(groups(to_svg(training_program(parameters=2)), "state")) == 1
+    assert [label_of(group) for group in groups(svg, "state")] == ["rate"]
+    assert texts(svg).count("LearningRate = rate") == 4
+    assert not [edge for edge in groups(svg, "edge") if tooltip_of(edge).startswith("rate")]
+    few = to_svg(training_program(parameters=2))
+    assert len([edge for edge in groups(few, "edge") if tooltip_of(edge).startswith("rate")]) == 2
+
+
+def much_read(readers: int) -> ga.Program:
+    """One parameter that many operators read."""
+    program = ga.Program()
+    block = program.global_block()
+    block.create_var(name="x", shape=[3], dtype="float32")
+    block.create_parameter(name="w", shape=[3])
+    for i in range(readers):
+        append(block, "elementwise_mul", "x" if not i else f"y{i - 1}", f"y{i}", Y="w")
+    return program
+
+
+def test_a_parameter_that_very_many_operators_read_has_no_arrows() -> None:
+    svg = to_svg(much_read(50), values="all", fold="none", timeout=10)
+    assert labels(svg, "parameter") == {"w"}
+    assert texts(svg).count("Y = w") == 50
+    assert "Y = w" not in texts(to_svg(much_read(8), fold="none"))
 
 
 def test_what_an_update_alone_keeps_is_named_in_it() -> None:
@@ -244,12 +272,12 @@ def test_highlighted_values_stand_out(pick: Callable[[ga.Graph], Any]) -> None:
     graph = ga.lower(chain(["x", "y", "z"]))
     svg = to_svg(graph, highlight={pick(graph)}, values="shared")
     assert labels(svg, "highlight") == {"y"}
-    assert "bold outline: highlighted" in texts(svg)
+    assert "highlighted" in texts(svg)
 
 
 def test_the_legend_says_what_an_outline_means() -> None:
     svg = to_svg(training_program(2), highlight={"w"}, highlight_means="added <by> {the} pass")
-    assert "bold outline: added <by> {the} pass" in texts(svg)
+    assert "added <by> {the} pass" in texts(svg)
     with pytest.raises(InvalidType, match="highlight_means"):
         to_svg(training_program(2), highlight_means=3)
 
@@ -282,7 +310,8 @@ def test_values_fold_into_arrows() -> None:
         return len(groups(svg, "value")), len(groups(svg, "edge"))
 
     assert drawn() == drawn(values="all") == (5, 7)
-    assert drawn(values="shared") == (3, 5)
+    assert drawn(values="shared") == (2, 4)
+    assert drawn(values="shared", parameters="nodes") == (3, 5)
     assert drawn(values="none") == (0, 2)
     carried = {tooltip_of(edge) for edge in groups(to_svg(forward_program(), values="none"), "edge")}
     assert carried == {"h", "y"}
@@ -291,14 +320,15 @@ def test_values_fold_into_arrows() -> None:
 def test_folding_sets_in_above_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     program = chain([f"v{i}" for i in range(10)])
     sizes = []
-    for budget in (19, 18, 9):
-        monkeypatch.setattr(planning, "NODE_BUDGET", budget)
+    for all_values, shared in ((19, 11), (18, 11), (18, 10)):
+        monkeypatch.setattr(planning, "ALL_BUDGET", all_values)
+        monkeypatch.setattr(planning, "SHARED_BUDGET", shared)
         sizes.append(len(groups(to_svg(program), "node")))
     assert sizes == [19, 11, 9]
 
 
 def test_a_large_graph_is_laid_out_in_seconds() -> None:
-    svg = to_svg(chain([f"v{i}" for i in range(1000)]), timeout=30)
+    svg = to_svg(chain([f"v{i}" for i in range(1000)]), timeout=30, fold="none")
     assert len(groups(svg, "op")) == 999
 
 

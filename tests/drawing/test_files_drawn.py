@@ -13,9 +13,9 @@ import pytest
 import graphad as ga
 from graphad import drawing
 from graphad.drawing import draw, find_renderer, repr_svg, to_dot, to_svg
-from graphad.drawing.render import render_dot
+from graphad.drawing.render import lay_out
 from graphad.errors import InvalidType, InvalidValue, RenderError
-from tests.drawing.test_drawing import forward_program
+from tests.drawing.test_drawing import forward_program, groups
 from tests.source_tree import ROOT
 
 
@@ -32,7 +32,7 @@ SCRIPT = """
 import sys
 from tests.drawing.test_drawing import training_program
 from graphad.drawing import draw
-for name in ("a.dot", "a.svg", "a.png"):
+for name in ("a.dot", "a.svg", "a.pdf", "a.png"):
     draw(training_program(4), sys.argv[1] + "/" + name, highlight={"y", "w", "h", "x"}, title="t")
 """
 
@@ -42,7 +42,7 @@ def test_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
         (tmp_path / seed).mkdir()
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / seed)]
         subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, check=True)
-    for name in ("a.dot", "a.svg", "a.png"):
+    for name in ("a.dot", "a.svg", "a.pdf", "a.png"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
@@ -85,7 +85,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("path", "options", "error", "message"),
     [
-        ("a.gif", {}, InvalidValue, r"\.svg, \.png, \.pdf, \.dot"),
+        ("a.gif", {}, InvalidValue, r"\.svg, \.pdf, \.png, \.dot"),
         ("no/folder/a.svg", {}, InvalidValue, "no folder"),
         (7, {}, InvalidType, "path names a file"),
         ("a.svg", {"value": "all"}, InvalidType, "no option 'value'.*did you mean 'values'"),
@@ -139,10 +139,11 @@ def test_the_renderer_beside_python_is_found_without_its_environment(monkeypatch
 
 
 def test_the_variable_comes_first_and_must_name_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = fake_renderer(tmp_path, 'import sys; sys.stdin.read(); print("<?xml?><!-- v1 --><svg>fake</svg>")')
+    told = '{"bb": "0,0,100,50", "objects": [{"name": "n0", "pos": "50,25"}], "edges": []}'
+    path = fake_renderer(tmp_path, f"import sys; sys.stdin.read(); print({told!r})")
     monkeypatch.setenv("GRAPHAD_DOT", path)
     assert find_renderer() == path
-    assert to_svg(forward_program()) == "<svg>fake</svg>\n"
+    assert len(groups(to_svg(forward_program()), "node")) == 1
     monkeypatch.setenv("GRAPHAD_DOT", str(tmp_path / "gone"))
     with pytest.raises(RenderError, match=r"GRAPHAD_DOT names .*gone"):
         to_svg(forward_program())
@@ -156,7 +157,7 @@ def test_failures_show_what_the_renderer_said(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(RenderError, match="it said nothing"):
         to_svg(forward_program())
     monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, 'print("no picture")'))
-    with pytest.raises(RenderError, match="no SVG"):
+    with pytest.raises(RenderError, match="no JSON"):
         to_svg(forward_program())
 
 
@@ -167,30 +168,40 @@ def test_a_renderer_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "a.svg").exists()
 
 
-LINK = 'n0 -> n1 [class="link", id="e0"];'
+LINK = "n0 -> n1 [id=e0 arrowhead=none]"
 NO_WAY = """
 import sys
 if "-Gsplines=line" in sys.argv:
-    print("<svg>straight</svg>")
+    print('{"straight": 1}')
 else:
-    print(WHAT)
+    print('{"edges": [{"id": "WHAT", "pos": "e,1,1 0,0"}]}')
     sys.exit("Error: in routesplines, Pshortestpath failed")
 """
 
 
 def test_a_link_without_a_way_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, NO_WAY.replace("WHAT", repr('<svg><g id="e1" class="edge">'))))
-    arrow = 'n0 -> n2 [id="e1"];'
-    for format in ("svg", "png"):
-        assert b"straight" not in render_dot(f"digraph {{\n{LINK}\n{arrow}\n}}", format, 60, 96)
+    monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, NO_WAY.replace("WHAT", "e1")))
+    assert "straight" not in lay_out(f"digraph {{\n{LINK}\nn0:p1:w -> n2 [id=e1]\n}}", 60)
 
 
 def test_arrows_without_a_way_are_straight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, NO_WAY.replace("WHAT", repr('<svg><g id="e0" class="edge link">'))))
-    arrow = 'n0 -> n2 [id="e1"];'
-    for format in ("svg", "png"):
-        assert b"straight" in render_dot(f"digraph {{\n{LINK}\n{arrow}\n}}", format, 60, 96)
+    monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, NO_WAY.replace("WHAT", "e0")))
+    assert "straight" in lay_out(f"digraph {{\n{LINK}\nn0:p1:w -> n2 [id=e1]\n}}", 60)
 
 
 def test_the_public_names() -> None:
-    assert drawing.__all__ == ["draw", "draw_pair", "draw_rule", "find_renderer", "repr_svg", "rule_graphs", "to_dot", "to_svg"]
+    names = [
+        "DARK",
+        "LIGHT",
+        "Look",
+        "Options",
+        "Theme",
+        "draw",
+        "draw_diff",
+        "draw_pair",
+        "draw_rule",
+        "draw_steps",
+        "find_renderer",
+        "repr_svg",
+    ]
+    assert drawing.__all__ == [*names, "rule_graphs", "to_dot", "to_svg"]

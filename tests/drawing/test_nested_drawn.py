@@ -147,9 +147,9 @@ def frames_of(svg: str) -> list[tuple[str, tuple[float, float, float, float]]]:
     """The titles of frames, and left, top, right and bottom."""
     found = []
     for group in groups(svg, "frame"):
-        numbers = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", next(group.iter(f"{SVG}path")).get("d") or "")]
+        x, y, width, height = (float(next(group.iter(f"{SVG}rect")).get(name) or 0) for name in ("x", "y", "width", "height"))
         if list(group.iter(f"{SVG}text")):
-            found.append((label_of(group), (min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2]))))
+            found.append((label_of(group), (x, y, x + width, y + height)))
     return found
 
 
@@ -220,11 +220,11 @@ def test_arrows_tell_what_they_are() -> None:
 
 def test_the_legend_explains_frames() -> None:
     shown = set(texts(to_svg(grown(powers()))))
-    wanted = {"graph of an operator", " carried to the next iteration", "+ added up over the iterations", "- - > saved for the gradient"}
+    wanted = {"graph of an operator", "carried to the next iteration", "added up over the iterations", "saved for the gradient"}
     assert wanted <= shown
     assert not wanted & set(texts(to_svg(chosen(), legend=False)))
-    assert "[+] nested graph not drawn" not in shown
-    assert "[+] nested graph not drawn" in texts(to_svg(powers(), nested="none"))
+    assert "[+] what is in it is not drawn" not in shown
+    assert "[+] what is in it is not drawn" in texts(to_svg(powers(), nested="none"))
 
 
 def test_frames_have_the_colors_of_their_part() -> None:
@@ -252,7 +252,7 @@ def test_closed_operators_are_marked_and_count_what_they_hold() -> None:
 
 def test_large_drawings_close_the_deepest_graphs_first(monkeypatch: pytest.MonkeyPatch) -> None:
     titles = []
-    for budget in (40, 14, 3):
+    for budget in (40, 7, 1):
         monkeypatch.setattr(planning, "FRAMED_BUDGET", budget)
         titles.append(drawn(nested_loops()).titles)
     assert titles == [["while: body", "while: body"], ["while: body"], []]

@@ -175,6 +175,17 @@ def test_what_is_no_program_and_no_pipeline_is_refused(arguments: tuple[Any, ...
         ga.view(*arguments)
 
 
+def test_operators_say_which_name_scope_they_were_written_in() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2])
+        with ga.name_scope("encoder"):
+            ga.layers.tanh(x)
+    graph, tables = ga.lower(program), Tables()
+    (tanh,) = graph.ops
+    assert tables.texts.items[States(graph, tables).op_record(tanh)[11]] == "encoder"
+
+
 def test_a_page_of_2000_operators_is_small() -> None:
     program, pipeline = repeated(290)
     assert len(program.global_block().ops) > 2000

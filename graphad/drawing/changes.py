@@ -1,0 +1,242 @@
+"""What changed: two graphs in one drawing, or several drawings of a graph as it changes, each node at one place in all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from graphad.difference import Difference, compare
+from graphad.drawing.composing import Composer, Marks, planned, scene_of
+from graphad.drawing.dot import dot_text
+from graphad.drawing.frames import Frame
+from graphad.drawing.layout import Geometry
+from graphad.drawing.nesting import Arrow
+from graphad.drawing.options import Options, checked_options
+from graphad.drawing.pictures import checked_path, graph_of, replace_file, written
+from graphad.drawing.scene import Scene
+from graphad.drawing.theme import ADDED, CHANGED, REMOVED
+from graphad.errors import InvalidValue
+from graphad.ir import Graph, Node, Op, Value
+from graphad.program import Program
+
+
+def draw_diff(before: Program | Graph, after: Program | Graph, path: str | os.PathLike[str], /, **options: Any) -> Path:
+    """Draw two programs or graphs as one: what was added is outlined, what was removed a ghost, what changed is marked.
+
+    Operators are paired as in ``graphad diff``: up to renaming, by what they compute, then in order by type. A changed operator is one
+    with other attributes, or that reads something else; what it read before is a ghost of an arrow.
+
+    Args:
+        before, after: what to compare; neither is changed.
+        path: where to: ``.svg``, ``.pdf``, ``.png`` or ``.dot``.
+        options: as in ``draw``; layers are not folded unless ``fold`` says so.
+
+    Returns:
+        The path.
+
+    Raises:
+        TypeError, ValueError, RenderError: as ``draw``.
+
+    >>> import graphad as ga, tempfile
+    >>> text = "program {{ block 0 {{ var x: float32[3] {}(X=x) -> (Out=y) }} }}"
+    >>> before, after = (ga.Program.parse(text.format(name)) for name in ("tanh", "relu"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ga.draw_diff(before, after, f"{folder}/change.svg").name
+    'change.svg'
+    """
+    target = checked_path(path)
+    given = checked_options({"fold": "none"} | options)
+    union = Union([graph_of(before), graph_of(after)])
+    marks = union.marks(0, 1)
+    if target.suffix.lower() == ".dot":
+        replace_file(target, dot_text(union.graph, given, marks).encode())
+    else:
+        replace_file(target, written(scene_of(union.graph, given, marks), target, given))
+    return target
+
+
+def draw_steps(
+    steps: Sequence[Program | Graph],
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    titles: Sequence[str] = (),
+    **options: Any,
+) -> list[Path]:
+    """Draw a program or graph as it changes from step to step, each step as a file: a node has one place in all of them.
+
+    From one to the next, what was added is outlined, and what changed is marked; what is removed in the next step is not yet marked.
+
+    Args:
+        steps: the graph before, and after each pass (``graph.clone()``, since passes change a graph in place).
+        paths: a file for each step: ``.svg``, ``.pdf`` or ``.png``.
+        titles: a line above each, if any.
+        options: as in ``draw``, for all; layers are not folded unless ``fold`` says so.
+
+    Returns:
+        The paths.
+
+    Raises:
+        ValueError: another number of paths or titles than of steps.
+        TypeError, RenderError: as ``draw``.
+    """
+    if len(paths) != len(steps) or len(titles) not in (0, len(steps)):
+        raise InvalidValue(
+            f"{len(steps)} steps need {len(steps)} paths, and as many titles or none; there are {len(paths)} and {len(titles)}"
+        )
+    if not steps:
+        return []
+    targets = [checked_path(path) for path in paths]
+    if any(target.suffix.lower() == ".dot" for target in targets):
+        raise InvalidValue("steps are drawn at fixed places, which DOT has not: the paths end in .svg, .pdf, .png")
+    given = checked_options({"fold": "none"} | options)
+    union = Union([graph_of(step) for step in steps])
+    for target, content in zip(targets, union.drawn(given, titles), strict=True):
+        replace_file(target, written(content, target, given))
+    return targets
+
+
+@dataclass
+class Step:
+    """What of the union is there in a step: operators and values, and what operators read."""
+
+    nodes: dict[Node, Node] = field(default_factory=dict)
+    reads: set[tuple[Value, Op]] = field(default_factory=set)
+
+
+class Union:
+    """Several graphs as one: the last of them, with what only those before it have."""
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        self.graph = graphs[-1].clone()
+        self.steps = [Step() for _ in graphs]
+        self.changed: list[set[Node]] = [set() for _ in graphs]
+        self.reads: dict[tuple[Value, Op], str] = {}
+        self.names: dict[Value, str] = {}
+        self._note(len(graphs) - 1, _twins(graphs[-1], self.graph))
+        for i in range(len(graphs) - 2, -1, -1):
+            self._step(i, graphs[i], graphs[i + 1])
+
+    def _step(self, i: int, graph: Graph, later: Graph) -> None:
+        """Find what of a graph is in the union already by way of the next one, and add the rest."""
+        found = compare(graph, later)
+        place = _twins(later, found.after)
+        back = {clone: original for original, clone in place.items()}
+        nodes: dict[Node, Node] = {}
+        here = _twins(graph, found.before)
+        known = self.steps[i + 1].nodes
+        for original, clone in here.items():
+            twin = _twin(clone, found)
+            if twin is not None:
+                nodes[original] = known[back[twin]]
+        for each in graph.tree():
+            self._add_missing(each, nodes)
+        self._note(i, nodes)
+        changed = {twin for op, twin in found.ops.items() if op in found.removed}
+        self.changed[i + 1] |= {known[back[twin]] for twin in changed}
+
+    def _add_missing(self, graph: Graph, nodes: dict[Node, Node]) -> None:
+        home = self._home(graph, nodes)
+        if home is None:
+            return
+        for value in graph.values:
+            if value not in nodes:
+                name = value.name if not home.values.taken(value.name) else home.values.numbered(value.name, "{} before {}")
+                made = home.add_value(name, value.shape, value.dtype, value.var)
+                made.kind, made.given = value.kind, value.given
+                nodes[value], self.names[made] = made, repr(value)
+        for op in graph.ops:
+            if op not in nodes:
+                slots = [{slot: [_value(nodes[v]) for v in values] for slot, values in each.items()} for each in (op.inputs, op.outputs)]
+                ghost = home.add_op(op.type, slots[0], slots[1], dict(op.attrs), role=op.role)
+                ghost.source, ghost.made_by = op.source, op.made_by
+                nodes[op] = ghost
+
+    def _home(self, graph: Graph, nodes: dict[Node, Node]) -> Graph | None:
+        """The graph of the union that a graph is part of; None for one of an operator that is only there as a ghost."""
+        if graph.owner is None:
+            return self.graph
+        owner = nodes.get(graph.owner)
+        name = next(name for name, each in graph.owner.graphs.items() if each is graph)
+        return owner.graphs.get(name) if isinstance(owner, Op) else None
+
+    def _note(self, i: int, nodes: dict[Node, Node]) -> None:
+        step = self.steps[i]
+        step.nodes = nodes
+        for node, twin in nodes.items():
+            if isinstance(node, Op) and isinstance(twin, Op):
+                for slot, values in node.inputs.items():
+                    for value in values:
+                        if value in nodes:
+                            read = _value(nodes[value]), twin
+                            step.reads.add(read)
+                            self.reads.setdefault(read, slot)
+
+    def marks(self, before: int, after: int) -> Marks:
+        """What changed from one step to another."""
+        old, new = (dict.fromkeys(self.steps[i].nodes.values()) for i in (before, after))
+        nodes: dict[Node, str] = dict.fromkeys((node for node in new if node not in old), ADDED)
+        nodes |= dict.fromkeys((node for node in old if node not in new), REMOVED)
+        nodes |= dict.fromkeys((node for node in new if node in self.changed[after] and node in old), CHANGED)
+        both = {node for node in new if node in old}
+        gone = frozenset(read for read in self.steps[before].reads - self.steps[after].reads if both.issuperset(read))
+        fresh = frozenset(read for read in self.steps[after].reads - self.steps[before].reads if both.issuperset(read))
+        return Marks(nodes, gone, fresh, tuple(self._lost()), self.names)
+
+    def _lost(self) -> Iterator[Arrow]:
+        """Arrows for what an operator of the union reads in a step before the last one only."""
+        for (value, op), slot in self.reads.items():
+            if value not in op.reads():
+                yield Arrow(value, op, op, value, "", "" if len(op.inputs) == 1 else f"{slot} before")
+
+    def drawn(self, options: Options, titles: Sequence[str]) -> Iterator[Scene]:
+        """A scene for each step: the places are those of the union."""
+        everything = Marks(arrows=tuple(self._lost()), names=self.names)
+        drawn = planned(self.graph, options, everything)
+        places = Composer(self.graph, drawn, options, everything).places()
+        for i, step in enumerate(self.steps):
+            marks = self.marks(i - 1, i) if i else everything
+            nodes = set(step.nodes.values())
+            marks = replace(marks, nodes={node: mark for node, mark in marks.nodes.items() if node in nodes})
+            own = replace(options, title=titles[i]) if titles else options
+            composer = Composer(self.graph, drawn, own, marks)
+            yield composer.scene(_part(places, composer, nodes, step))
+
+
+def _part(places: Geometry, composer: Composer, nodes: set[Node], step: Step) -> Geometry:
+    """The places of what is there in a step."""
+    seen = {}
+    for number, line in enumerate(composer.lines):
+        read = line.value is None or not isinstance(line.head, Op) or (line.value, line.head) in step.reads
+        if line.tail in nodes and line.head in nodes and read:
+            seen[number] = line
+    part = replace(places, nodes={node: place for node, place in places.nodes.items() if node in nodes})
+    part.curves = {number: curve for number, curve in places.curves.items() if number in seen}
+    part.frames = {frame: place for frame, place in places.frames.items() if _holds(frame, nodes)}
+    return part
+
+
+def _holds(frame: Frame, nodes: set[Node]) -> bool:
+    return any(_holds(item, nodes) if isinstance(item, Frame) else item in nodes for item in frame.items)
+
+
+def _twins(graph: Graph, clone: Graph) -> dict[Node, Node]:
+    """The nodes of a graph and of its clone, whose operators have the same order; values may have other names there."""
+    found: dict[Node, Node] = {}
+    for each, twin in zip(graph.tree(), clone.tree(), strict=True):
+        found.update(zip(each.inputs, twin.inputs, strict=True))
+        for op, other in zip(each.ops, twin.ops, strict=True):
+            found[op] = other
+            found.update(zip((*op.reads(), *op.writes()), (*other.reads(), *other.writes()), strict=True))
+    return found
+
+
+def _twin(node: Node, found: Difference) -> Node | None:
+    return found.ops.get(node) if isinstance(node, Op) else found.values.get(node)
+
+
+def _value(node: Node) -> Value:
+    assert isinstance(node, Value)
+    return node

@@ -1,0 +1,111 @@
+"""Long drawings in columns, as a text is in the columns of a newspaper; a line to another column goes on at the same number.
+
+    │ a │                 │ a │  (1)
+    │ b │        ⇒        │ b │  │ c │
+    │ c │                  (1)   │ d │
+    │ d │
+
+Each column is laid out by itself, so that it is as narrow as it can be, and that many operators take no longer than their number says.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from graphad.drawing.nesting import CARRIED
+from graphad.drawing.options import Options
+from graphad.drawing.plan import Plan
+from graphad.ir import Graph, Node, Op
+from graphad.program import FORWARD
+
+LONG, SLENDER, SHAPE = 5000.0, 4.0, 0.5  # from this height on, and so many times as high as wide; columns make it a little wider than high
+ROW, FIELD = 62.0, 120.0  # what a node takes, about, in points
+
+
+def columns_of(drawn: Plan, options: Options) -> list[frozenset[Node]]:
+    """The columns of a drawing; one where it is not long."""
+    count = options.columns or _count(drawn, options)
+    if count < 2 or options.rankdir != "TB" or len(drawn.nodes) < 2 * count:
+        return [frozenset(drawn.nodes)]
+    places = _places(drawn)
+    order = sorted(drawn.nodes, key=places.__getitem__)
+    size = len(order) / count
+    bounds = [places[order[min(int(size * i), len(order) - 1)]] for i in range(1, count)]
+    found: list[list[Node]] = [[] for _ in range(count)]
+    for node in drawn.nodes:
+        found[sum(bound <= places[node] for bound in bounds)].append(node)
+    return [frozenset(nodes) for nodes in found if nodes]
+
+
+def _count(drawn: Plan, options: Options) -> int:
+    depth = _depth(drawn)
+    height, width = depth * ROW, max(len(drawn.nodes) / max(depth, 1), 1) * FIELD
+    if height < LONG or height < SLENDER * width:
+        return 1
+    return round(sqrt(height * SHAPE / width))
+
+
+def _depth(drawn: Plan) -> int:
+    """How many nodes are above one another, at least: the longest way down."""
+    below: dict[Node, list[Node]] = {}
+    waiting: dict[Node, int] = dict.fromkeys(drawn.nodes, 0)
+    for arrow in drawn.arrows:
+        if arrow.sort != CARRIED and arrow.tail is not arrow.head:
+            upper, lower = (arrow.head, arrow.tail) if arrow.up else (arrow.tail, arrow.head)
+            if upper in waiting and lower in waiting:
+                below.setdefault(upper, []).append(lower)
+                waiting[lower] += 1
+    ready = [node for node, count in waiting.items() if not count]
+    depths = dict.fromkeys(ready, 1)
+    while ready:
+        node = ready.pop()
+        for other in below.get(node, ()):
+            depths[other] = max(depths.get(other, 0), depths[node] + 1)
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+    return max(depths.values(), default=0)
+
+
+def _places(drawn: Plan) -> dict[Node, int]:
+    """Where along the forward each node is: a gradient is where its partner is, what is nested where its operator is."""
+    places: dict[Node, int] = {}
+    ops = [op for op in drawn.nodes if isinstance(op, Op) and op.graph is drawn.nesting.root and drawn.nesting.role(op) == FORWARD]
+    for place, op in enumerate(ops):
+        places[op] = place
+    for a, b in drawn.levels:
+        for node, other in ((a, b), (b, a)):
+            if other in places:
+                places.setdefault(node, places[other])
+    _spread(places, drawn)
+    for node in drawn.nodes:
+        owner = _owner(node, drawn)
+        places[node] = places.get(node if owner is None else owner, places.get(node, 0))
+    return places
+
+
+def _spread(places: dict[Node, int], drawn: Plan) -> None:
+    """Give the rest the places of their neighbours, the nearest first."""
+    neighbours: dict[Node, list[Node]] = {}
+    for arrow in drawn.arrows:
+        neighbours.setdefault(arrow.head, []).append(arrow.tail)
+        neighbours.setdefault(arrow.tail, []).append(arrow.head)
+    border = list(places)
+    while border:
+        later: list[Node] = []
+        for node in border:
+            for other in neighbours.get(node, ()):
+                if other not in places:
+                    places[other] = places[node]
+                    later.append(other)
+        border = later
+
+
+def _owner(node: Node, drawn: Plan) -> Op | None:
+    """The operator of the whole drawing's graph that a node is nested in."""
+    found: Op | None = None
+    graph: Graph = node.graph
+    while graph in drawn.nesting.regions:
+        found = drawn.nesting.regions[graph].op
+        graph = found.graph
+    return found

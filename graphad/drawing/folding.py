@@ -1,0 +1,378 @@
+"""Repeated layers: found once, drawn once, with how often they occur and in what the copies differ.
+
+    mul ─▶ add ─▶ tanh ─▶ mul ─▶ add ─▶ tanh ─▶ mul ─▶ add ─▶ tanh      ⇒      ┌ 3 times ──────────────┐
+                                                                                │ ▶ mul ─▶ add ─▶ tanh ┄│┄▶ the next
+                                                                                └───────────────────────┘
+
+Operators of the forward get a signature each; a run of signatures that follows upon itself, and whose operators read one another in
+the same way, is a repetition. What the backward and the optimizer made of an operator goes with it, so each layer is drawn together
+with its gradients and updates. The runs are tandem repeats (Main and Lorentz, 1984), here found by comparing the sequence with itself
+moved by each period; the way that copies read one another is compared as in hash-consing, place by place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from graphad.drawing.nesting import CARRIED, Arrow
+from graphad.drawing.pairs import Pairs, gradient_of
+from graphad.ir import Graph, Node, Op, Value
+from graphad.program import FORWARD, Block
+
+LEAST_SAVED = 4  # operators: a repetition that spares fewer is drawn as it is
+MOST_PERIODS, MOST_TRIED, MOST_TURNS = 4000, 400, 64
+LEVELS = 3
+
+
+@dataclass
+class Repeat:
+    """A repetition.
+
+    Attributes:
+        count: how many copies there are.
+        members: the operators of the copy that is drawn.
+        copies: the operators of the forward of each copy.
+        differs: in what the copies differ, one a line; ``differing`` are the names of attributes, and ``shapes``.
+    """
+
+    count: int
+    members: list[Op]
+    copies: list[list[Op]]
+    differs: list[str] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Folding:
+    """What is drawn once: for each node that is not drawn the one that stands for it, and by repetition the copy that each node is in.
+
+    ``closed`` are operators that stand for a whole scope, with how many; ``hidden`` is what is only seen inside one.
+    """
+
+    stands: dict[Node, Node] = field(default_factory=dict)
+    places: dict[Node, dict[int, int]] = field(default_factory=dict)
+    repeats: list[Repeat] = field(default_factory=list)
+    repeats_of: dict[Op, list[Repeat]] = field(default_factory=dict)
+    hidden: set[Node] = field(default_factory=set)
+    closed: dict[Op, int] = field(default_factory=dict)
+
+    def copy(self) -> Folding:
+        """The same, to which operators that stand for scopes may be added."""
+        return Folding(dict(self.stands), self.places, self.repeats, self.repeats_of, set(self.hidden), dict(self.closed))
+
+    def of(self, node: Node) -> Node:
+        """The node that is drawn for a node."""
+        while node in self.stands:
+            node = self.stands[node]
+        return node
+
+    def arrows(self, arrows: Iterable[Arrow]) -> list[Arrow]:
+        """The arrows between the drawn nodes; those between copies go around, as what a loop carries does."""
+        found: dict[tuple[object, ...], Arrow] = {}
+        for arrow in arrows:
+            tail, head = self.of(arrow.tail), self.of(arrow.head)
+            if (
+                tail is head is not arrow.tail
+                or self._returns(tail, head)
+                or tail in self.hidden
+                or head in self.hidden
+                or self._is_doubled(arrow, tail, head)
+            ):
+                continue
+            slots = ("" if tail in self.closed else arrow.tail_slot), ("" if head in self.closed else arrow.head_slot)
+            made = Arrow(tail, head, self._op(arrow.op), self.value(arrow.value), *slots, arrow.sort, arrow.backward, arrow.up)
+            if self._is_between_copies(arrow):
+                made = made._replace(sort=CARRIED, up=not arrow.backward, next=True)
+            key = (tail, head, *slots, made.next)
+            found.setdefault(key, made)
+        return list(found.values())
+
+    def _returns(self, tail: Node, head: Node) -> bool:
+        """Whether a value of a closed scope is read there as well, while others read it, too."""
+        return head in self.closed and isinstance(tail, Value) and bool(tail.writers) and self.of(tail.writers[0]) is head
+
+    def _op(self, op: Op) -> Op:
+        found = self.of(op)
+        return found if isinstance(found, Op) else op
+
+    def value(self, value: Value) -> Value:
+        """The value that is drawn for a value."""
+        found = self.of(value)
+        return found if isinstance(found, Value) else value
+
+    def _is_doubled(self, arrow: Arrow, tail: Node, head: Node) -> bool:
+        """Whether the arrow is that of a copy, and the one that is drawn has the same."""
+        moved = self._is_copied(arrow.tail) and self._is_copied(arrow.head)
+        return moved and not self._is_between_copies(arrow)
+
+    def _is_copied(self, node: Node) -> bool:
+        return node in self.stands and self.stands[node] not in self.closed
+
+    def _is_between_copies(self, arrow: Arrow) -> bool:
+        tail, head = self.places.get(arrow.tail, {}), self.places.get(arrow.head, {})
+        return any(head.get(repeat, copy) != copy for repeat, copy in tail.items())
+
+    def place(self, node: Node, repeat: int, copy: int) -> None:
+        """Note which copy a node is in."""
+        self.places.setdefault(node, {})[repeat] = copy
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Copies of ``period`` operators each that follow upon one another."""
+
+    start: int
+    period: int
+    count: int
+
+    @property
+    def saved(self) -> int:
+        return self.period * (self.count - 1)
+
+    @property
+    def end(self) -> int:
+        return self.start + self.period * self.count
+
+
+def fold_repeats(graph: Graph, pairs: Pairs) -> Folding:
+    """The repetitions among the operators of one graph, the longest first, and then those within what is left."""
+    folding = Folding()
+    ops = list(graph.ordered_ops())
+    main = [op for op in ops if op.role == FORWARD] or ops
+    followers = _followers(main, ops, pairs)
+    for _ in range(LEVELS):
+        runs = list(_runs(main))
+        if not runs:
+            break
+        for run in runs:
+            _fold(main, run, followers, folding)
+        folded = folding.stands.keys()
+        main = [op for op in main if op not in folded]
+    return folding
+
+
+# -- finding ---------------------------------------------------------------------------------------
+
+
+def _runs(ops: Sequence[Op]) -> Iterator[_Run]:
+    """The runs to fold, which do not overlap: each is one whose copies read one another in the same way."""
+    index = {op: i for i, op in enumerate(ops)}
+    taken = np.zeros(len(ops), bool)
+    for found in _candidates(ops):
+        for run in _variants(found):
+            if run.saved < LEAST_SAVED or taken[run.start : run.end].any():
+                continue
+            turned = _turned(ops, index, run, found.end)
+            if turned is not None:
+                taken[turned.start : turned.end] = True
+                yield turned
+                break
+
+
+def _candidates(ops: Sequence[Op]) -> list[_Run]:
+    """Runs by signature alone, the ones that spare most first."""
+    numbers: dict[object, int] = {}
+    signs = np.array([numbers.setdefault(_signature(op), len(numbers)) for op in ops], np.int64)
+    found = []
+    for period in range(1, min(len(ops) // 2, MOST_PERIODS) + 1):
+        different = np.flatnonzero(signs[:-period] != signs[period:])
+        bounds = np.concatenate(([-1], different, [len(ops) - period]))
+        lengths = np.diff(bounds) - 1
+        for i in np.flatnonzero(lengths >= period):
+            found.append(_Run(int(bounds[i]) + 1, period, int(lengths[i] + period) // period))
+    found.sort(key=lambda run: (-run.saved, run.period, run.start))
+    return found[:MOST_TRIED]
+
+
+def _variants(run: _Run) -> Iterator[_Run]:
+    yield run
+    if run.count > 2:
+        yield _Run(run.start + run.period, run.period, run.count - 1)
+        yield _Run(run.start, run.period, run.count - 1)
+
+
+def _turned(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, end: int) -> _Run | None:
+    """The run moved to where the fewest values go from one copy to the next; None if copies read one another differently."""
+    best: tuple[int, int] | None = None
+    room = _room(ops, run)
+    for turn in range(min(room, run.period, MOST_TURNS) + 1):
+        moved = replace(run, start=run.start + turn)
+        if _is_regular(ops, index, moved):
+            cost = _crossing(ops, index, moved), turn
+            best = cost if best is None or cost < best else best
+    return None if best is None else replace(run, start=run.start + best[1])
+
+
+def _room(ops: Sequence[Op], run: _Run) -> int:
+    """How far a run may be moved: the operators after it that go on like it."""
+    room = 0
+    while room < run.period and run.end + room < len(ops) and _signature(ops[run.end + room]) == _signature(ops[run.start + room]):
+        room += 1
+    return room
+
+
+def _is_regular(ops: Sequence[Op], index: Mapping[Op, int], run: _Run) -> bool:
+    last = [_sources(ops, index, run, run.count - 1, i) for i in range(run.period)]
+    for copy in range(run.count - 1):
+        for i, expected in enumerate(last):
+            for found, wanted in zip(_sources(ops, index, run, copy, i), expected, strict=True):
+                reachable = wanted is None or wanted[0] <= copy
+                if found != (wanted if reachable else None):
+                    return False
+    return True
+
+
+def _sources(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, copy: int, place: int) -> list[tuple[int, int, int] | None]:
+    """Where an operator's operands come from: how many copies before, which operator, which result; None: from outside."""
+    found: list[tuple[int, int, int] | None] = []
+    for value in ops[run.start + copy * run.period + place].reads():
+        at = index.get(value.writers[0], -1) if value.writers else -1
+        if not run.start <= at < run.end:
+            found.append(None)
+        else:
+            back, where = divmod(at - run.start, run.period)
+            found.append((copy - back, where, list(ops[at].writes()).index(value)))
+    return found
+
+
+def _crossing(ops: Sequence[Op], index: Mapping[Op, int], run: _Run) -> int:
+    sources = (source for i in range(run.period) for source in _sources(ops, index, run, run.count - 1, i))
+    return len({source for source in sources if source is not None and source[0] > 0})
+
+
+def _signature(op: Op) -> object:
+    """What copies of an operator have in common: not the extents, nor the values of attributes."""
+    slots = tuple((slot, len(values)) for slot, values in (*op.inputs.items(), *op.outputs.items()))
+    results = tuple((value.dtype, None if value.shape is None else len(value.shape)) for value in op.writes())
+    nested = tuple((name, len(graph.ops)) for name, graph in op.graphs.items())
+    return op.type, slots, results, tuple(op.attrs), nested
+
+
+# -- what goes with an operator --------------------------------------------------------------------
+
+
+def _followers(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs) -> dict[Op, list[tuple[str, Op]]]:
+    """For each operator of the forward those that the backward and the optimizer made of it, with how they belong to it."""
+    known = set(main)
+    readers: dict[Value, Op] = {}
+    for op in main:
+        for value in op.reads():
+            if not value.writers:
+                readers.setdefault(value, op)
+    found: dict[Op, list[tuple[str, Op]]] = {}
+    for op in ops:
+        if op not in known:
+            owner = next((o for o in _owners(op, pairs, readers) if o in known), None)
+            if owner is not None:
+                found.setdefault(owner, []).append((f"{op.role} {op.type}", op))
+    return found
+
+
+def _owners(op: Op, pairs: Pairs, readers: Mapping[Value, Op]) -> Iterator[Op]:
+    """The operators of the forward that an operator may belong to, the likeliest first."""
+    yield from (o for o in (op.forward, pairs.forward(op)) if o is not None)
+    for value in (*op.writes(), *op.reads()):
+        source = value.grad_of or gradient_of(value)
+        if source is not None:
+            yield from source.writers[:1]
+            yield from (readers[source] for _ in range(source in readers))
+        if value in readers and not value.writers:
+            yield readers[value]
+
+
+# -- folding ---------------------------------------------------------------------------------------
+
+
+def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, Op]]], folding: Folding) -> None:
+    copies = [list(main[run.start + k * run.period : run.start + (k + 1) * run.period]) for k in range(run.count)]
+    keyed = [_keyed(copy, followers) for copy in copies]
+    looks = [tuple((key, *op.outputs) for key, op in ops.items()) for ops in keyed]
+    kinds = Counter(looks)
+    drawn = max(range(run.count), key=lambda k: (kinds[looks[k]], -k))  # the most usual copy: the first one often lacks a gradient
+    shared = _outside(copies, keyed)
+    repeat = Repeat(run.count, list(keyed[drawn].values()), copies)
+    number = len(folding.repeats)
+    for k, ops in enumerate(keyed):
+        for key, op in ops.items():
+            twin = keyed[drawn].get(key)
+            folding.place(op, number, k)
+            for value in op.writes():
+                folding.place(value, number, k)
+            if twin is not None and k != drawn:
+                _stand_for(op, twin, shared, folding)
+        for value in (value for op in ops.values() for value in op.reads()):
+            if not value.writers and value not in shared:
+                folding.place(value, number, k)
+    repeat.differs, repeat.differing = _differences(copies)
+    folding.repeats.append(repeat)
+    for op in repeat.members:
+        folding.repeats_of.setdefault(op, []).append(repeat)
+
+
+def _keyed(copy: Sequence[Op], followers: Mapping[Op, list[tuple[str, Op]]]) -> dict[object, Op]:
+    """The operators of a copy, by place, and what goes with each by kind and number."""
+    found: dict[object, Op] = {}
+    for i, op in enumerate(copy):
+        found[i] = op
+        seen: Counter[str] = Counter()
+        for kind, other in followers.get(op, ()):
+            found[i, kind, seen[kind]] = other
+            seen[kind] += 1
+    return found
+
+
+def _outside(copies: Sequence[Sequence[Op]], keyed: Sequence[Mapping[object, Op]]) -> set[Value]:
+    """Values given from outside that several copies read."""
+    copy_of: dict[Value, int] = {}
+    shared = set()
+    for k, ops in enumerate(keyed):
+        for op in ops.values():
+            for value in op.reads():
+                if not value.writers and copy_of.setdefault(value, k) != k:
+                    shared.add(value)
+    return shared
+
+
+def _stand_for(op: Op, twin: Op, shared: set[Value], folding: Folding) -> None:
+    """One operator is drawn for another, and so are its results and what it alone is given."""
+    folding.stands[op] = twin
+    for slot, values in op.outputs.items():
+        for value, other in zip(values, twin.outputs.get(slot, ()), strict=False):
+            if value is not other and value not in folding.stands:
+                folding.stands[value] = other
+    for slot, values in op.inputs.items():
+        for value, other in zip(values, twin.inputs.get(slot, ()), strict=False):
+            alone = not value.writers and value not in shared and not other.writers and other not in shared
+            if alone and value is not other and value not in folding.stands:
+                folding.stands[value] = other
+
+
+def _differences(copies: Sequence[Sequence[Op]]) -> tuple[list[str], list[str]]:
+    lines: list[str] = []
+    names: dict[str, None] = {}
+    for same in zip(*copies, strict=True):
+        for name in same[0].attrs:
+            values = [op.attrs.get(name) for op in same]
+            if not isinstance(values[0], Block) and not _is_name(name, values) and any(value != values[0] for value in values):
+                lines.append(f"{same[0].type}: {name} = {_listed(values)}")
+                names[name] = None
+        for i, result in enumerate(same[0].writes()):
+            types = [list(op.writes())[i].type for op in same]
+            if any(type != result.type for type in types):
+                lines.append(f"{same[0].type}: {_listed(types)}")
+                names["shapes"] = None
+    return lines, list(names)
+
+
+def _is_name(name: str, values: Sequence[Any]) -> bool:
+    """Whether an attribute names something, so that it differs everywhere."""
+    return any(isinstance(value, str) for value in values) or name.startswith("op_")
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values)) if len(values) <= 12 else f"{', '.join(map(str, values[:6]))}, …, {values[-1]}"

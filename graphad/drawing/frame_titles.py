@@ -1,0 +1,86 @@
+"""Where the titles of frames are: where no line crosses them, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+
+from graphad.drawing.boxes import Box
+from graphad.drawing.frames import Frame
+from graphad.drawing.layout import FRAME_TEXT, Geometry
+from graphad.drawing.metrics import text_width
+from graphad.drawing.scene import Point, sampled
+from graphad.ir import Node
+
+HIGH, STEP, APART = 12.0, 6.0, 3.0
+Place = tuple[float, float, float, float]
+
+
+class Obstacles:
+    """What is in the way of titles: lines, nodes, frames in frames, and the titles before."""
+
+    def __init__(self, geometry: Geometry, boxes: Mapping[Node, Box]) -> None:
+        self.geometry = geometry
+        self.ways = [sampled(points, 24) for points in (*geometry.curves.values(), *geometry.joints)]
+        self.taken: list[Place] = []
+        for node, (x, y) in geometry.nodes.items():
+            wide, high = boxes[node].width / 2, boxes[node].height / 2
+            self.taken.append((x - wide, y - high, x + wide, y + high))
+
+    def title(self, frame: Frame, place: Place) -> tuple[Point, str]:
+        """Where a frame's title begins: at its upper edge, else the lower one, else wherever there is room in it, else beside it.
+
+        Where there is room for less of it, it is only its last part: which branch it is.
+        """
+        inner = [each for other in frame.inner for each in self.geometry.frames.get(other, ())]
+        left, top, _, _ = place
+        for label in dict.fromkeys((frame.label, frame.label.split(": ")[-1])):
+            width = text_width(label, FRAME_TEXT)
+            at = self._inside(place, width, inner) or self._outside(frame, place, width)
+            if at is not None:
+                self.taken.append((at[0], at[1], at[0] + width, at[1] + HIGH))
+                return (at[0], at[1] + 1 + FRAME_TEXT), label
+        return (left + 6, top + 3 + FRAME_TEXT), frame.label
+
+    def _inside(self, place: Place, width: float, inner: Sequence[Place]) -> Point | None:
+        left, top, right, bottom = place
+        heights = chain((top + 2, bottom - HIGH - 1), _steps(top + 2 + STEP, bottom - HIGH - 1))
+        return next((at for high in heights if (at := self._in_row(left + 6, right - 4, high, width, inner)) is not None), None)
+
+    def _outside(self, frame: Frame, place: Place, width: float) -> Point | None:
+        left, top, right, bottom = place
+        others = [
+            each for other, places in self.geometry.frames.items() if other is not frame and frame not in other.inner for each in places
+        ]
+        heights = (top - HIGH - 1, bottom + 2)
+        return next((at for high in heights if (at := self._in_row(left, right + width, high, width, others)) is not None), None)
+
+    def _in_row(self, start: float, end: float, high: float, width: float, inner: Sequence[Place]) -> Point | None:
+        for low, far in sorted(chain(self._spans(high, high + HIGH), _sides((*self.taken, *inner), high, high + HIGH))):
+            if far + APART > start and low - APART < start + width:
+                start = far + APART
+        return (start, high) if start + width <= end else None
+
+    def _spans(self, top: float, bottom: float) -> Iterator[tuple[float, float]]:
+        """From where to where lines are between two heights."""
+        for way in self.ways:
+            for (x, y), (x2, y2) in pairwise(way):
+                if min(y, y2) < bottom and max(y, y2) > top:
+                    ends = [_between(x, y, x2, y2, height) for height in (top, bottom)]
+                    yield min(ends), max(ends)
+
+
+def _sides(places: Sequence[Place], top: float, bottom: float) -> Iterator[tuple[float, float]]:
+    yield from ((left, right) for left, high, right, low in places if high < bottom and low > top)
+
+
+def _between(x: float, y: float, x2: float, y2: float, height: float) -> float:
+    """Where a straight line is at a height, or its end that is nearest to it."""
+    share = 0.5 if y == y2 else min(max((height - y) / (y2 - y), 0.0), 1.0)
+    return x + (x2 - x) * share
+
+
+def _steps(start: float, end: float) -> Iterator[float]:
+    while start < end:
+        yield start
+        start += STEP

@@ -1,0 +1,310 @@
+"""Where everything is: Graphviz is given sizes and lines, no text, and returns places.
+
+The backward is drawn upwards beside the forward, each gradient at the height of what it is the gradient of:
+
+    x ┄┄┄┄ x@GRAD
+    │        ▲
+    tanh   tanh_grad
+    ▼        │
+    y ┄┄┄┄ y@GRAD
+
+So are the graphs nested in the gradients of loops and branches: each is a frame beside the frame of the forward.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from graphad.drawing.boxes import BOTTOM, LEFT, RIGHT, SLOT, TOP, Box
+from graphad.drawing.columns import columns_of
+from graphad.drawing.frames import Frame, Frames
+from graphad.drawing.lines import ALONG, LOOKUP, Hold, Line
+from graphad.drawing.metrics import text_width
+from graphad.drawing.options import Options
+from graphad.drawing.plan import Plan
+from graphad.drawing.render import lay_out
+from graphad.ir import Node, Op
+
+LARGE, AT_ONCE = 400, 4
+FRAME_TEXT, GUTTER = 9.0, 40.0
+COMPASS = {TOP: "n", BOTTOM: "s", LEFT: "w", RIGHT: "e"}
+Point = tuple[float, float]
+
+
+@dataclass
+class Geometry:
+    """Places in points, y downwards: middles of nodes, the points of the curves of lines (Bezier, cubic) with where the arrow ends, frames.
+
+    A line that Graphviz found no way for is not in ``curves``. ``breaks`` are the numbers where lines go on in another column.
+    """
+
+    width: float
+    height: float
+    nodes: dict[Node, Point] = field(default_factory=dict)
+    curves: dict[int, list[Point]] = field(default_factory=dict)
+    heads: dict[int, Point] = field(default_factory=dict)
+    joints: list[list[Point]] = field(default_factory=list)
+    frames: dict[Frame, list[tuple[float, float, float, float]]] = field(default_factory=dict)
+    breaks: list[tuple[Point, str]] = field(default_factory=list)
+
+    def add(self, other: Geometry, right: float) -> None:
+        """Put another one in it, moved to the right."""
+
+        def put(point: Point) -> Point:
+            return point[0] + right, point[1]
+
+        self.width = right + other.width
+        self.nodes.update({node: put(point) for node, point in other.nodes.items()})
+        self.curves.update({number: list(map(put, points)) for number, points in other.curves.items()})
+        self.heads.update({number: put(point) for number, point in other.heads.items()})
+        self.joints += [list(map(put, points)) for points in other.joints]
+        self.breaks += [(put(point), text) for point, text in other.breaks]
+        for frame, places in other.frames.items():
+            self.frames.setdefault(frame, []).extend((x + right, y, x2 + right, y2) for x, y, x2, y2 in places)
+
+
+def laid_out(
+    drawn: Plan, boxes: dict[Node, Box], frames: Frames, lines: Sequence[Line], holds: Sequence[Hold], options: Options
+) -> Geometry:
+    """The places of a plan.
+
+    Raises:
+        RenderError: no renderer, it failed, or it took too long.
+    """
+    if not drawn.nodes:
+        return Geometry(0, 0)
+    columns = columns_of(drawn, options)
+    cuts = _Cuts(lines, columns)
+    sketches = [_Sketch(drawn, boxes, frames, lines, holds, options, column, cuts) for column in columns]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        told = list(pool.map(lambda sketch: lay_out(sketch.text(), options.timeout), sketches))
+    found = [_read(text, sketch) for text, sketch in zip(told, sketches, strict=True)]
+    whole = Geometry(0, max(each.height for each in found))
+    for each in found:
+        whole.add(each, whole.width + (GUTTER if whole.width else 0))
+    return whole
+
+
+class _Cuts:
+    """The lines from one column to another: a number for each end that they come from."""
+
+    def __init__(self, lines: Sequence[Line], columns: Sequence[frozenset[Node]]) -> None:
+        place = {node: i for i, nodes in enumerate(columns) for node in nodes}
+        self.numbers: dict[tuple[Node, str], int] = {}
+        self.leaving: dict[int, dict[tuple[Node, str], Line]] = {}
+        self.entering: dict[int, list[tuple[int, Line]]] = {}
+        for i, line in enumerate(lines):
+            start, end = place[line.tail], place[line.head]
+            if start != end and line.mark not in ("link", "kept"):
+                source = line.tail, line.tail_slot
+                self.numbers.setdefault(source, len(self.numbers) + 1)
+                self.leaving.setdefault(start, {}).setdefault(source, line)
+                self.entering.setdefault(end, []).append((i, line))
+        self.places = {nodes: i for i, nodes in enumerate(columns)}
+
+
+class _Sketch:
+    """The DOT text of a column: ids, sizes and lines alone."""
+
+    def __init__(
+        self,
+        drawn: Plan,
+        boxes: dict[Node, Box],
+        frames: Frames,
+        lines: Sequence[Line],
+        holds: Sequence[Hold],
+        options: Options,
+        column: frozenset[Node],
+        cuts: _Cuts,
+    ) -> None:
+        self.drawn, self.boxes, self.frames, self.lines, self.options, self.cuts = drawn, boxes, frames, lines, options, cuts
+        self.ids = {node: f"n{i}" for i, node in enumerate(drawn.nodes) if node in column}
+        self.holds = [hold for hold in holds if hold.op in self.ids and hold.node in self.ids]
+        self.joints = {f"j{i}" for i, hold in enumerate(self.holds) if hold.frame is not None}
+        place = cuts.places[column]
+        self.leaving, self.entering = cuts.leaving.get(place, {}), cuts.entering.get(place, [])
+        self.breaks: dict[str, str] = {}
+
+    def text(self) -> str:
+        edges = [*self._edges(), *self._stubs()]
+        sizes = [f"{name} [width={(text_width(text, SLOT) + 4) / 72:.4f} height=0.1528]" for name, text in self.breaks.items()]
+        return "\n".join(["digraph {", *self._whole(), *self._inside(self.frames.whole), *sizes, *edges, *self._levels(), "}"]) + "\n"
+
+    def _stubs(self) -> Iterator[str]:
+        """The ends of lines that go on in another column."""
+        for source, line in self.leaving.items():
+            name = self._break(f"o{self.cuts.numbers[source]}", self.cuts.numbers[source])
+            ends = [self._end(line.tail, "out", line.tail_slot), name]
+            yield f"{' -> '.join(reversed(ends) if line.up else ends)} [id=j{name} arrowhead=none]"
+            self.joints.add(f"j{name}")
+        for i, line in self.entering:
+            number = self.cuts.numbers[line.tail, line.tail_slot]
+            ends = [self._break(f"i{number}", number), self._end(line.head, "in", line.head_slot)]
+            yield f"{' -> '.join(reversed(ends) if line.up else ends)} [id=e{i}{' dir=back' if line.up else ''}]"
+
+    def _break(self, name: str, number: int) -> str:
+        self.breaks[name] = f"({number})"
+        return name
+
+    def _whole(self) -> Iterator[str]:
+        limit = f"{LARGE / max(len(self.ids), LARGE):.3f}"
+        effort = f" nslimit={limit} nslimit1={limit}" if len(self.ids) > LARGE else ""
+        framed = " compound=true newrank=true" if self.frames.all else ""  # frames do not keep nodes from being level with others outside
+        yield f"graph [rankdir={self.options.rankdir} nodesep=0.25 ranksep=0.36 pad=0{effort}{framed}]"
+        yield 'node [fixedsize=true shape=box label=""]'
+        yield "edge [arrowsize=0.6]"
+
+    def _inside(self, frame: Frame) -> Iterator[str]:
+        for item in frame.items:
+            if isinstance(item, Frame):
+                wide = 1.5 * text_width(item.label, FRAME_TEXT) + 12  # lines pass beside the title
+                label = (
+                    f'<<table fixedsize="true" border="0" width="{wide:.0f}" height="13"><tr><td></td></tr></table>>'
+                    if item.label
+                    else '""'
+                )
+                inner = list(self._inside(item))
+                if not inner:
+                    continue
+                yield f"subgraph cluster_c{item.number} {{"
+                yield f"id=c{item.number} margin=9 label={label} labeljust=l labelloc=t"
+                yield from inner
+                yield "}"
+            elif item in self.ids:
+                yield f"{self.ids[item]} [{self._shape(self.boxes[item])}]"
+
+    def _shape(self, box: Box) -> str:
+        size = f"width={box.width / 72:.4f} height={box.height / 72:.4f}"
+        if box.round:
+            return f"shape=ellipse {size}"
+        return f"shape=plain fixedsize=false label=<{_table(box)}>" if box.cells else size
+
+    def _edges(self) -> Iterator[str]:
+        for i, line in enumerate(self.lines):
+            if line.tail not in self.ids or line.head not in self.ids:
+                continue
+            ends = [self._end(line.tail, "out", line.tail_slot), self._end(line.head, "in", line.head_slot)]
+            attributes = [f"id=e{i}", *self._way(line)]
+            if line.up:
+                ends.reverse()
+                attributes.append("dir=back")
+            yield f"{ends[0]} -> {ends[1]} [{' '.join(attributes)}]"
+        for i, hold in enumerate(self.holds):
+            look = "style=invis" if hold.frame is None else f"arrowhead=none lhead=cluster_c{hold.frame.number}"
+            yield f"{self.ids[hold.op]} -> {self.ids[hold.node]} [id=j{i} {look} weight={0 if hold.frame is None else 1}]"
+
+    def _way(self, line: Line) -> Iterator[str]:
+        if line.mark in ("link", "kept"):
+            yield "arrowhead=none"
+        if line.mark in ("saved", "kept"):
+            yield "constraint=false"
+        elif line.mark in ("carried", "next"):
+            yield "weight=1"
+        elif line.level:
+            yield "weight=0"
+        elif line.way == LOOKUP:
+            yield "constraint=false"
+        elif line.way == ALONG:
+            yield "weight=8"
+
+    def _end(self, node: Node, end: str, slot: str) -> str:
+        cells = self.boxes[node].cells
+        cell = cells.get((end, slot)) if slot else None
+        if cell is None:
+            return self.ids[node]
+        number = list(dict.fromkeys(cells.values())).index(cell)
+        return f"{self.ids[node]}:p{number}:{COMPASS[cell.side]}"
+
+    def _levels(self) -> Iterator[str]:
+        """Pairs at one height; among frames, the forward is on the left."""
+        framed = bool(self.frames.all)
+        for a, b in self.drawn.levels:
+            if a in self.ids and b in self.ids:
+                yield f"{{rank=same {self.ids[a]} {self.ids[b]}}}"
+                if isinstance(a, Op) and framed:
+                    yield f"{self.ids[b]} -> {self.ids[a]} [style=invis weight=0]"
+
+
+def _table(box: Box) -> str:
+    """A box with cells as a table of sizes; the arrows end at the cells."""
+    numbers = {cell: i for i, cell in enumerate(dict.fromkeys(box.cells.values()))}
+    start = '<table border="0" cellborder="0" cellspacing="0" cellpadding="0">'
+
+    def one(width: int, height: int, port: str = "") -> str:
+        return f'<td{port} fixedsize="true" width="{width}" height="{height}"></td>'
+
+    def row(side: str) -> str:
+        cells = box.row(side)
+        inner = "".join(one(cell.place[2], cell.place[3], f' port="p{numbers[cell]}"') for cell in cells)
+        return f"<tr><td>{start}<tr>{inner}</tr></table></td></tr>" if cells else ""
+
+    def column(side: str, height: int) -> str:
+        cells = box.row(side)
+        if not cells:
+            return ""
+        above = cells[0].place[1] - top
+        below = height - above - sum(cell.place[3] for cell in cells)
+        rows = [one(cells[0].place[2], above)] if above > 0 else []
+        rows += [one(cell.place[2], cell.place[3], f' port="p{numbers[cell]}"') for cell in cells]
+        rows += [one(cells[0].place[2], below)] if below > 0 else []
+        return f"<td>{start}{''.join(f'<tr>{each}</tr>' for each in rows)}</table></td>"
+
+    top = box.row(TOP)[0].place[3] if box.row(TOP) else 0
+    middle = box.height - top - (box.row(BOTTOM)[0].place[3] if box.row(BOTTOM) else 0)
+    wide = box.width - sum(box.row(side)[0].place[2] for side in (LEFT, RIGHT) if box.row(side))
+    inner = f"{column(LEFT, middle)}{one(wide, middle)}{column(RIGHT, middle)}"
+    return f"{start}{row(TOP)}<tr><td>{start}<tr>{inner}</tr></table></td></tr>{row(BOTTOM)}</table>"
+
+
+# -- what Graphviz says ----------------------------------------------------------------------------
+
+
+def _read(text: str, sketch: _Sketch) -> Geometry:
+    found = json.loads(text)
+    left, bottom, right, top = map(float, found["bb"].split(","))
+    geometry = Geometry(right - left, top - bottom)
+    nodes = {name: node for node, name in sketch.ids.items()}
+    frames = {f"cluster_c{frame.number}": frame for frame in sketch.frames.all}
+
+    def flip(x: str, y: str) -> Point:
+        return float(x) - left, top - float(y)
+
+    for item in found.get("objects", ()):
+        if item["name"] in nodes:
+            geometry.nodes[nodes[item["name"]]] = flip(*item["pos"].split(","))
+        elif item["name"] in frames:
+            x, y, x2, y2 = item["bb"].split(",")
+            low, high = flip(x, y), flip(x2, y2)
+            geometry.frames[frames[item["name"]]] = [(low[0], high[1], high[0], low[1])]
+        elif item["name"] in sketch.breaks:
+            geometry.breaks.append((flip(*item["pos"].split(",")), sketch.breaks[item["name"]]))
+    for edge in found.get("edges", ()):
+        if "pos" in edge:
+            _read_edge(edge.get("id", ""), *_curve(edge["pos"], flip), sketch, geometry)
+    return geometry
+
+
+def _read_edge(name: str, points: list[Point], head: Point | None, sketch: _Sketch, geometry: Geometry) -> None:
+    if name in sketch.joints:
+        geometry.joints.append(points)
+    elif name.startswith("e"):
+        number = int(name[1:])
+        geometry.curves[number] = points[::-1] if sketch.lines[number].up else points
+        if head is not None:
+            geometry.heads[number] = head
+
+
+def _curve(pos: str, flip: Callable[[str, str], Point]) -> tuple[list[Point], Point | None]:
+    points: list[Point] = []
+    head: Point | None = None
+    for part in pos.split(";")[0].split():
+        if part[0] in "es":
+            _, x, y = part.split(",")
+            head = flip(x, y)
+        else:
+            x, y = part.split(",")
+            points.append(flip(x, y))
+    return points, head

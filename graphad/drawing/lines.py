@@ -1,0 +1,109 @@
+"""The lines of a drawing: arrows, dashed lines from gradients to what they are gradients of, and lines from operators to their frames.
+
+Each says how it bears on the layout: the main flow is kept straight, side inputs bend, a lookup far away does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphad.drawing.frames import Frame, Frames
+from graphad.drawing.nesting import ADDED, CARRIED, ENTERS, FLOW, KEPT, LEAVES, SAVED, Arrow
+from graphad.drawing.options import Options
+from graphad.drawing.plan import Plan
+from graphad.drawing.texts import arrow_tooltip, shown
+from graphad.ir import Node, Op, Value
+from graphad.program import BACKWARD, OPTIMIZE
+
+MOST_LINKS = 200
+ALONG, BESIDE, LOOKUP = "along", "beside", "lookup"
+NEXT_COPY = "next"
+
+# The mark and the tooltip of arrows of a sort.
+SORTS = {
+    FLOW: ("", ""),
+    LEAVES: ("", "a result"),
+    ENTERS: ("", "what the first iteration starts from"),
+    SAVED: ("saved", "saved for the gradient"),
+    KEPT: ("kept", "what is kept for the gradient"),
+    ADDED: ("added", "added up over the iterations"),
+    CARRIED: ("carried", "carried to the next iteration"),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line from a node to another: drawn upwards from ``tail`` to ``head`` where ``up`` says so.
+
+    ``mark`` is the class of a special one, ``role`` the part of the program that it belongs to, ``way`` how it bears on the layout.
+    """
+
+    tail: Node
+    head: Node
+    role: str
+    way: str
+    mark: str = ""
+    tooltip: str = ""
+    up: bool = False
+    level: bool = False
+    tail_slot: str = ""
+    head_slot: str = ""
+    value: Value | None = None
+
+    @property
+    def classes(self) -> str:
+        """Its class in SVG and DOT: what is kept for the gradient as a whole is saved for it, too."""
+        return "saved" if self.mark == "kept" else self.mark
+
+
+@dataclass(frozen=True)
+class Hold:
+    """An operator above a node of its nested graph; the line is seen where the graph is one of several, up to their ``frame``."""
+
+    op: Op
+    node: Node
+    role: str
+    frame: Frame | None
+
+
+def way_of(arrow: Arrow, drawn: Plan) -> str:
+    """How an arrow bears on the layout."""
+    value, reads = arrow.value, isinstance(arrow.head, Op)
+    role = drawn.nesting.role(arrow.op)
+    if reads and role == BACKWARD and (not arrow.backward or arrow.sort in (SAVED, KEPT)):
+        return LOOKUP
+    if reads and role == OPTIMIZE and value.persistable and len(value.readers) > 1:
+        return LOOKUP
+    if reads and value.graph is not arrow.op.graph:
+        return BESIDE
+    goes_on = value.readers or drawn.nesting.opened
+    return ALONG if value.writers and goes_on and not value.persistable else BESIDE
+
+
+def lines_of(drawn: Plan, options: Options) -> Iterator[Line]:
+    """The arrows and links, in order."""
+    for arrow in drawn.arrows:
+        mark, note = (NEXT_COPY, "to the next copy") if arrow.next else SORTS[arrow.sort]
+        text = arrow_tooltip(arrow.value, arrow.tail_slot, arrow.head_slot, note)
+        role, way = drawn.nesting.role(arrow.op), way_of(arrow, drawn)
+        slots = ("", "") if arrow.sort == KEPT else ("" if arrow.folded and way == LOOKUP else arrow.tail_slot, arrow.head_slot)
+        yield Line(arrow.tail, arrow.head, role, way, mark, text, arrow.up, arrow.level, *slots, arrow.value)
+    pairs = [(a, b) for a, b in drawn.levels if isinstance(a, Value) and isinstance(b, Value)]
+    if options.links == "all" or (options.links == "auto" and len(pairs) <= MOST_LINKS):
+        for gradient, source in pairs:
+            text = f"{shown(repr(gradient))} is the gradient of {shown(repr(source))}"
+            # Between frames the links see to it that the backward stands to the right of the forward.
+            way = BESIDE if drawn.nesting.opened or drawn.groups else LOOKUP
+            yield Line(source, gradient, BACKWARD, way, "link", text, value=gradient)
+
+
+def holds_of(drawn: Plan, frames: Frames) -> Iterator[Hold]:
+    """What keeps operators above their nested graphs."""
+    for op, regions in drawn.nesting.opened.items():
+        if op not in drawn.nodes:
+            continue
+        for region in regions:
+            for i, node in enumerate(drawn.tops.get(region.graph, ())):
+                seen = i == 0 and len(regions) > 1
+                yield Hold(op, node, drawn.nesting.role(op), frames.of_region(region) if seen else None)

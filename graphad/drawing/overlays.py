@@ -1,0 +1,181 @@
+"""Numbers by node, shown as colours: given by the user, estimated from types, or found in what a run left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from math import isfinite, log10
+from typing import Any
+
+import numpy as np
+
+from graphad.drawing.folding import Folding
+from graphad.drawing.options import Measured, Options, keys_of
+from graphad.errors import InvalidType, InvalidValue
+from graphad.ir import Graph, Node
+from graphad.passes.analyses import Cost, Liveness, estimated
+
+TITLES = {
+    "flops": "floating-point operations",
+    "bytes": "bytes moved, bytes of values",
+    "liveness": "bytes alive at each operator",
+    "time": "seconds",
+    "range": "greatest magnitude",
+    "nan": "share of nan and infinities",
+}
+MANY_DECADES = 3.0  # from a thousandfold on, colours follow the logarithm
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Numbers by node, with what they are; of copies drawn once the sum, or for sizes and ranges the greatest."""
+
+    numbers: Mapping[Node, float]
+    title: str
+
+    @property
+    def low(self) -> float:
+        """The least finite number."""
+        return min((x for x in self.numbers.values() if isfinite(x)), default=0.0)
+
+    @property
+    def high(self) -> float:
+        """The greatest finite number."""
+        return max((x for x in self.numbers.values() if isfinite(x)), default=0.0)
+
+    @property
+    def is_logarithmic(self) -> bool:
+        """Whether colours follow the logarithm: nothing is below 0, and the numbers differ by more than a thousand."""
+        least = min((x for x in self.numbers.values() if isfinite(x) and x > 0), default=0.0)
+        return self.low >= 0 and least > 0 and log10(self.high / least) > MANY_DECADES
+
+    def share(self, node: Node) -> float | None:
+        """Where on the scale a node is, from 0 to 1; None for one without a number. What is not finite is at the upper end."""
+        number = self.numbers.get(node)
+        if number is None:
+            return None
+        low, high = self.low, self.high
+        if not isfinite(number):
+            return 1.0
+        if self.is_logarithmic:
+            least = min(x for x in self.numbers.values() if isfinite(x) and x > 0)
+            return log10(max(number, least) / least) / log10(high / least)
+        return (number - low) / (high - low) if high > low else 0.5
+
+    def text(self, number: float) -> str:
+        """A number in three digits, with a prefix for thousands."""
+        if number == 0 or not isfinite(number) or 1e-3 <= abs(number) < 1e3:
+            return f"{number:.3g}"
+        for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+            if abs(number) >= factor:
+                return f"{number / factor:.3g}{prefix}"
+        return f"{number / 1e-6:.3g}µ" if abs(number) >= 1e-6 else f"{number:.2e}"
+
+
+def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | None:
+    """The overlay that options request.
+
+    Raises:
+        TypeError: a number is none; what has to be measured was not given.
+        ValueError: no node of the graph is among those given.
+    """
+    if options.overlay is None:
+        return None
+    name = ""
+    if isinstance(options.overlay, str):
+        name = options.overlay
+        numbers = _named(graph, name, options)
+    else:
+        numbers = _given(graph, options.overlay, "overlay")
+    whole = sum if name in ("flops", "time") or not name else max
+    title = options.overlay_title or TITLES.get(name, "overlay")
+    return Overlay(_folded(numbers, folding, whole), title)
+
+
+def _folded(numbers: Mapping[Node, float], folding: Folding, whole: Callable[[list[float]], float]) -> dict[Node, float]:
+    found: dict[Node, list[float]] = {}
+    for node, number in numbers.items():
+        found.setdefault(folding.of(node), []).append(number)
+    return {node: each[0] if len(each) == 1 else float(whole(each)) for node, each in found.items()}
+
+
+def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
+    if name in ("flops", "bytes"):
+        return _costs(graph, name, options.batch)
+    if name == "liveness":
+        return _alive(graph, options.batch)
+    if options.measured is None:
+        what = "seconds by operator" if name == "time" else "arrays by the names of values, as a run fetched them"
+        raise InvalidType(f"overlay={name!r} shows what was measured: give it as measured=, {what}")
+    if name == "time":
+        return _given(graph, options.measured, "measured")
+    look = _greatest if name == "range" else _share_not_finite
+    return _given(graph, {key: look(array) for key, array in options.measured.items()}, "measured")
+
+
+def _costs(graph: Graph, name: str, batch: int) -> dict[Node, float]:
+    found: dict[Node, float] = {}
+    waiting: list[Cost] = [estimated(graph, batch)]
+    while waiting:
+        cost = waiting.pop()
+        waiting += cost.nested.values()
+        found.update({op: float(each.flops if name == "flops" else each.moved) for op, each in cost.ops.items()})
+        if name == "bytes":
+            found.update({value: float(size) for value, size in cost.sizes.items() if size})
+    return found
+
+
+def _alive(graph: Graph, batch: int) -> dict[Node, float]:
+    sizes, live = estimated(graph, batch).sizes, Liveness.of(graph)
+    places = {op: place for place, op in enumerate(live.order)}
+    freed: dict[int, int] = {}
+    born: dict[int, int] = {}
+    for value, end in live.last.items():
+        if value not in live.owner:
+            start = places[value.writers[0]] if value.writers else 0
+            born[start] = born.get(start, 0) + sizes.get(value, 0)
+            freed[end + 1] = freed.get(end + 1, 0) + sizes.get(value, 0)
+    found: dict[Node, float] = {}
+    alive = 0
+    for place, op in enumerate(live.order):
+        alive += born.get(place, 0) - freed.get(place, 0)
+        found[op] = float(alive)
+    return found
+
+
+def _given(graph: Graph, numbers: Measured, what: str) -> dict[Node, float]:
+    """Numbers by the nodes they are meant for: a node, its operator or variable in the program, the name of a value."""
+    keys = {key if isinstance(key, str) else id(key): number for key, number in numbers.items()}
+    found: dict[Node, float] = {}
+    for node in (node for each in graph.tree() for node in (*each.ops, *each.values)):
+        number = next((keys[key] for key in keys_of(node) if key in keys), None)
+        if number is not None:
+            found[node] = _number(number, what)
+    if not found and keys:
+        raise InvalidValue(f"{what} has no operator or value of this graph, but {', '.join(map(repr, _few(numbers)))}")
+    return found
+
+
+def _few(numbers: Collection[Any]) -> list[Any]:
+    return list(numbers)[:3]
+
+
+def _number(given: Any, what: str) -> float:
+    if isinstance(given, str | bytes) or not isinstance(given, int | float | np.number | np.ndarray):
+        raise InvalidType(f"{what} has numbers by node, not {given!r}")
+    if np.size(given) != 1:
+        raise InvalidType(f"{what} has one number for each node, not an array of shape {list(np.shape(given))}")
+    return float(np.asarray(given).reshape(())) if np.ndim(given) == 0 else float(np.asarray(given).reshape(-1)[0])
+
+
+def _greatest(array: Any) -> float:
+    numbers = np.abs(np.asarray(array, np.float64)) if np.size(array) else np.zeros(1)
+    finite = numbers[np.isfinite(numbers)]
+    return float(finite.max()) if finite.size == numbers.size else float("nan")
+
+
+def _share_not_finite(array: Any) -> float:
+    found = np.asarray(array)
+    if not np.issubdtype(found.dtype, np.inexact) or not found.size:
+        return 0.0
+    return float(np.mean(~np.isfinite(found)))

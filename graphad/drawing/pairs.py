@@ -1,0 +1,113 @@
+"""Pairs of gradients and their values, and of grad operators and their operators, also across nested graphs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from graphad.drawing.nesting import Nesting
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import control_definition, is_loop_gradient, operands, results_of
+from graphad.ir.residuals import find_forward_op, forward_graph, residual_of
+from graphad.ops import GRAD
+from graphad.program import BACKWARD, OPTIMIZE
+
+_GRADIENT = re.compile(rf"(.+){GRAD}(_\d+)?(@RENAME@\d+)?", re.DOTALL)
+_PART = re.compile(r"@RENAME@\d+$")
+
+
+def gradient_of(value: Value) -> Value | None:
+    """The value this is the gradient of, by its name if nothing noted it (a lowered program has names only)."""
+    if value.grad_of is not None:
+        return value.grad_of
+    match = _GRADIENT.fullmatch(value.name)
+    return next(_named(value.graph, match[1]), None) if match else None
+
+
+def is_part(value: Value) -> bool:
+    """Whether a value is one of the terms of a gradient."""
+    return _PART.search(value.name) is not None
+
+
+def _named(graph: Graph, name: str) -> Iterator[Value]:
+    """The values of a name, the last ones first, then those of the forward graph: a gradient's graph is given what others own."""
+    forward = forward_graph(graph)
+    for value in reversed(graph.versions(name)):
+        if (value.writer is None and forward is None) or (value.writer is not None and value.writer.role != OPTIMIZE):
+            yield value
+    if forward is not None:
+        yield from _named(forward, name)
+
+
+class Pairs:
+    """The gradients of a drawing.
+
+    Attributes:
+        ops: for each operator the first one of the backward that turns a gradient of its outputs into one of its inputs.
+    """
+
+    def __init__(self, nesting: Nesting) -> None:
+        self._nesting = nesting
+        self._passed_in: dict[Value, Value] = {}
+        self.ops: dict[Op, Op] = {}
+        for graph in nesting.graphs():
+            for op in graph.controls:
+                self._note_passed_in(op)
+        for graph in nesting.graphs():
+            for op in graph.ops:
+                forward = self.forward(op)
+                if forward is not None and forward is not op:
+                    self.ops.setdefault(forward, op)
+
+    def gradient_of(self, value: Value) -> Value | None:
+        """The value this is the gradient of, in the forward graph."""
+        found = value.grad_of or self._passed_in.get(value) or gradient_of(value)
+        while found is not None and (kept := residual_of(found)) is not None:
+            found = kept
+        return found
+
+    def forward(self, op: Op) -> Op | None:
+        """The operator that this one is the gradient of."""
+        if self._nesting.role(op) != BACKWARD:
+            return None
+        return _keeper(op) or self._reader(op)
+
+    def _reader(self, op: Op) -> Op | None:
+        outputs = (self.gradient_of(value) for value in op.reads())
+        writers = {value.writer for value in outputs if value is not None}
+        inputs = (self.gradient_of(value) for value in op.writes())
+        return next((reader for value in inputs if value is not None for reader in value.readers if reader in writers), None)
+
+    def _note_passed_in(self, op: Op) -> None:
+        """The values that the operands and results of a gradient and of its graphs are gradients of, in the order of the operands."""
+        forward, definition = _keeper(op), control_definition(op)
+        if forward is None or definition is None or not definition.is_grad:
+            return
+        given, ours = operands(forward), results_of(forward)
+        cotangents, wanted = op.inputs.get(f"Out{GRAD}", ()), op.inputs.get("X", ())
+        carried = [_place(self.gradient_of(value), ours) for value in cotangents]
+        outer = self._nesting.outer
+        results = [_place(outer(value), tuple(map(outer, given))) for value in wanted]
+        if is_loop_gradient(op):
+            results = [*carried, *results]
+        self._note(results_of(op), results, given)
+        for graph, body in zip(op.graphs.values(), forward.graphs.values(), strict=False):
+            self._note(graph.inputs[len(wanted) :], carried, body.results)
+            self._note(graph.results, results, body.inputs)
+
+    def _note(self, gradients: Iterable[Value], places: list[int | None], values: tuple[Value, ...] | list[Value]) -> None:
+        for gradient, place in zip(gradients, places, strict=False):
+            if place is not None and place < len(values):
+                self._passed_in[gradient] = values[place]
+
+
+def _keeper(op: Op) -> Op | None:
+    """Of the gradient of an operator with nested graphs that operator: the one that keeps what it reads."""
+    definition = control_definition(op)
+    if definition is None or not definition.is_grad:
+        return None
+    return find_forward_op(op)
+
+
+def _place(value: Value | None, values: tuple[Value, ...]) -> int | None:
+    return next((i for i, each in enumerate(values) if each is value), None)

@@ -1,0 +1,150 @@
+"""Groups of operators: the scopes of names they were written in, and repetitions; open as frames, or closed to one box.
+
+with ga.name_scope("encoder"): ...      ⇒      ┌ encoder ─────────┐      or      ┌─────────────┐
+                                               │ mul ─▶ add ─▶ …  │              │ encoder [+] │
+                                               └──────────────────┘              └─────────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from graphad.drawing.folding import Folding, Repeat
+from graphad.drawing.nesting import Nesting
+from graphad.ir import Graph, Node, Op, Value
+from graphad.program import BACKWARD, FORWARD, OPTIMIZE
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+NAMESCOPE = "op_namescope"  # where Paddle's programs have it
+OF_ROLE = {BACKWARD: ": gradient", OPTIMIZE: ": update"}
+
+
+@dataclass(eq=False)
+class Group:
+    """Operators of one graph and one part of the program with a frame around them.
+
+    Attributes:
+        graph: the graph.
+        role: the part of the program.
+        label: what is above it.
+        around: the group it is in.
+        repeat: the repetition that it is the drawn copy of.
+    """
+
+    graph: Graph
+    role: str
+    label: str
+    around: Group | None = None
+    repeat: Repeat | None = None
+
+
+def scope_of(op: Op) -> tuple[str, ...]:
+    """The names of the scopes that an operator was written in, the outermost first."""
+    text = op.source.scope if op.source is not None else ""
+    found = text or op.attrs.get(NAMESCOPE, "")
+    return tuple(part for part in str(found).split("/") if part)
+
+
+# -- closed ----------------------------------------------------------------------------------------
+
+
+def closed_ops(
+    ops: Iterable[Op], role: Mapping[Op, str], closed: Collection[str], folding: Folding
+) -> dict[tuple[str, ...], dict[str, Op]]:
+    """Let one operator stand for those of each closed scope and part of the program; return them by scope and part."""
+    wanted = {tuple(part for part in name.split("/") if part) for name in closed}
+    found: dict[tuple[str, ...], dict[str, Op]] = {}
+    ops = list(ops)
+    for op in ops:
+        scope = scope_of(op)
+        prefix = next((scope[:n] for n in range(1, len(scope) + 1) if scope[:n] in wanted), None)
+        if prefix is not None and op not in folding.stands:
+            box = found.setdefault(prefix, {}).get(role[op])
+            if box is None:
+                box = found[prefix][role[op]] = Op(op.graph, prefix[-1], {}, {}, {})
+                box.role, box.source = op.role, op.source
+            folding.stands[op] = box
+            folding.closed[box] = folding.closed.get(box, 0) + 1
+    for op in ops:
+        folding.hidden.update(value for value in (*op.reads(), *op.writes()) if _is_inside(value, folding))
+    return found
+
+
+def _is_inside(value: Value, folding: Folding) -> bool:
+    ends = {folding.of(op) for op in (*value.writers, *value.readers)}
+    return len(ends) == 1 and next(iter(ends)) in folding.closed
+
+
+def _shared_scope(scopes: Iterable[tuple[str, ...]]) -> int:
+    """How many names scopes begin with in common."""
+    scopes = list(scopes)
+    shared = 0
+    for names in zip(*scopes, strict=False):
+        if any(name != names[0] for name in names):
+            break
+        shared += 1
+    return shared
+
+
+# -- open ------------------------------------------------------------------------------------------
+
+
+class Groups:
+    """The groups of some nodes, each made when the first node in it is found."""
+
+    def __init__(self, nesting: Nesting, folding: Folding, scopes: bool) -> None:
+        self.nesting = nesting
+        self.folding = folding
+        self.scopes = scopes
+        self._made: dict[tuple[object, ...], Group] = {}
+
+    def of(self, nodes: Iterable[Node]) -> dict[Node, Group]:
+        """The innermost group of each node that is in one; a value is where it is written, or where all its readers are."""
+        nodes = list(nodes)
+        found: dict[Node, Group] = {}
+        for op in (node for node in nodes if isinstance(node, Op)):
+            group = self._group(op)
+            if group is not None:
+                found[op] = group
+        for value in (node for node in nodes if isinstance(node, Value)):
+            group = self._home(value, found)
+            if group is not None:
+                found[value] = group
+        return found
+
+    def _home(self, value: Value, found: Mapping[Node, Group]) -> Group | None:
+        if value.writers:
+            return found.get(self.folding.of(value.writers[0]))
+        around = [found.get(self.folding.of(op)) for op in value.readers if op.role == FORWARD] or [None]
+        group = around[0]
+        return group if group is not None and group.graph is value.graph and all(other is group for other in around) else None
+
+    def _group(self, op: Op) -> Group | None:
+        group: Group | None = None
+        role = self.nesting.role(op)
+        key: tuple[object, ...] = (op.graph, role)
+        for name, label, repeat in self._parts(op):
+            key = (*key, name)
+            if key not in self._made:
+                self._made[key] = Group(op.graph, role, label + OF_ROLE.get(role, ""), group, repeat)
+            group = self._made[key]
+        return group
+
+    def _parts(self, op: Op) -> list[tuple[object, str, Repeat | None]]:
+        """The scopes and repetitions around an operator, from outside in: what tells them apart, the label, the repetition."""
+        scope = scope_of(op)
+        owner = op.graph.owner
+        skipped = 0 if owner is None else _shared_scope([scope_of(owner), scope])
+        closed = op in self.folding.closed
+        parts: list[tuple[object, str, Repeat | None]] = [(name, name, None) for name in scope[: len(scope) - closed]]
+        parts = parts if self.scopes else []
+        for repeat in reversed(self.folding.repeats_of.get(op, [])):
+            scopes = [scope_of(each) for copy in repeat.copies for each in copy]
+            shared = _shared_scope(scopes) if self.scopes else 0
+            names = list(dict.fromkeys(each[shared] for each in scopes if len(each) > shared)) if self.scopes else []
+            if len(names) > 1 and len(parts) > shared:
+                parts[shared] = (id(repeat), f"{names[0]} … {names[-1]} {TIMES} {repeat.count}", repeat)
+            else:
+                parts.insert(min(shared, len(parts)), (id(repeat), f"{TIMES} {repeat.count}", repeat))
+        return parts[skipped:]

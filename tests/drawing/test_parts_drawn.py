@@ -1,0 +1,359 @@
+"""What of a graph is drawn: layers once, scopes as frames or boxes, a part, numbers as colours, themes, files of every format."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.drawing import DARK, LIGHT, Options, Theme, to_svg
+from graphad.drawing.options import checked_options
+from graphad.drawing.plan import Plan, plan
+from graphad.drawing.scene import mixed
+from graphad.drawing.theme import scale_color
+from graphad.errors import InvalidType, InvalidValue, RenderError
+from tests.drawing.test_drawing import chain, forward_program, groups, label_of, labels, texts, tooltip_of
+from tests.drawing.test_files_drawn import fake_renderer
+
+
+def layers(count: int, scopes: bool = False, train: bool = True, widths: tuple[int, ...] = ()) -> ga.Program:
+    """Layers of mul, elementwise_add and tanh, with their gradients and updates."""
+    main, startup = ga.Program(), ga.Program()
+    with ga.program_guard(main, startup):
+        h = ga.layers.data("x", [8])
+        for i in range(count):
+            with ga.name_scope(f"layer_{i}" if scopes else "net"):
+                h = ga.layers.fc(h, widths[i] if widths else 8, act="tanh")
+        cost = ga.layers.mean(h)
+        if train:
+            ga.optimizer.SGD(0.1).minimize(cost, startup)
+    return main
+
+
+def planned(program: ga.Program | ga.Graph, **options: Any) -> Plan:
+    graph = program if isinstance(program, ga.Graph) else ga.lower(program)
+    return plan(graph, checked_options(options))
+
+
+def drawn_ops(program: ga.Program | ga.Graph, **options: Any) -> list[str]:
+    return sorted(label_of(group) for group in groups(to_svg(program, **options), "op"))
+
+
+# -- layers drawn once -------------------------------------------------------------------------------
+
+
+def test_layers_that_repeat_are_drawn_once_with_their_gradients_and_updates() -> None:
+    found = drawn_ops(layers(12), fold="repeats", scopes="none")
+    once = ["mul", "elementwise_add", "tanh", "mul_grad", "elementwise_add_grad", "tanh_grad", "sgd", "sgd"]
+    assert found == sorted([*once, "mean", "mean_grad", "fill_constant"])
+    titles = {label_of(frame) for frame in groups(to_svg(layers(12), fold="repeats", scopes="none"), "frame")}
+    assert titles == {"\N{MULTIPLICATION SIGN} 12", "\N{MULTIPLICATION SIGN} 12: gradient", "\N{MULTIPLICATION SIGN} 12: update"}
+
+
+def test_what_goes_from_a_copy_to_the_next_goes_around() -> None:
+    told = [tooltip_of(edge) for edge in groups(to_svg(layers(12), fold="repeats"), "next")]
+    assert told
+    assert all(text.endswith("to the next copy") for text in told)
+    assert "to the next copy" in texts(to_svg(layers(12), fold="repeats"))
+
+
+def test_folding_sets_in_above_sixty_operators() -> None:
+    assert len(drawn_ops(layers(3))) == len(layers(3).global_block().ops)
+    assert len(drawn_ops(layers(20))) == len(drawn_ops(layers(40))) == 11
+    assert len(drawn_ops(layers(20), fold="none")) == len(layers(20).global_block().ops)
+
+
+def test_copies_may_differ_and_the_frame_says_in_what() -> None:
+    program = layers(5, train=False, widths=(8, 16, 24, 32, 40))
+    svg = to_svg(program, fold="repeats", scopes="none")
+    (frame,) = groups(svg, "frame")
+    assert label_of(frame) == "\N{MULTIPLICATION SIGN} 5 (differ: shapes)"
+    assert "mul: float32[-1, 8], float32[-1, 16], float32[-1, 24], float32[-1, 32], float32[-1, 40]" in tooltip_of(frame)
+
+
+def test_layers_that_are_read_differently_are_no_repetition() -> None:
+    """The second and third of these read what the first wrote: two copies of a layer have different sources."""
+    main = ga.Program()
+    with ga.program_guard(main):
+        first = h = ga.layers.tanh(ga.layers.data("x", [4]))
+        for source in ("h", "first", "h", "first", "first", "h"):
+            h = ga.layers.tanh(ga.layers.scale(h if source == "h" else first, scale=2.0))
+    ops = ga.lower(main)
+    folding = planned(ops, fold="repeats").folding
+    for repeat in folding.repeats:
+        reads = [[[value.writer for value in op.reads()] for op in copy] for copy in repeat.copies]
+        own = [[[writer in copy for writer in writers] for writers in each] for copy, each in zip(repeat.copies, reads, strict=True)]
+        assert all(each == own[0] for each in own)
+
+
+def test_every_operator_is_drawn_or_stood_for() -> None:
+    for program in (layers(12), layers(7, train=False), layers(9, scopes=True)):
+        graph = ga.lower(program)
+        drawn = planned(graph, fold="repeats")
+        assert all(drawn.folding.of(op) in drawn.nodes for op in graph.ops)
+        assert all(twin.type == op.type for op, twin in drawn.folding.stands.items())
+
+
+# -- scopes ------------------------------------------------------------------------------------------
+
+
+def test_scopes_are_frames_and_so_is_what_the_backward_made_of_them() -> None:
+    titles = [label_of(frame) for frame in groups(to_svg(layers(2, scopes=True)), "frame")]
+    assert sorted(titles) == [f"layer_{i}{of}" for i in (0, 1) for of in ("", ": gradient", ": update")]
+    assert not groups(to_svg(layers(2, scopes=True), scopes="none"), "frame")
+
+
+def test_closed_scopes_are_boxes() -> None:
+    svg = to_svg(layers(2, scopes=True, train=False), closed=["layer_1"])
+    assert "layer_1 [+]" in labels(svg, "op")
+    assert "3 operators" in texts(svg)
+    assert [label_of(frame) for frame in groups(svg, "frame")] == ["layer_0"]
+    closed = drawn_ops(layers(2, scopes=True, train=False), scopes="closed")
+    assert closed == ["layer_0 [+]", "layer_1 [+]", "mean"]
+
+
+def test_repeated_scopes_have_one_frame() -> None:
+    titles = {label_of(frame) for frame in groups(to_svg(layers(12, scopes=True, train=False), fold="repeats"), "frame")}
+    assert titles == {"layer_0 … layer_11 \N{MULTIPLICATION SIGN} 12"}
+
+
+def test_scopes_nest_and_are_checked() -> None:
+    main = ga.Program()
+    with ga.program_guard(main), ga.name_scope("a"):
+        with ga.name_scope("b"):
+            ga.layers.fill_constant([1], "float32", 1.0)
+        ga.layers.fill_constant([1], "float32", 1.0)
+    assert [op.source and op.source.scope for op in main.global_block().ops] == ["a/b", "a"]
+    for wrong, error in (("", InvalidValue), ("a/b", InvalidValue), (3, InvalidType)):
+        with pytest.raises(error, match="scope"), ga.name_scope(wrong):  # type: ignore[arg-type]
+            pass
+
+
+# -- a part ------------------------------------------------------------------------------------------
+
+
+def test_what_is_near_a_node() -> None:
+    program = chain(["a", "b", "c", "d", "e", "f"])
+    assert labels(to_svg(program, focus=("c", 1)), "value") == {"b", "c", "d"}
+    assert labels(to_svg(program, focus="c"), "value") == {"b", "c", "d"}
+    svg = to_svg(program, focus=("c", 1), around=1)
+    assert labels(svg, "value") == {"a", "b", "c", "d", "e"}
+    assert labels(svg, "faded") == {"a", "e", "tanh"}
+
+
+def test_no_way_leads_through_what_very_many_read() -> None:
+    program = layers(6)
+    near = labels(to_svg(program, focus=("fc_5.w_0@GRAD", 1), around=1, fold="none"), "parameter")
+    assert "learning_rate_0" in labels(to_svg(program, focus=("fc_5.w_0@GRAD", 1), fold="none"), "state")
+    assert "fc_0.w_0#0" not in near
+    assert "fc_0.w_0#0" in labels(to_svg(program, focus=("learning_rate_0", 1), fold="none"), "parameter")
+
+
+def test_what_is_between_two_nodes() -> None:
+    svg = to_svg(forward_program(), path=("w", "y"))
+    assert labels(svg, "value") == {"w", "h", "y"}
+    assert labels(svg, "op") == {"mul", "tanh"}
+
+
+def test_nodes_may_be_operators_and_types_of_operators() -> None:
+    program = forward_program()
+    (mul, *_) = program.global_block().ops
+    for focus in ((mul, 0), ("mul", 0), (next(iter(ga.lower(program).ops)).type, 0)):
+        assert labels(to_svg(program, focus=focus), "value") == {"x", "w", "h"}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"focus": "z"}, InvalidValue, "no drawn value has the name 'z'"),
+        ({"focus": ("y", -1)}, InvalidType, "a node and a radius"),
+        ({"path": ("y", "w")}, InvalidValue, "no way leads from 'y' to 'w'"),
+        ({"path": ("y",)}, InvalidType, "two nodes"),
+        ({"path": ("x", "y"), "focus": "y"}, InvalidValue, "one of them"),
+        ({"around": -1}, InvalidValue, "around"),
+        ({"columns": 0}, InvalidValue, "columns"),
+        ({"limit": 3}, RenderError, r"8 nodes, more than 3: .*focus=\('x', 3\)"),
+        ({"closed": "encoder"}, InvalidType, "names of scopes"),
+    ],
+)
+def test_what_cannot_be_drawn_says_why(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    more = {"values": "all"} if "limit" in options else {}
+    with pytest.raises(error, match=message):
+        to_svg(forward_program(), **options, **more)
+
+
+def test_path_names_the_file_or_after_it_a_way(tmp_path: Path) -> None:
+    assert ga.draw(forward_program(), path=tmp_path / "a.svg").exists()
+    target = ga.draw(forward_program(), tmp_path / "b.svg", path=("w", "h"))
+    assert labels(target.read_text(), "op") == {"mul"}
+
+
+# -- columns -----------------------------------------------------------------------------------------
+
+
+def test_what_is_cut_goes_on_at_the_same_number() -> None:
+    svg = to_svg(chain([f"v{i}" for i in range(9)]), columns=3)
+    numbers = [label_of(group) for group in groups(svg, "break")]
+    assert sorted(numbers) == ["(1)", "(1)", "(2)", "(2)"]
+    assert len(groups(svg, "value")) == 9
+    places = {label_of(group): group for group in groups(svg, "node")}
+    assert len(places) == 10
+
+
+def test_long_drawings_have_columns() -> None:
+    svg = to_svg(chain([f"v{i}" for i in range(300)]), fold="none")
+    width, height = (float(x) for x in re.findall(r'(?:width|height)="([\d.]+)pt"', svg)[:2])
+    assert 1 / 3 < height / width < 3
+    assert not groups(to_svg(chain([f"v{i}" for i in range(20)])), "break")
+
+
+# -- overlays and themes -----------------------------------------------------------------------------
+
+
+def fills(svg: str) -> dict[str, str]:
+    return {label_of(group): next(shape.get("fill") or "" for shape in group if shape.get("fill")) for group in groups(svg, "node")}
+
+
+def test_numbers_are_colours_with_a_bar() -> None:
+    svg = to_svg(forward_program(), overlay={"h": 0.0, "y": 5.0, "loss": 10.0}, overlay_title="degrees")
+    found = fills(svg)
+    assert (found["h"], found["y"], found["loss"]) == (scale_color(0), scale_color(0.5), scale_color(1))
+    assert found["mul"] == LIGHT.background
+    assert {"degrees", "0", "10"} <= set(texts(svg))
+    assert "degrees: 5" in next(tooltip_of(group) for group in groups(svg, "node") if label_of(group) == "y")
+
+
+def test_the_scale_is_even_in_lightness() -> None:
+    """From dark to light throughout, so that it can be read in grey and by the colour-blind."""
+    grey = [
+        0.2126 * int(c[1:3], 16) + 0.7152 * int(c[3:5], 16) + 0.0722 * int(c[5:7], 16) for c in (scale_color(i / 20) for i in range(21))
+    ]
+    steps = np.diff(grey)
+    assert steps.min() > 0
+    assert steps.max() < 4 * steps.min()
+
+
+def test_costs_are_estimated_for_a_batch() -> None:
+    svg = to_svg(forward_program(), overlay="flops", batch=10)
+    assert "120" in texts(svg)  # 2 * 10 * 3 * 2 for the product
+    assert to_svg(forward_program(), overlay="bytes", batch=10) != to_svg(forward_program(), overlay="bytes", batch=20)
+    assert "bytes alive at each operator" in texts(to_svg(forward_program(), overlay="liveness"))
+
+
+def test_what_a_run_left_is_shown() -> None:
+    arrays = {"h": np.array([1.0, -3.0]), "y": np.array([np.nan, 1.0])}
+    assert "3" in texts(to_svg(forward_program(), overlay="range", measured=arrays))
+    assert fills(to_svg(forward_program(), overlay="nan", measured=arrays))["y"] == scale_color(1)
+    mul = forward_program()
+    seconds = {op: i + 1.0 for i, op in enumerate(mul.global_block().ops)}
+    assert fills(to_svg(mul, overlay="time", measured=seconds))["mean"] == scale_color(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"overlay": "heat"}, InvalidValue, "'flops'"),
+        ({"overlay": 3}, InvalidType, "numbers by node"),
+        ({"overlay": {"zzz": 1.0}}, InvalidValue, "no operator or value of this graph"),
+        ({"overlay": {"y": "1"}}, InvalidType, "numbers by node, not '1'"),
+        ({"overlay": {"y": np.zeros(3)}}, InvalidType, r"one number for each node, not an array of shape \[3\]"),
+        ({"overlay": "time"}, InvalidType, "measured="),
+        ({"overlay": "range", "measured": 1}, InvalidType, "measured"),
+        ({"theme": "blue"}, InvalidValue, "'dark'"),
+        ({"theme": 3}, InvalidType, "Theme"),
+    ],
+)
+def test_wrong_overlays_and_themes_are_named(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        to_svg(forward_program(), **options)
+
+
+def test_themes_have_readable_text() -> None:
+    """Contrast of at least 4.5 between text and ground (WCAG 2.2, 1.4.3)."""
+    for theme in (LIGHT, DARK):
+        for ground in (theme.background, *(look.fill for look in theme.looks.values())):
+            for ink in (theme.ink, mixed(theme.ink, theme.background, 0.9)):
+                assert contrast(ink, ground) > 4.5, (ink, ground)
+
+
+def contrast(a: str, b: str) -> float:
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(color: str) -> float:
+    channels = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_a_theme_of_your_own() -> None:
+    theme = DARK.with_colors(background="#000000")
+    assert isinstance(theme, Theme)
+    assert 'fill="#000000"' in to_svg(forward_program(), theme=theme)
+    assert to_svg(forward_program(), theme="dark") != to_svg(forward_program())
+    with pytest.raises(TypeError):
+        LIGHT.with_colors(colour="red")
+
+
+def test_options_are_documented() -> None:
+    text = Options.__doc__ or ""
+    missing = [name for name in Options.__dataclass_fields__ if f"        {name}: " not in text]
+    assert not missing
+
+
+# -- orders of gradients -----------------------------------------------------------------------------
+
+
+def test_gradients_of_gradients_are_told_apart() -> None:
+    main = ga.Program()
+    with ga.program_guard(main):
+        x = ga.layers.data("x", [3], append_batch_size=False, stop_gradient=False)
+        (first,) = ga.gradients(ga.layers.tanh(x), x)
+        ga.gradients(first, x)
+    svg = to_svg(main, parameters="nodes")
+    assert "backward of order 2" in texts(svg)
+    second = labels(svg, "gradient2")
+    assert "x@GRAD@GRAD" in second
+    assert "x@GRAD" not in second
+    assert labels(svg, "backward2") & {"tanh_grad", "elementwise_mul_grad"}
+
+
+# -- PDF and other scripts ---------------------------------------------------------------------------
+
+
+def test_a_pdf_is_a_page_with_text(tmp_path: Path) -> None:
+    content = ga.draw(forward_program(), tmp_path / "a.pdf", title="y (1)").read_bytes()
+    assert content.startswith(b"%PDF-1.4")
+    assert content.endswith(b"%%EOF\n")
+    place = int(content.split(b"startxref\n")[1].split(b"\n")[0])
+    assert content[place:].startswith(b"xref\n0 7\n")
+    for number, at in enumerate(re.findall(rb"(\d{10}) 00000 n", content[place:]), 1):
+        assert content[int(at) :].startswith(b"%d 0 obj\n" % number)
+    stream = zlib.decompress(content.split(b"stream\n")[1].split(b"\nendstream")[0])
+    assert b"(tanh) Tj" in stream
+    assert b"(y \\(1\\)) Tj" in stream
+
+
+def test_letters_that_no_font_here_has_are_left_to_a_program_that_finds_fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = chain(["日本語", "y"])
+    fake = Path(fake_renderer(tmp_path, 'import sys; sys.stdout.buffer.write(b"painted " + sys.argv[2].encode())')).rename(
+        tmp_path / "rsvg-convert"
+    )
+    fake.chmod(0o755)
+    monkeypatch.setattr("graphad.drawing.painting.which", lambda name: str(fake) if name == "rsvg-convert" else None)
+    assert ga.draw(program, tmp_path / "a.png").read_bytes() == b"painted png"
+    assert ga.draw(program, tmp_path / "a.pdf").read_bytes() == b"painted pdf"
+    monkeypatch.setattr("graphad.drawing.painting.which", lambda name: None)
+    monkeypatch.setattr("graphad.drawing.painting.RESVG", "no_such_module")
+    with pytest.raises(
+        RenderError, match=r"'日本語' in a PNG: install rsvg-convert or Graphviz, or `pip install resvg-py`; SVG needs none"
+    ):
+        ga.draw(program, tmp_path / "b.png")
+    with pytest.raises(RenderError, match="PDF"):
+        ga.draw(program, tmp_path / "b.pdf")
