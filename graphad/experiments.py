@@ -176,7 +176,7 @@ def _made(
     return graph, schedule(graph), report
 
 
-def _started(program: Program, startup: Program | None, scope: Scope | None) -> dict[str, Any]:
+def _started(program: Program, startup: Program | None, scope: Scope | None) -> dict[str, object]:
     """The persistable values that every variant starts from."""
     names = [var.name for var in program.global_block().vars.values() if var.persistable]
     if scope is None:
@@ -197,7 +197,7 @@ class _Setting:
         program: Program,
         feed: Feed | Sequence[Feed] | None,
         fetch: Any,
-        start: dict[str, Any],
+        start: dict[str, object],
         repeat: int,
         executor: Callable[[], object],
     ) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -88,7 +87,7 @@ class Gallery:
     folder: Path
     steps: list[Step] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
-    known: set[Any] = field(default_factory=set)
+    known: set[object] = field(default_factory=set)
 
     def forward(self, program: Program) -> None:
         """Draw the forward graph, before any pass."""

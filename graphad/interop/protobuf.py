@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from graphad.errors import GraphadError
 
@@ -44,6 +44,14 @@ class Format:
     packed: bool = False
 
 
+class Desc(Protocol):
+    """A message, or one of its repeated fields: protobuf makes its attributes when the program runs."""
+
+    def __getattr__(self, name: str, /) -> Any: ...
+
+    def __setattr__(self, name: str, value: Any, /) -> None: ...
+
+
 @cache
 def message_class(format: Format, name: str) -> Any:
     """The class of a message; ``MissingProtobuf`` names what to install."""
@@ -66,7 +74,7 @@ def _pool(format: Format) -> Any:
     return pool
 
 
-def _add_field(format: Format, owner: Any, label: str, kind: str, name: str, _: str, number: str) -> None:
+def _add_field(format: Format, owner: Desc, label: str, kind: str, name: str, _: str, number: str) -> None:
     field = owner.field.add(name=name, number=int(number))
     field.label = getattr(field, f"LABEL_{label.upper()}")
     if kind not in _SCALARS:

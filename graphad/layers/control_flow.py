@@ -149,7 +149,7 @@ class Branch(NamedTuple):
     """A function (None: nothing to do), and its name in messages."""
 
     label: str
-    function: Callable[[], Any] | None
+    function: Callable[[], object] | None
 
 
 class _Built(NamedTuple):
@@ -157,7 +157,7 @@ class _Built(NamedTuple):
 
     label: str
     block: Block
-    result: Any
+    result: object
 
 
 def branched(layer: str, helper: LayerHelper, pred: Variable, on_true: Branch, on_false: Branch) -> Any:

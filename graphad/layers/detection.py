@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -103,7 +102,7 @@ def _sized(x1: Variable, y1: Variable, x2: Variable, y2: Variable, one: float) -
     return [width, height, x1 + width * 0.5, y1 + height * 0.5]
 
 
-def _variances(given: object, along: int) -> list[Any]:
+def _variances(given: object, along: int) -> list[object]:
     if given is None:
         return [None] * 4
     if isinstance(given, Variable):

@@ -128,7 +128,7 @@ def _transposed(
         x, channels, count, last = _checked(kind, input, groups, filters, axes, data_format)
         if channels % count or filters % count:
             raise InvalidValue(f"{channels} channels and {filters} filters do not split into {count} groups")
-        attrs: dict[str, Any] = {
+        attrs: dict[str, object] = {
             "strides": listed("stride", stride, axes),
             "dilations": listed("dilation", dilation, axes),
             "groups": count,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.initializer import Initializer
 from graphad.layers import nest
 from graphad.layers.checks import checked_flag, checked_float, checked_int
 from graphad.layers.fluid import StaticRNN
@@ -28,7 +29,7 @@ class RNNCell:
         """The outputs of a step, and the next states."""
         raise InvalidType(f"{type(self).__name__} does not define call(inputs, states)")
 
-    def __call__(self, inputs: object, states: object, **kwargs: object) -> tuple[Any, Any]:
+    def __call__(self, inputs: object, states: object, **kwargs: object) -> tuple[object, object]:
         return self.call(inputs, states, **kwargs)
 
     @property
@@ -237,7 +238,7 @@ def _counting(lengths: Variable, time: int, dtype: str) -> Variable:
     return (places < emitted("reshape", [lengths], shape=[1, -1])).astype(dtype)  # type: ignore[no-any-return]
 
 
-def _run(cell: RNNCell, inputs: object, initial: object, counts: Variable | None, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def _run(cell: RNNCell, inputs: object, initial: object, counts: Variable | None, kwargs: dict[str, object]) -> tuple[Any, Any]:
     """The outputs of all steps, time first, and the last states."""
     network = StaticRNN()
     with network.step():
@@ -269,7 +270,7 @@ def lstm(
     is_bidirec: bool = False,
     is_test: bool = False,
     name: str | None = None,
-    default_initializer: Any = None,
+    default_initializer: Initializer | None = None,
     seed: int = -1,
 ) -> tuple[Variable, Variable, Variable]:
     """Layers of LSTMs over time.

@@ -149,7 +149,7 @@ def nce(
 # -- hierarchical sigmoid --------------------------------------------------------------------------
 
 
-def _tree(classes: int) -> tuple[Any, Any]:
+def _tree(classes: int) -> tuple[object, object]:
     """For each leaf of a complete binary tree the inner nodes above it and the turns there, -1 after the root's child."""
     depth = max(1, math.floor(math.log2(2 * classes - 1)))
     nodes, turns = np.full((classes, depth), -1, "int64"), np.zeros((classes, depth), "int64")

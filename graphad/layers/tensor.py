@@ -338,8 +338,8 @@ def _holds_variable(shape: object) -> bool:
 
 def _filled(shape: Any, dtype: str, value: Any) -> Variable:
     """A constant whose extents are tensors, or some of them."""
-    inputs: dict[str, Any] = {"ShapeTensor": shape}
-    attrs: dict[str, Any] = {"shape": [], "dtype": dtype, "value": float(value) if not isinstance(value, Variable) else 0.0}
+    inputs: dict[str, object] = {"ShapeTensor": shape}
+    attrs: dict[str, object] = {"shape": [], "dtype": dtype, "value": float(value) if not isinstance(value, Variable) else 0.0}
     helper = LayerHelper("fill_constant")
     if not isinstance(shape, Variable):
         block = helper.main.current_block()

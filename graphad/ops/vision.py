@@ -379,11 +379,11 @@ DEFINITIONS = [_define(method, second) for method in METHODS for second in (Fals
 class Corner(NamedTuple):
     """One of the four neighbors of every point: its number in the image, and its weight along each axis with the weight's slope."""
 
-    index: Any
-    across: Any
-    down: Any
-    slope_across: Any
-    slope_down: Any
+    index: Tensor
+    across: Tensor
+    down: Tensor
+    slope_across: Tensor
+    slope_down: Tensor
 
 
 def _sampled_type(

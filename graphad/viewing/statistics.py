@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import InvalidValue
 from graphad.execution import Executor, Scope
 from graphad.ir import Graph, Op, Value, schedule
 from graphad.ops.definition import did_you_mean
 from graphad.program import EMPTY
-from graphad.types import TENSOR
+from graphad.types import TENSOR, Array
 from graphad.viewing.tables import Json
 
 BINS = 24
@@ -45,7 +43,7 @@ def statistics(graph: Graph, feed: Mapping[str, object] | None, numbers: Mapping
     copy = graph.clone()
     pairs = [(old, new) for old, new in zip(graph.values, copy.values, strict=True) if new.kind == TENSOR]
     drawn, scope, given = _given(copy, feed)
-    arrays: dict[int, NDArray[Any]] = {numbers[old]: given[new.name] for old, new in pairs if new.given and new.name in given}
+    arrays: dict[int, Array] = {numbers[old]: given[new.name] for old, new in pairs if new.given and new.name in given}
     fetched = [(old, new) for old, new in pairs if not new.given and new.writers and new.name != EMPTY]
     _name_apart(copy, [new for _, new in fetched])
     copy.targets = {new: None for _, new in fetched}
@@ -62,7 +60,7 @@ def statistics(graph: Graph, feed: Mapping[str, object] | None, numbers: Mapping
     return Statistics({number: summary(array) for number, array in arrays.items()}, note)
 
 
-def _given(graph: Graph, feed: Mapping[str, object]) -> tuple[list[str], Scope, dict[str, NDArray[Any]]]:
+def _given(graph: Graph, feed: Mapping[str, object]) -> tuple[list[str], Scope, dict[str, Array]]:
     """The parameters drawn at random, the scope with all parameters, and the arrays of all inputs."""
     known = {value.name for value in graph.inputs}
     for name in feed:
@@ -79,7 +77,7 @@ def _given(graph: Graph, feed: Mapping[str, object]) -> tuple[list[str], Scope, 
     return drawn, scope, given
 
 
-def _random(value: Value, rng: np.random.Generator) -> NDArray[Any]:
+def _random(value: Value, rng: np.random.Generator) -> Array:
     """Small numbers; what an optimizer divides by stays away from 0."""
     shape = [1 if extent < 0 else extent for extent in value.shape or ()]
     return np.asarray(rng.uniform(0.01, 0.1, shape)).astype(value.dtype or "float32")
@@ -93,7 +91,7 @@ def _name_apart(graph: Graph, values: list[Value]) -> None:
             value.var = None
 
 
-def summary(array: NDArray[Any]) -> Json:
+def summary(array: Array) -> Json:
     """Of the finite numbers the smallest, the largest, the mean and a histogram; how many are nan, infinite, zero, and in all.
 
     >>> summary(np.array([1.0, 3.0, np.nan]))[:3], summary(np.array([1.0, 3.0, np.nan]))[4:]

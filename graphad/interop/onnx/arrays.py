@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import ParseError
-
-Array = NDArray[Any]
+from graphad.interop.protobuf import Desc
+from graphad.types import Array
 
 FLOAT, BFLOAT16, STRING = 1, 16, 8
 DTYPES = {
@@ -35,7 +33,7 @@ _EXTERNAL = 1
 _LARGEST = 1 << 33  # bytes of one tensor; what a file claims beyond is refused before it is allocated
 
 
-def to_array(tensor: Any, folder: Path | None) -> Array:
+def to_array(tensor: Desc, folder: Path | None) -> Array:
     """The array of a tensor.
 
     Args:
@@ -67,7 +65,7 @@ def to_array(tensor: Any, folder: Path | None) -> Array:
     return _from_bfloat16(array) if tensor.data_type == BFLOAT16 else array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def _elements(tensor: Any, what: str, dtype: np.dtype[Any], count: int, folder: Path | None) -> Array:
+def _elements(tensor: Desc, what: str, dtype: np.dtype[np.generic], count: int, folder: Path | None) -> Array:
     if tensor.data_location == _EXTERNAL:
         return _whole(_external(tensor, what, count * dtype.itemsize, folder), what, dtype)
     if tensor.HasField("raw_data"):
@@ -82,13 +80,13 @@ def _elements(tensor: Any, what: str, dtype: np.dtype[Any], count: int, folder: 
         raise ParseError(f"{what}: {error}") from None
 
 
-def _whole(data: bytes, what: str, dtype: np.dtype[Any]) -> Array:
+def _whole(data: bytes, what: str, dtype: np.dtype[np.generic]) -> Array:
     if len(data) % dtype.itemsize:
         raise ParseError(f"{what} has {len(data)} bytes, which are no whole elements of {dtype.itemsize}")
     return np.frombuffer(data, dtype)
 
 
-def _external(tensor: Any, what: str, size: int, folder: Path | None) -> bytes:
+def _external(tensor: Desc, what: str, size: int, folder: Path | None) -> bytes:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if folder is None:
@@ -113,7 +111,7 @@ def _external(tensor: Any, what: str, size: int, folder: Path | None) -> bytes:
     return data
 
 
-def _strings(tensor: Any, what: str, shape: tuple[int, ...], count: int) -> Array:
+def _strings(tensor: Desc, what: str, shape: tuple[int, ...], count: int) -> Array:
     found = [each.decode("utf-8", "surrogateescape") for each in tensor.string_data]
     if len(found) != count:
         raise ParseError(f"{what} has {len(found)} strings; its extents {list(shape)} are {count}")
@@ -124,7 +122,7 @@ def _from_bfloat16(bits: Array) -> Array:
     return (bits.astype("uint32") << 16).view("float32")
 
 
-def to_tensor(tensor: Any, name: str, array: Array) -> None:
+def to_tensor(tensor: Desc, name: str, array: Array) -> None:
     """Put a name and an array into a TensorProto."""
     array = np.ascontiguousarray(array)
     tensor.name, tensor.data_type = name, NUMBER_OF_DTYPE[array.dtype.name]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import ParseError
+from graphad.types import Array
 
 Numbers = NDArray[np.float64]
 
@@ -61,7 +62,7 @@ class Axis(NamedTuple):
         return np.asarray((found < 0) | (found > self.old - 1))
 
 
-def places(axis: Axis, rounding: str) -> NDArray[Any]:
+def places(axis: Axis, rounding: str) -> Array:
     """The old element that is nearest to each new one, by ONNX's ``nearest_mode``."""
     x = axis.sources()
     if rounding == "round_prefer_floor":

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.backward import gradients as program_gradients
 from graphad.errors import InvalidValue, ParseError
@@ -18,11 +17,11 @@ from graphad.interop.files import PathLike, read_bytes
 from graphad.interop.onnx.operands import NotKnown, UnsupportedModel
 from graphad.interop.onnx.reader import Reader
 from graphad.interop.onnx.schema import message
+from graphad.interop.protobuf import Desc
 from graphad.ops.definition import did_you_mean
 from graphad.program import Program, Variable, program_guard
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
-Array = NDArray[Any]
 _DEFAULT = ""
 
 
@@ -153,7 +152,7 @@ def parsed(data: bytes, what: str) -> Any:
     return proto
 
 
-def read_model(proto: Any, folder: Path | None, file: str, bind: Mapping[str, Array]) -> OnnxModel:
+def read_model(proto: Desc, folder: Path | None, file: str, bind: Mapping[str, Array]) -> OnnxModel:
     """The model; one that is read when it runs where inputs that are fed decide how the program looks."""
     reader = Reader(folder, file, proto.functions, bind)
     reader.versions = {("" if each.domain == "ai.onnx" else each.domain): each.version for each in proto.opset_import}

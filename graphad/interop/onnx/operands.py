@@ -12,14 +12,12 @@ from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import GraphadError
 from graphad.ops import REGISTRY, OpDef
 from graphad.program import TENSOR, Block, Program, Variable
-from graphad.types import DTYPES, FLOATS, Shape
+from graphad.types import DTYPES, FLOATS, Array, Shape
 
-Array = NDArray[Any]
 UNKNOWN = None  # an element of ``Value.elements`` that is not known
 _FEW = 8  # elements: longer constants are variables that keep their values beside the program
 _SMALL = 64  # elements of a shape

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, ParseError
 from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
 from graphad.interop.onnx.handlers import Handler, Node, handler_of
 from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, UnsupportedModel, Value
 from graphad.interop.onnx.schema import FIELD_OF_KIND
+from graphad.interop.protobuf import Desc
 from graphad.program import Program, SourceLine, program_guard
 from graphad.types import DTYPES as OURS
-from graphad.types import FLOATS
+from graphad.types import FLOATS, Array
 
-Array = NDArray[Any]
 _DEEPEST = 64  # functions and graphs in one another
 _DOMAINS = {"ai.onnx": ""}
 
@@ -33,7 +32,7 @@ class Reader:
         unknown: operators without a handler, with how often each occurs.
     """
 
-    def __init__(self, folder: Path | None, file: str, functions: Iterable[Any] = (), bind: Mapping[str, Array] | None = None) -> None:
+    def __init__(self, folder: Path | None, file: str, functions: Iterable[Desc] = (), bind: Mapping[str, Array] | None = None) -> None:
         self.program, self.parameters = Program(), dict[str, Array]()
         self.folder, self.file, self.bind = folder, file, dict(bind or {})
         self.functions = {(each.domain, each.name, each.overload): each for each in functions}
@@ -58,7 +57,7 @@ class Reader:
 
     # -- graphs ----------------------------------------------------------------------------------
 
-    def main(self, graph: Any) -> tuple[list[str], list[str]]:
+    def main(self, graph: Desc) -> tuple[list[str], list[str]]:
         """Read the outermost graph; return the names that are fed and those that are fetched."""
         with program_guard(self.program, Program()):
             scope: dict[str, Operand] = {}
@@ -70,7 +69,7 @@ class Reader:
             self.scopes.pop()
         return self.feeds, fetches
 
-    def nested(self, graph: Any, inputs: Sequence[Value]) -> list[Value]:
+    def nested(self, graph: Desc, inputs: Sequence[Value]) -> list[Value]:
         """The results of a nested graph on inputs; names of the graphs around are seen in it."""
         if len(inputs) != len(graph.input):
             raise ParseError(f"graph {graph.name!r} takes {len(graph.input)} inputs, {len(inputs)} are given")
@@ -84,7 +83,7 @@ class Reader:
             finally:
                 self.scopes.pop()
 
-    def types_of(self, graph: object, inputs: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
+    def types_of(self, graph: Desc, inputs: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
         """The shapes and dtypes of the results of a nested graph; what reading it makes is taken back."""
         block, count, parameters = self.program.current_block(), len(self.ops.made), dict(self.parameters)
         roots = {each: (len(each.ops), dict(each.vars)) for each in {block, self.program.global_block()}}
@@ -102,7 +101,7 @@ class Reader:
                 each.vars = variables
             del self.program.blocks[blocks:]
 
-    def _initialize(self, graph: Any, scope: dict[str, Operand]) -> None:
+    def _initialize(self, graph: Desc, scope: dict[str, Operand]) -> None:
         if graph.sparse_initializer:
             raise UnsupportedModel("sparse initializers are not supported")
         for tensor in graph.initializer:
@@ -121,7 +120,7 @@ class Reader:
         self.parameters[own] = array
         return Value(variable=variable, given=array)
 
-    def _declared(self, info: Any, scope: dict[str, Operand]) -> bool:
+    def _declared(self, info: Desc, scope: dict[str, Operand]) -> bool:
         """Declare an input; whether it is fed."""
         name = info.name
         if name in self.bind:
@@ -153,11 +152,11 @@ class Reader:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _nodes(self, nodes: Iterable[object]) -> None:
+    def _nodes(self, nodes: Iterable[Desc]) -> None:
         for i, node in enumerate(nodes):
             self._node(node, i)
 
-    def _node(self, node: Any, i: int) -> None:
+    def _node(self, node: Desc, i: int) -> None:
         domain = _DOMAINS.get(node.domain, node.domain)
         label = f"node {i}, {node.op_type}" + (f" {node.name!r}" if node.name else "")
         inputs = [self._found(name) if name else None for name in node.input]
@@ -180,7 +179,7 @@ class Reader:
             if name and value is not None:
                 self.scopes[-1][name] = value
 
-    def _handled(self, domain: str, node: Any, label: str, inputs: Sequence[Operand]) -> Any:
+    def _handled(self, domain: str, node: Desc, label: str, inputs: Sequence[Operand]) -> Any:
         version = self.versions.get(domain, 1)
         handler = handler_of(domain, node.op_type, version)
         if handler is None:
@@ -199,7 +198,7 @@ class Reader:
             op.source = source
         return found
 
-    def _called(self, function: Any, node: Any, inputs: Sequence[Operand]) -> list[Operand]:
+    def _called(self, function: Desc, node: Desc, inputs: Sequence[Operand]) -> list[Operand]:
         """A function of the model: its nodes, with its attributes put in."""
         given = {each.name: each for each in node.attribute}
         given = {**{each.name: each for each in function.attribute_proto if each.name not in given}, **given}
@@ -215,7 +214,7 @@ class Reader:
             finally:
                 self.versions, self.scopes = versions, scopes
 
-    def _attribute(self, attribute: Any) -> Any:
+    def _attribute(self, attribute: Desc) -> Any:
         field = FIELD_OF_KIND.get(attribute.type) or next((name for name in _ONE if attribute.HasField(name)), None)
         if field is None:
             field = next((name for name in _MANY if getattr(attribute, name)), "ints")
@@ -290,7 +289,7 @@ def _located(error: GraphadError, label: str, file: str) -> GraphadError:
     return error if text.startswith(f"{file}: ") else type(error)(f"{file}: {label}: {text}")
 
 
-def _instantiated(node: Any, given: Mapping[str, Any]) -> Any:
+def _instantiated(node: Desc, given: Mapping[str, Any]) -> Any:
     """A node of a function: attributes that refer to the function's are those of the call, and left out where it has none."""
     made = type(node)()
     made.CopyFrom(node)
@@ -306,7 +305,7 @@ def _instantiated(node: Any, given: Mapping[str, Any]) -> Any:
     return made
 
 
-def _instantiate_graphs(attribute: Any, given: Mapping[str, object]) -> None:
+def _instantiate_graphs(attribute: Desc, given: Mapping[str, object]) -> None:
     for graph in [attribute.g] if attribute.HasField("g") else list(attribute.graphs):
         nodes = [_instantiated(each, given) for each in graph.node]
         del graph.node[:]

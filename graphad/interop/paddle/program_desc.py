@@ -9,11 +9,11 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ParseError
 from graphad.interop.declarations import DEFAULTS, Fields, add_block, check_blocks, declare, differing, fields_of
-from graphad.interop.protobuf import Format, message_class
+from graphad.interop.protobuf import Desc, Format, message_class
 from graphad.ops import OpDef, find
 from graphad.ops.definition import checked_attr
 from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Block, Operator, Program, SourceLine, Variable, check_distinct
@@ -120,14 +120,6 @@ MESSAGES = {
         optional int64 random_seed = 1001""",
 }
 FORMAT = Format(PACKAGE, MESSAGES, "Paddle's programs are read and written", "paddle")
-
-
-class Desc(Protocol):
-    """A message, or one of its repeated fields: protobuf makes its attributes when the program runs."""
-
-    def __getattr__(self, name: str, /) -> Any: ...
-
-    def __setattr__(self, name: str, value: Any, /) -> None: ...
 
 
 @cache

@@ -10,6 +10,7 @@ import numpy as np
 
 from graphad.errors import ParseError
 from graphad.interop.onnx.operands import UNKNOWN, NotKnown, Operand, Recorder, Value, integers
+from graphad.types import Array
 
 Result = Value | Sequence[Value | None]
 Handler = Callable[["Node"], Result]
@@ -81,7 +82,7 @@ class Node:
         """Whether an output is used."""
         return i < len(self.outputs) and bool(self.outputs[i])
 
-    def known(self, i: int, what: str) -> np.ndarray[Any, Any] | None:
+    def known(self, i: int, what: str) -> Array | None:
         """The value of an input that has to be known at load; None where it is left out."""
         value = self.get(i)
         if value is None:

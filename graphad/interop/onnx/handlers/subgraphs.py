@@ -12,6 +12,7 @@ from graphad.errors import GraphadError, ShapeError
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast
 from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.protobuf import Desc
 from graphad.program import Variable
 
 # -- If ------------------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ def _checked(found: list[Value] | None) -> list[Value]:
     return found
 
 
-def _loop_with(node: Node, body: Any, count: Value | None, keep: Value | None, first: Sequence[Value], exact: bool) -> list[Value] | None:
+def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, first: Sequence[Value], exact: bool) -> list[Value] | None:
     """The loop; None where carried values change an extent, and ``exact`` says that they do not."""
     ops = node.ops
     scanned = len(body.output) - 1 - len(first)
@@ -123,7 +124,7 @@ def _scanned_types(node: Node, body: object, first: Sequence[Value]) -> list[tup
     return types[len(first) + 1 :]
 
 
-def _unrolled(node: Node, body: Any, count: Value | None, keep: Value | None, first: Sequence[Value]) -> list[Value]:
+def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, first: Sequence[Value]) -> list[Value]:
     """A loop that carries sequences, with a number of iterations that is known."""
     if count is None or count.array is None:
         if count is not None:
