@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad.ir import TYPED, Graph, Op, Value
+from graphad.ir import TYPED, Graph, Op
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.rewriting import Pass
@@ -39,13 +39,9 @@ def declare(grad_ops: GradOps) -> bool:
     while op is not None:
         for values in op.outputs.values():
             for value in values:
-                changed |= _declare(graph, value)
+                of = value.grad_of
+                if value.shape is None and of is not None and of.shape is not None:
+                    graph.set_type(value, of.shape, of.dtype)
+                    changed = True
         op = op.next
     return changed
-
-
-def _declare(graph: Graph, value: Value) -> bool:
-    if value.shape is not None or value.grad_of is None or value.grad_of.shape is None:
-        return False
-    graph.set_type(value, value.grad_of.shape, value.grad_of.dtype)
-    return True

@@ -26,7 +26,10 @@ class GradientSide:
 
     def of_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """The gradients of values."""
-        return (self.of(values[0]),) if len(values) == 1 else tuple(map(self.of, values))
+        if len(values) != 1:
+            return tuple(map(self.of, values))
+        found = self.gradient.get(values[0])
+        return (self.of(values[0]) if found is None else found,)
 
     def written(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """The gradients that one operator writes: of several values of a name, the first version's keeps the name of the gradient."""

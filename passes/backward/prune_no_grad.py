@@ -140,7 +140,7 @@ def _remove(graph: Graph, op: Op) -> None:
 def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
     """How many of the gradients that the operator reads are written, and how many are not, or will not be in the end."""
     written = missing = 0
-    for slot in _cotangents(op):
+    for slot, _ in ((f"Out{GRAD}", ""),) if op.graphs else _row(op).cotangents:
         for value in op.inputs.get(slot, ()):
             if value.given or (value.writers and value.grad_of in active):
                 written += 1
