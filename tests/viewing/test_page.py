@@ -490,6 +490,27 @@ def test_name_scopes_are_groups(window: Window, tmp_path: Path) -> None:
     assert graph(page).locator("g.scope > text.title").all_text_contents() == ["encoder"]
 
 
+def test_groups_of_forward_and_backward_are_side_by_side(window: Window, tmp_path: Path) -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        h = ga.layers.data("x", [4], stop_gradient=False)
+        for i in range(3):
+            start = len(program.global_block().ops)
+            h = ga.layers.fc(h, 4, act="tanh")
+            for op in program.global_block().ops[start:]:
+                op.attrs = {**op.attrs, "op_namescope": f"/layer_{i}/"}
+        cost = ga.layers.mean(h)
+    page = window.open(ga.view(program, ga.backward_pipeline((cost.name,)), tmp_path / "page.html").path or tmp_path, "#pass=5")
+    for i in range(3):
+        frames = graph(page).locator("g.scope.open").filter(has=page.locator(f"xpath=./*[text()='layer_{i}']"))
+        assert frames.count() == 2
+        forward, backward = (frames.nth(k).bounding_box() for k in range(2))
+        assert forward is not None
+        assert backward is not None
+        middles = [box["y"] + box["height"] / 2 for box in (forward, backward)]
+        assert abs(middles[0] - middles[1]) < min(forward["height"], backward["height"]) / 2
+
+
 # -- state, keys, export ---------------------------------------------------------------------------
 
 

@@ -232,7 +232,7 @@ class Builder {
     const entries = [...new Set(wires.flatMap((wire) => [wire.from, wire.to]))].filter((key) => key.startsWith("in ") || key.startsWith("out "));
     const index = new Map([...keys, ...entries].map((key, i) => [key, i]));
     const boxes = [...group.children.map((item) => this.box(item, isMirrored)), ...entries.map(port)];
-    if (isMirrored) this.pair(group.children, boxes, index);
+    if (isMirrored) this.pair(group, boxes, index);
     const links = wires.map((wire): Link => this.link(wire, index));
     const placed = layered(boxes, links);
     const heading = group.kind === "root" ? 0 : HEAD;
@@ -260,11 +260,11 @@ class Builder {
   }
 
   /** Give each box of the backward the one of the forward that it belongs to; of several that belong to one, its gradient has it. */
-  private pair(items: Item[], boxes: Box[], index: Map<string, number>): void {
+  private pair(group: Group, boxes: Box[], index: Map<string, number>): void {
     const owners = new Map<number, number>();
-    items.forEach((item, i) => {
+    group.children.forEach((item, i) => {
       if (boxes[i]!.side === 0) return;
-      const { at, isGradient } = this.partnerOf(item, index);
+      const { at, isGradient } = this.partnerOf(item, group, index);
       if (at < 0 || boxes[at]!.side !== 0 || (owners.has(at) && !isGradient)) return;
       if (owners.has(at)) boxes[owners.get(at)!]!.partner = -1;
       owners.set(at, i);
@@ -272,8 +272,12 @@ class Builder {
     });
   }
 
-  private partnerOf(item: Item, index: Map<string, number>): { at: number; isGradient: boolean } {
-    const place = (op: number): number => index.get(this.tree.visible(op)?.key ?? "") ?? -1;
+  private partnerOf(item: Item, group: Group, index: Map<string, number>): { at: number; isGradient: boolean } {
+    const place = (op: number): number => {
+      let other: Item | null = this.tree.visible(op);
+      while (other !== null && other.parent !== group) other = other.parent;
+      return other === null ? -1 : index.get(other.key)!;
+    };
     if (item.op !== null) {
       const at = place(item.op.forward);
       return { at, isGradient: at >= 0 && item.op.type === `${this.tree.op(item.op.forward).type}_grad` };
@@ -349,7 +353,7 @@ class Builder {
 
   private measured(item: Item): { w: number; h: number } {
     const rows = this.rows(item);
-    const widest = Math.max(widthOf(this.title(item), TITLE) * 1.08 + (isGroup(item) ? 30 : 0), ...rows.map((row) => widthOf(row.text, SMALL)));
+    const widest = Math.max(widthOf(this.title(item), TITLE) * 1.08, ...rows.map((row) => widthOf(row.text, SMALL))) + (isGroup(item) ? 30 : 0);
     const isPill = !isGroup(item) && item.op === null;
     return { w: Math.ceil(widest + 2 * (PAD + (isPill ? 8 : 3))), h: 2 * PAD + LINE + rows.filter((row) => row.text).length * LINE - 1 };
   }
