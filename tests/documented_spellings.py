@@ -4,9 +4,10 @@ import numpy as np
 
 from graphad import layers as L
 from tests.documented_call import MASK, A, B, Call, K, M, P
-from tests.documented_fluid import constant
+from tests.documented_fluid import constant, normed
 
 IMAGE6 = np.random.default_rng(7).normal(size=(2, 4, 6, 6))
+LAST6 = IMAGE6.transpose(0, 2, 3, 1).copy()
 WHOLE = np.array([[3, 1, 2], [5, 4, 6]])
 
 SPELLINGS = [
@@ -552,4 +553,31 @@ SPELLINGS = [
     Call("x*len(x)", lambda x: x * len(x), lambda x: x * len(x), (A,)),
     Call("[r for r in x]", lambda x: [r for r in x], lambda x: [r for r in x], (A,)),
     Call("x.mT", lambda x: x.mT, lambda x: x.mT, (A,)),
+    # -- channels last, and Paddle 2's words
+    Call(
+        "affine_channel(x, s, b, data_layout='NHWC')",
+        lambda x, s, b: L.affine_channel(x, s, b, data_layout="NHWC"),
+        lambda x, s, b: x * s + b,
+        (LAST6, M[0], M[1]),
+    ),
+    Call("batch_norm(x, data_format='NHWC')", lambda x: L.batch_norm(x, data_format="NHWC"), lambda x: normed(x, (0, 1, 2)), (LAST6,)),  # type: ignore[call-arg]
+    Call("instance_norm(x, data_format='NHWC')", lambda x: L.instance_norm(x, data_format="NHWC"), lambda x: normed(x, (1, 2)), (LAST6,)),
+    Call("group_norm(x, 4, data_format='NHWC')", lambda x: L.group_norm(x, 4, data_format="NHWC"), lambda x: normed(x, (1, 2)), (LAST6,)),  # type: ignore[call-arg]
+    Call(
+        "prelu(x, mode='channel', data_format='NHWC')",
+        lambda x: L.prelu(x, mode="channel", param_attr=constant(0.5), data_format="NHWC"),
+        lambda x: np.where(x > 0, x, 0.5 * x),
+        (LAST6,),
+    ),
+    Call("mean(x, axis=1)", lambda x: L.mean(x, axis=1), lambda x: x.mean(1), (A,)),
+    Call(
+        "mean(x, axis=[0, 2], keepdim=True)", lambda x: L.mean(x, axis=[0, 2], keepdim=True), lambda x: x.mean((0, 2), keepdims=True), (A,)
+    ),
+    Call("flatten(x, start_axis=1, stop_axis=2)", lambda x: L.flatten(x, start_axis=1, stop_axis=2), lambda x: x.reshape(2, 12), (A,)),
+    Call(
+        "dropout(x, p=0.5, is_test=True, mode='upscale_in_train')",
+        lambda x: L.dropout(x, p=0.5, is_test=True, mode="upscale_in_train"),  # type: ignore[call-arg]
+        lambda x: x,
+        (A,),
+    ),
 ]

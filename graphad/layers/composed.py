@@ -476,3 +476,16 @@ def pow(x: Variable, factor: object = 1.0, name: str | None = None) -> Variable:
 def diag(diagonal: object) -> Variable:
     """A matrix with a vector (a Variable, or an array) in its diagonal."""
     return emitted("diag", [assign(diagonal) if isinstance(diagonal, np.ndarray) else checked_input("diag", diagonal)])  # type: ignore[no-any-return]
+
+
+@layer
+def flatten(
+    x: Variable, axis: int = 1, name: str | None = None, *, start_axis: int | None = None, stop_axis: int | None = None
+) -> Variable:
+    """A matrix of the axes before ``axis`` and of the others; with ``start_axis`` or ``stop_axis`` (Paddle 2) these axes as one."""
+    whole = checked_input("flatten", x)
+    if start_axis is None and stop_axis is None:
+        return emitted("flatten", [whole], name, axis=checked_int("layers.flatten: axis", axis))  # type: ignore[no-any-return]
+    first = 0 if start_axis is None else checked_int("layers.flatten: start_axis", start_axis)
+    last = -1 if stop_axis is None else checked_int("layers.flatten: stop_axis", stop_axis)
+    return emitted("flatten_contiguous_range", [whole], name, start_axis=first, stop_axis=last)  # type: ignore[no-any-return]

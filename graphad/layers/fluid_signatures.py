@@ -51,7 +51,6 @@ SPECS: dict[str, Spec] = {
     "crop_tensor": Spec("x, shape=None, offsets=None, name=None"),
     "diag_embed": Spec("input, offset=0, dim1=-2, dim2=-1"),
     "expand": Spec("x, expand_times, name=None"),
-    "flatten": Spec("x, axis=1, name=None"),
     "flip": Spec("input, dims, name=None", binds={"dims": "axis"}),
     "gather": Spec("input, index, overwrite=True"),
     "gather_nd": Spec("input, index, name=None"),

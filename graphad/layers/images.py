@@ -427,18 +427,28 @@ def layer_norm(
 
 @layer
 def instance_norm(
-    input: Variable, epsilon: float = 1e-5, param_attr: AttrLike = None, bias_attr: AttrLike = None, name: str | None = None
+    input: Variable,
+    epsilon: float = 1e-5,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
+    name: str | None = None,
+    *,
+    data_format: str = "NCHW",
 ) -> Variable:
-    """Normalize each channel of each sample over ``[batch, channels, ...]`` (D. Ulyanov et al., 2016)."""
+    """Normalize each channel of each sample over ``[batch, channels, ...]`` (D. Ulyanov et al., 2016); channels are last with "NHWC"."""
     with at_users_line("layers.instance_norm"):
         x = checked_input("instance_norm", input)
-        if len(x.shape) < 3 or x.shape[1] < 1:
+        axes = len(x.shape)
+        last = checked_format("data_format", data_format, _LAYOUTS)
+        if axes < 3 or x.shape[-1 if last else 1] < 1:
             raise InvalidValue(f"it takes [batch, channels, ...] with known channels, not {x!r}")
     helper = LayerHelper("instance_norm", name)
+    if last:  # the operator has channels first
+        x = emitted("transpose", [x], axis=[0, axes - 1, *range(1, axes - 1)])
     inputs = _scaled(helper, x, x.shape[1], param_attr, bias_attr)
     slots = ("Y", "SavedMean", "SavedVariance")
     out, *_ = helper.append_all("instance_norm", inputs, slots, {"epsilon": checked_float("epsilon", epsilon)}, stopped=slots[1:])
-    return out
+    return emitted("transpose", [out], axis=[0, *range(2, axes), 1]) if last else out
 
 
 @layer

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.initializer import Constant, Initializer
-from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
+from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, has_last_one
 from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_input, layer
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
@@ -210,14 +210,19 @@ def embedding(
 
 
 @layer
-def prelu(x: Variable, mode: str, param_attr: AttrLike = None, name: str | None = None) -> Variable:
+def prelu(x: Variable, mode: str, param_attr: AttrLike = None, name: str | None = None, *, data_format: str = "NCHW") -> Variable:
     """``x`` where it is positive, else ``alpha * x``, alpha being trained (K. He et al., 2015).
 
     Args:
-        mode: "all" has one alpha, "channel" one a channel (axis 1), "element" one an element of a sample.
+        mode: "all" has one alpha, "channel" one a channel, "element" one an element of a sample.
+        data_format: "NCHW", or "NHWC" where the channels are last.
     """
-    x = checked_input("prelu", x)
-    shapes = {"all": [1], "channel": [1, *x.shape[1:2], *[1] * (len(x.shape) - 2)], "element": [1, *x.shape[1:]]}
+    with at_users_line("layers.prelu"):
+        x = checked_input("prelu", x)
+        last = checked_format("data_format", data_format, ("NCHW", "NHWC"))
+    ones = [1] * (len(x.shape) - 2)
+    by_channel = [1, *ones, *x.shape[-1:]] if last else [1, *x.shape[1:2], *ones]
+    shapes = {"all": [1], "channel": by_channel, "element": [1, *x.shape[1:]]}
     if mode not in shapes:
         raise InvalidValue(f"layers.prelu: mode is 'all', 'channel' or 'element', not {mode!r}")
     if -1 in shapes[mode]:
@@ -295,8 +300,10 @@ def mse_loss(input: Variable, label: Variable) -> Variable:
 
 
 @layer
-def mean(x: Variable, name: str | None = None) -> Variable:
-    """The mean of all elements, a scalar of shape []."""
+def mean(x: Variable, name: str | None = None, *, axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Variable:
+    """The mean of all elements, a scalar of shape []; with ``axis`` or ``keepdim``, as Paddle 2 has them, that along axes."""
+    if axis is not None or keepdim:
+        return checked_input("mean", x).mean(axis, keepdim=checked_flag("layers.mean: keepdim", keepdim))
     return LayerHelper("mean", name).append("mean", {"X": checked_input("mean", x)})
 
 

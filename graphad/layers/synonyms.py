@@ -8,6 +8,8 @@ from typing import Any
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "activation": ("act",),
     "axis": ("dim", "axes", "dims"),
+    "data_format": ("data_layout",),
+    "data_layout": ("data_format",),
     "depth": ("num_classes",),
     "dim": ("axis",),
     "dims": ("axis",),
@@ -15,6 +17,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "keep_dim": ("keepdim",),
     "keepdim": ("keep_dim",),
     "keepdims": ("keep_dim", "keepdim"),
+    "mode": ("dropout_implementation",),
     "num_classes": ("depth",),
     "other": ("y",),
     "out_shape": ("output_shape",),
