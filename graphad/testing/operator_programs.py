@@ -629,6 +629,10 @@ def loop(w: CallProgram) -> None:
     write_loop(w, w.choices.one_of(TRIPS), lambda _: _body(w, overwrite=2))
 
 
+TESTS = (*(("less_than", 0),) * 3, ("less_equal", -1), ("greater_than", 0), ("not_equal", 0))
+"""How a loop compares its counter with a limit, and how far the limit is from the number of trips; ``greater_than`` has the limit first."""
+
+
 def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: bool = False) -> None:
     """A ``while`` that ends after so many trips, or after one if its body cannot run again on what it leaves.
 
@@ -639,10 +643,11 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
         early: whether the counter goes on before the body rather than after it.
     """
     counter = w.constant(np.array([0], "int64"), w.unique("i"))
-    fed = w.choices.chance(3)
-    limit = w.data(np.array([trips], "int64")) if fed else w.constant(np.array([trips], "int64"), w.unique("n"))
+    fed, (test, by) = w.choices.chance(3), w.choices.one_of(TESTS)
+    limit = w.data(np.array([trips + by], "int64")) if fed else w.constant(np.array([trips + by], "int64"), w.unique("n"))
+    operands = {"X": [limit], "Y": [counter]} if test == "greater_than" else {"X": [counter], "Y": [limit]}
     bound = None if fed else w.block.ops[-1]
-    condition = w.apply("less_than", {"X": [counter], "Y": [limit]}, {}, w.unique("c")) or ""
+    condition = w.apply(test, operands, {}, w.unique("c")) or ""
     w.reserved |= {counter, limit, condition}
     w.counters.append(counter)
     with w.inside(runs=trips > 0) as block:
@@ -651,12 +656,12 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
         body(counter)
         if not early:
             w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
-        w.apply("less_than", {"X": [counter], "Y": [limit]}, {}, condition)
+        w.apply(test, operands, {}, condition)
         if trips > 1 and not _run_on(w, block, trips - 1):
             if bound is None:
-                w.feeds[limit] = np.array([1], "int64")
+                w.feeds[limit] = np.array([1 + by], "int64")
             else:
-                bound.attrs["value"] = 1.0
+                bound.attrs["value"] = 1.0 + by
     w.counters.pop()
     read = [name for name in outside_reads(block) if name != condition]
     written = [*(name for name in outside_writes(block) if name != condition), condition]

@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 
 from graphad import ops
-from graphad.ir import Graph
+from graphad.ir import Builder, Graph
 from graphad.rewriting import Pass
 from tests.mutants.corpus import UserPass
 from tests.mutants.kit import attribute, number, operators, written_as
@@ -131,6 +131,44 @@ with passes():
             return any([written_as(op, compared) for op in found])
 
     @dataclass(frozen=True)
+    class WidensTheSum(Pass):
+        """Adds integers up before it makes them wider, when they have overflowed."""
+
+        name = "user-widens-the-sum"
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "elementwise_add"):
+                casts = [op.input(slot).writer for slot in ("X", "Y")]
+                given = [cast.input("X") for cast in casts if cast is not None and cast.type == "cast" and cast.graph is op.graph]
+                if len(given) == 2 and all(value.dtype == "int32" for value in given):
+                    build = Builder(op.graph, op.output("Out").name, before=op, role=op.role)
+                    total = ops.elementwise_add(*map(build.symbol, given), axis=attribute(op, "axis"))
+                    wide = ops.cast(total, in_dtype="int32", out_dtype=op.output("Out").dtype)
+                    op.graph.substitute(op.output("Out"), wide.value)
+                    op.graph.remove_op(op)
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class SlicesTheFirstPart(Pass):
+        """A slice that begins in the first part of a concatenation is one of that part, but it may end in the next one."""
+
+        name = "user-slices-the-first-part"
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "slice"):
+                joined, axes, starts = op.input("Input").writer, attribute(op, "axes"), attribute(op, "starts")
+                if joined is None or joined.type != "concat" or list(op.inputs) != ["Input"] or joined.graph is not op.graph:
+                    continue
+                first = joined.inputs["X"][0]
+                if first.shape and axes == [attribute(joined, "axis")] and 0 <= starts[0] < first.shape[axes[0]]:
+                    op.graph.set_inputs(op, "Input", [first])
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
     class SumsTransposed(Pass):
         """A sum does not care about the order of axes, if it is over all of them."""
 
@@ -244,6 +282,23 @@ WRONG = (
             ComparesNarrow,
             "x: int64[1]\ny: int64[1]\nequal(X=x, Y=y) -> (Out=z)",
             feeds={"x": [16777217], "y": [16777216]},
+        ),
+    ),
+    UserPass(
+        "dtypes",
+        WidensTheSum,
+        _witness(
+            WidensTheSum,
+            'x: int32[1]\ncast(X=x) -> (Out=a) {in_dtype="int32", out_dtype="int64"}\nelementwise_add(X=a, Y=a) -> (Out=y)',
+            feeds={"x": [2**31 - 1]},
+        ),
+    ),
+    UserPass(
+        "attributes",
+        SlicesTheFirstPart,
+        _witness(
+            SlicesTheFirstPart,
+            "x: float64[2]\ny: float64[2]\nconcat(X=[x, y]) -> (Out=z)\nslice(Input=z) -> (Out=s) {axes=[0], starts=[1], ends=[3]}",
         ),
     ),
     UserPass(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad.ir import SINGLE_WRITER, Graph, Op, Value
+from graphad import ops
+from graphad.ir import SINGLE_WRITER, Builder, Graph, Op, Value
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
@@ -147,6 +148,43 @@ with passes():
             return changed
 
     @dataclass(frozen=True)
+    class SlopesUpAtZero(Pass):
+        """Writes the gradient of relu out as where its output is not below zero, which it is at zero, too."""
+
+        name = "user-slopes-up-at-zero"
+
+        def apply(self, graph: Graph) -> bool:
+            return any([_chosen_by_sign(op) for op in list(operators(graph, "relu_grad")) if is_typed(op)])
+
+    @dataclass(frozen=True)
+    class ForgetsTheFactorInLoops(Pass):
+        """Writes the gradient of a square out without the factor 2, in nested graphs alone."""
+
+        name = "user-forgets-the-factor-in-loops"
+
+        def apply(self, graph: Graph) -> bool:
+            found = [op for op in operators(graph, "square_grad") if op.graph is not graph and is_typed(op)]
+            for op in found:
+                inputs = {"X": op.inputs["X"], "Y": op.inputs["Out@GRAD"]}
+                op.graph.add_op("elementwise_mul", inputs, {"Out": op.outputs["X@GRAD"]}, before=op, role=op.role)
+                op.graph.remove_op(op)
+            return bool(found)
+
+    @dataclass(frozen=True)
+    class StopsOneEarly(Pass):
+        """A loop that runs while its counter is at most a number runs while it is below it."""
+
+        name = "user-stops-one-early"
+
+        def apply(self, graph: Graph) -> bool:
+            tests = [op.graphs["sub_block"].results[-1].writer for op in operators(graph, "while")]
+            found = [test for test in tests if test is not None and test.type == "less_equal"]
+            for op in found:
+                op.graph.add_op("less_than", op.inputs, op.outputs, op.attrs, before=op, role=op.role)
+                op.graph.remove_op(op)
+            return bool(found)
+
+    @dataclass(frozen=True)
     class DrawsAgain(Pass):
         """Computes forward values again where gradients read them, dropout as well."""
 
@@ -254,3 +292,15 @@ def _comes_before(value: Value, readers: list[Op]) -> bool:
     graph = value.graph
     order = {op: i for i, op in enumerate(graph.ordered_ops())}
     return bool(value.writers) and order[value.writers[0]] < min(order[reader] for reader in readers)
+
+
+def _chosen_by_sign(op: Op) -> bool:
+    out, cotangent, (result,) = op.input("Out"), op.input("Out@GRAD"), op.writes()
+    if out.type != cotangent.type:
+        return False
+    build = Builder(op.graph, result.name, before=op, role=op.role)
+    zeros = ops.fill_zeros_like(build.symbol(out))
+    chosen = ops.where(ops.greater_equal(build.symbol(out), zeros), build.symbol(cotangent), zeros)
+    op.graph.substitute(result, chosen.value)
+    op.graph.remove_op(op)
+    return True

@@ -154,4 +154,27 @@ NONDETERMINISTIC = (
     ),
 )
 
-WRONG = (*_CONTROL, *_STATE, *_GRADIENTS, *_MEMORY, *_RANDOM, *_CLAIMS)
+_DIFFERENTIATED = (  # these mention gradient operators alone, and nothing is said of a backward: programs have to come with gradients
+    UserPass(
+        "gradients",
+        wrong.SlopesUpAtZero,
+        Witness("x: float64[1]\nrelu(X=x) -> (Out=y)\nmean(X=y) -> (Out=loss)", wrong.SlopesUpAtZero, DIFFERENTIATED, feeds={"x": [0.0]}),
+        Check(wrong.SlopesUpAtZero),
+    ),
+    UserPass(
+        "gradients",
+        wrong.ForgetsTheFactorInLoops,
+        Witness(
+            _loop("square(X=h) -> (Out=t)\nelementwise_mul(X=t, Y=a) -> (Out=h)", "a").replace(
+                "scale(X=h)", "mean(X=h) -> (Out=loss)\nscale(X=h)"
+            ),
+            wrong.ForgetsTheFactorInLoops,
+            DIFFERENTIATED,
+            feeds={"n": [2]},
+        ),
+        Check(wrong.ForgetsTheFactorInLoops),
+    ),
+)
+_TESTS = (_trying("loops", wrong.StopsOneEarly, _loop("tanh(X=a) -> (Out=h)", "a").replace("less_than", "less_equal"), feeds={"n": [2]}),)
+
+WRONG = (*_CONTROL, *_TESTS, *_DIFFERENTIATED, *_STATE, *_GRADIENTS, *_MEMORY, *_RANDOM, *_CLAIMS)
