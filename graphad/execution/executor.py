@@ -195,8 +195,9 @@ class Executor:
         return None
 
     def _give_back(self, key: tuple[object, ...], prepared: Prepared) -> None:
-        """Keep a prepared program for later runs, and forget the program that was not run for longest."""
+        """Keep a prepared program for later runs, and forget the program that was not run for longest; or let go of it at once."""
         if not self._keeps:
+            prepared.bodies.clear()  # whose steps refer to it: Python's collector need not look for them
             return
         with self._lock:
             idle = self._idle.pop(key, [])

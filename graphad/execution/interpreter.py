@@ -115,10 +115,11 @@ class Prepared:
         found = self.bodies.get(key)
         if found is None:
             free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _block_results(block))
-            own = set(block.vars)
-            if len(layout) == 1:
-                own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
-            free = [[n for n in names if n in own] for names in free]
+            if len(layout) > 1 or any(control(op) for op in block.ops):
+                own = set(block.vars)
+                if len(layout) == 1:
+                    own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
+                free = [[n for n in names if n in own] for names in free]
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
             quick = len(block.ops) <= COMPILED and not self.check_finite
             found = self.bodies[key] = _warming(block, layout, steps) if quick else _body(steps), layout

@@ -62,7 +62,12 @@ def touched(op: Operator) -> set[str]:
 
 def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
     """For each operator of a block, the names that are dead after it."""
-    last = {name: i for i, op in enumerate(block.ops) for name in touched(op)}
+    last: dict[str, int] = {}
+    for i, op in enumerate(block.ops):
+        blocks = blocks_of(op)
+        for names in (touched(op),) if blocks else (*op.inputs.values(), *op.outputs.values()):
+            for name in names:
+                last[name] = i
     free: list[list[str]] = [[] for _ in block.ops]
     for name in sorted(last):
         if name not in keep and name != EMPTY:
@@ -210,8 +215,11 @@ def settled(value: Tensor) -> Tensor:
 
 def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Step:
     """The step of an operator without blocks."""
-    reads, writes = _places(op, layout)
     attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
+    is_plain = definition.is_plain and not run.check_finite and op.type != "write_to_array"
+    if is_plain and (places := _plain_places(op, definition, layout)) is not None:
+        return _plain(run, op, definition.function, *places, attrs)
+    reads, writes = _places(op, layout)
     if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
         return _general(
             run, op, definition, reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}, writes, attrs, partial=True
@@ -222,13 +230,20 @@ def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Ste
         return _general(run, op, definition, reads, writes, attrs, definition.partial)
     if isinstance(definition, GradOpDef):
         return _gradient(run, op, definition, reads, writes, attrs)
-    if any(len(places) != 1 or definition.inputs[slot].variadic for slot, places in reads.items()) or len(definition.outputs) > 1:
-        return _general(run, op, definition, reads, writes, attrs, False)
-    if [*reads] != [*definition.inputs][: len(reads)] or len(writes) != 1 or definition.outputs[next(iter(writes))].variadic:
-        return _general(run, op, definition, reads, writes, attrs, False)
-    ((place,),) = writes.values()
-    assert place is not None
-    return _plain(run, op, definition.function, [places[0] for places in reads.values()], place, attrs)
+    return _general(run, op, definition, reads, writes, attrs, False)
+
+
+def _plain_places(op: Operator, definition: OpDef, layout: Layout) -> tuple[list[Place], Place] | None:
+    """Where an operator finds one value for each of its first slots, and leaves the one that it writes; None if it is not that simple."""
+    reads: list[Place] = []
+    for (slot, names), known in zip(op.inputs.items(), definition.inputs.values(), strict=False):
+        if slot != known.name or known.variadic or len(names) != 1 or names[0] == EMPTY:
+            return None
+        reads.append((depth(layout, names[0]), names[0]))
+    written = [name for names in op.outputs.values() for name in names]
+    if len(reads) != len(op.inputs) or len(written) != 1 or written[0] == EMPTY:
+        return None
+    return reads, (home(layout, written[0]), written[0])
 
 
 def _places(op: Operator, layout: Layout) -> tuple[dict[str, list[Place]], dict[str, list[Place | None]]]:

@@ -163,6 +163,12 @@ class OpDef(Traits):
         """The input slots that hold one value each, always."""
         return tuple(s.name for s in self.inputs.values() if not s.optional and not s.variadic)
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it always computes one value: ``function`` of those in its slots gives the output."""
+        several = len(self.outputs) != 1 or any(slot.variadic for slot in self.outputs.values())
+        return not (several or self.random or self.partial or isinstance(self, GradOpDef))
+
     def __call__(self, *inputs: object, **attrs: object) -> Tensor:
         if len(inputs) < self.required["input"]:
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")

@@ -64,8 +64,14 @@ class Evaluation(ABC, Generic[T]):
         return made[term.slot][term.index]
 
     def _call(self, call: Call) -> Slots[T]:
-        inputs = {slot: [item for term in terms for item in self.operands(term, call)] for slot, terms in call.inputs.items()}
-        for slot, items in inputs.items():
+        inputs: Slots[T] = {}
+        for slot, terms in call.inputs.items():
+            items = inputs[slot] = []
+            for term in terms:
+                if isinstance(term, Several | Constant):
+                    items += self.operands(term, call)
+                else:
+                    items.append(self.of(term))
             if not items and not call.definition.inputs[slot].optional:
                 raise ShapeError(f"slot {slot} of {call!r} is empty")
         return self.apply(call.definition, inputs, {name: self.scalar(value) for name, value in call.attrs.items()})
@@ -90,7 +96,8 @@ class Evaluation(ABC, Generic[T]):
 
     def scalar(self, value: object) -> object:
         """An attribute's value."""
-        value = value.value(self.found) if isinstance(value, Scalar) else value
+        if isinstance(value, Scalar):
+            value = value.value(self.found)
         return [self.scalar(each) for each in value] if isinstance(value, tuple | list) else value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,6 +128,7 @@ Kinks = Literal["all", "smooth"]
 
 ROUNDING = 64.0  # by how many units in the last place, of the largest number around, a fast rule may differ
 EXAMPLES = 4  # how often an example is drawn
+MISSES = 4  # shapes that a rule applies to in other dtypes, after which it is not tried in one that it applied to on none of them
 CUBES = 2  # of so many inputs that ``applicable`` draws one has the same extents all over
 APPLICABLE = ("float64", "float64", "float32", *DTYPES)  # dtypes that ``applicable`` draws from
 
@@ -156,14 +158,15 @@ class Evidence:
 
     def note(self, drawn: Drawn, content: str, elements: int) -> None:
         """Count an input."""
-        arrays = [*drawn.values.values(), *(array for arrays in drawn.lists.values() for array in arrays)]
         self.compared += 1
         self.elements += elements
         self.contents[content] += 1
-        if arrays:
-            self.shapes[arrays[0].shape] += 1
-            self.dtypes[arrays[0].dtype.name] += 1
-        for name, text in drawn.types.shown.items() if drawn.types else ():
+        setting = drawn.types
+        assert setting is not None
+        for first in itertools.islice(itertools.chain(setting.values.values(), *setting.lists.values()), 1):
+            self.shapes[first.shape] += 1
+            self.dtypes[first.dtype] += 1
+        for name, text in setting.shown.items():
             self.attributes.setdefault(name, Counter())[text] += 1
 
     def __str__(self) -> str:
@@ -331,20 +334,28 @@ class _Trial:
     def on_hard_inputs(self) -> None:
         """Try it on every choice of shapes and dtypes that it applies to."""
         taken: dict[str, list[tuple[str, ...]]] = {}
+        misses: Counter[str] = Counter()
         profiles = self.inputs.profiles()
         for i, shapes in enumerate(profiles):
+            missed, applied = list[str](), False
             for dtype in DTYPES:
-                options = taken.get(dtype) or list(self.inputs.dtypes_of(dtype))
-                if i >= len(profiles) // 2 and dtype not in taken and taken:
+                if dtype not in taken and taken and (i >= len(profiles) // 2 or misses[dtype] >= MISSES):
                     continue
-                again = range(2 if self.inputs.has_choices else 1)
-                settings = [(d, s) for d in options for _ in again if (s := self.inputs.setting(shapes, d)) is not None]
+                settings = self.settings(shapes, taken.get(dtype) or list(self.inputs.dtypes_of(dtype)))
                 if settings:
+                    applied = True
                     taken.setdefault(dtype, list(dict.fromkeys(d for d, _ in settings))[:2])
                     for _, setting in settings[:3]:
                         self.on_contents(setting)
                 else:
                     self.evidence.unsuited[dtype] += 1
+                    missed.append(dtype)
+            misses.update(missed if applied else ())
+
+    def settings(self, shapes: tuple[Any, ...], options: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], Setting]]:
+        """For some shapes the dtypes that the rule applies to with some attributes, twice if it has any."""
+        again = range(2 if self.inputs.has_choices else 1)
+        return [(d, s) for d in options for _ in again if (s := self.inputs.setting(shapes, d)) is not None]
 
     def on_contents(self, setting: Setting) -> None:
         """Try it on arrays of a choice of types; with attributes, on several choices of those, each with some kinds of content."""
@@ -455,7 +466,8 @@ class _Trial:
 
 
 def _same(old: Array, new: Array) -> bool:
-    return bool(np.array_equal(old, new, equal_nan=old.dtype.kind == "f"))
+    same = old == new
+    return bool(np.all(same if old.dtype.kind != "f" else same | ((old != old) & (new != new))))
 
 
 def _arrays_of(drawn: Drawn) -> list[Array]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import permutations, product
-from math import gcd
+from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -129,7 +129,7 @@ def filled(content: str, shape: tuple[int, ...], dtype: str, kinks: Sequence[flo
         exact: whether numbers at the ends of the dtype's range are among them.
     """
     pool = _pool(content, dtype, tuple(kinks) if content in ("kinks", "equal") else (), exact)
-    count, size = int(np.prod(shape)), len(pool)
+    count, size = prod(shape), len(pool)
     step = next(s for s in _STEPS[salt % 3 :] if size % s or size == 1)
     places = np.zeros(count, int) if content == "equal" else np.arange(count) * step
     array: Array = pool[(places + salt * 5) % size].reshape(shape)
@@ -198,7 +198,8 @@ def _around(numbers: Iterable[float], dtype: np.dtype[Any]) -> Iterator[float]:
             yield np.nextafter(here, dtype.type(-np.inf))
 
 
-def kinks_of(numbers: Iterable[float]) -> tuple[float, ...]:
+@lru_cache(maxsize=1024)
+def kinks_of(numbers: tuple[float, ...]) -> tuple[float, ...]:
     """The numbers at which operators with such attributes may bend: these, their negatives, quotients and differences."""
     own = [n for n in dict.fromkeys(map(float, numbers)) if np.isfinite(n) and abs(n) < 1e6][:6]
     derived = [n for a in own for b in own if a != b for n in (*((-b / a, (1 - b) / a) if a else ()), a - b, a + b)]
@@ -251,7 +252,7 @@ def int_lists(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     orders = list(permutations(range(rank))) if rank < 5 else [tuple(range(rank)), (*range(rank - 2), rank - 1, rank - 2)]
     orders += [(*range(1, rank), 0)[:rank], tuple(-1 - a for a in range(rank))]
     axes = [(a,) for a in range(-rank, rank)] + [(0, rank - 1), (rank - 1, 0), (0, 1), (-1, -2), (1, 2)]
-    count = int(np.prod(shape))
+    count = prod(shape)
     shapes = [shape, (-1,), (count,), (0, -1), (1, *shape), (*shape, 1), shape[::-1], (-1, *shape[1:]), (2, *shape), (1, -1)]
     amounts = [(0,) * rank, (1,) * rank, (2, *(1,) * (rank - 1)), (0,) * (2 * rank), (1, 0) * rank, (0, 2) * rank, (2, 1) * rank]
     few = [(), (0,), (1,), (2,), (-1,), (3,), (9,), (1, 2), (2, 1), (-2, 1)]
@@ -478,18 +479,21 @@ class Inputs:
         if type.dtype.startswith("int") and main:  # an index, or a label, beside floats
             near = [0, 1, 2, 1, 0, 2, *(int(k) for k in kinks if 0 <= k < 5 and k == int(k))] if salt % 3 else [0, 1, 1]
             pool = np.array(near, type.dtype)
-            count = int(np.prod(type.shape))
+            count = prod(type.shape)
             return pool[(np.arange(count) + salt) % len(pool)].reshape(type.shape)
         if content not in contents_of(type.dtype, self.exact):
             content = contents_of(type.dtype, self.exact)[salt % 3]
         return filled(content, type.shape, type.dtype, kinks, salt, self.exact)
 
     def _kinks(self, setting: Setting) -> tuple[float, ...]:
-        numbers: list[float] = [n for n in self.numbers if isinstance(n, int | float)]
-        numbers += [v for v in setting.attrs.values() if isinstance(v, int | float)]
-        for call in self.calls:
-            numbers += [a.default for a in call.definition.attrs.values() if isinstance(a.default, float) and a.name not in call.attrs]
-        return kinks_of(numbers)
+        bound = [v for v in setting.attrs.values() if isinstance(v, int | float)]
+        return kinks_of(tuple(float(n) + 0.0 for n in (*self.numbers, *bound, *self._defaults)))  # zeros of both signs are one key
+
+    @cached_property
+    def _defaults(self) -> tuple[float, ...]:
+        """The numbers that operators of the pattern have where the rule names none."""
+        attrs = ((call, attr) for call in self.calls for attr in call.definition.attrs.values())
+        return tuple(attr.default for call, attr in attrs if isinstance(attr.default, float) and attr.name not in call.attrs)
 
 
 def example_arrays(inputs: Inputs, setting: Setting) -> Drawn:

@@ -50,10 +50,10 @@ SELDOM = {
     "text": 4,
     "types": 2,
     "idempotent": 2,
-    "deterministic": 6,
+    "deterministic": 5,
     "compiled": 2,
     "gradients": 2,
-    "standard": 4,
+    "standard": 8,
 }  # checks that are made on every so many programs only
 COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ

@@ -462,21 +462,17 @@ def _expected(trial: Trial) -> Finding | None:
 
 
 def _deterministic(trial: Trial) -> Finding | None:
-    """Once more, where everything lies elsewhere in memory; and with other names in the same order, which have other hashes."""
-    text = str(trial.after)
-    prefix = free_prefix(trial.case)
-    cases = [trial.case] if trial.subject.names_variables(trial.case) else [trial.case, renamed_case(trial.case, prefix)]
-    for case in cases:
-        graph = trial.subject.prepared(case)
-        try:
-            run_requesting_gradients(trial.subject.passes(case), graph, case)
-            program = scheduled(graph, case)
-            other = text if program is None else str(restored(program, prefix))
-        except Exception as error:
-            other = f"{type(error).__name__}: {error}\n"
-        if other != text:
-            return Finding("deterministic", f"first\n{text}then\n{other}")
-    return None
+    """Once more, where everything lies elsewhere in memory, with other names in the same order, which have other hashes."""
+    text, prefix = str(trial.after), free_prefix(trial.case)
+    case = trial.case if trial.subject.names_variables(trial.case) else renamed_case(trial.case, prefix)
+    graph = trial.subject.prepared(case)
+    try:
+        run_requesting_gradients(trial.subject.passes(case), graph, case)
+        program = scheduled(graph, case)
+        other = text if program is None else str(restored(program, prefix))
+    except Exception as error:
+        other = f"{type(error).__name__}: {error}\n"
+    return None if other == text else Finding("deterministic", f"first\n{text}then\n{other}")
 
 
 def _idempotent(trial: Trial) -> Finding | None:
@@ -686,9 +682,11 @@ def tried(
             trial.graph = subject.prepared(case)
             if subject.reference is None:
                 trial.before = subject.before(case, trial.graph)
+                trial.is_prepared = trial.before is not case.program or not trial.graph.journal.rewrites
             else:
                 referred = subject.referred(case)
                 trial.before, trial.referred = program_of(referred, case), [value.name for value in referred.targets]
+                trial.is_prepared = trial.before is not case.program
         except (GraphadError, ArithmeticError) as error:
             raise Unfit(str(error)) from error
         finding = _applied(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs)
