@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from graphad.difference import Difference, compare
 from graphad.drawing.composing import Composer, Marks, planned, scene_of
@@ -23,7 +22,7 @@ from graphad.ir import Graph, Node, Op, Value
 from graphad.program import Program
 
 
-def draw_diff(before: Program | Graph, after: Program | Graph, path: str | os.PathLike[str], /, **options: Any) -> Path:
+def draw_diff(before: Program | Graph, after: Program | Graph, path: str | os.PathLike[str], /, **options: object) -> Path:
     """Draw two programs or graphs as one: what was added is outlined, what was removed a ghost, what changed is marked.
 
     Operators are paired as in ``graphad diff``: up to renaming, by what they compute, then in order by type. A changed operator is one
@@ -63,7 +62,7 @@ def draw_steps(
     paths: Sequence[str | os.PathLike[str]],
     *,
     titles: Sequence[str] = (),
-    **options: Any,
+    **options: object,
 ) -> list[Path]:
     """Draw a program or graph as it changes from step to step, each step as a file: a node has one place in all of them.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -369,7 +368,7 @@ def _differences(copies: Sequence[Sequence[Op]]) -> tuple[list[str], list[str]]:
     return lines, list(names)
 
 
-def _is_name(name: str, values: Sequence[Any]) -> bool:
+def _is_name(name: str, values: Sequence[object]) -> bool:
     """Whether an attribute names something, so that it differs everywhere."""
     return any(isinstance(value, str) for value in values) or name.startswith("op_")
 

@@ -23,7 +23,7 @@ CHOICES = {
     "rankdir": ("TB", "LR"),
 }
 MEASURES = ("flops", "bytes", "liveness", "time", "range", "nan")
-Measured = Mapping[Any, Any]
+Measured = Mapping[Any, Any]  # keys of several kinds, as a user gives them
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Options:
     """
 
     title: str | None = None
-    highlight: Collection[Any] = ()
+    highlight: Collection[object] = ()
     highlight_means: str = "highlighted"
     values: str = "auto"
     parameters: str = "auto"
@@ -82,8 +82,8 @@ class Options:
     fold: str = "auto"
     scopes: str = "auto"
     closed: Collection[str] = ()
-    focus: Any = None
-    path: tuple[Any, Any] | None = None
+    focus: object = None
+    path: tuple[object, object] | None = None
     around: int = 0
     overlay: str | Measured | None = None
     overlay_title: str | None = None
@@ -149,7 +149,7 @@ class Options:
         return theme_of(self.theme)
 
     @cached_property
-    def _highlighted(self) -> set[Any]:
+    def _highlighted(self) -> set[object]:
         return {item if isinstance(item, str) else id(item) for item in self.highlight}
 
     def highlights(self, node: Node) -> bool:
@@ -157,18 +157,18 @@ class Options:
         return bool(self._highlighted) and not self._highlighted.isdisjoint(keys_of(node))
 
 
-def keys_of(node: Node) -> tuple[Any, ...]:
+def keys_of(node: Node) -> tuple[object, ...]:
     """What a user may name a node by: itself, its operator or variable in the program (by identity), the name of a value."""
     return (id(node), id(node.operator)) if isinstance(node, Op) else (id(node), id(node.var), node.name, repr(node))
 
 
-def checked_options(given: dict[str, Any]) -> Options:
+def checked_options(given: dict[str, object]) -> Options:
     """Options from keywords; TypeError for one that does not exist."""
     known = [field.name for field in fields(Options)]
     for name in given:
         if name not in known:
             raise InvalidType(f"a drawing has no option {name!r}; its options are {', '.join(known)}{did_you_mean(name, known)}")
-    return Options(**given)
+    return Options(**given)  # type: ignore[arg-type]  # each is checked there
 
 
 def _is_count(number: object) -> bool:

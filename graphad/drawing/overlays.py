@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from math import isfinite, log10
-from typing import Any
 
 import numpy as np
 
@@ -156,11 +155,11 @@ def _given(graph: Graph, numbers: Measured, what: str) -> dict[Node, float]:
     return found
 
 
-def _few(numbers: Collection[Any]) -> list[Any]:
+def _few(numbers: Collection[object]) -> list[object]:
     return list(numbers)[:3]
 
 
-def _number(given: Any, what: str) -> float:
+def _number(given: object, what: str) -> float:
     if isinstance(given, str | bytes) or not isinstance(given, int | float | np.number | np.ndarray):
         raise InvalidType(f"{what} has numbers by node, not {given!r}")
     if np.size(given) != 1:
@@ -168,13 +167,13 @@ def _number(given: Any, what: str) -> float:
     return float(np.asarray(given).reshape(())) if np.ndim(given) == 0 else float(np.asarray(given).reshape(-1)[0])
 
 
-def _greatest(array: Any) -> float:
-    numbers = np.abs(np.asarray(array, np.float64)) if np.size(array) else np.zeros(1)
+def _greatest(array: object) -> float:
+    numbers = np.append(np.abs(np.asarray(array, np.float64)), 0.0)
     finite = numbers[np.isfinite(numbers)]
     return float(finite.max()) if finite.size == numbers.size else float("nan")
 
 
-def _share_not_finite(array: Any) -> float:
+def _share_not_finite(array: object) -> float:
     found = np.asarray(array)
     if not np.issubdtype(found.dtype, np.inexact) or not found.size:
         return 0.0

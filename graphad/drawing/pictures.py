@@ -6,7 +6,6 @@ import os
 import secrets
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from graphad.drawing.composing import scene_of
 from graphad.drawing.dot import dot_text
@@ -23,7 +22,7 @@ FORMATS = (".svg", ".pdf", ".png", ".dot")
 NOTEBOOK_SECONDS = 20.0
 
 
-def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str] | None = None, /, **options: Any) -> Path:
+def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str] | None = None, /, **options: object) -> Path:
     """Draw a program or a graph to a file; on an error the file stays as it was.
 
     The blocks of loops and branches are drawn as frames with their operator: captured values enter them, carried values go
@@ -61,12 +60,12 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str] | None 
     return target
 
 
-def to_dot(program_or_graph: Program | Graph, **options: Any) -> str:
+def to_dot(program_or_graph: Program | Graph, **options: object) -> str:
     """The DOT text of a drawing; options and errors as in ``draw``, but Graphviz is not run."""
     return dot_text(graph_of(program_or_graph), checked_options(options))
 
 
-def to_svg(program_or_graph: Program | Graph, **options: Any) -> str:
+def to_svg(program_or_graph: Program | Graph, **options: object) -> str:
     """A drawing as one ``<svg>`` element; options and errors as in ``draw``."""
     return svg_text(scene_of(graph_of(program_or_graph), checked_options(options)))
 
@@ -77,8 +76,8 @@ def draw_pair(
     path: str | os.PathLike[str],
     *,
     titles: tuple[str, str] = ("before", "after"),
-    highlight: Collection[Any] = (),
-    **options: Any,
+    highlight: Collection[object] = (),
+    **options: object,
 ) -> Path:
     """Draw two programs or graphs beside each other, with an arrow between, as one SVG.
 

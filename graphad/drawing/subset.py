@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from graphad.drawing.nesting import Arrow
 from graphad.drawing.options import Options, keys_of
@@ -25,7 +24,7 @@ class Ways:
             self.after.setdefault(arrow.tail, []).append(arrow.head)
             self.before.setdefault(arrow.head, []).append(arrow.tail)
 
-    def named(self, given: Any) -> list[Node]:
+    def named(self, given: object) -> list[Node]:
         """The nodes that a user means: a node itself, values by name, operators by type.
 
         Raises:

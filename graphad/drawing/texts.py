@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from graphad.drawing.plan import Plan, Reference
 from graphad.ir import Graph, Op, Value
@@ -109,7 +108,7 @@ def arrow_tooltip(value: Value, tail_slot: str, head_slot: str, note: str = "") 
     return f"{text}: {note}" if note else text
 
 
-def attr_text(value: Any) -> str:
+def attr_text(value: object) -> str:
     """An attribute's value, the same in every run."""
     if isinstance(value, Block):
         return f"block {value.idx}"
