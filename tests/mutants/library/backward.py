@@ -217,8 +217,8 @@ _PRUNING = (
     _mutant(
         "keeps-the-shape-of-what-is-read",
         f"{SHAPES}:_read_for_shape",
-        "return all(slot in _shapes(op)",
-        "return any(slot in _shapes(op)",
+        "return all(slot in shapes_read(op)",
+        "return any(slot in shapes_read(op)",
         _loop("elementwise_add(X=h, Y=w) -> (Out=t)\ntanh(X=t) -> (Out=u)\nexp(X=u) -> (Out=v)\nelementwise_add(X=u, Y=v) -> (Out=h)"),
         feeds={"n": [2]},
     ),

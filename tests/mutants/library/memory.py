@@ -62,7 +62,7 @@ _RECOMPUTE = (
     ),
     _recompute(
         "keeps-the-shape-of-what-is-read",
-        f"{KEPT}:shapes_read",
+        "graphad.passes.analyses.shapes_read:shapes_read",
         "return {s for s in op.inputs if all(",
         "return {s for s in op.inputs if any(",
         "gelu(X=a) -> (Out=b)\nsin(X=b) -> (Out=t)",
