@@ -16,6 +16,7 @@ Array = NDArray[Any]
 Params = dict[str, Array]
 F = np.float32
 RATE = F(0.01)
+EPSILON = F(1e-4)  # of Adam: with a smaller one a step says of next to no gradient only which sign it has
 
 
 class ByHand:
@@ -402,7 +403,7 @@ class Transformer(ByHand):
             np.multiply(t, F(1 - 0.999), out=t)
             np.add(v, t, out=v)
             np.sqrt(v, out=t)
-            np.add(t, F(1e-8) * correction, out=t)
+            np.add(t, EPSILON * correction, out=t)
             np.multiply(m, rate, out=s)
             np.divide(s, t, out=s)
             np.subtract(self.p[name], s, out=self.p[name])
