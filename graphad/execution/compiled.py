@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from sys import getrefcount
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import GraphadError
 from graphad.execution.compiler import Compiler, Unsupported
@@ -20,8 +18,8 @@ from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
 from graphad.execution.source import Options, Source, written
 from graphad.execution.tracing import Value
+from graphad.types import Array, Tensor
 
-Array = NDArray[Any]
 FIRST: ContextVar[int] = ContextVar("first", default=2)  # the run at which a program without loops is compiled; 0: never is any
 MANY = 16  # functions that a program has at most
 LARGEST = 20_000  # operators of programs that are compiled
@@ -29,7 +27,11 @@ FAILURES = 3  # runs that are left to the interpreter and succeed there, after w
 
 
 def compiled_program(
-    run: Prepared, feeds: Mapping[str, Any], stored: Mapping[str, Any], fetched: Sequence[str], unguarded: frozenset[int] = frozenset()
+    run: Prepared,
+    feeds: Mapping[str, Tensor],
+    stored: Mapping[str, Tensor],
+    fetched: Sequence[str],
+    unguarded: frozenset[int] = frozenset(),
 ) -> tuple[Compiled, MemoryPlan]:
     """What a program does for such feeds and variables, and where its values are in memory."""
     compiled = Compiler(run, unguarded).compiled(feeds, stored, fetched)
@@ -45,7 +47,7 @@ class Function:
         Unsupported: the program has something that is left to the interpreter.
     """
 
-    def __init__(self, run: Prepared, feeds: Mapping[str, Any], fetched: Sequence[str], unguarded: frozenset[int] = frozenset()) -> None:
+    def __init__(self, run: Prepared, feeds: Mapping[str, Tensor], fetched: Sequence[str], unguarded: frozenset[int] = frozenset()) -> None:
         compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded)
         self.source: Source = written(compiled, self.plan, Options(limit=run.max_iterations))
         self.states = [(name, _type_of(value)) for name, value in compiled.states.items()]
@@ -53,7 +55,7 @@ class Function:
         self.spare: dict[str, Array | None] = dict.fromkeys(self.source.spare)
         self.kinds = [(name, (compiled.kept[name].example.shape, compiled.kept[name].example.dtype)) for name in self.spare]
         types = [(compiled.fetched[i].example.shape, compiled.fetched[i].example.dtype) for i in self.source.returned]
-        self.returned: list[tuple[int, Any]] = list(zip(self.source.returned, types, strict=True))
+        self.returned: list[tuple[int, Tensor]] = list(zip(self.source.returned, types, strict=True))
         self.results: list[Array | None] = [None] * len(
             self.returned
         )  # what the last run returned: written to again once nobody else has it
@@ -69,13 +71,13 @@ class Function:
         for value in values_of(compiled):
             value.let_go()
 
-    def _made(self, run: Prepared) -> Any:
+    def _made(self, run: Prepared) -> Tensor:
         def count_iteration() -> None:
             if not run.iterations_left:
                 raise Changed
             run.iterations_left -= 1
 
-        names: dict[str, Any] = {
+        names: dict[str, Tensor] = {
             "np": np,
             **HELPERS,
             "generator": run.generator,
@@ -87,7 +89,7 @@ class Function:
         exec(compile(self.source.text, "<compiled program>", "exec"), names)
         return names["make"]()
 
-    def variables(self, stored: Mapping[str, Any]) -> list[Any] | None:
+    def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
         """The variables that it reads, if they are of the types that it was compiled for."""
         found = []
         current = self.current
@@ -98,7 +100,7 @@ class Function:
             found.append(array)
         return found
 
-    def fed(self, feed: Mapping[str, Any]) -> list[Any] | None:
+    def fed(self, feed: Mapping[str, Tensor]) -> list[Tensor] | None:
         """What is fed, if it is arrays of the types that it was compiled for."""
         if len(feed) != len(self.feeds):
             return None
@@ -115,7 +117,7 @@ class Function:
             found.append(array)
         return found
 
-    def __call__(self, args: list[Any]) -> tuple[Any, Any]:
+    def __call__(self, args: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Run it on what is fed and the variables: the fetched values, and the new values of variables."""
         spare = self.spare
         for name, kind in self.kinds:
@@ -133,7 +135,7 @@ class Function:
             self.results = [results[i] for i, _ in self.returned]
         return results, kept
 
-    def commit(self, kept: Sequence[Any], scope: Scope) -> None:
+    def commit(self, kept: Sequence[Tensor], scope: Scope) -> None:
         """Keep the new values of variables in the scope. The arrays of the old ones may be written to if nobody else has them."""
         if kept:
             new = dict(zip(self.kept, kept, strict=True))
@@ -151,14 +153,14 @@ class Function:
 MISSING = object()
 
 
-def _is(array: Any, kind: Any) -> bool:
+def _is(array: Tensor, kind: Tensor) -> bool:
     """Whether something is an array of a type, or, where that is None, an aggregate."""
     if kind is None:
         return array is not None and type(array) is not np.ndarray
     return type(array) is np.ndarray and (array.shape, array.dtype, array.flags.c_contiguous) == kind
 
 
-def _is_usable(array: Any, kind: Any) -> bool:
+def _is_usable(array: Tensor, kind: Tensor) -> bool:
     """Whether a new value can be written into an array, if nobody else has it."""
     return type(array) is np.ndarray and (array.shape, array.dtype) == kind and array.base is None and bool(array.flags.carray)
 
@@ -173,7 +175,7 @@ class _Candidates:
     reason: str = ""
 
 
-def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Any] | None:
+def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None:
     """Run a program by the function for such feeds, which is made if there is none: the fetched values.
 
     None if it is left to the interpreter.
@@ -216,7 +218,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Any] | None:
     return list(results)
 
 
-def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Any], scope: Scope) -> tuple[Any, ...] | None:
+def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor], scope: Scope) -> tuple[Tensor, ...] | None:
     """Run a program by the function that it was run by last; None if that is for other types or another list, or the run fails."""
     if run.last is None or run.last[0] != fetched:
         return None
@@ -262,6 +264,6 @@ def _failed(found: _Candidates, function: Function, error: Exception) -> None:
         found.reason = f"{type(error).__name__}: {error}"
 
 
-def _type_of(value: Value) -> tuple[tuple[int, ...], np.dtype[Any], bool] | None:
+def _type_of(value: Value) -> tuple[tuple[int, ...], np.dtype[np.generic], bool] | None:
     """The shape, the dtype, and whether the elements are laid out in order; None if it is no array."""
     return (value.example.shape, value.example.dtype, value.in_order) if value.static else None

@@ -11,7 +11,6 @@ another type, an error - is left to the interpreter, which defines the meaning, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from graphad.ops.formulas import Formula, Input
 from graphad.ops.inference import aligned
 from graphad.ops.out_kernels import formula_of
 from graphad.program import EMPTY, Block, Operator
-from graphad.types import TensorType
+from graphad.types import Function, Tensor, TensorType
 
 SMALL = 4096  # bytes of examples that are kept while a program is compiled
 DEEPEST = 12  # blocks in blocks: Python's own limit is 20
@@ -66,7 +65,7 @@ class Compiler:
         if run.checkpointed:
             raise Unsupported("iterations that are run again")
 
-    def compiled(self, feeds: Mapping[str, Any], stored: Mapping[str, Any], fetched: Sequence[str]) -> Compiled:
+    def compiled(self, feeds: Mapping[str, Tensor], stored: Mapping[str, Tensor], fetched: Sequence[str]) -> Compiled:
         """What the program does on such feeds and variables."""
         block = self.run.block
         names = {name for each in block.program.blocks for op in each.ops for name in (*op.input_names(), *op.output_names())}
@@ -87,7 +86,7 @@ class Compiler:
                 kept[name] = frame[name]
         return Compiled(given, states, self.trace.calls, results, kept, self.trace.objects, self.random)
 
-    def check_declared(self, block: Block, name: str, array: Any) -> None:
+    def check_declared(self, block: Block, name: str, array: Tensor) -> None:
         """A variable of the scope is what the program declares: anything else the interpreter converts or refuses."""
         shape, dtype = block.var_recursive(name).declared if block.has_var_recursive(name) else (None, None)
         if not isinstance(array, np.ndarray):
@@ -183,7 +182,7 @@ class Compiler:
 
     # -- operators --
 
-    def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Any:
+    def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Tensor:
         """The values that an operator makes, as the calls of its kernel; None if it is not to be traced."""
         values = [value for each in inputs.values() for value in each]
         if definition.random or any(value is None or not value.static or value.absent for value in values):
@@ -200,7 +199,7 @@ class Compiler:
             trace.views = views
             return None
 
-    def settled(self, result: Any) -> Value | None:
+    def settled(self, result: Tensor) -> Value | None:
         """What a traced kernel returned, as a value."""
         if isinstance(result, Traced):
             return result.value
@@ -213,7 +212,9 @@ class Compiler:
         array.flags.writeable = False
         return self.trace.constant(array)
 
-    def by_formula(self, definition: OpDef, given: Mapping[str, Sequence[Traced]], attrs: Mapping[str, Any], wanted: list[str]) -> Any:
+    def by_formula(
+        self, definition: OpDef, given: Mapping[str, Sequence[Traced]], attrs: Mapping[str, Tensor], wanted: list[str]
+    ) -> Tensor:
         """An elementwise operator by its arithmetic; None if it has none."""
         operands = [each for values in given.values() for each in values]
         found = formula_of(definition, [each.dtype for each in operands], attrs) if definition.elementwise and len(wanted) == 1 else None
@@ -225,7 +226,7 @@ class Compiler:
             operands = [x, y.reshape(aligned(x.shape, y.shape, axis))]
         return {wanted[0]: [_computed(found, operands)]}
 
-    def whole(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: Mapping[str, int]) -> Any:
+    def whole(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: Mapping[str, int]) -> Tensor:
         """The values that an operator makes by one call of its kernel."""
         values = [self.trace.constant(None) if value is None else value for each in inputs.values() for value in each]
         attrs, counts = {k: v for k, v in op.attrs.items() if k in definition.attrs}, {slot: len(each) for slot, each in inputs.items()}
@@ -253,7 +254,7 @@ class Compiler:
             at += count
         return found
 
-    def examples(self, definition: OpDef, call: Callable[..., Any], values: Sequence[Value], count: int) -> list[Any]:
+    def examples(self, definition: OpDef, call: Function, values: Sequence[Value], count: int) -> list[Tensor]:
         """What an operator makes of examples; nothing where they do not say it."""
         if any(value.example is None and not value.constant for value in values) or any(value.absent for value in values):
             return [None] * count
@@ -271,7 +272,7 @@ class Compiler:
         op: Operator,
         definition: OpDef,
         inputs: Mapping[str, Sequence[Value | None]],
-        attrs: Mapping[str, Any],
+        attrs: Mapping[str, Tensor],
         wanted: Mapping[str, int],
         made: Sequence[Value],
     ) -> None:
@@ -320,7 +321,7 @@ class Compiler:
         keeps = bool(op.output(definition.scopes)) and block.idx in self.run.saved
         stack = Value(hint="residuals")
 
-        def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Any]:
+        def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
             local: tuple[Frame, ...] = ({}, *(dict(frame) for frame in frames))
             for (at, name), variable in zip(carried, variables, strict=True):
                 local[at + 1][name] = variable
@@ -350,7 +351,10 @@ class Compiler:
             self.trace.calls.append(Assign(*zip(*pairs, strict=True)))
 
     def fixed(
-        self, names: Sequence[str], starts: Sequence[Value | None], iteration: Callable[[Sequence[Value]], tuple[list[Value | None], Any]]
+        self,
+        names: Sequence[str],
+        starts: Sequence[Value | None],
+        iteration: Callable[[Sequence[Value]], tuple[list[Value | None], Tensor]],
     ) -> tuple[list[Value], Body]:
         """Variables that have what they start with, and then what an iteration gives them; with types that hold for both."""
         variables = [_variable(name, start) for name, start in zip(names, starts, strict=True)]
@@ -381,7 +385,7 @@ class Compiler:
         residuals, read = stack.kept, {}
         terms: list[Value | None] = []
 
-        def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Any]:
+        def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
             unpacked = tuple(_copied(value, name) for name, value in zip(residuals.names, residuals.values, strict=True))
             read["unpacked"] = unpacked
             kept = {n: u for n, u in zip(residuals.names, unpacked, strict=True) if not (u.constant and u.example is ABSENT)}
@@ -556,7 +560,7 @@ class Compiler:
 class _Described:
     """An operation that is called as a whole, with what it is made of."""
 
-    def __init__(self, call: Callable[..., Any], described: tuple[Any, ...]) -> None:
+    def __init__(self, call: Function, described: tuple[Tensor, ...]) -> None:
         self.call = call
         self.described = described
 
@@ -612,11 +616,11 @@ def _bind(frame: Frame, name: str, value: Value | None) -> None:
     frame[name] = value
 
 
-def _given(name: str, array: Any) -> Value:
+def _given(name: str, array: Tensor) -> Value:
     return Value(array, static=isinstance(array, np.ndarray), hint=name)
 
 
-def _shared_with(example: Any, values: Sequence[Value]) -> Value | None:
+def _shared_with(example: Tensor, values: Sequence[Value]) -> Value | None:
     """The value in whose memory a result lies."""
     if not isinstance(example, np.ndarray) or not example.size:
         return None
@@ -671,7 +675,7 @@ def _computed(found: Formula, operands: Sequence[Traced]) -> Traced:
 
 
 def _inferred(
-    definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], attrs: Mapping[str, Any], wanted: Mapping[str, int]
+    definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], attrs: Mapping[str, Tensor], wanted: Mapping[str, int]
 ) -> list[TensorType] | None:
     """The types of an operator's results, if its inference says them; None if not."""
     values = [value for each in inputs.values() for value in each]

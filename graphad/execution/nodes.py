@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from graphad.execution.tracing import Call, Value
+from graphad.types import Tensor
 
-Body = list[Any]
+Body = list[Tensor]
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class Compiled:
     body: Body
     fetched: list[Value]
     kept: dict[str, Value]
-    objects: dict[str, Any]
+    objects: dict[str, Tensor]
     random: bool = False
 
 
@@ -98,7 +98,7 @@ class Group:
     inside: tuple[Value, ...]
 
 
-def reads_of(node: Any) -> tuple[Value, ...]:
+def reads_of(node: Tensor) -> tuple[Value, ...]:
     """What a node itself reads."""
     match node:
         case Call():
@@ -122,7 +122,7 @@ def reads_of(node: Any) -> tuple[Value, ...]:
     raise AssertionError(node)
 
 
-def writes_of(node: Any) -> tuple[Value, ...]:
+def writes_of(node: Tensor) -> tuple[Value, ...]:
     """What a node itself makes."""
     match node:
         case Call():
@@ -138,19 +138,19 @@ def writes_of(node: Any) -> tuple[Value, ...]:
     return ()
 
 
-def bodies_of(node: Any) -> tuple[Body, ...]:
+def bodies_of(node: Tensor) -> tuple[Body, ...]:
     """The nested bodies of a node."""
     return (node.body,) if isinstance(node, While) else node.bodies if isinstance(node, If) else ()
 
 
-def kept_by(node: Any) -> tuple[Value, ...]:
+def kept_by(node: Tensor) -> tuple[Value, ...]:
     """The values that something has after a node, under another name: their memory is not written to again."""
     if isinstance(node, Assign):
         return node.sources
     return node.values if isinstance(node, Append | Keep) else ()
 
 
-def all_nodes(body: Body) -> Iterator[Any]:
+def all_nodes(body: Body) -> Iterator[Tensor]:
     """Every node of a body, nested ones included, in order."""
     for node in body:
         yield node

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from graphad.execution.steps import settled
 from graphad.ops import lookup
+from graphad.types import Function, Tensor
 
 Counts = Mapping[str, int | None]  # of the names in a slot; None: it is left out
 
 
-def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], **attrs: Any) -> Callable[..., Any]:
+def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], **attrs: Tensor) -> Function:
     """The function of an operator's inputs, slot after slot.
 
     Args:
@@ -33,8 +33,8 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
         kernel = definition.kernel
         return lambda *arrays: settled(kernel(*arrays, **attrs))
 
-    def run(*arrays: Any, **random: Any) -> Any:
-        given: dict[str, Sequence[Any]] = {}
+    def run(*arrays: Tensor, **random: Tensor) -> Tensor:
+        given: dict[str, Sequence[Tensor]] = {}
         at = 0
         for slot, count in inputs.items():
             given[slot] = arrays[at : at + count]
@@ -46,7 +46,7 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
     return run
 
 
-def _is_plain(definition: Any, inputs: Mapping[str, int], wanted: Sequence[str]) -> bool:
+def _is_plain(definition: Tensor, inputs: Mapping[str, int], wanted: Sequence[str]) -> bool:
     """Whether its kernel takes these arrays one after the other, and returns the one output."""
     if definition.random or definition.partial or hasattr(definition, "forward") or len(definition.outputs) != 1:
         return False

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from graphad.execution.nodes import Body, Compiled, Group, While, Zeros, all_nodes, bodies_of, kept_by, reads_of, writes_of
 from graphad.execution.tracing import Call, Value
+from graphad.types import Tensor
 
 ALIGNED = 64  # bytes
 LARGE = 1 << 16  # elements from which on elementwise calls go tile by tile
@@ -118,7 +118,7 @@ def _sweep(body: Body, counts: dict[Value, int]) -> None:
 
 def grouped(compiled: Compiled) -> None:
     """Put elementwise calls on large arrays that follow each other into groups."""
-    readers: dict[Value, list[Any]] = {}
+    readers: dict[Value, list[Tensor]] = {}
     for node in all_nodes(compiled.body):
         for value in (*reads_of(node), *kept_by(node)):
             readers.setdefault(value, []).append(node)
@@ -126,7 +126,7 @@ def grouped(compiled: Compiled) -> None:
     _group(compiled.body, readers, asked)
 
 
-def _group(body: Body, readers: dict[Value, list[Any]], asked: set[Value]) -> None:
+def _group(body: Body, readers: dict[Value, list[Tensor]], asked: set[Value]) -> None:
     found: Body = []
     run: list[Call] = []
 
@@ -166,7 +166,7 @@ def _is_number(value: Value) -> bool:
     return bool(np.size(value.example) == 1)
 
 
-def _made_group(calls: list[Call], readers: dict[Value, list[Any]], asked: set[Value]) -> Group:
+def _made_group(calls: list[Call], readers: dict[Value, list[Tensor]], asked: set[Value]) -> Group:
     results = [call.results[0] for call in calls]
     own = set(map(id, calls))
     inside = [v for v in results if v not in asked and all(id(reader) in own for reader in readers.get(v, ()))]
@@ -194,7 +194,7 @@ class _Lives:
     around: dict[Value, tuple[While, ...]] = field(default_factory=dict)
     reading: list[tuple[Value, int, tuple[While, ...]]] = field(default_factory=list)
     ends: dict[While, int] = field(default_factory=dict)
-    order: list[tuple[int, Any]] = field(default_factory=list)
+    order: list[tuple[int, Tensor]] = field(default_factory=list)
     kept: set[Value] = field(default_factory=set)
     at: int = 0
 
@@ -244,7 +244,7 @@ def planned(compiled: Compiled, reuse: bool = True) -> MemoryPlan:
     return MemoryPlan(places, size, _most_alive(places), lives.at, place_of, lives.last)
 
 
-def _placed(node: Any, kept: set[Value]) -> Iterable[Value]:
+def _placed(node: Tensor, kept: set[Value]) -> Iterable[Value]:
     """The values that a node can write into memory that is there."""
     if isinstance(node, Call):
         found: Sequence[Value] = node.results if node.into else ()
@@ -257,7 +257,7 @@ def _placed(node: Any, kept: set[Value]) -> Iterable[Value]:
     return [v for v in found if v.base is None and v.static and v.in_order and v not in kept and v.nbytes]
 
 
-def _taken_over(node: Any, value: Value, at: int, lives: _Lives, place_of: dict[Value, Place]) -> Place | None:
+def _taken_over(node: Tensor, value: Value, at: int, lives: _Lives, place_of: dict[Value, Place]) -> Place | None:
     """The place of an argument that nothing reads later, if an elementwise call may write there."""
     for arg in _free_for(node, value):
         place = place_of.get(arg)
@@ -266,7 +266,7 @@ def _taken_over(node: Any, value: Value, at: int, lives: _Lives, place_of: dict[
     return None
 
 
-def _free_for(node: Any, value: Value) -> list[Value]:
+def _free_for(node: Tensor, value: Value) -> list[Value]:
     if isinstance(node, Call):
         return list(dict.fromkeys(node.args)) if node.in_place else []
     if isinstance(node, Group):

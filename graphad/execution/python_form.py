@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from graphad.execution.scope import Scope
 from graphad.execution.source import Options, written
 from graphad.execution.tracing import Value
 from graphad.program import Operator, Program
+from graphad.types import Tensor
 
 _GENERATOR = '''\
 SEED = {seed}
@@ -33,7 +33,7 @@ def generator(stream):
 '''
 
 
-def to_python(program: Program, fetch_list: Any, feed: Mapping[str, Any] | None = None, scope: Scope | None = None) -> str:
+def to_python(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] | None = None, scope: Scope | None = None) -> str:
     """A program as Python: a module over numpy that computes what the compiled program computes, to the last bit.
 
     Its ``make()`` allocates the arrays that are used again in every run, and returns the function of a run: of what is fed and of
@@ -87,7 +87,7 @@ def to_python(program: Program, fetch_list: Any, feed: Mapping[str, Any] | None 
     return "\n".join([*parts, "", *lines, "", "", text])
 
 
-def memory_plan(program: Program, fetch_list: Any, feed: Mapping[str, Any] | None = None, scope: Scope | None = None) -> MemoryPlan:
+def memory_plan(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] | None = None, scope: Scope | None = None) -> MemoryPlan:
     """Where the values of a compiled program are in memory; ``print`` it, or write its ``svg()`` to a file.
 
     Arguments and errors are those of ``to_python``.
@@ -106,7 +106,7 @@ def memory_plan(program: Program, fetch_list: Any, feed: Mapping[str, Any] | Non
 
 
 def _compiled(
-    program: Program, fetch_list: Any, feed: Mapping[str, Any] | None, scope: Scope | None
+    program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] | None, scope: Scope | None
 ) -> tuple[Prepared, Compiled, MemoryPlan]:
     fetched = fetch_names(program.global_block(), fetch_list)
     run = Prepared(program, frozenset(fetched), check_finite=False, reinitialize=False)
@@ -118,7 +118,7 @@ def _compiled(
     return run, compiled, plan
 
 
-def _examples(program: Program, feed: Mapping[str, Any] | None, scope: Scope | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _examples(program: Program, feed: Mapping[str, Tensor] | None, scope: Scope | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """What is fed, and the variables that outlive a run: as given, else ones of the declared types."""
     block = program.global_block()
     stored = {} if scope is None else dict(scope.arrays)
@@ -134,14 +134,14 @@ def _examples(program: Program, feed: Mapping[str, Any] | None, scope: Scope | N
     return feeds, _declared(program, stored)
 
 
-def _declared(program: Program, stored: dict[str, Any]) -> dict[str, Any]:
+def _declared(program: Program, stored: dict[str, Tensor]) -> dict[str, Tensor]:
     block = program.global_block()
     read = dict.fromkeys(name for each in program.blocks for op in each.ops for name in op.input_names())
     missing = [name for name in read if name in block.vars and block.vars[name].persistable and name not in stored]
     return {**stored, **{name: _example(program, name) for name in missing}}
 
 
-def _example(program: Program, name: str) -> Any:
+def _example(program: Program, name: str) -> Tensor:
     shape, dtype = program.global_block().var(name).declared
     if shape is None or dtype is None or -1 in shape:
         found = "no type" if shape is None or dtype is None else f"{dtype}{list(shape)}"
@@ -168,12 +168,12 @@ def _head(compiled: Compiled, fetched: Sequence[str]) -> str:
     return "\n".join([*lines, '"""', ""])
 
 
-def _operation_text(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], attrs: Mapping[str, Any]) -> str:
+def _operation_text(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], attrs: Mapping[str, Tensor]) -> str:
     given = "".join(f", {name}={value!r}" for name, value in attrs.items())
     return f"operation({type!r}, {dict(inputs)!r}, {dict(outputs)!r}{given})"
 
 
-def _constant_text(thing: Any) -> str:
+def _constant_text(thing: Tensor) -> str:
     if isinstance(thing, np.generic):
         return f"np.{thing.dtype.name}({_number_text(thing.item())})"
     if not isinstance(thing, np.ndarray):
@@ -189,5 +189,5 @@ def _constant_text(thing: Any) -> str:
     return f"np.frombuffer(bytes.fromhex({np.ascontiguousarray(thing).tobytes().hex()!r}), {dtype}).reshape({thing.shape})"
 
 
-def _number_text(number: Any) -> str:
+def _number_text(number: Tensor) -> str:
     return repr(number) if isinstance(number, bool | int) or number - number == 0 else f"float('{number}')"

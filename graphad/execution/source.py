@@ -6,7 +6,6 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from graphad.execution.nodes import (
 from graphad.execution.planning import MemoryPlan, tile_of
 from graphad.execution.runtime import HELPERS
 from graphad.execution.tracing import Call, Value
+from graphad.types import Tensor
 
 BIG = 1 << 12  # bytes of an array that is let go after its last use
 
@@ -60,10 +60,10 @@ class Source:
     """
 
     text: str
-    objects: dict[str, Any]
+    objects: dict[str, Tensor]
     spare: list[str]
     returned: list[int]
-    calls: dict[int, Any]
+    calls: dict[int, Tensor]
 
 
 @dataclass
@@ -84,10 +84,10 @@ class _Writer:
     bound: list[str] = field(default_factory=list)
     names: dict[Value, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-    objects: dict[str, Any] = field(default_factory=dict)
+    objects: dict[str, Tensor] = field(default_factory=dict)
     at_bind: set[Value] = field(default_factory=set)
     spare: dict[Value, str] = field(default_factory=dict)
-    calls: dict[int, Any] = field(default_factory=dict)
+    calls: dict[int, Tensor] = field(default_factory=dict)
     dead: dict[int, list[Value]] = field(default_factory=dict)
 
     # -- names --
@@ -120,7 +120,7 @@ class _Writer:
         self.names[value] = found
         return found
 
-    def object(self, thing: Any, hint: str) -> str:
+    def object(self, thing: Tensor, hint: str) -> str:
         for name, known in self.objects.items():
             if known is thing:
                 return name
@@ -130,7 +130,7 @@ class _Writer:
 
     # -- lines --
 
-    def say(self, depth: int, text: str, node: Any = None) -> None:
+    def say(self, depth: int, text: str, node: Tensor = None) -> None:
         self.lines.append("    " * depth + text)
         if node is not None:
             self.calls[len(self.lines)] = node
@@ -209,7 +209,7 @@ class _Writer:
         if trips:
             self.say(depth, f"all_trips.add({trips})")
 
-    def truth(self, test: Any) -> str:
+    def truth(self, test: Tensor) -> str:
         plain = test.static and test.example.dtype == bool and test.example.size == 1
         return self.name(test) if plain else f"truth({self.name(test)})"
 
@@ -384,7 +384,7 @@ def _returned(compiled: Compiled) -> dict[int, Value]:
     return {i: v for i, v in found.items() if v.in_order and v.nbytes >= BIG}
 
 
-def _directly(node: Any) -> Iterable[Value]:
+def _directly(node: Tensor) -> Iterable[Value]:
     if isinstance(node, Group):
         return node.made
     return node.results if isinstance(node, Call) and node.into and node.results[0].base is None else ()

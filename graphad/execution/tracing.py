@@ -9,16 +9,13 @@ looks at values is not traced: it is called as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.ops.formulas import Tracer, Untraceable, converted, filled
-
-Array = NDArray[Any]
+from graphad.types import Array, Function, Tensor
 
 
 @dataclass(eq=False)
@@ -37,7 +34,7 @@ class Value:
         in_order: whether its elements are laid out one after the other.
     """
 
-    example: Any = None
+    example: Tensor = None
     static: bool = False
     base: Value | None = None
     constant: bool = False
@@ -105,21 +102,21 @@ class Call:
     elementwise: bool = False
     pure: bool = True
     what: str = ""
-    line: Any = None
+    line: Tensor = None
 
 
 @dataclass
 class Trace:
     """The calls so far, and the objects that their forms name."""
 
-    calls: list[Any] = field(default_factory=list)
-    objects: dict[str, Any] = field(default_factory=dict)
-    known: dict[int, tuple[Any, str]] = field(default_factory=dict)
-    views: dict[tuple[Any, ...], Value] = field(default_factory=dict)  # and results of functions: one call for all that ask for the same
+    calls: list[Tensor] = field(default_factory=list)
+    objects: dict[str, Tensor] = field(default_factory=dict)
+    known: dict[int, tuple[Tensor, str]] = field(default_factory=dict)
+    views: dict[tuple[Tensor, ...], Value] = field(default_factory=dict)  # and results of functions: one call for all that ask for the same
     what: str = ""
-    line: Any = None
+    line: Tensor = None
 
-    def name(self, thing: Any, hint: str) -> str:
+    def name(self, thing: Tensor, hint: str) -> str:
         """The name of an object in the source."""
         found = self.known.get(id(thing))
         if found is None:
@@ -131,11 +128,11 @@ class Trace:
             found = self.known[id(thing)] = (thing, name)
         return found[1]
 
-    def constant(self, array: Any) -> Value:
+    def constant(self, array: Tensor) -> Value:
         """A value that is the same in every run."""
         return Value(array, static=isinstance(array, np.ndarray), constant=True, hint="constant")
 
-    def add(self, form: str, args: Sequence[Value], example: Any, **options: Any) -> Value:
+    def add(self, form: str, args: Sequence[Value], example: Tensor, **options: Tensor) -> Value:
         """Note a call of one result."""
         example = example if isinstance(example, np.ndarray) else np.asarray(example)
         if all(arg.constant for arg in args):
@@ -154,7 +151,7 @@ class Trace:
         return made
 
 
-def functions_name(function: Any, trace: Trace) -> str:
+def functions_name(function: Tensor, trace: Trace) -> str:
     """How the source calls a function: as numpy's, or by a name of its own."""
     name = getattr(function, "__name__", "function")
     return f"np.{name}" if getattr(np, name, None) is function else trace.name(function, name)
@@ -192,7 +189,7 @@ class Traced(Tracer):
         return int(self.value.example.itemsize)
 
     @property
-    def flags(self) -> Any:
+    def flags(self) -> Tensor:
         return self.value.example.flags
 
     @property
@@ -202,7 +199,7 @@ class Traced(Tracer):
     def __len__(self) -> int:
         return len(self.value.example)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Tensor:
         raise Untraceable("iteration")
 
     def __float__(self) -> float:
@@ -210,7 +207,7 @@ class Traced(Tracer):
 
     __int__ = __index__ = __complex__ = __float__
 
-    def reshape(self, *shape: Any, order: str = "C") -> Traced:
+    def reshape(self, *shape: Tensor, order: str = "C") -> Traced:
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
         made = self.value.example.reshape(wanted, order=order)
         if made.shape == self.shape and order == "C":
@@ -219,7 +216,7 @@ class Traced(Tracer):
             f"{{0}}.reshape({_listed(made.shape)})" if order == "C" else f"{{0}}.reshape({made.shape}, order={order!r})", made
         )
 
-    def transpose(self, *axes: Any) -> Traced:
+    def transpose(self, *axes: Tensor) -> Traced:
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes
         wanted = tuple(range(self.ndim))[::-1] if given is None or not len(given) else tuple(int(a) % self.ndim for a in given)
         if wanted == tuple(range(self.ndim)):
@@ -240,7 +237,7 @@ class Traced(Tracer):
             raise Untraceable(f"copy in order {order}")
         return self.apply_form("{0}.copy()", (self,), self.value.example.copy(), into="np.copyto({out}, {0})")
 
-    def astype(self, dtype: Any, copy: bool = True) -> Traced:
+    def astype(self, dtype: Tensor, copy: bool = True) -> Traced:
         wanted = np.dtype(dtype)
         if wanted == self.dtype and not copy:
             return self
@@ -251,17 +248,17 @@ class Traced(Tracer):
             )
         return self.apply_form(f"{{0}}.astype({wanted.name!r})", (self,), self.value.example.astype(wanted))
 
-    def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    def sum(self, axis: Tensor = None, dtype: Tensor = None, keepdims: bool = False) -> Tensor:
         options = {} if dtype is None else {"dtype": dtype}
         return self.__array_ufunc__(np.add, "reduce", self, axis=axis, keepdims=keepdims, **options)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def max(self, axis: Tensor = None, keepdims: bool = False) -> Tensor:
         return self.__array_ufunc__(np.maximum, "reduce", self, axis=axis, keepdims=keepdims)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def min(self, axis: Tensor = None, keepdims: bool = False) -> Tensor:
         return self.__array_ufunc__(np.minimum, "reduce", self, axis=axis, keepdims=keepdims)
 
-    def __getitem__(self, key: Any) -> Traced:
+    def __getitem__(self, key: Tensor) -> Traced:
         parts = key if isinstance(key, tuple) else (key,)
         if all(part is None or part is Ellipsis or isinstance(part, slice | int | np.integer) for part in parts):
             made = self.value.example[key]
@@ -271,7 +268,7 @@ class Traced(Tracer):
             return self._shared(f"{{0}}[{', '.join(map(_index_text, parts))}]", made)
         return self._gathered(parts)
 
-    def _gathered(self, parts: Sequence[Any]) -> Traced:
+    def _gathered(self, parts: Sequence[Tensor]) -> Traced:
         texts, args = [], [self.value]
         for part in parts:
             if isinstance(part, Traced | np.ndarray | list):
@@ -286,12 +283,12 @@ class Traced(Tracer):
         key = tuple(next(examples).example if isinstance(p, Traced | np.ndarray | list) else p for p in parts)
         return self.made(f"{{0}}[{', '.join(texts)}]", args, self.value.example[key], pure=False)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Tensor, value: Tensor) -> None:
         raise Untraceable("an assignment to elements")
 
     # -- calls --
 
-    def operand(self, thing: Any) -> Value:
+    def operand(self, thing: Tensor) -> Value:
         """What a call reads: a value, or a constant."""
         if isinstance(thing, Traced):
             if thing.trace is not self.trace:
@@ -301,17 +298,17 @@ class Traced(Tracer):
             return self.trace.constant(thing)
         raise Untraceable(f"an argument {thing!r}")
 
-    def _shared(self, form: str, example: Any) -> Traced:
+    def _shared(self, form: str, example: Tensor) -> Traced:
         return self.made(form, (self.value,), example)
 
-    def made(self, form: str, args: Sequence[Value], example: Any, **options: Any) -> Traced:
+    def made(self, form: str, args: Sequence[Value], example: Tensor, **options: Tensor) -> Traced:
         value = self.trace.add(form, args, example, **options)
         return Traced(self.trace, value, fresh=value.base is None and not value.constant)
 
-    def apply_form(self, form: str, args: Sequence[Any], example: Any, **options: Any) -> Traced:
+    def apply_form(self, form: str, args: Sequence[Tensor], example: Tensor, **options: Tensor) -> Traced:
         return self.made(form, [self.operand(arg) for arg in args], example, **options)
 
-    def apply(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def apply(self, function: Function, args: Sequence[Tensor]) -> Tensor:
         """A ufunc, or one of the primitives of formulas."""
         if isinstance(function, np.ufunc):
             return self.__array_ufunc__(function, "__call__", *args)
@@ -336,7 +333,7 @@ class Traced(Tracer):
             self.trace.views[key] = self.made(form, values, example, pure=False).value
         return Traced(self.trace, self.trace.views[key])
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Tensor, out: Tensor = None, **options: Tensor) -> Tensor:
         if out is not None:
             return self._into(ufunc, method, inputs, out, options)
         if ufunc.nout != 1 or method not in ("__call__", "reduce") or not set(options) <= {"axis", "dtype", "keepdims", "initial"}:
@@ -364,7 +361,7 @@ class Traced(Tracer):
         """Whether a new result is laid out in order, so that an array that is there can take its place."""
         return bool(example.flags.c_contiguous)
 
-    def _into(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], out: Any, options: Any) -> Traced:
+    def _into(self, ufunc: np.ufunc, method: str, inputs: Sequence[Tensor], out: Tensor, options: Tensor) -> Traced:
         """An operation in place: on an array of the kernel's own that nothing else shows it is a new value under its name."""
         target = out[0] if isinstance(out, tuple) else out
         shared = isinstance(target, Traced) and any(view.root is target.value.root for view in self.trace.views.values())
@@ -376,7 +373,7 @@ class Traced(Tracer):
         target.value = result.value
         return target
 
-    def __array_function__(self, function: Callable[..., Any], types: Any, args: Sequence[Any], options: Any) -> Any:
+    def __array_function__(self, function: Function, types: Tensor, args: Sequence[Tensor], options: Tensor) -> Tensor:
         handler = _FUNCTIONS.get(function)
         if handler is None:
             raise Untraceable(function.__name__)
@@ -427,14 +424,14 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(str(int(n)) for n in numbers) or "()"
 
 
-def _index_text(part: Any) -> str:
+def _index_text(part: Tensor) -> str:
     if isinstance(part, slice):
         ends = [("" if each is None else str(int(each))) for each in (part.start, part.stop)]
         return ":".join(ends) + ("" if part.step is None else f":{int(part.step)}")
     return "..." if part is Ellipsis else "None" if part is None else str(int(part))
 
 
-def _option_text(option: Any) -> str:
+def _option_text(option: Tensor) -> str:
     if isinstance(option, np.ndarray | np.generic):
         return _option_text(option.item())
     if isinstance(option, float) and (option != option or option in (np.inf, -np.inf)):
@@ -444,8 +441,8 @@ def _option_text(option: Any) -> str:
     return repr(tuple(int(each) for each in option)) if isinstance(option, tuple | list) else repr(option)
 
 
-def _reducing(ufunc: np.ufunc) -> Callable[..., Any]:
-    def handler(tracer: Traced, x: Any, axis: Any = None, dtype: Any = None, out: Any = None, **options: Any) -> Any:
+def _reducing(ufunc: np.ufunc) -> Function:
+    def handler(tracer: Traced, x: Tensor, axis: Tensor = None, dtype: Tensor = None, out: Tensor = None, **options: Tensor) -> Tensor:
         if out is not None or not isinstance(x, Traced):
             raise Untraceable("out")
         given = {"axis": tuple(axis) if isinstance(axis, list) else axis, **({} if dtype is None else {"dtype": dtype}), **options}
@@ -454,12 +451,12 @@ def _reducing(ufunc: np.ufunc) -> Callable[..., Any]:
     return handler
 
 
-def _reduced_extreme(ufunc: np.ufunc) -> Callable[..., Any]:
+def _reduced_extreme(ufunc: np.ufunc) -> Function:
     inner = _reducing(ufunc)
     return lambda tracer, a, axis=None, out=None, **options: inner(tracer, a, axis, None, out, **options)
 
 
-def _where(tracer: Traced, condition: Any, *others: Any) -> Any:
+def _where(tracer: Traced, condition: Tensor, *others: Tensor) -> Tensor:
     if len(others) != 2:
         raise Untraceable("where of a condition alone")
     values = [tracer.operand(each) for each in (condition, *others)]
@@ -471,8 +468,8 @@ def _where(tracer: Traced, condition: Any, *others: Any) -> Any:
     return tracer.made("np.where({0}, {1}, {2})", values, example, into=into, elementwise=plain)
 
 
-def _joining(function: Callable[..., Any]) -> Callable[..., Any]:
-    def handler(tracer: Traced, arrays: Sequence[Any], axis: int = 0, **options: Any) -> Any:
+def _joining(function: Function) -> Function:
+    def handler(tracer: Traced, arrays: Sequence[Tensor], axis: int = 0, **options: Tensor) -> Tensor:
         if options:
             raise Untraceable("options")
         values = [tracer.operand(each) for each in arrays]
@@ -485,7 +482,7 @@ def _joining(function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
-def _clip(tracer: Traced, x: Any, low: Any = None, high: Any = None) -> Any:
+def _clip(tracer: Traced, x: Tensor, low: Tensor = None, high: Tensor = None) -> Tensor:
     values = [tracer.operand(x)]
     texts = []
     for each in (low, high):
@@ -500,7 +497,7 @@ def _clip(tracer: Traced, x: Any, low: Any = None, high: Any = None) -> Any:
     return tracer.made(form + ")", values, example, into=form + ", out={out})" if ordered else "", in_place=True, elementwise=True)
 
 
-def _broadcast(tracer: Traced, x: Traced, shape: Any) -> Any:
+def _broadcast(tracer: Traced, x: Traced, shape: Tensor) -> Tensor:
     wanted = (shape,) if isinstance(shape, int) else tuple(shape)
     if wanted == x.shape:
         return x
@@ -509,10 +506,10 @@ def _broadcast(tracer: Traced, x: Traced, shape: Any) -> Any:
     return made
 
 
-def _like(function: Callable[..., Any]) -> Callable[..., Any]:
+def _like(function: Function) -> Function:
     """A new array in the type of another: the same in every run."""
 
-    def handler(tracer: Traced, x: Traced, *args: Any, **options: Any) -> Any:
+    def handler(tracer: Traced, x: Traced, *args: Tensor, **options: Tensor) -> Tensor:
         made = function(x.value.example, *args, **options)
         value = tracer.trace.constant(_read_only(made))
         return Traced(tracer.trace, value, fresh=True)
@@ -520,7 +517,7 @@ def _like(function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
-def _moved(tracer: Traced, x: Traced, source: Any, destination: Any) -> Any:
+def _moved(tracer: Traced, x: Traced, source: Tensor, destination: Tensor) -> Tensor:
     sources = [int(s) % x.ndim for s in (source if isinstance(source, list | tuple) else [source])]
     targets = [int(t) % x.ndim for t in (destination if isinstance(destination, list | tuple) else [destination])]
     left = [i for i in range(x.ndim) if i not in sources]
@@ -529,15 +526,15 @@ def _moved(tracer: Traced, x: Traced, source: Any, destination: Any) -> Any:
     return x.transpose(left)
 
 
-def _expanded(tracer: Traced, x: Traced, axis: Any) -> Any:
+def _expanded(tracer: Traced, x: Traced, axis: Tensor) -> Tensor:
     return x.reshape(np.expand_dims(np.empty(x.shape, "i1"), axis).shape)
 
 
-def _squeezed(tracer: Traced, x: Traced, axis: Any = None) -> Any:
+def _squeezed(tracer: Traced, x: Traced, axis: Tensor = None) -> Tensor:
     return x.reshape(np.squeeze(np.empty(x.shape, "i1"), axis).shape)
 
 
-_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+_FUNCTIONS: dict[Function, Function] = {
     np.sum: _reducing(np.add),
     np.prod: _reducing(np.multiply),
     np.max: _reduced_extreme(np.maximum),
@@ -563,7 +560,7 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-def _plain_number(fill: Any) -> Any:
+def _plain_number(fill: Tensor) -> Tensor:
     if isinstance(fill, Traced):
         raise Untraceable("an array full of a value")
     return fill
