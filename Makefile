@@ -46,7 +46,7 @@ format: $(VENV)/dev ## Sort imports, mend what can be mended, and format; lint s
 	$(BIN)/ruff format .
 
 bench: $(VENV)/dev ## Measure speed and memory
-	$(BIN)/python -m tests.benchmarks
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
 
 pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 	$(BIN)/python -m tests.pictures

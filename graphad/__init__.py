@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphad import errors, initializer, layers, ops, program
-from graphad.execution import Executor, Scope, global_scope, scope_guard
+from graphad.execution import Executor, Scope, global_scope, memory_plan, scope_guard, to_python
 from graphad.ir import Graph, lower, schedule
 from graphad.ops.definition import did_you_mean
 from graphad.plugins import load_plugins
@@ -156,6 +156,7 @@ __all__ = [
     "load",
     "load_plugins",
     "lower",
+    "memory_plan",
     "name_scope",
     "nested",
     "ops",
@@ -170,6 +171,7 @@ __all__ = [
     "schedule",
     "scope_guard",
     "several",
+    "to_python",
     "train",
     "unique_name",
     "view",

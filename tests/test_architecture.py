@@ -208,7 +208,6 @@ finally:
 # Operators that are named in lists, module by module. What a list says of operators belongs in their rows (``graphad.ops.traits``), so the
 # numbers only go down; a table of rules, each about its operator, may stay.
 NAMES_IN_LISTS = {
-    "graphad.execution.codegen": 6,
     "graphad.passes.analyses.batch_dependence": 17,
     "graphad.passes.analyses.cost": 7,
     "graphad.passes.cleanup.constant_arrays": 3,

@@ -1,10 +1,14 @@
 """Running programs on numpy arrays.
 
-Here belongs what a program means when it runs: ``interpreter`` and ``blocks`` go step by step, ``codegen`` makes Python functions
-of blocks that run again and again. How one operator computes is its kernel's business, in ``graphad.ops``.
+Here belongs what a program means when it runs. ``interpreter`` and ``blocks`` go step by step, which defines it. ``compiler`` traces the
+kernels on examples (``tracing``) into calls of numpy, ``planning`` says which share memory, and ``source`` writes them as a Python
+function, which ``compiled`` runs.
+How one operator computes is its kernel's business, in ``graphad.ops``.
 """
 
 from graphad.execution.executor import Executor
+from graphad.execution.planning import MemoryPlan
+from graphad.execution.python_form import memory_plan, to_python
 from graphad.execution.scope import Scope, global_scope, scope_guard
 
-__all__ = ["Executor", "Scope", "global_scope", "scope_guard"]
+__all__ = ["Executor", "MemoryPlan", "Scope", "global_scope", "memory_plan", "scope_guard", "to_python"]

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
+from graphad.execution.compiled import run_again, run_compiled
 from graphad.execution.interpreter import Prepared
+from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
-from graphad.ops.aggregates import TensorArray
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Program, Variable, default_main_program, name_in
-from graphad.types import FLOATS, Array, Shape, Tensor
+from graphad.types import FLOATS, Array, Shape
 
 # -- feeding ---------------------------------------------------------------------------------------
 # Fed values as arrays of the declared types: converted if that is lossless, else refused with an error that shows both types.
@@ -88,16 +89,24 @@ def _first(array: Array) -> object:
 # Running programs: step by step, which defines what they mean; blocks that run again and again as Python functions over numpy.
 
 Env = dict[str, Any]
+MODES = ("compiled", "interpreted")
+NO_TRIPS: frozenset[int] = frozenset()
+MOST_KNOWN = 8  # lists of what is fetched that an executor remembers
 KEPT = 8  # programs that an executor keeps prepared
 
 
 class Executor:
-    """Runs programs on numpy arrays, one operator after the other.
+    """Runs programs on numpy arrays.
 
-    A program is prepared at its first run, and again if it has changed; keep an executor to have that done once.
+    A program is prepared at its first run, and again if it has changed; keep an executor to have that done once. The interpreter
+    goes through it operator by operator, which defines what it means. At its second run, or at once if it has loops, a program is
+    compiled for the types of what is fed and of the scope's variables: to a Python function over numpy that computes the same, to the
+    last bit, in memory that is reused from run to run. What a run does otherwise than the function was made for, errors included,
+    is left to the interpreter.
 
     Args:
-        check_finite: raise at the first operator that makes a nan or an infinity; everything is then run step by step.
+        check_finite: raise at the first operator that makes a nan or an infinity; everything is then interpreted.
+        mode: ``"compiled"``, or ``"interpreted"`` to have all runs interpreted.
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
             ``checkpoint-while`` runs again for a gradient is not counted a second time.
 
@@ -122,15 +131,19 @@ class Executor:
 
     _keeps = True  # prepared programs, for later runs
 
-    def __init__(self, check_finite: bool = False, max_iterations: int | None = None) -> None:
+    def __init__(self, check_finite: bool = False, max_iterations: int | None = None, mode: str = "compiled") -> None:
+        if mode not in MODES:
+            raise InvalidValue(f"mode is one of {', '.join(MODES)}, not {mode!r}")
         if max_iterations is not None and (not isinstance(max_iterations, int) or isinstance(max_iterations, bool)):
             raise InvalidType(f"max_iterations is an integer or None, not {max_iterations!r}")
         if max_iterations is not None and max_iterations < 0:
             raise InvalidValue(f"max_iterations is 0 or more, not {max_iterations}")
         self.check_finite = check_finite
         self.max_iterations = max_iterations
+        self.mode = mode
         self.trips: frozenset[int] = frozenset()
-        self._idle: dict[tuple[object, ...], list[Prepared]] = {}
+        self._known: dict[tuple[int, ...], tuple[Program, list[Any], tuple[str, ...], tuple[Any, ...]]] = {}
+        self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
         self._lock = Lock()
 
     def run(
@@ -162,20 +175,57 @@ class Executor:
         """
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
+        known = self._known.get((id(program), *map(id, fetch_list))) if type(fetch_list) is list and not reinitialize else None
+        if known is not None:
+            results = self._again(known, program, {} if feed is None else feed, scope)
+            if results is not None:
+                return results
+        return self._run(program, feed, fetch_list, scope, reinitialize)
+
+    def _again(self, known: tuple[Any, ...], program: Program, feed: Any, scope: Any) -> list[Array] | None:
+        """Run a program as it was run last; None if that is not possible."""
+        _, _, fetched, key = known
+        idle = self._idle.get(key)
+        try:
+            prepared = idle.pop() if idle else None  # in one step: it then belongs to this thread
+        except IndexError:
+            return None
+        if prepared is None:
+            return None
+        results = None
+        if type(feed) is dict and type(scope) is Scope and prepared.is_up_to_date():
+            with np.errstate(all="ignore"):
+                results = run_again(prepared, fetched, feed, scope)
+        if results is not None and prepared.has_loops:
+            self.trips = frozenset(prepared.trips)
+        elif results is not None:
+            self.trips = NO_TRIPS
+        assert idle is not None
+        idle.append(prepared)
+        return None if results is None else list(results)
+
+    def _run(self, program: Program, feed: Mapping[str, Any] | None, fetch_list: Any, scope: Scope, reinitialize: bool) -> list[Array]:
+        """Run a program: everything is checked."""
         if not isinstance(program, Program) or not isinstance(scope, Scope):
             raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
         block = program.global_block()
-        fetched = [_fetch_name(block, item) for item in _fetch_items(fetch_list)]
+        fetched = fetch_names(block, fetch_list)
         env = _fed(block, feed or {})
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
         run = self._taken(key) or Prepared(program, key[1], self.check_finite, reinitialize, self.max_iterations, self._keeps)
         run.begin(env, scope)
         try:
             with np.errstate(all="ignore"):
-                run.operators()
-            results = [_own(run.fetch((run.env,), (0, name), None)) for name in fetched]
-            run.commit()
+                results = run_compiled(run, tuple(fetched)) if self.mode == "compiled" and not self.check_finite else None
+                if results is None:
+                    run.operators()
+                    results = [own(run.fetch((run.env,), (0, name), None)) for name in fetched]
+                    run.commit()
             self.trips = frozenset(run.trips)
+            if run.last is not None and type(fetch_list) is list and self._keeps and not reinitialize:
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[(id(program), *map(id, fetch_list))] = (program, list(fetch_list), tuple(fetched), key)
         except RecursionError:
             raise ExecutionError(f"the blocks of {program.identity} are nested too deep for Python's recursion limit") from None
         finally:
@@ -227,11 +277,9 @@ def _fed_array(block: Block, name: str, value: object) -> Array:
     return fed_array(name, value, *block.vars[name].declared)
 
 
-def _own(value: Tensor) -> Tensor:
-    """The fetched values, as copies for the caller: an array of tensors as a list."""
-    if isinstance(value, TensorArray):
-        return [_own(value.read(i)) for i in range(len(value))]
-    return value.copy() if isinstance(value, np.ndarray) else value
+def fetch_names(block: Block, fetch_list: Any) -> list[str]:
+    """The names of what is to be fetched; ValueError or TypeError for what is no variable of the program."""
+    return [_fetch_name(block, item) for item in _fetch_items(fetch_list)]
 
 
 def _fetch_items(fetch_list: object) -> Sequence[object]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue, TooManyIterations
 from graphad.execution.blocks import Body, control_step
-from graphad.execution.codegen import compiled, in_place
 from graphad.execution.scope import Scope
 from graphad.execution.steps import (
     Frames,
@@ -28,7 +27,7 @@ from graphad.execution.steps import (
     step_of,
     unchanged,
 )
-from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
+from graphad.ops import REGISTRY, ControlDef, GradOpDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
 from graphad.program import Block, Operator, Program, check_distinct, in_own_form, located, random_streams
@@ -37,10 +36,8 @@ from graphad.program.operator import COMMON_ATTRS
 from graphad.types import FLOATS, Array, Tensor
 
 Env = dict[str, Any]
-WARM: ContextVar[int] = ContextVar("warm", default=8)  # runs of a block before it becomes a function; 0: it never does
 _PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
 SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have none; 0: every run draws anew
-COMPILED = 2000  # operators up to which it does
 
 
 class Prepared:
@@ -74,6 +71,10 @@ class Prepared:
         self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
         used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
         self.read_from_scope = sorted(used.intersection(self.persistable))
+        self.functions: dict[tuple[Any, ...], Any] = {}  # compiled, by the types that they are for
+        self.last: tuple[tuple[str, ...], Any] | None = None  # what was fetched last, and the function that did it
+        self.runs = 0
+        self.has_loops = any(isinstance(control(op), LoopDef) for block in program.blocks for op in block.ops)
         self.release()
 
     def is_up_to_date(self) -> bool:
@@ -95,8 +96,6 @@ class Prepared:
         self.number = scope.runs
         self.iterations_left = self.max_iterations
         self.given = dict(env)
-        self.given_ids: dict[str, tuple[int, int]] = {}
-        self.not_ours: set[int] = set()
         self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
         self.iterations: list[int] = []
         self.trips: set[int] = set()
@@ -121,8 +120,7 @@ class Prepared:
                     own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
                 free = [[n for n in names if n in own] for names in free]
             steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
-            quick = len(block.ops) <= COMPILED and not self.check_finite
-            found = self.bodies[key] = _warming(block, layout, steps) if quick else _body(steps), layout
+            found = self.bodies[key] = _body(steps), layout
         return found[0]
 
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
@@ -134,15 +132,9 @@ class Prepared:
         if isinstance(definition, ControlDef):
             check_runnable(op, definition)
             return control_step(self, op, definition, layout, freed)
-        if misfit := _misfit(op, definition):
-            return _raising(located(f"operator {op.type!r} {misfit}, so it cannot run: {op!r}", op.source))
-        if unfit := _unfit(op, definition):
-            return _raising(located(f"operator {op.type!r} cannot run: {unfit}", op.source))
-        try:
-            check_distinct(op)
-        except InvalidValue as error:
-            return _raising(located(str(error), op.source))
-        step = in_place(self, op, definition, layout, freed, step_of(self, op, definition, layout))
+        if reason := why_not(op, definition):
+            return _raising(located(reason, op.source))
+        step = step_of(self, op, definition, layout)
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
     def _once(self, op: Operator, step: Step) -> Step:
@@ -163,18 +155,9 @@ class Prepared:
             raise TooManyIterations(located(f"{message}, of which this one has run {self.iterations[-1]}", op.source))
         self.iterations_left -= 1
 
-    def is_given(self, array: Array) -> bool:
-        """Whether an array, or the one it is a view of, was fed or is the scope's, so that it must not be written to."""
-        if len(self.given_ids) != len(self.given):
-            self.given_ids = {name: (id(each), id(getattr(each, "base", None))) for name, each in self.given.items()}
-            self.not_ours = {number for ids in self.given_ids.values() for number in ids} - {id(None)}
-        return id(array) in self.not_ours or id(array.base) in self.not_ours
-
     def generator(self, op: Operator) -> np.random.Generator:
         """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
-        if self.streams is None:
-            self.streams = random_streams(self.block.program)
-        stream = [zlib.crc32(self.streams[op].encode(errors="surrogatepass")), *self.iterations]
+        stream = [stream_number(self, op), *self.iterations]
         seed = self.written.random_seed or SEED.get()
         if seed:
             return np.random.default_rng([seed, self.number, *stream])
@@ -220,6 +203,10 @@ class Prepared:
             raise InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
         raise InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
 
+    def again(self) -> None:
+        """Begin the run anew."""
+        self.iterations, self.trips, self.iterations_left = [], set(), self.max_iterations
+
     def commit(self) -> None:
         """Keep the persistable values in the scope; nothing there shares memory with fed arrays."""
         new = {}
@@ -232,18 +219,11 @@ class Prepared:
         self.scope.runs += 1
 
 
-def _warming(block: Block, layout: Layout, steps: list[tuple[Step, list[str]]]) -> Body:
-    """A block run step by step the first few times, and from then on as one function: that takes some time to make."""
-    current, left = _body(steps), WARM.get()
-
-    def run(frames: Frames) -> None:
-        nonlocal current, left
-        left -= 1
-        if left == 0:
-            current = compiled(block, layout, steps)
-        current(frames)
-
-    return run
+def stream_number(run: Prepared, op: Operator) -> int:
+    """The number of the stream that a random operator draws from."""
+    if run.streams is None:
+        run.streams = random_streams(run.block.program)
+    return zlib.crc32(run.streams[op].encode(errors="surrogatepass"))
 
 
 def _body(steps: list[tuple[Step, list[str]]]) -> Body:
@@ -275,6 +255,19 @@ def _block_results(block: Block) -> frozenset[str]:
         return frozenset()
     ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
     return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
+
+
+def why_not(op: Operator, definition: OpDef) -> str:
+    """Why an operator that was read from a file cannot run; empty if it can."""
+    if misfit := _misfit(op, definition):
+        return f"operator {op.type!r} {misfit}, so it cannot run: {op!r}"
+    if unfit := _unfit(op, definition):
+        return f"operator {op.type!r} cannot run: {unfit}"
+    try:
+        check_distinct(op)
+    except InvalidValue as error:
+        return str(error)
+    return ""
 
 
 def _unfit(op: Operator, definition: OpDef) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import nullcontext, suppress
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue
-from graphad.ops import REGISTRY, ControlDef, GradOpDef, LoopDef, OpDef
+from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate
-from graphad.ops.definition import GRAD
 from graphad.program import EMPTY, Block, Operator, Program, located
 from graphad.types import Tensor
 
@@ -62,12 +63,7 @@ def touched(op: Operator) -> set[str]:
 
 def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
     """For each operator of a block, the names that are dead after it."""
-    last: dict[str, int] = {}
-    for i, op in enumerate(block.ops):
-        blocks = blocks_of(op)
-        for names in (touched(op),) if blocks else (*op.inputs.values(), *op.outputs.values()):
-            for name in names:
-                last[name] = i
+    last = {name: i for i, op in enumerate(block.ops) for name in touched(op)}
     free: list[list[str]] = [[] for _ in block.ops]
     for name in sorted(last):
         if name not in keep and name != EMPTY:
@@ -156,35 +152,42 @@ def _free(block: Block) -> frozenset[str]:
 
 # -- whether a program is still the same ----------------------------------------------------------
 
-Facts = list[tuple[list[Operator], list[tuple[object, ...]], list[tuple[object, ...]]]]
+_of_operator = attrgetter("type", "inputs", "outputs", "attrs")
+_of_variable = attrgetter("_shape", "_dtype", "persistable", "type")
 
 
-def facts(program: Program) -> Facts:
+class Facts(NamedTuple):
+    """Everything about a block that decides how it is run."""
+
+    ops: list[Operator]
+    operators: list[tuple[object, ...]]
+    names: list[str]
+    variables: list[tuple[object, ...]]
+
+
+def facts(program: Program) -> list[Facts]:
     """Everything about a program that decides how it is run."""
-    return [(list(b.ops), [_operator_facts(op, copy=True) for op in b.ops], _variable_facts(b)) for b in program.blocks]
+    return [
+        Facts(list(b.ops), list(map(_operator_facts, b.ops)), list(b.vars), list(map(_of_variable, b.vars.values())))
+        for b in program.blocks
+    ]
 
 
-def unchanged(program: Program, known: Facts) -> bool:
-    """Whether these are the facts of the program."""
+def unchanged(program: Program, known: list[Facts]) -> bool:
+    """Whether these are the facts of the program. Each run asks that, so that lists are compared whole."""
     if len(program.blocks) != len(known):
         return False
-    for block, (ops, operators, variables) in zip(program.blocks, known, strict=True):
-        if block.ops != ops or _variable_facts(block) != variables:
+    for block, then in zip(program.blocks, known, strict=True):
+        if block.ops != then.ops or list(map(_of_operator, block.ops)) != then.operators:
             return False
-        if any(_operator_facts(op) != then for op, then in zip(ops, operators, strict=True)):
+        if list(map(_of_variable, block.vars.values())) != then.variables or list(block.vars) != then.names:
             return False
     return True
 
 
-def _operator_facts(op: Operator, copy: bool = False) -> tuple[object, ...]:
-    if not copy:
-        return op.type, op.inputs, op.outputs, op.attrs
+def _operator_facts(op: Operator) -> tuple[object, ...]:
     slots = [{slot: list(names) for slot, names in side.items()} for side in (op.inputs, op.outputs)]
     return op.type, *slots, {name: list(value) if isinstance(value, list) else value for name, value in op.attrs.items()}
-
-
-def _variable_facts(block: Block) -> list[tuple[object, ...]]:
-    return [(name, var._shape, var._dtype, var.persistable, var.type) for name, var in block.vars.items()]
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -214,36 +217,44 @@ def settled(value: Tensor) -> Tensor:
 
 
 def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Step:
-    """The step of an operator without blocks."""
-    attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
-    is_plain = definition.is_plain and not run.check_finite and op.type != "write_to_array"
-    if is_plain and (places := _plain_places(op, definition, layout)) is not None:
-        return _plain(run, op, definition.function, *places, attrs)
+    """The step of an operator without blocks.
+
+    A partial one gets None for names without a value, and a result that is None is not written.
+    """
     reads, writes = _places(op, layout)
-    if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
-        return _general(
-            run, op, definition, reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}, writes, attrs, partial=True
-        )
-    if definition.partial and not run.check_finite and not isinstance(definition, GradOpDef):
-        return _complete(run, op, definition, reads, writes, attrs)
-    if run.check_finite or definition.random or definition.partial:
-        return _general(run, op, definition, reads, writes, attrs, definition.partial)
-    if isinstance(definition, GradOpDef):
-        return _gradient(run, op, definition, reads, writes, attrs)
-    return _general(run, op, definition, reads, writes, attrs, False)
+    if writes_old_array(op):
+        reads = reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}
+    attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
+    partial = definition.partial or writes_old_array(op)
+    wanted = list(writes)
+    names = {slot: [n for _, n in places] for slot, places in reads.items()}
+
+    def value(frames: Frames, place: Place) -> Any:
+        frame, name = frames[place[0]], place[1]
+        if name in frame:
+            return frame[name]
+        with suppress(NoValue) if partial else nullcontext():
+            return run.fetch(frames, place, op)
+
+    def step(frames: Frames) -> None:
+        inputs = {slot: [value(frames, place) for place in places] for slot, places in reads.items()}
+        options = {**attrs, "rng": run.generator(op)} if definition.random else attrs
+        try:
+            outputs = definition.run(inputs, options, wanted)
+        except Exception as error:
+            given = {n: a for slot, arrays in inputs.items() for n, a in zip(names[slot], arrays, strict=True)}
+            raise failure(op, given, error) from error
+        pairs = ((place, result) for slot, places in writes.items() for place, result in zip(places, outputs[slot], strict=True))
+        for place, result in pairs:
+            if place is not None:
+                _write(run, op, frames, place, result, inputs)
+
+    return step
 
 
-def _plain_places(op: Operator, definition: OpDef, layout: Layout) -> tuple[list[Place], Place] | None:
-    """Where an operator finds one value for each of its first slots, and leaves the one that it writes; None if it is not that simple."""
-    reads: list[Place] = []
-    for (slot, names), known in zip(op.inputs.items(), definition.inputs.values(), strict=False):
-        if slot != known.name or known.variadic or len(names) != 1 or names[0] == EMPTY:
-            return None
-        reads.append((depth(layout, names[0]), names[0]))
-    written = [name for names in op.outputs.values() for name in names]
-    if len(reads) != len(op.inputs) or len(written) != 1 or written[0] == EMPTY:
-        return None
-    return reads, (home(layout, written[0]), written[0])
+def writes_old_array(op: Operator) -> bool:
+    """Whether an operator adds to the array of tensors that it writes, if there is one."""
+    return op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh")
 
 
 def _places(op: Operator, layout: Layout) -> tuple[dict[str, list[Place]], dict[str, list[Place | None]]]:
@@ -257,127 +268,7 @@ def _places(op: Operator, layout: Layout) -> tuple[dict[str, list[Place]], dict[
     return reads, {slot: places for slot, places in writes.items() if any(places)}
 
 
-def _plain(run: Reader, op: Operator, kernel: Callable[..., object], reads: list[Place], place: Place, attrs: Mapping[str, object]) -> Step:
-    """An operator of one value a slot and one output."""
-    at, name = place
-
-    def step(frames: Frames) -> None:
-        try:
-            args = [frames[d][n] for d, n in reads]
-        except KeyError:
-            args = [run.fetch(frames, place, op) for place in reads]
-        try:
-            result = kernel(*args, **attrs)
-        except Exception as error:
-            raise failure(op, {n: a for (_, n), a in zip(reads, args, strict=True)}, error) from error
-        frames[at][name] = result if type(result) is np.ndarray else settled(result)
-
-    return step
-
-
-def _complete(
-    run: Reader,
-    op: Operator,
-    definition: OpDef,
-    reads: dict[str, list[Place]],
-    writes: dict[str, list[Place | None]],
-    attrs: dict[str, object],
-) -> Step:
-    """A partial operator of one input slot and one output: the short way if all it reads has a value."""
-    general = _general(run, op, definition, reads, writes, attrs, True)
-    slots, homes = list(reads), [place for places in writes.values() for place in places if place is not None]
-    if len(slots) != 1 or len(homes) != 1 or definition.outputs[next(iter(writes))].variadic:
-        return general
-    places = reads[slots[0]]
-    kernel = (
-        (lambda *items, **options: definition.kernel(list(items), **options)) if definition.inputs[slots[0]].variadic else definition.kernel
-    )
-    plain = _plain(run, op, kernel, places, homes[0], attrs)
-
-    def step(frames: Frames) -> None:
-        for at, name in places:
-            if name not in frames[at]:
-                return general(frames)
-        return plain(frames)
-
-    return step
-
-
-def _gradient(
-    run: Reader,
-    op: Operator,
-    definition: GradOpDef,
-    reads: dict[str, list[Place]],
-    writes: dict[str, list[Place | None]],
-    attrs: dict[str, object],
-) -> Step:
-    """A grad operator that has no kernel of its own: its rules, each run for its cotangent."""
-    forward = definition.forward
-    in_place = len(writes) > 1 and not set(op.input_names()).isdisjoint(op.output_names())
-    if definition.fast is not None or forward is None or forward.grads is None or in_place:
-        return _general(run, op, definition, reads, writes, attrs, False)
-    rules = []
-    for slot, places in writes.items():
-        rule = forward.grads[slot.removesuffix(GRAD)]
-        given = [(definition.inputs[read], reads.get(read, [])) for read in rule.reads]
-        if definition.outputs[slot].variadic or any(len(p) != 1 or s.variadic for s, p in given):
-            return _general(run, op, definition, reads, writes, attrs, False)
-        (place,) = places
-        assert place is not None
-        options = {a: definition.attr(a, attrs) for a in rule.attrs}
-        rules.append(_plain(run, op, rule.function, [p[0] for _, p in given], place, options))
-    return rules[0] if len(rules) == 1 else _all(rules)
-
-
-def _all(steps: Sequence[Step]) -> Step:
-    def step(frames: Frames) -> None:
-        for each in steps:
-            each(frames)
-
-    return step
-
-
-def _general(
-    run: Reader,
-    op: Operator,
-    definition: OpDef,
-    reads: dict[str, list[Place]],
-    writes: dict[str, list[Place | None]],
-    attrs: dict[str, object],
-    partial: bool,
-) -> Step:
-    """Any operator. A partial one gets None for names without a value, and a result that is None is not written."""
-    wanted = list(writes)
-    names = {slot: [n for _, n in places] for slot, places in reads.items()}
-
-    def value(frames: Frames, place: Place) -> Tensor:
-        frame, name = frames[place[0]], place[1]
-        if name in frame:
-            return frame[name]
-        if not partial:
-            return run.fetch(frames, place, op)
-        try:
-            return run.fetch(frames, place, op)
-        except NoValue:
-            return None
-
-    def step(frames: Frames) -> None:
-        inputs = {slot: [value(frames, place) for place in places] for slot, places in reads.items()}
-        options = {**attrs, "rng": run.generator(op)} if definition.random else attrs
-        try:
-            outputs = definition.run(inputs, options, wanted)
-        except Exception as error:
-            given = {n: a for slot, arrays in inputs.items() for n, a in zip(names[slot], arrays, strict=True)}
-            raise failure(op, given, error) from error
-        for slot, places in writes.items():
-            for place, result in zip(places, outputs[slot], strict=True):
-                if place is not None:
-                    _write(run, op, frames, place, result, inputs)
-
-    return step
-
-
-def _write(run: Reader, op: Operator, frames: Frames, place: Place, result: object, inputs: Mapping[str, Sequence[object]]) -> None:
+def _write(run: Reader, op: Operator, frames: Frames, place: Place, result: Any, inputs: Mapping[str, Sequence[Any]]) -> None:
     at, name = place
     if result is None:
         frames[at].pop(name, None)

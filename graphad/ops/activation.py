@@ -10,7 +10,7 @@ from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
 from graphad.ops.definition import Attr, operator
 from graphad.ops.elementwise import abs_, between, erf, exp, square, tanh
-from graphad.ops.formulas import like
+from graphad.ops.formulas import as_array, like
 from graphad.ops.indexing import put_along_axis
 from graphad.ops.inference import aligned, normal_axis, same, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, unbroadcast
@@ -333,8 +333,8 @@ def _softmax_into(out: Array, X: Array, axis: int) -> None:
 )
 def log_softmax(X: Array, *, axis: int = -1) -> Array:
     """The logarithm of the softmax along ``axis``."""
-    shifted = np.asarray(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
-    return np.asarray(shifted - np.log(summed(np.exp(shifted), axis, True)))
+    shifted = as_array(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
+    return as_array(shifted - np.log(summed(np.exp(shifted), axis, True)))
 
 
 # -- prelu ---------------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ def _maxout_type(X: TensorType, *, groups: int, axis: int = 1) -> TensorType:
 def maxout(X: Array, *, groups: int, axis: int = 1) -> Array:
     """The greatest of every ``groups`` neighbors along ``axis`` (Goodfellow et al., "Maxout networks", 2013); of equal ones the first."""
     at, parts = _split_groups(X, groups, axis)
-    return np.asarray(np.max(parts, axis=at + 1))
+    return as_array(np.max(parts, axis=at + 1))
 
 
 @operator(
@@ -411,4 +411,4 @@ def maxout_index(X: Array, *, groups: int, axis: int = 1) -> Array:
     """The places along ``axis`` of the elements that ``maxout`` chooses."""
     at, parts = _split_groups(X, groups, axis)
     starts = np.arange(parts.shape[at]).reshape(-1, *(1,) * (X.ndim - at - 1))
-    return np.asarray(np.argmax(parts, axis=at + 1) + starts * groups, "int64")
+    return as_array(np.argmax(parts, axis=at + 1) + starts * groups, "int64")

@@ -80,6 +80,13 @@ def like(number: float, X: Tensor) -> Tensor:
     return X.like(number) if isinstance(X, Tracer) else X.dtype.type(number)
 
 
+def as_array(X: Any, dtype: Any = None) -> Array:
+    """``numpy.asarray``, and a tracer as what it stands for: with it a kernel says that its result is an array."""
+    if isinstance(X, Tracer):
+        return X if dtype is None else X.astype(dtype, copy=False)  # type: ignore[return-value]
+    return np.asarray(X, dtype)
+
+
 def primitive(function: _F) -> _F:
     """Let a function of an array, and of others or of plain values, be one call in a trace."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.definition import operator
+from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.traits import PART_OF_X, Declared
 from graphad.types import Array, Shape, Tensor, TensorType, joined_shape
@@ -167,4 +168,4 @@ def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType
 @operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)}, speculatable="extents", **PART_OF_X)
 def unstack(X: Array, *, axis: int = 0, num: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
-    return [np.asarray(part) for part in np.moveaxis(X, axis, 0)]
+    return [as_array(part) for part in np.moveaxis(X, axis, 0)]

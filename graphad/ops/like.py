@@ -10,7 +10,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import OUT_AS_X, DType, Typed, operator
-from graphad.ops.formulas import filled
+from graphad.ops.formulas import as_array, filled
 from graphad.ops.inference import aligned, matched, same
 from graphad.ops.summation import summed
 from graphad.ops.traits import FUNCTION
@@ -104,7 +104,7 @@ def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     ``axis`` is where Like's first axis is in X (-1: the last axes are aligned). Only Like's shape is read.
     """
     axes, _ = _summed_axes(X.shape, Like.shape, axis)
-    return np.asarray(summed(X, axes), X.dtype).reshape(Like.shape) if axes else X.reshape(Like.shape)
+    return as_array(summed(X, axes), X.dtype).reshape(Like.shape) if axes else X.reshape(Like.shape)
 
 
 def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorType:

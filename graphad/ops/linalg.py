@@ -14,6 +14,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.creation import tril_triu
 from graphad.ops.definition import Typed, operator
+from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
 from graphad.ops.shapes import reshape, squeeze, transpose, unsqueeze
@@ -145,7 +146,7 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     if x.ndim > 2 and y.ndim == 2 and not trans_x:
         rows = x.shape[:-1]
         return (x.reshape(math.prod(rows), x.shape[-1]) @ y).reshape(*rows, y.shape[1])
-    return np.asarray(np.matmul(x, y))
+    return as_array(np.matmul(x, y))
 
 
 @operator(
@@ -216,7 +217,7 @@ def _bmm_y_grad(X: Tensor, dOut: Tensor) -> Tensor:
 @operator("X Y -> Out", infer=_bmm_type, grad={"X": _bmm_x_grad, "Y": _bmm_y_grad}, speculatable="types", bilinear="X Y", **PRODUCT)
 def bmm(X: Array, Y: Array) -> Array:
     """The matrix product of each of a batch of matrices."""
-    return np.asarray(np.matmul(X, Y))
+    return as_array(np.matmul(X, Y))
 
 
 def _dot_type(X: TensorType, Y: TensorType) -> TensorType:
@@ -240,7 +241,7 @@ def _dot_type(X: TensorType, Y: TensorType) -> TensorType:
 )
 def dot(X: Array, Y: Array) -> Array:
     """The inner product of two vectors, or of each pair of rows."""
-    return np.asarray(np.einsum("...i,...i->...", X, Y))
+    return as_array(np.einsum("...i,...i->...", X, Y))
 
 
 def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) -> TensorType:
@@ -265,7 +266,7 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
 )
 def addmm(Input: Array, X: Array, Y: Array, *, Alpha: float = 1.0, Beta: float = 1.0) -> Array:
     """``Beta * Input + Alpha * X @ Y``, Input broadcast."""
-    return np.asarray(Input * X.dtype.type(Beta) + (X @ Y) * X.dtype.type(Alpha))
+    return as_array(Input * X.dtype.type(Beta) + (X @ Y) * X.dtype.type(Alpha))
 
 
 # -- diagonals -------------------------------------------------------------------------------------
@@ -397,7 +398,7 @@ def _trace_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis2: 
 @operator("Input -> Out", infer=_trace_type, grad={"Input": _trace_grad}, shapes="Input", linear="Input")
 def trace(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The sums of diagonals."""
-    return np.asarray(np.add.reduce(np.diagonal(Input, offset, axis1, axis2), axis=-1, dtype=Input.dtype))
+    return as_array(np.add.reduce(np.diagonal(Input, offset, axis1, axis2), axis=-1, dtype=Input.dtype))
 
 
 def _kron_type(X: TensorType, Y: TensorType) -> TensorType:
@@ -427,7 +428,7 @@ def _kron_y_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
 @operator("X Y -> Out", infer=_kron_type, grad={"X": _kron_x_grad, "Y": _kron_y_grad}, bilinear="X Y")
 def kron(X: Array, Y: Array) -> Array:
     """The Kronecker product: Y times each element of X, block by block."""
-    return np.asarray(np.kron(X, Y))
+    return as_array(np.kron(X, Y))
 
 
 def _mv_type(X: TensorType, Vec: TensorType) -> TensorType:
@@ -447,7 +448,7 @@ def _mv_type(X: TensorType, Vec: TensorType) -> TensorType:
 )
 def mv(X: Array, Vec: Array) -> Array:
     """The product of a matrix and a vector."""
-    return np.asarray(X @ Vec)
+    return as_array(X @ Vec)
 
 
 # -- sums over labelled axes -----------------------------------------------------------------------
@@ -519,13 +520,13 @@ def _contracted(equation: str, terms: tuple[str, ...], arrays: list[Array], resu
             chosen[:2] = [_pair(*chosen[0], *chosen[1], names)]
         operands += chosen
     (term, array), *_ = operands
-    return np.asarray(np.einsum(f"{term}->{result}", array))
+    return as_array(np.einsum(f"{term}->{result}", array))
 
 
 def _alone(term: str, array: Array, names: set[str]) -> tuple[str, Array]:
     """An operand with each label once, without those that nothing else has."""
     wanted = "".join(dict.fromkeys(c for c in term if c in names))
-    return wanted, array if wanted == term else np.asarray(np.einsum(f"{term}->{wanted}", array))
+    return wanted, array if wanted == term else as_array(np.einsum(f"{term}->{wanted}", array))
 
 
 def _pair(term: str, array: Array, other_term: str, other: Array, names: set[str]) -> tuple[str, Array]:
@@ -644,7 +645,7 @@ def _decompositions_turned(t: Tensor) -> Tensor:
 def _computed(function: Callable[..., object], *arrays: Array) -> Array:
     """A function of numpy's linear algebra; InvalidValue where it finds no solution."""
     try:
-        return np.asarray(function(*arrays))
+        return as_array(function(*arrays))
     except np.linalg.LinAlgError as error:
         raise InvalidValue(f"there is no solution: {str(error).lower()}") from None
 
@@ -676,7 +677,7 @@ def _determinant_grad(Input: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:
 @operator("Input -> Out", infer=_determinant_type, grad={"Input": _determinant_grad})
 def determinant(Input: Array) -> Array:
     """The determinant of each matrix; its gradient is that of matrices that have an inverse."""
-    return np.asarray(np.linalg.det(Input), Input.dtype)
+    return as_array(np.linalg.det(Input), Input.dtype)
 
 
 def _power_grad(X: Tensor, dOut: Tensor, *, n: int) -> Tensor:
@@ -804,4 +805,4 @@ def _factor_grad(Y: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor
 def cholesky_solve(X: Array, Y: Array, *, upper: bool = False) -> Array:
     """The solution of ``A Out = X`` where Y is the Cholesky factor of A: ``Y Yᵀ``, or ``Yᵀ Y`` if ``upper``."""
     first = triangular_solve.kernel(Y, X, upper=upper, transpose=upper)
-    return np.asarray(triangular_solve.kernel(Y, first, upper=upper, transpose=not upper))
+    return as_array(triangular_solve.kernel(Y, first, upper=upper, transpose=not upper))

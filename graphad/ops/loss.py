@@ -12,7 +12,7 @@ from graphad.ops.activation import log_softmax, logsigmoid, sigmoid
 from graphad.ops.casting import as_mask, cast
 from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import clip, elementwise_max, log, log1p, pow_
-from graphad.ops.formulas import like
+from graphad.ops.formulas import as_array, like, primitive
 from graphad.ops.indexing import at, gather, index_add, one_of, put_along_axis, take_along_axis
 from graphad.ops.indices import from_front
 from graphad.ops.inference import check_index, matched, same_dtypes, same_float
@@ -133,8 +133,8 @@ def nll_loss(
     loss = (-np.take_along_axis(X, label, axis=1) * weights)[:, 0]
     if reduction == "none":
         return loss, np.zeros((), X.dtype)
-    whole = np.asarray(weights.sum(), X.dtype)
-    return np.asarray(loss.sum() / (whole if reduction == "mean" and whole != 0 else 1), X.dtype), whole
+    whole = as_array(weights.sum(), X.dtype)
+    return as_array(loss.sum() / (whole if reduction == "mean" and whole != 0 else 1), X.dtype), whole
 
 
 def _cross_entropy2_type(X: TensorType, Label: TensorType, *, ignore_index: int = -100) -> tuple[TensorType, TensorType, TensorType]:
@@ -184,7 +184,7 @@ def bpr_loss(X: Array, Label: Array) -> Array:
     above = X - np.take_along_axis(X, _known(Label, X.shape[-1]), axis=-1)
     costs = np.maximum(above, X.dtype.type(0)) + np.log1p(np.exp(-np.abs(above)))
     np.put_along_axis(costs, Label, X.dtype.type(0), axis=-1)
-    return np.asarray(costs.sum(axis=-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1))
+    return as_array(costs.sum(axis=-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1))
 
 
 # -- focal loss ----------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def sigmoid_focal_loss(X: Array, Label: Array, FgNum: Array, *, gamma: float = 2
     p, q = sigmoid.kernel(X), sigmoid.kernel(-X)
     of_class = np.power(q, X.dtype.type(gamma)) * logsigmoid.kernel(X)
     of_others = np.power(p, X.dtype.type(gamma)) * logsigmoid.kernel(-X)
-    return np.asarray(-(positive * of_class) - negative * of_others)
+    return as_array(-(positive * of_class) - negative * of_others)
 
 
 # -- labels --------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ SMOOTH_GRAD: dict[str, Any] = {"X": lambda dOut, *, epsilon: dOut * (1.0 - epsil
 def label_smooth(X: Array, PriorDist: Array | None = None, *, epsilon: float = 0.0) -> Array:
     """``(1 - epsilon) X + epsilon PriorDist``, the prior being the same for all classes where it is not given (Szegedy et al. 2016)."""
     prior = 1.0 / max(X.shape[-1], 1) if PriorDist is None else PriorDist.reshape(-1)
-    return np.asarray(X * X.dtype.type(1 - epsilon) + X.dtype.type(epsilon) * prior).astype(X.dtype, copy=False)
+    return as_array(X * X.dtype.type(1 - epsilon) + X.dtype.type(epsilon) * prior).astype(X.dtype, copy=False)
 
 
 # -- cross entropy ---------------------------------------------------------------------------------
@@ -337,6 +337,7 @@ def _soft_label_grad(Logits: Tensor, Label: Tensor, dLoss: Tensor, *, soft_label
 # -- on arrays -----------------------------------------------------------------------------------
 
 
+@primitive
 def _checked(label: Array, classes: int, ignore_index: int) -> Array:
     """Hard labels with the ignored ones set to zero; InvalidValue for one that is not a class."""
     return from_front("Label", label, classes, but=ignore_index)
@@ -418,9 +419,16 @@ def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequ
     label, softmax = inputs["Label"][0], inputs["Softmax"][0]
     axis, ignore_index = definition.attr("axis", attrs), definition.attr("ignore_index", attrs)
     weight = np.where(label == ignore_index, softmax.dtype.type(0), inputs["Loss" + GRAD][0])
-    cotangent = softmax * weight
-    cotangent[at(_checked(label, softmax.shape[axis], ignore_index), axis)] -= weight
-    return {"Logits" + GRAD: [cotangent]}
+    classes = _checked(label, softmax.shape[axis], ignore_index)
+    return {"Logits" + GRAD: [_less_at(as_array(softmax * weight), classes, weight, axis)]}
+
+
+@primitive
+def _less_at(x: Array, index: Array, weight: Array, axis: int) -> Array:
+    """A copy, with the weights subtracted where the index says along the axis."""
+    less = x.copy()
+    less[at(index, axis)] -= weight
+    return less
 
 
 # -- loss ------------------------------------------------------------------------------------------
@@ -480,9 +488,9 @@ def _huber_type(X: TensorType, Y: TensorType, *, delta: float) -> tuple[TensorTy
 @operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad}, rows="X Y", own=True)
 def huber_loss(X: Array, Y: Array, *, delta: float) -> tuple[Array, Array]:
     """``r^2 / 2`` where the residual ``r = Y - X`` is at most delta, else ``delta (|r| - delta / 2)``."""
-    residual = np.asarray(Y - X)
+    residual = as_array(Y - X)
     near = np.minimum(np.abs(residual), X.dtype.type(delta))
-    return residual, np.asarray(near * (np.abs(residual) - 0.5 * near))
+    return residual, as_array(near * (np.abs(residual) - 0.5 * near))
 
 
 def _smooth_type(
@@ -540,7 +548,7 @@ def smooth_l1_loss(
 
     ``d`` is ``X - Y``, times InsideWeight if it is there; OutsideWeight multiplies the terms of the sum.
     """
-    diff = np.asarray(X - Y) if InsideWeight is None else (X - Y) * InsideWeight
+    diff = as_array(X - Y) if InsideWeight is None else (X - Y) * InsideWeight
     size_, bend = np.abs(diff), 1.0 / sigma**2
     cost = np.where(size_ < bend, 0.5 / bend * np.square(diff), size_ - 0.5 * bend)
     cost = cost if OutsideWeight is None else cost * OutsideWeight
@@ -579,9 +587,9 @@ def kldiv_loss(X: Array, Target: Array, *, reduction: str = "mean") -> Array:
     """``Target (log Target - X)``, X being a logarithm; zero where Target is not positive. "batchmean" divides the sum by N."""
     loss = np.where(Target > 0, Target * (np.log(np.where(Target > 0, Target, 1)) - X), X.dtype.type(0))
     if reduction == "none":
-        return np.asarray(loss)
+        return as_array(loss)
     divisor = {"sum": 1, "mean": loss.size, "batchmean": len(loss) if loss.ndim else 1}[reduction]
-    return np.asarray(loss.sum() / divisor, X.dtype)
+    return as_array(loss.sum() / divisor, X.dtype)
 
 
 # -- of probabilities ----------------------------------------------------------------------------
@@ -646,7 +654,7 @@ def sigmoid_cross_entropy_with_logits(X: Array, Label: Array, *, ignore_index: i
     """``log(1 + exp(X)) - X Label``; zero where Label is ``ignore_index``, divided by the number of the others if ``normalize``."""
     counted = Label != ignore_index
     loss = np.where(counted, np.maximum(X, 0) - X * Label + np.log1p(np.exp(-np.abs(X))), X.dtype.type(0))
-    return np.asarray(loss / X.dtype.type(max(counted.sum(), 1e-5)) if normalize else loss)
+    return as_array(loss / X.dtype.type(max(counted.sum(), 1e-5)) if normalize else loss)
 
 
 # -- scores ----------------------------------------------------------------------------------------
@@ -710,7 +718,7 @@ def modified_huber_loss(X: Array, Y: Array) -> tuple[Array, Array]:
     """With ``z = X (2 Y - 1)``: ``-4 z`` below -1, ``(1 - z)^2`` below 1, else 0 (Zhang 2004). Labels Y are 0 or 1."""
     if not np.isin(Y, (0, 1)).all():
         raise InvalidValue("Y has labels other than 0 and 1")
-    z = np.asarray(X * (2 * Y - 1))
+    z = as_array(X * (2 * Y - 1))
     return z, np.where(z < -1, -4 * z, np.square(np.maximum(1 - z, z.dtype.type(0))))
 
 
@@ -753,7 +761,7 @@ def _margin_type(X1: TensorType, X2: TensorType, Label: TensorType, *, margin: f
 )
 def margin_rank_loss(X1: Array, X2: Array, Label: Array, *, margin: float = 0.0) -> tuple[Array, Array]:
     """``margin - Label (X1 - X2)`` where that is positive, else 0; Activated has ones where it is. Label is 1 or -1."""
-    loss = np.asarray(np.maximum(X1.dtype.type(margin) - Label * (X1 - X2), X1.dtype.type(0)))
+    loss = as_array(np.maximum(X1.dtype.type(margin) - Label * (X1 - X2), X1.dtype.type(0)))
     return (loss > 0).astype(loss.dtype), loss
 
 

@@ -15,6 +15,7 @@ from graphad.ops.casting import cast
 from graphad.ops.conv import channel_axis
 from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import elementwise_add, elementwise_mul, elementwise_sub, pow_, rsqrt, sqrt
+from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
@@ -372,8 +373,8 @@ def lrn(
 ) -> tuple[Array, Array]:
     """X divided by MidOut to the power ``beta``; MidOut is ``k`` plus ``alpha`` times the squares of ``n`` neighboring channels."""
     squares = window_sum.kernel(np.square(X), n=n, axis=channel_axis(data_format) % 4)
-    middle = np.asarray(squares * X.dtype.type(alpha) + X.dtype.type(k))
-    return np.asarray(X * middle ** X.dtype.type(-beta)), middle
+    middle = as_array(squares * X.dtype.type(alpha) + X.dtype.type(k))
+    return as_array(X * middle ** X.dtype.type(-beta)), middle
 
 
 # -- normalization ---------------------------------------------------------------------------------
@@ -598,4 +599,4 @@ def _unit_grad(X: Tensor, Out: Tensor, dOut: Tensor, Norm: Tensor = None, dNorm:
 def norm(X: Array, *, axis: int, epsilon: float = 1e-10, is_test: bool = False) -> tuple[Array, Array]:
     """X divided by Norm, the root of the sum of its squares along ``axis`` and ``epsilon``."""
     length = np.hypot(power_norm(X, (axis % X.ndim,), True), X.dtype.type(math.sqrt(epsilon)))
-    return np.asarray(X / length), length
+    return as_array(X / length), length

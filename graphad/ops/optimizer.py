@@ -12,6 +12,7 @@ from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
 from graphad.ops.definition import OpDef, operator
 from graphad.ops.elementwise import elementwise_max
+from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, same_float
 from graphad.ops.like import fill_any_like
 from graphad.ops.reduction import frobenius_norm, reduce_sum
@@ -47,7 +48,7 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
         @wraps(formula)
         def kernel(*arrays: Array | None, **attrs: object) -> Array | tuple[Array, ...]:
             new = formula(*arrays, **attrs)
-            return tuple(map(np.asarray, new)) if isinstance(new, tuple) else np.asarray(new)
+            return tuple(map(as_array, new)) if isinstance(new, tuple) else as_array(new)
 
         return operator(signature, infer=infer, grad=None, **said)(kernel)
 
@@ -67,7 +68,7 @@ def _check_state(given: dict[str, TensorType]) -> None:
 
 def number(tensor: Array, like: Array) -> float:
     """The one element of a tensor, in the parameter's dtype."""
-    element: float = like.dtype.type(tensor.reshape(-1)[0])
+    element: float = tensor.reshape(-1)[0].astype(like.dtype, copy=False)
     return element
 
 
@@ -242,7 +243,7 @@ def _clipped_grad(X: Tensor, dOut: Tensor, *, max_norm: float) -> Tensor:
 def clip_by_norm(X: Array, *, max_norm: float) -> Array:
     """X, made shorter if its norm (over all elements) is above ``max_norm``."""
     norm = power_norm(X, tuple(range(X.ndim)))
-    return X if norm <= max_norm else np.asarray(X * X.dtype.type(max_norm / norm))
+    return X if norm <= max_norm else as_array(X * X.dtype.type(max_norm / norm))
 
 
 # -- decay updates ---------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ def adamw(
     rate = number(LearningRate, Param)
     decayed = Param * (1 - rate * lr_ratio * coeff) if with_decay else Param
     options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "use_global_beta_pow": use_global_beta_pow}
-    updated: tuple[Array, ...] = adam.kernel(decayed, Grad, np.asarray(rate), Moment1, Moment2, Beta1Pow, Beta2Pow, **options)
+    updated: tuple[Array, ...] = adam.kernel(decayed, Grad, as_array(rate), Moment1, Moment2, Beta1Pow, Beta2Pow, **options)
     return updated
 
 

@@ -12,6 +12,7 @@ from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask, cast, in_dtype_of
 from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import abs_, exp, pow_, sign
+from graphad.ops.formulas import as_array, like
 from graphad.ops.inference import reduced, reduced_axes, same_float
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like
 from graphad.ops.scan import cumprod
@@ -60,7 +61,7 @@ def _define(
         X: Array, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, in_dtype: DType = "", out_dtype: DType = ""
     ) -> Array:
         value = function(X, axis=reduced_axes(X.ndim, dim, reduce_all), keepdims=keep_dim)
-        return np.asarray(value, result or out_dtype or X.dtype)
+        return as_array(value, result or out_dtype or X.dtype)
 
     return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, shapes=shapes, **traits)(kernel)
 
@@ -107,14 +108,15 @@ reduce_mean = _define("reduce_mean", _mean, _mean_grad, shapes="X", speculatable
 )
 def mean(X: Array) -> Array:
     """The mean of all elements, of shape []."""
-    return np.asarray(summed(X, tuple(range(X.ndim))) / X.size if X.size else np.nan, X.dtype)
+    return as_array(summed(X, tuple(range(X.ndim))) / X.size if X.size else np.nan, X.dtype)
 
 
 @grad_kernel("mean")
 def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
     """The share of each element, all at once."""
     (x,), (cotangent,) = inputs["X"], inputs[f"Out{GRAD}"]
-    return {f"X{GRAD}": [np.full(x.shape, cotangent / cotangent.dtype.type(x.size) if x.size else 0.0, x.dtype)]}
+    share = cotangent / like(x.size, cotangent) if x.size else np.zeros_like(cotangent)
+    return {f"X{GRAD}": [np.broadcast_to(as_array(share, x.dtype).reshape(()), x.shape)]}
 
 
 # -- extrema -------------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ def _arg_type(X: TensorType, *, axis: int = -1, keepdims: bool = False, flatten:
 
 def _define_arg(name: str, function: Callable[..., object], **traits: Unpack[Declared]) -> OpDef:
     def kernel(X: Array, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> Array:
-        return np.asarray(function(X, axis=None if flatten or not X.ndim else axis, keepdims=keepdims), dtype or "int64")
+        return as_array(function(X, axis=None if flatten or not X.ndim else axis, keepdims=keepdims), dtype or "int64")
 
     return operator("X -> Out", name=name, infer=_arg_type, grad={}, **traits)(kernel)
 
@@ -197,7 +199,7 @@ def logsumexp(X: Array, *, axis: list[int] = ALL, keepdim: bool = False, reduce_
     top = np.max(X, axis=axes, keepdims=True)
     top = np.where(np.isfinite(top), top, X.dtype.type(0))
     value = np.log(summed(np.exp(X - top), axes, True)) + top
-    return np.asarray(value if keepdim else np.squeeze(value, axes), X.dtype)
+    return as_array(value if keepdim else np.squeeze(value, axes), X.dtype)
 
 
 def _or_one(norm: Tensor) -> Tensor:
@@ -227,9 +229,9 @@ def p_norm(
     """The p-norm along ``axis``, or of all elements (``asvector``); ``porder`` may be 0 or infinite."""
     axes = reduced_axes(X.ndim, [axis], asvector)
     if math.isinf(porder):
-        return np.asarray((np.max if porder > 0 else np.min)(np.abs(X), axis=axes, keepdims=keepdim))
+        return as_array((np.max if porder > 0 else np.min)(np.abs(X), axis=axes, keepdims=keepdim))
     if porder == 0:
-        return np.asarray(np.count_nonzero(X, axis=axes, keepdims=keepdim), X.dtype)
+        return as_array(np.count_nonzero(X, axis=axes, keepdims=keepdim), X.dtype)
     return power_norm(X, axes, keepdim, porder)
 
 
@@ -253,6 +255,6 @@ def squared_l2_norm(X: Array) -> Array:
     """The sum of the squares of all elements, of shape [1]."""
     flat = X.reshape(-1)
     if X.dtype.kind != "f" or X.dtype.itemsize >= 8:
-        return np.asarray(flat @ flat, X.dtype).reshape(1)
+        return as_array(flat @ flat, X.dtype).reshape(1)
     with np.errstate(over="ignore"):
-        return np.asarray(np.einsum("i,i", flat, flat, dtype="float64"), X.dtype).reshape(1)
+        return as_array(np.einsum("i,i", flat, flat, dtype="float64"), X.dtype).reshape(1)

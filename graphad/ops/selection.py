@@ -9,6 +9,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.aggregates import zeros_like
 from graphad.ops.definition import AS_INPUT, operator
+from graphad.ops.formulas import as_array
 from graphad.ops.inference import same_dtypes
 from graphad.ops.like import fill_zeros_like, unbroadcast
 from graphad.ops.traits import ELEMENTWISE
@@ -60,7 +61,7 @@ _LIKE_X = {"Out": AS_INPUT}
 
 def _which(Mask: Array, count: int) -> int:
     if np.size(Mask) != 1 or not 0 <= int(np.reshape(Mask, ())[()]) < count:
-        raise InvalidValue(f"Mask chooses one of {count}: one integer from 0 on, not {np.asarray(Mask).tolist()}")
+        raise InvalidValue(f"Mask chooses one of {count}: one integer from 0 on, not {as_array(Mask).tolist()}")
     return int(np.reshape(Mask, ())[()])
 
 

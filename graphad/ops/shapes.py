@@ -11,6 +11,7 @@ from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, given, hinted, is_given, numbers
 from graphad.ops.casting import assign
 from graphad.ops.definition import NO_INTS, OpDef, operator
+from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis
 from graphad.ops.like import reshape_like, sum_like
 from graphad.ops.summation import summed
@@ -32,7 +33,7 @@ from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, el
 )
 def size(Input: Array) -> Array:
     """The number of elements."""
-    return np.asarray(Input.size, "int64")
+    return as_array(Input.size, "int64")
 
 
 # -- shapes and axes -------------------------------------------------------------------------------
@@ -472,7 +473,7 @@ def untile(
     if tiled != X.shape:
         raise InvalidValue(f"X has the shape {list(X.shape)}, but {list(repeats)} times Like has {list(tiled)}")
     split = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
-    return np.asarray(summed(split, tuple(range(0, split.ndim, 2))), X.dtype).reshape(Like.shape)
+    return as_array(summed(split, tuple(range(0, split.ndim, 2))), X.dtype).reshape(Like.shape)
 
 
 def _expand_type(

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.definition import operator
-from graphad.ops.formulas import primitive
+from graphad.ops.formulas import as_array, primitive
 from graphad.ops.inference import same_float
 from graphad.ops.traits import FUNCTION
 from graphad.types import Array, Tensor, TensorType
@@ -84,21 +84,21 @@ def _chunk(x: Array) -> Array:
 
 def _single(x: Array) -> Array:
     wide = np.clip(x, -3.95, 3.95).astype("float64")
-    return np.asarray(wide * _ratio(SINGLE, wide * wide))
+    return as_array(wide * _ratio(SINGLE, wide * wide))
 
 
 def _near(x: Array) -> Array:
-    return np.asarray(x * _ratio(NEAR, x * x))
+    return as_array(x * _ratio(NEAR, x * x))
 
 
 def _middle(x: Array) -> Array:
-    return np.asarray(_ratio(MIDDLE, x) * np.exp(-x * x))
+    return as_array(_ratio(MIDDLE, x) * np.exp(-x * x))
 
 
 def _far(x: Array) -> Array:
     x = np.minimum(x, 8.0)
     z = 1.0 / (x * x)
-    return np.asarray((1.0 / math.sqrt(math.pi) - z * _ratio(FAR, z)) / x * np.exp(-x * x))
+    return as_array((1.0 / math.sqrt(math.pi) - z * _ratio(FAR, z)) / x * np.exp(-x * x))
 
 
 def _ratio(coefficients: tuple[Sequence[float], Sequence[float]], x: Array) -> Array:
@@ -138,7 +138,7 @@ def _log_gamma(x: Array) -> Array:
     """For positive numbers."""
     y, steps = _shifted(x, -1)
     series = sum(b / (2 * k * (2 * k - 1)) * y ** (1.0 - 2 * k) for k, b in enumerate(_BERNOULLI, 1))
-    return np.asarray((y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + series - steps)
+    return as_array((y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + series - steps)
 
 
 def _poly_gamma(n: int, x: Array) -> Array:
@@ -146,10 +146,10 @@ def _poly_gamma(n: int, x: Array) -> Array:
     y, steps = _shifted(x, n)
     if n == 0:
         series = sum(b / (2 * k) * y ** (-2.0 * k) for k, b in enumerate(_BERNOULLI, 1))
-        return np.asarray(np.log(y) - 0.5 / y - series - steps)
+        return as_array(np.log(y) - 0.5 / y - series - steps)
     terms = (b * math.factorial(2 * k + n - 1) / math.factorial(2 * k) * y ** -(2.0 * k + n) for k, b in enumerate(_BERNOULLI, 1))
     whole = math.factorial(n - 1) * y**-n + math.factorial(n) / 2 * y ** -(n + 1.0) + sum(terms) + math.factorial(n) * steps
-    return np.asarray(whole if n % 2 else -whole)
+    return as_array(whole if n % 2 else -whole)
 
 
 def _cotangent(n: int, x: Array) -> Array:
@@ -158,7 +158,7 @@ def _cotangent(n: int, x: Array) -> Array:
     derivative, inner = polynomial([0.0, math.pi]), polynomial([-math.pi, 0.0, -math.pi])
     for _ in range(n):
         derivative = derivative.deriv() * inner
-    return np.asarray(derivative(1.0 / np.tan(math.pi * (x - np.round(x)))))
+    return as_array(derivative(1.0 / np.tan(math.pi * (x - np.round(x)))))
 
 
 def _log_gamma_anywhere(x: Array) -> Array:
@@ -167,7 +167,7 @@ def _log_gamma_anywhere(x: Array) -> Array:
     with np.errstate(all="ignore"):
         mirrored = math.log(math.pi) - np.log(np.abs(np.sin(math.pi * (x - np.round(x))))) - array
     result = np.where(x > 0, array, mirrored)
-    return np.asarray(np.where(np.isinf(x), np.inf, np.where(np.isnan(x), np.nan, result)))
+    return as_array(np.where(np.isinf(x), np.inf, np.where(np.isnan(x), np.nan, result)))
 
 
 def _poly_gamma_anywhere(n: int, x: Array) -> Array:
@@ -177,11 +177,11 @@ def _poly_gamma_anywhere(n: int, x: Array) -> Array:
         mirrored = (array if n % 2 == 0 else -array) - _cotangent(n, x)
     result = np.where(x > 0, array, np.where(x == np.floor(x), np.nan, mirrored))
     limit = np.inf if n == 0 else 0.0
-    return np.asarray(np.where(x == np.inf, limit, np.where(np.isnan(x) | (x == -np.inf), np.nan, result)))
+    return as_array(np.where(x == np.inf, limit, np.where(np.isnan(x) | (x == -np.inf), np.nan, result)))
 
 
 def _as(X: Array, value: Array) -> Array:
-    return np.asarray(value, X.dtype)
+    return as_array(value, X.dtype)
 
 
 @operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * digamma(X)}, **FUNCTION)

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from graphad.ops.formulas import as_array
 from graphad.types import Array, Function
 
 FEW = 64  # rows that are added one after the other
@@ -33,17 +34,17 @@ def summed(X: Array, axes: Axes | int, keepdims: bool = False) -> Array:
     if isinstance(axes, int):
         axes = (axes % X.ndim,) if X.ndim else ()
     if X.dtype.kind != "f" or X.size <= SMALL or not axes:
-        return np.asarray(_reduce(X, axis=axes, keepdims=keepdims))
+        return as_array(_reduce(X, axis=axes, keepdims=keepdims))
     if X.dtype.itemsize < 8 and (X.dtype.itemsize == 2 or not X.flags.c_contiguous):
-        return np.asarray(_reduce(X, axis=axes, dtype="float64", keepdims=keepdims), X.dtype)
+        return as_array(_reduce(X, axis=axes, dtype="float64", keepdims=keepdims), X.dtype)
     trailing = _trailing(X.ndim, axes)
     others = axes[: len(axes) - len(trailing)]
     if not others or math.prod([X.shape[a] for a in others]) <= FEW:
-        return np.asarray(_reduce(X, axis=None if len(axes) == X.ndim else axes, keepdims=keepdims))
+        return as_array(_reduce(X, axis=None if len(axes) == X.ndim else axes, keepdims=keepdims))
     total = _reduce(X, axis=trailing, keepdims=True) if trailing else X
     for axis in reversed(others):
         total = _in_blocks(total, axis)
-    return np.asarray(total if keepdims else total.reshape([e for i, e in enumerate(X.shape) if i not in axes]))
+    return as_array(total if keepdims else total.reshape([e for i, e in enumerate(X.shape) if i not in axes]))
 
 
 def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0) -> Array:
@@ -61,7 +62,7 @@ def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0)
         top = np.max(np.abs(size), axis=axes, keepdims=True, initial=0)
         unit = np.where((top == 0) | np.isinf(top), size.dtype.type(1), top)
         norm = np.where(lossy, _root(_power_sum(size / unit, axes, order), order) * unit, norm)
-    return np.asarray(norm if keepdims else norm.reshape([e for i, e in enumerate(X.shape) if i not in axes]), X.dtype)
+    return as_array(norm if keepdims else norm.reshape([e for i, e in enumerate(X.shape) if i not in axes]), X.dtype)
 
 
 def _power_sum(size: Array, axes: Axes, order: float) -> Array:
@@ -70,7 +71,7 @@ def _power_sum(size: Array, axes: Axes, order: float) -> Array:
 
 
 def _root(total: Array, order: float) -> Array:
-    return np.asarray(np.sqrt(total) if order == 2.0 else total ** (1.0 / order))
+    return as_array(np.sqrt(total) if order == 2.0 else total ** (1.0 / order))
 
 
 def _trailing(rank: int, axes: Axes) -> Axes:
@@ -85,7 +86,7 @@ def _in_blocks(x: Array, axis: int) -> Array:
     """The sum along one axis, which is kept with the extent 1: products with ones, which the BLAS adds in blocks of its own."""
     extent, rest = x.shape[axis], math.prod(x.shape[axis + 1 :])
     if extent <= FEW:
-        return np.asarray(_reduce(x, axis=axis, keepdims=True))
+        return as_array(_reduce(x, axis=axis, keepdims=True))
     rows = x.reshape(-1, extent, rest)
     count, left = divmod(extent, BLOCK)
     parts = [_added_rows(rows[:, : count * BLOCK].reshape(-1, BLOCK, rest)).reshape(-1, count, rest)] if count else []
@@ -98,4 +99,4 @@ def _in_blocks(x: Array, axis: int) -> Array:
 
 def _added_rows(x: Array) -> Array:
     """``[batch, rows, width]`` to ``[batch, width]``."""
-    return np.asarray(np.matmul(np.ones(x.shape[1], x.dtype), x))
+    return as_array(np.matmul(np.ones(x.shape[1], x.dtype), x))

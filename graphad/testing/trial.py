@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from graphad.backward import gradients
 from graphad.errors import GraphadError, InvalidValue, NoGradient, NoValue, PassError, Refused
 from graphad.execution import Executor, Scope, interpreter
+from graphad.execution.compiled import FIRST
 from graphad.execution.executor import OneRun
 from graphad.ir import SINGLE_WRITER, Graph, Value, lower, schedule
 from graphad.ir.verify import verify
@@ -56,13 +57,13 @@ class Observed:
 
 
 @contextmanager
-def _warm_after(runs: int) -> Iterator[None]:
-    """Within it, blocks become functions at this run of theirs; 0 is never."""
-    before = interpreter.WARM.set(runs)
+def _compiled_from(run: int) -> Iterator[None]:
+    """Within it, programs are compiled at this run of theirs; 0 is never."""
+    before = FIRST.set(run)
     try:
         yield
     finally:
-        interpreter.WARM.reset(before)
+        FIRST.reset(before)
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def bounded_executor() -> Executor:
 
 
 def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False, executor: Executor | None = None) -> Observed:
-    """Run a program on the arrays of a case: step by step, or as functions over numpy; on an executor that knows it, if one is given.
+    """Run a program on the arrays of a case: interpreted, or compiled; on an executor that knows it, if one is given.
 
     Names without a value (of a block that did not run) are left out; so are arrays for what the program does not declare.
 
@@ -91,7 +92,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
     executor = executor or OneRun(max_iterations=ITERATIONS)
-    with _warm_after(1 if compiled else 0), _seeded():
+    with _compiled_from(1 if compiled else 0), _seeded():
         try:
             return _run(executor, program, feeds, case, names)
         except NoValue:

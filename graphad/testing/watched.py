@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.execution import Scope, interpreter
+from graphad.execution import Scope
 from graphad.execution.executor import fed_array
 from graphad.execution.interpreter import Prepared
 from graphad.execution.steps import Frames, Layout, Step, depth
@@ -37,14 +37,10 @@ def watch(graph: Graph, case: Case, see: See) -> None:
         given = fed.get(value.name, case.params.get(value.name))
         if given is not None:
             see(value, given)
-    before = interpreter.WARM.set(0)
-    try:
-        run = _Watched(graph, see)
-        run.begin(dict(fed), scope)
-        with np.errstate(all="ignore"), suppress(GraphadError, ArithmeticError, RecursionError):
-            run.operators()
-    finally:
-        interpreter.WARM.reset(before)
+    run = _Watched(graph, see)
+    run.begin(dict(fed), scope)
+    with np.errstate(all="ignore"), suppress(GraphadError, ArithmeticError, RecursionError):
+        run.operators()
 
 
 class _Watched(Prepared):

@@ -6,7 +6,8 @@ An input qualifies if the operator is its last reader; it has the shape and dtyp
 memory of its own, and no reader returns a view of it or keeps it; and it is not an input, a target or a result of the graph, captured by a
 nested graph, or a residual.
 
-Run this pass last: the marks are true of the graph as it is, and any change to it drops them.
+Run this pass last: the marks are true of the graph as it is, and any change to it drops them. They are for who reads the program: graphad's
+executor plans its memory by itself.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.execution.compiled import FIRST
 from graphad.ops import REGISTRY
 from graphad.ops.aggregates import StepScopes, Tape
 from graphad.ops.definition import operator
@@ -198,6 +199,14 @@ def probe() -> Iterator[list[int]]:
     assert not any(ref() is not None for ref in results)
 
 
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    """No function is made, so that kernels run just where the program runs them."""
+    before = FIRST.set(0)
+    yield
+    FIRST.reset(before)
+
+
 def probed(model: Model) -> None:
     """Run the backward of a model for what it does to memory."""
     model.run([g for g in model.gradients().values() if g is not None])
@@ -210,16 +219,19 @@ def probing(i: Any, y: Any) -> Any:
     return layers.scale(program.current_block().var(name), scale=0.5)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_the_backward_lets_go_of_each_iteration_as_it_is_done_with_it(probe: list[int]) -> None:
     probed(Model(lambda x: loop(6, probing, x), x=X))
     assert probe == [6, 5, 4, 3, 2, 1]
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_with_an_iteration_of_a_loop_goes_what_the_loops_in_it_kept(probe: list[int]) -> None:
     probed(Model(lambda x: loop(2, lambda i, y: loop(3, probing, y), x), x=X))
     assert all(alive <= most for alive, most in zip(probe, [6, 6, 6, 3, 3, 3], strict=True))
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_the_last_of_two_backwards_lets_go(probe: list[int]) -> None:
     model = Model(lambda x: loop(4, probing, x), x=X)
     model.gradients()

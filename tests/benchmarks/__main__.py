@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.benchmarks import backward, checking, drawing, import_cost, kernels, loops, preparing
+from tests.benchmarks import backward, checking, drawing, import_cost, kernels, loops, preparing, training_steps
 
 if __name__ == "__main__":
     import_cost.main()
     backward.main()
+    training_steps.main()
     loops.main()
     preparing.main()
     kernels.main()

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphad as ga
+from graphad.execution.compiled import FIRST
 
 HERE = Path(__file__).parent
 KINDS = ("LOD_TENSOR", "LOD_TENSOR_ARRAY", "STEP_SCOPES")
@@ -90,11 +91,22 @@ def _role(op: dict[str, Any]) -> str:
 
 
 def run(program: ga.Program, case: Case, fetch: list[Any]) -> list[Array]:
-    """Run a program on the case's arrays."""
+    """Run a program on the case's arrays, compiled and interpreted: both give the same, to the last bit."""
+    compiled, interpreted = (_run(program, case, fetch, mode) for mode in ("compiled", "interpreted"))
+    for name, one, other in zip(fetch, compiled, interpreted, strict=True):
+        np.testing.assert_equal(one, other, err_msg=f"compiled and interpreted: {name}")
+    return compiled
+
+
+def _run(program: ga.Program, case: Case, fetch: list[Any], mode: str) -> list[Array]:
     scope = ga.Scope()
     for name, value in case.group("param").items():
         scope.set(name, value)
-    return ga.Executor().run(program, feed=case.group("feed"), fetch_list=fetch, scope=scope)
+    before = FIRST.set(1)
+    try:
+        return ga.Executor(mode=mode).run(program, feed=case.group("feed"), fetch_list=fetch, scope=scope)
+    finally:
+        FIRST.reset(before)
 
 
 def close(got: Array, expected: Array, tolerance: float = 1e-7) -> None:

@@ -1,20 +1,21 @@
-"""Blocks of loops run as Python functions over numpy: what they give is what the interpreter's steps give, errors included."""
+"""Programs run as Python functions over numpy: what they give is what the interpreter gives, errors included."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import graphad as ga
-from graphad.errors import ExecutionError
-from graphad.execution import interpreter
-from graphad.execution.codegen import compiled
+from graphad.errors import ExecutionError, GraphadError
+from graphad.execution.compiled import FIRST, Function
+from graphad.ops.aggregates import Aggregate
 from graphad.testing import Case, nested_programs
+from graphad.testing.cases import RandomChoices
+from graphad.testing.programs import any_program
 from tests.test_random_nested import SLOW
 from tests.test_random_programs import differentiated
 
@@ -24,16 +25,24 @@ layers: Any = ga.layers
 @pytest.fixture(scope="module", autouse=True)
 def from_the_first_run_on() -> Iterator[None]:
     """Blocks become functions at their first run, so that these tests run functions."""
-    before = interpreter.WARM.set(1)
+    before = FIRST.set(1)
     yield
-    interpreter.WARM.reset(before)
+    FIRST.reset(before)
 
 
-def test_blocks_do_become_functions() -> None:
+def functions(executor: ga.Executor) -> list[Function]:
+    """The functions that an executor has made."""
+    found = [each for idle in executor._idle.values() for run in idle for each in run.functions.values()]
+    assert not any(each.reason for each in found), [each.reason for each in found]
+    return [function for each in found for function in each.functions]
+
+
+def test_programs_do_become_functions() -> None:
     program, s = counting()
-    with patch("graphad.execution.interpreter.compiled", wraps=compiled) as made:
-        assert run(ga.Executor(), program, s) == [15.0, 15.0]
-    assert sorted(call.args[0].idx for call in made.call_args_list) == [0, 1]
+    executor = ga.Executor()
+    assert run(executor, program, s) == [15.0, 15.0]
+    (function,) = functions(executor)
+    assert "while" in function.source.text
 
 
 def test_narrow_integers_stay_narrow_where_they_are_added_up() -> None:
@@ -162,3 +171,89 @@ def test_a_parameter_first_read_in_a_loop_comes_from_the_scope() -> None:
     assert got.tolist() == [3.0, 6.0]
     with pytest.raises(ValueError, match="'w', which has no value in this scope: run the startup program"):
         ga.Executor().run(program, feed={"s": np.zeros(2), "n": np.array([3])}, fetch_list=[s], scope=ga.Scope())
+
+
+# -- both executors ------------------------------------------------------------------------------
+
+
+def outcomes(p: Case, fetch: list[str], mode: str) -> list[Any]:
+    """What three runs on an executor give, on other feeds the second time: values, the scope's, the iterations of loops; or the error."""
+    executor, scope, found = ga.Executor(mode=mode, max_iterations=300), ga.Scope(), list[Any]()
+    for name, array in p.params.items():
+        scope.set(name, array)
+    feeds = dict(p.feeds)
+    for turn in range(3):
+        if turn == 1:
+            feeds = {name: ~array if array.dtype == bool else -array if array.dtype.kind == "f" else array for name, array in feeds.items()}
+        try:
+            found.append((executor.run(p.program, feeds, fetch, scope), dict(scope.arrays), executor.trips))
+        except GraphadError as error:
+            found.append((type(error), str(error)))
+    return found
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two results are the same, to the last bit."""
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(alike(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, np.ndarray):
+        kind = one.dtype.kind
+        return one.dtype == other.dtype and one.shape == other.shape and np.array_equal(one, other, equal_nan=kind == "f")
+    if isinstance(one, Aggregate):
+        return type(one) is type(other) and alike(list(one.parts()), list(other.parts()))
+    return bool(one == other)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_programs_of_every_kind_give_the_same_or_the_same_error(seed: int) -> None:
+    p = any_program(RandomChoices(f"both executors {seed}"))
+    p.program.random_seed = p.program.random_seed or 7
+    tensors = {name for name, var in p.program.global_block().vars.items() if var.type == "LOD_TENSOR"}
+    written = [name for op in p.program.global_block().ops for name in op.output_names() if name in tensors]
+    fetch = [p.loss_name, *dict.fromkeys(written)] if seed % 2 else [p.loss_name]
+    assert alike(outcomes(p, fetch, "compiled"), outcomes(p, fetch, "interpreted"))
+
+
+def test_an_array_of_another_type_than_the_examples_is_left_to_the_interpreter() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = layers.data("x", [6], "int64", append_batch_size=False)
+        y = layers.cast(layers.nonzero(x), "float64") * 2.0
+    executor = ga.Executor()
+    for array in ([0, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 9], [0, 0, 0, 0, 0, 0]):
+        (got,) = executor.run(program, {"x": array}, [y])
+        np.testing.assert_array_equal(got, np.argwhere(array) * 2.0)
+
+
+def test_an_error_of_what_nothing_reads_is_raised_all_the_same() -> None:
+    text = """var x: float64[2, 3] var label: int64[2, 1] var y: float64[2, 3] var s: float64[2, 3] var l: float64[2, 1]
+    softmax_with_cross_entropy(X=x) -> (Softmax=s) tanh(X=x) -> (Out=y)""".replace("(X=x) -> (S", "(Logits=x, Label=label) -> (Loss=l, S")
+    program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
+    executor = ga.Executor()
+    executor.run(program, {"x": np.ones((2, 3)), "label": np.array([[0], [2]])}, ["y"])
+    with pytest.raises(ExecutionError, match="Label"):
+        executor.run(program, {"x": np.ones((2, 3)), "label": np.array([[0], [3]])}, ["y"])
+
+
+def test_a_failed_run_leaves_the_scope_and_the_next_run_as_they_were() -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        w = program.global_block().create_parameter("w", [3], "float64")
+        at = layers.data("at", [2], "int64", append_batch_size=False)
+        program.global_block().append_op("scale", {"X": "w"}, {"Out": "w"}, {"scale": 2.0})
+        picked = layers.gather(w, at)
+    scope, executor = ga.Scope(), ga.Executor()
+    scope.set("w", np.ones(3))
+    executor.run(program, {"at": [0, 1]}, [picked], scope)
+    with pytest.raises(ExecutionError, match="gather"):
+        executor.run(program, {"at": [0, 5]}, [picked], scope)
+    assert scope.get("w").tolist() == [2, 2, 2]
+    assert executor.run(program, {"at": [0, 1]}, [picked], scope)[0].tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("mode", ["eager", None])
+def test_modes(mode: Any) -> None:
+    with pytest.raises(ValueError, match="mode is one of compiled, interpreted, not"):
+        ga.Executor(mode=mode)

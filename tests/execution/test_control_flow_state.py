@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.execution.compiled import FIRST
 from graphad.execution.steps import blocks_of
 from graphad.ops.aggregates import StepScopes
 from tests.execution.test_executor import run, watched
@@ -71,8 +73,17 @@ def test_a_random_seed_repeats_what_a_loop_draws() -> None:
 
 
 # -- memory --------------------------------------------------------------------------------------
+# Of the interpreter: a function's memory is planned (``test_memory_plan``).
 
 
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    before = FIRST.set(0)
+    yield
+    FIRST.reset(before)
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_values_of_a_body_are_freed_behind_their_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = [do("tanh", {"X": a}, b) for a, b in (("x", "t0"), ("t0", "t1"), ("t1", "t2"))]
     program = nested(*count_to("n", *chain), n=N, x=[8])
@@ -81,6 +92,7 @@ def test_values_of_a_body_are_freed_behind_their_last_reader(monkeypatch: pytest
     assert alive == [0, 1, 1] * 3 + [0]
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_a_carried_value_is_freed_when_it_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     program = nested(*count_to("n", do("tanh", {"X": "x"}, "x")), do("scale", {"X": "x"}, "y"), n=N, x=[8])
     with watched(monkeypatch, "tanh") as alive:
@@ -88,6 +100,7 @@ def test_a_carried_value_is_freed_when_it_is_overwritten(monkeypatch: pytest.Mon
     assert alive == [0, 1, 1, 1, 0]
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_what_a_loop_reads_from_outside_lives_as_long_as_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = count_to("n", add("s", "a", "s"), do("tanh", {"X": "s"}, "unread"))
     program = nested(do("tanh", {"X": "x"}, "a"), *loop, do("tanh", {"X": "x"}, "b"), n=N, x=[8], s=[8])
@@ -96,6 +109,7 @@ def test_what_a_loop_reads_from_outside_lives_as_long_as_the_loop(monkeypatch: p
     assert alive == [0, 1, 1, 1, 0, 0]
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_values_of_a_branch_are_freed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     body = [do("tanh", {"X": "x"}, "t"), do("tanh", {"X": "t"}, "y")]
     program = nested(if_else("c", body, []), do("tanh", {"X": "y"}, "z"), c=FLAG, x=[8], y=[8])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import graphad as ga
 from graphad.errors import GraphadError
-from graphad.execution import interpreter
+from graphad.execution.compiled import FIRST
 from graphad.ops import REGISTRY, OpDef, formulas, operator
 from graphad.ops.formulas import Constant, Input, formula, function_of, kernel_of, like, raised
 from graphad.ops.inference import same_float
@@ -92,11 +92,11 @@ def in_a_block(definition: OpDef, slots: Mapping[str, Sequence[Array]], attrs: M
         block.create_var(name=name, shape=array.shape, dtype=array.dtype.name)
     block.create_var(name="result", shape=like.shape, dtype=like.dtype.name)
     block.append_op(definition.type, names, {next(iter(definition.outputs)): ["result"]}, dict(attrs))
-    before = interpreter.WARM.set(1)
+    before = FIRST.set(1)
     try:
         (found,) = ga.Executor().run(program, feeds, ["result"], scope=ga.Scope())
     finally:
-        interpreter.WARM.reset(before)
+        FIRST.reset(before)
     return np.asarray(found)
 
 
@@ -219,12 +219,12 @@ def test_an_operator_of_another_package_is_fused_written_in_place_compiled_and_p
             if change is not None:
                 assert change.run(graph)
             after = ga.schedule(graph)
-            before = interpreter.WARM.set(1)
+            before = FIRST.set(1)
             executor = ga.Executor()
             executor.run(after, {"x": x}, ["c"], scope=ga.Scope())
             seen.clear()
             (found,) = executor.run(after, {"x": x}, ["c"], scope=ga.Scope())
-            interpreter.WARM.reset(before)
+            FIRST.reset(before)
             assert same(expected, found)
             assert not seen, "the function is not called any more: what it calls is"
 

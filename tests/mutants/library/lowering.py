@@ -236,7 +236,7 @@ def _compiled(name: str, where: str, old: str, new: str, body: str, **options: A
 _COMPILED = (
     _compiled(
         "leaves-out-the-axis",
-        "codegen:add_calls",
+        "compiler:Compiler.by_formula",
         "if axis != -1:",
         "if False:",
         "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
@@ -246,16 +246,16 @@ _COMPILED = (
     ),
     _compiled(
         "takes-one-operand-for-all",
-        "codegen:_add_formula",
-        "operands[arg.number] if",
+        "compiler:_computed",
+        "operands[a.number] if",
         "operands[0] if",
         'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
     ),
     _compiled(
         "forgets-to-transpose",
-        "codegen:_kernel",
-        "definition.specialize(*types, **own)",
-        "definition.specialize(*types)",
+        "compiler:Compiler.traced",
+        "definition.run(given, attrs, wanted)",
+        "definition.run(given, {}, wanted)",
         "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
         'assign_value() -> (Out=c) {shape=[2, 2], dtype="float64", fp64_values=[0.5, 1.0, 1.5, 1.0]}\n'
         "elementwise_mul(X=b, Y=c) -> (Out=d)\n"
@@ -264,9 +264,9 @@ _COMPILED = (
     ),
     _compiled(
         "takes-constants-for-zero",
-        "codegen:_constant",
-        "for name, value in op.attrs.items() if name in definition.attrs})",
-        'for name, value in op.attrs.items() if name in definition.attrs and name != "value"})',
+        "compiler:Compiler.settled",
+        "array = settled(result)",
+        "array = np.zeros_like(settled(result))",
         'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
     ),
     Mutant(

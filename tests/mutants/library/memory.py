@@ -171,7 +171,7 @@ _MARKS = (
     Mutant(
         "in-place-executor-overwrites-what-is-read-later",
         "executor",
-        Patch("graphad.execution.codegen:in_place", "(names[0] not in freed and names[0] != outs[0])", "False"),
+        Patch("graphad.execution.planning:_taken_over", "lives.last.get(arg) == at", "lives.last.get(arg, at) >= at"),
         Witness(
             """
             x: float64[2]

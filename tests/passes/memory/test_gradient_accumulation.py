@@ -46,7 +46,7 @@ class Training:
 
     def run(self, program: ga.Program, steps: int = 4) -> tuple[list[float], dict[str, Any]]:
         """The losses of some steps, and what the scope holds then."""
-        scope, executor = ga.Scope(), ga.Executor()
+        scope, executor = ga.Scope(), ga.Executor(mode="interpreted")
         executor.run(self.startup, scope=scope)
         losses = [float(executor.run(program, FEED, [self.loss.name], scope)[0].item()) for _ in range(steps)]
         return losses, {name: scope.get(name) for name in scope.names()}
@@ -183,7 +183,7 @@ def test_it_needs_the_memory_of_one_part() -> None:
     one = Training(lambda x, y: layers.mean(layers.square(layers.fc(layers.fc(x, size=64, act="tanh"), size=64, act="tanh"))))
     feed = {"x": np.ones((960, 8)), "y": np.zeros((960, 1), "int64")}
     for program in (one.main, one.in_parts(8)):
-        scope, executor = ga.Scope(), ga.Executor()
+        scope, executor = ga.Scope(), ga.Executor(mode="interpreted")
         executor.run(one.startup, scope=scope)
         for _ in range(3):
             executor.run(program, feed, [one.loss.name], scope)

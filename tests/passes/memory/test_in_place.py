@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,30 +107,17 @@ def test_a_second_run_takes_marks_away_that_are_no_longer_true() -> None:
 
 
 # -- the executor --------------------------------------------------------------------------------
+# It plans memory by itself, and computes the same whatever is marked.
 
 
-def test_it_takes_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-
-    def counted(X: Array) -> Array:
-        if isinstance(X, np.ndarray):  # and not a tracer, on which it is called to see what it does
-            made.append(1)
-        return np.tanh(X)
-
-    monkeypatch.setitem(REGISTRY, "tanh", replace(REGISTRY["tanh"], kernel=counted))
-    program = program_of("tanh(X=x) -> (Out=a) tanh(X=a) -> (Out=b) tanh(X=b) -> (Out=c)", "x", "a", "b", "c")
-    run(program, "c", x=X)
-    assert len(made) == 3
-    run(marked(program), "c", x=X)
-    assert len(made) == 4
-
-
-def test_a_wrong_mark_gives_wrong_numbers() -> None:
+def test_a_wrong_mark_does_no_harm() -> None:
     text = "exp(X=x) -> (Out=a) assign(X=a) -> (Out=v) scale(X=a) -> (Out=b) {scale=2.0%s} elementwise_add(X=v, Y=b) -> (Out=c)"
-    names = ("x", "a", "v", "b", "c")
-    right, wrong = (run(program_of(text % mark, *names), "c", x=X)[0] for mark in ("", ', inplace=["Out:X"]'))
-    np.testing.assert_array_equal(right, np.exp(X) * 3.0)
-    np.testing.assert_array_equal(wrong, np.exp(X) * 4.0)
+    for mark in ("", ', inplace=["Out:X"]'):
+        program = program_of(text % mark, "x", "a", "v", "b", "c")
+        executor = ga.Executor()
+        for _ in range(3):
+            (c,) = executor.run(program, {"x": X}, ["c"])
+            np.testing.assert_array_equal(c, np.exp(X) * 3.0)
 
 
 def test_a_mark_is_not_honoured_where_the_input_is_read_later() -> None:

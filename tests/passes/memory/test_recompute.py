@@ -54,7 +54,7 @@ class Net:
 
     def run(self, program: ga.Program) -> tuple[list[Any], int]:
         """What is fetched, and the peak of the memory that numpy allocated meanwhile."""
-        executor, scope = ga.Executor(), ga.Scope()
+        executor, scope = ga.Executor(mode="interpreted"), ga.Scope()
         executor.run(self.startup, scope=scope)
         for _ in range(3):
             executor.run(program, feed=self.feed, fetch_list=self.fetch, scope=scope)

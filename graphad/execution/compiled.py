@@ -1,0 +1,269 @@
+"""A compiled program at run: the function that its source makes, and what it needs of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from sys import getrefcount
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.execution.compiler import Compiler, Unsupported
+from graphad.execution.interpreter import Prepared
+from graphad.execution.nodes import Compiled, values_of
+from graphad.execution.planning import MemoryPlan, grouped, planned, without_unread
+from graphad.execution.runtime import ABSENT, HELPERS, Changed
+from graphad.execution.scope import Scope
+from graphad.execution.source import Options, Source, written
+from graphad.execution.tracing import Value
+from graphad.types import Array, Tensor
+
+FIRST: ContextVar[int] = ContextVar("first", default=2)  # the run at which a program without loops is compiled; 0: never is any
+MANY = 16  # functions that a program has at most
+LARGEST = 20_000  # operators of programs that are compiled
+FAILURES = 3  # runs that are left to the interpreter and succeed there, after which it runs all of them
+
+
+def compiled_program(
+    run: Prepared,
+    feeds: Mapping[str, Tensor],
+    stored: Mapping[str, Tensor],
+    fetched: Sequence[str],
+    unguarded: frozenset[int] = frozenset(),
+) -> tuple[Compiled, MemoryPlan]:
+    """What a program does for such feeds and variables, and where its values are in memory."""
+    compiled = Compiler(run, unguarded).compiled(feeds, stored, fetched)
+    without_unread(compiled)
+    grouped(compiled)
+    return compiled, planned(compiled)
+
+
+class Function:
+    """What a program does for feeds and variables of some types, as a function.
+
+    Raises:
+        Unsupported: the program has something that is left to the interpreter.
+    """
+
+    def __init__(self, run: Prepared, feeds: Mapping[str, Tensor], fetched: Sequence[str], unguarded: frozenset[int] = frozenset()) -> None:
+        compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded)
+        self.source: Source = written(compiled, self.plan, Options(limit=run.max_iterations))
+        self.states = [(name, _type_of(value)) for name, value in compiled.states.items()]
+        self.kept = list(compiled.kept)
+        self.spare: dict[str, Array | None] = dict.fromkeys(self.source.spare)
+        self.kinds = [(name, (compiled.kept[name].example.shape, compiled.kept[name].example.dtype)) for name in self.spare]
+        types = [(compiled.fetched[i].example.shape, compiled.fetched[i].example.dtype) for i in self.source.returned]
+        self.returned: list[tuple[int, Tensor]] = list(zip(self.source.returned, types, strict=True))
+        self.results: list[Array | None] = [None] * len(
+            self.returned
+        )  # what the last run returned: written to again once nobody else has it
+        self.iterations: list[int] = []
+        self.trips: set[int] = set()
+        self.failures = 0
+        self.has_loops = " trips" in self.source.text
+        self.random = compiled.random
+        self.current: dict[str, Array] = {}  # the arrays in the scope that it has made
+        self.may_be_absent = any(value.absent for value in compiled.kept.values())
+        self.feeds = [(name, _type_of(value) or ((), None, False)) for name, value in compiled.feeds.items()]
+        self.function = self._made(run)
+        for value in values_of(compiled):
+            value.let_go()
+
+    def _made(self, run: Prepared) -> Tensor:
+        def count_iteration() -> None:
+            if not run.iterations_left:
+                raise Changed
+            run.iterations_left -= 1
+
+        names: dict[str, Tensor] = {
+            "np": np,
+            **HELPERS,
+            "generator": run.generator,
+            "iterations": self.iterations,
+            "all_trips": self.trips,
+            "count_iteration": count_iteration,
+            **{name: getattr(thing, "call", thing) for name, thing in self.source.objects.items()},
+        }
+        exec(compile(self.source.text, "<compiled program>", "exec"), names)
+        return names["make"]()
+
+    def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
+        """The variables that it reads, if they are of the types that it was compiled for."""
+        found = []
+        current = self.current
+        for name, kind in self.states:
+            array = stored.get(name)
+            if array is not current.get(name, MISSING) and not _is(array, kind):
+                return None
+            found.append(array)
+        return found
+
+    def fed(self, feed: Mapping[str, Tensor]) -> list[Tensor] | None:
+        """What is fed, if it is arrays of the types that it was compiled for."""
+        if len(feed) != len(self.feeds):
+            return None
+        found = []
+        for name, (shape, dtype, in_order) in self.feeds:
+            array = feed.get(name)
+            if (
+                type(array) is not np.ndarray
+                or array.shape != shape
+                or array.dtype is not dtype
+                or array.flags.c_contiguous is not in_order
+            ):
+                return None
+            found.append(array)
+        return found
+
+    def __call__(self, args: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Run it on what is fed and the variables: the fetched values, and the new values of variables."""
+        spare = self.spare
+        for name, kind in self.kinds:
+            array = spare[name]
+            args.append(np.empty(*kind) if array is None or getrefcount(array) != 3 else array)
+        for i, (_, kind) in enumerate(self.returned):
+            array = self.results[i]
+            args.append(np.empty(*kind) if array is None or getrefcount(array) != 3 else array)
+        array = None
+        if self.has_loops:
+            self.iterations.clear()
+            self.trips.clear()
+        results, kept = self.function(*args)
+        if self.returned:
+            self.results = [results[i] for i, _ in self.returned]
+        return results, kept
+
+    def commit(self, kept: Sequence[Tensor], scope: Scope) -> None:
+        """Keep the new values of variables in the scope. The arrays of the old ones may be written to if nobody else has them."""
+        if kept:
+            new = dict(zip(self.kept, kept, strict=True))
+            if self.may_be_absent:
+                new = {name: value for name, value in new.items() if value is not ABSENT}
+            spare, current, old = self.spare, self.current, scope.arrays
+            for name, kind in self.kinds:
+                array = old.get(name)
+                spare[name] = array if array is not None and (array is current.get(name) or _is_usable(array, kind)) else None
+                current[name] = new[name]
+            old.update(new)  # in one step: other threads copy them
+        scope.runs += 1
+
+
+MISSING = object()
+
+
+def _is(array: Tensor, kind: Tensor) -> bool:
+    """Whether something is an array of a type, or, where that is None, an aggregate."""
+    if kind is None:
+        return array is not None and type(array) is not np.ndarray
+    return type(array) is np.ndarray and (array.shape, array.dtype, array.flags.c_contiguous) == kind
+
+
+def _is_usable(array: Tensor, kind: Tensor) -> bool:
+    """Whether a new value can be written into an array, if nobody else has it."""
+    return type(array) is np.ndarray and (array.shape, array.dtype) == kind and array.base is None and bool(array.flags.carray)
+
+
+@dataclass
+class _Candidates:
+    """The functions for one signature of feeds and one list of fetched values, and why there are none."""
+
+    functions: list[Function] = field(default_factory=list)
+    unguarded: set[int] = field(default_factory=set)
+    failures: int = 0
+    reason: str = ""
+
+
+def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None:
+    """Run a program by the function for such feeds, which is made if there is none: the fetched values.
+
+    None if it is left to the interpreter.
+    """
+    run.runs += 1
+    first = FIRST.get()
+    if not first or (run.runs < first and not run.has_loops):
+        return None
+    feeds = run.env
+    key = (fetched, *[(name, v.shape, v.dtype, v.flags.c_contiguous) if type(v) is np.ndarray else name for name, v in feeds.items()])
+    found = run.functions.get(key)
+    if found is None:
+        if len(run.functions) >= MANY:
+            del run.functions[next(iter(run.functions))]
+        found = run.functions[key] = _Candidates()
+    if found.reason:
+        return None
+    variables = None
+    for function in found.functions:
+        variables = function.variables(run.stored)
+        if variables is not None:
+            break
+    if variables is None:
+        made = _made(run, found, fetched)
+        if made is None:
+            return None
+        function, variables = made, made.variables(run.stored)
+        assert variables is not None
+    run.iterations = function.iterations
+    try:
+        results, kept = function([*feeds.values(), *variables])
+    except Exception as error:
+        _failed(found, function, error)
+        run.again()
+        return None
+    run.trips = set(function.trips)
+    run.iterations = []
+    function.commit(kept, run.scope)
+    run.last = (fetched, function)
+    return list(results)
+
+
+def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor], scope: Scope) -> tuple[Tensor, ...] | None:
+    """Run a program by the function that it was run by last; None if that is for other types or another list, or the run fails."""
+    if run.last is None or run.last[0] != fetched:
+        return None
+    function: Function = run.last[1]
+    args = function.fed(feed)
+    if args is None or function.random or run.max_iterations is not None:
+        return None
+    variables = function.variables(scope.arrays.copy())  # in one step: another thread may be changing the scope
+    if variables is None:
+        return None
+    args += variables
+    del variables
+    try:
+        results, kept = function(args)
+    except Exception:
+        return None
+    function.commit(kept, scope)
+    run.trips = function.trips
+    return results  # type: ignore[no-any-return]
+
+
+def _made(run: Prepared, found: _Candidates, fetched: tuple[str, ...]) -> Function | None:
+    if len(found.functions) >= MANY:
+        found.functions.pop(0)
+    try:
+        function = Function(run, run.env, fetched, frozenset(found.unguarded))
+    except (Unsupported, GraphadError) as error:
+        found.reason = f"{type(error).__name__}: {error}"
+        return None
+    finally:
+        run.again()
+    found.functions.append(function)
+    return function
+
+
+def _failed(found: _Candidates, function: Function, error: Exception) -> None:
+    """A run did what the function is not made for; if it goes on so, all are left to the interpreter."""
+    found.failures += 1
+    if isinstance(error, Changed) and error.operator >= 0:
+        found.unguarded.add(error.operator)
+        found.functions.remove(function)
+    elif found.failures > FAILURES:
+        found.reason = f"{type(error).__name__}: {error}"
+
+
+def _type_of(value: Value) -> tuple[tuple[int, ...], np.dtype[np.generic], bool] | None:
+    """The shape, the dtype, and whether the elements are laid out in order; None if it is no array."""
+    return (value.example.shape, value.example.dtype, value.in_order) if value.static else None

@@ -1,0 +1,693 @@
+"""Programs as calls of numpy: what a run does for feeds and variables of known types, found by tracing kernels on examples.
+
+    y = fc(x)                     np.matmul(x, w, out=t1)
+    loss = mean(square(y))   ⇒    np.add(t1, b, out=t1)
+                                  ...
+
+Operators become the calls that their kernels make, loops and branches become Python's. What a run turns out to do otherwise - an array of
+another type, an error - is left to the interpreter, which defines the meaning, from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.execution.interpreter import Prepared, why_not
+from graphad.execution.nodes import Append, Assign, Body, Compiled, If, Keep, Sum, While, Zeros, writes_of
+from graphad.execution.operation import operation
+from graphad.execution.runtime import ABSENT
+from graphad.execution.steps import (
+    Layout,
+    argument_names,
+    depth,
+    home,
+    last_uses,
+    nth,
+    settled,
+    writes_old_array,
+    written,
+)
+from graphad.execution.tracing import Call, Residuals, Trace, Traced, Value
+from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
+from graphad.ops.aggregates import zeros_like
+from graphad.ops.formulas import Formula, Input
+from graphad.ops.inference import aligned
+from graphad.ops.out_kernels import formula_of
+from graphad.program import EMPTY, Block, Operator
+from graphad.types import Function, Tensor, TensorType
+
+SMALL = 4096  # bytes of examples that are kept while a program is compiled
+DEEPEST = 12  # blocks in blocks: Python's own limit is 20
+
+
+class Unsupported(Exception):
+    """The program has something that is left to the interpreter."""
+
+
+Frame = dict[str, Value]
+Frames = tuple[Frame, ...]
+
+
+class Compiler:
+    """Goes through a program on examples of what it is fed, and of the scope's variables."""
+
+    def __init__(self, run: Prepared, unguarded: frozenset[int] = frozenset()) -> None:
+        self.run = run
+        self.trace = Trace()
+        self.unguarded = unguarded
+        self.guards: list[Operator] = []
+        self.numbers: dict[Operator, int] = {}
+        self.depth = 0
+        self.random = False
+        if run.checkpointed:
+            raise Unsupported("iterations that are run again")
+
+    def compiled(self, feeds: Mapping[str, Tensor], stored: Mapping[str, Tensor], fetched: Sequence[str]) -> Compiled:
+        """What the program does on such feeds and variables."""
+        block = self.run.block
+        names = {name for each in block.program.blocks for op in each.ops for name in (*op.input_names(), *op.output_names())}
+        given = {name: _given(name, array) for name, array in feeds.items()}
+        states = {name: _given(name, array) for name, array in stored.items() if name not in given and (name in names or name in fetched)}
+        for name, value in states.items():
+            self.check_declared(block, name, value.example)
+        frame: Frame = {**states, **given}
+        self.body(block, (frame,), (block.vars,))
+        results = []
+        for name in fetched:
+            if name not in frame or frame[name].kept is not None:
+                raise Unsupported(f"{name} has no value, or is what a block keeps")
+            results.append(frame[name])
+        kept = {}
+        for name in self.run.persistable:
+            if name in frame and frame[name] is not given.get(name, states.get(name)):
+                kept[name] = frame[name]
+        return Compiled(given, states, self.trace.calls, results, kept, self.trace.objects, self.random)
+
+    def check_declared(self, block: Block, name: str, array: Tensor) -> None:
+        """A variable of the scope is what the program declares: anything else the interpreter converts or refuses."""
+        shape, dtype = block.var_recursive(name).declared if block.has_var_recursive(name) else (None, None)
+        if not isinstance(array, np.ndarray):
+            return
+        fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
+        if not fits or (dtype is not None and array.dtype != dtype):
+            raise Unsupported(f"variable {name} is not of the declared type")
+
+    # -- blocks --
+
+    def body(self, block: Block, frames: Frames, layout: Layout) -> None:
+        """The operators of a block."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise Unsupported("blocks nested deep")
+        keep = self.run.keep | self.run.saved.get(block.idx, frozenset())
+        freed = last_uses(block, keep) if self.depth == 1 else [[]] * len(block.ops)
+        for op, names in zip(block.ops, freed, strict=True):
+            before = len(self.trace.calls)
+            self.operator(op, frames, layout)
+            if self.depth == 1:
+                self.let_go(frames[0], names, before)
+        self.depth -= 1
+
+    def let_go(self, frame: Frame, names: Sequence[str], before: int) -> None:
+        """Let go of examples that nothing reads later: those of names that are dead after an operator, and of what else it made."""
+        done = [frame.pop(name) for name in names if name in frame]
+        for node in self.trace.calls[before:]:
+            done.extend(writes_of(node))
+        alive = {*frame.values()}
+        gone = {value for value in done if value not in alive and value.static and value.nbytes > SMALL}
+        for value in gone:
+            value.let_go()
+        if gone:
+            self.trace.views = {key: value for key, value in self.trace.views.items() if value not in gone}
+
+    def inner(self, work: Callable[[], None]) -> Body:
+        """The calls of a nested block: views that are made there are not there outside."""
+        calls, views = self.trace.calls, self.trace.views
+        self.trace.calls, self.trace.views = [], dict(views)
+        try:
+            work()
+            return self.trace.calls
+        finally:
+            self.trace.calls, self.trace.views = calls, views
+
+    def operator(self, op: Operator, frames: Frames, layout: Layout) -> None:
+        """One operator."""
+        definition = REGISTRY.get(op.type)
+        if definition is None or (definition.side_effect and not definition.view):
+            raise Unsupported(f"operator {op.type}")
+        if isinstance(definition, ControlDef):
+            return self.control(op, definition, frames, layout)
+        if why_not(op, definition):
+            raise Unsupported(f"operator {op.type} does not fit its definition")
+        if not self.has_run(op, frames):
+            self.plain(op, definition, frames, layout)
+        return None
+
+    def has_run(self, op: Operator, frames: Frames) -> bool:
+        """Whether an initialization operator need not run, since what it writes has values."""
+        once = op.attrs.get("run_once") and not self.run.reinitialize
+        return bool(once) and all(name in frames[0] for name in op.output_names())
+
+    def plain(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> None:
+        """An operator without blocks."""
+        self.trace.what, self.trace.line = str(op), op.source
+        inputs = self.inputs(op, definition, frames, layout)
+        places = {
+            slot: [None if n == EMPTY else (home(layout, n) if len(layout) > 1 else 0, n) for n in names]
+            for slot, names in op.outputs.items()
+        }
+        places = {slot: each for slot, each in places.items() if any(each)}
+        made = self.traced(op, definition, inputs, list(places))
+        if made is None:
+            made = self.whole(op, definition, inputs, {slot: len(each) for slot, each in places.items()})
+        for slot, targets in places.items():
+            for place, value in zip(targets, made[slot], strict=True):
+                if place is not None:
+                    _bind(frames[place[0]], place[1], value)
+
+    def inputs(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> dict[str, list[Value | None]]:
+        """What an operator reads, by slot; None for what has no value."""
+        slots = dict(op.inputs)
+        if writes_old_array(op):
+            slots["Array"] = op.output("Out")
+        found: dict[str, list[Value | None]] = {}
+        for slot, names in slots.items():
+            found[slot] = [frames[depth(layout, n)].get(n) for n in names if n != EMPTY]
+            if not (definition.partial or writes_old_array(op)) and None in found[slot]:
+                raise Unsupported(f"operator {op.type} reads what has no value")
+        return found
+
+    # -- operators --
+
+    def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Tensor:
+        """The values that an operator makes, as the calls of its kernel; None if it is not to be traced."""
+        values = [value for each in inputs.values() for value in each]
+        if definition.random or any(value is None or not value.static or value.absent for value in values):
+            return None
+        trace, attrs = self.trace, {k: v for k, v in op.attrs.items() if k in definition.attrs}
+        before, views = len(trace.calls), dict(trace.views)
+        given = {slot: [Traced(trace, value) for value in each if value is not None] for slot, each in inputs.items()}
+        try:
+            with np.errstate(all="ignore"):
+                results = self.by_formula(definition, given, attrs, wanted) or definition.run(given, attrs, wanted)
+                return {slot: [self.settled(each) for each in results[slot]] for slot in wanted}
+        except Exception:  # whatever a kernel does with what is no array
+            del trace.calls[before:]
+            trace.views = views
+            return None
+
+    def settled(self, result: Tensor) -> Value | None:
+        """What a traced kernel returned, as a value."""
+        if isinstance(result, Traced):
+            return result.value
+        if result is None:
+            return None
+        array = settled(result)
+        if not isinstance(array, np.ndarray):
+            raise Unsupported("no array")
+        array = array.view()
+        array.flags.writeable = False
+        return self.trace.constant(array)
+
+    def by_formula(
+        self, definition: OpDef, given: Mapping[str, Sequence[Traced]], attrs: Mapping[str, Tensor], wanted: list[str]
+    ) -> Tensor:
+        """An elementwise operator by its arithmetic; None if it has none."""
+        operands = [each for values in given.values() for each in values]
+        found = formula_of(definition, [each.dtype for each in operands], attrs) if definition.elementwise and len(wanted) == 1 else None
+        if found is None or len([*given]) != len([slot for slot in definition.inputs.values() if not slot.optional]):
+            return None
+        axis = definition.attr("axis", attrs) if "axis" in definition.attrs and len(operands) == 2 else -1
+        if axis != -1:
+            x, y = operands
+            operands = [x, y.reshape(aligned(x.shape, y.shape, axis))]
+        return {wanted[0]: [_computed(found, operands)]}
+
+    def whole(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: Mapping[str, int]) -> Tensor:
+        """The values that an operator makes by one call of its kernel."""
+        values = [self.trace.constant(None) if value is None else value for each in inputs.values() for value in each]
+        attrs, counts = {k: v for k, v in op.attrs.items() if k in definition.attrs}, {slot: len(each) for slot, each in inputs.items()}
+        call = operation(op.type, counts, wanted, **attrs)
+        name = self.trace.name(_Described(call, (op.type, counts, dict(wanted), attrs)), op.type)
+        examples = self.examples(definition, call, values, sum(wanted.values()))
+        made = tuple(Value(each, base=_shared_with(each, values)) for each in examples)
+        self.random |= definition.random
+        helper = "present" if definition.partial or writes_old_array(op) else "given"
+        args = [f"{helper}({{{i}}})" if value.absent else f"{{{i}}}" for i, value in enumerate(values)]
+        if definition.random:
+            args.append(f"rng=generator({self.trace.name(op, 'random')})")
+        form = f"{name}({', '.join(args)})"
+        if definition.partial and any(value.example is None for value in made):
+            form = f"settled_or_absent({form})"
+        self.trace.calls.append(Call(form, tuple(values), made, pure=False, what=str(op), line=op.source))
+        if not all(isinstance(value.example, np.ndarray) for value in made):
+            self.trace.calls.append(Keep(tuple(values)))
+        self.guard(op, definition, inputs, attrs, wanted, made)
+        for value in made if definition.partial else ():
+            value.absent = value.example is None
+        found, at = {}, 0
+        for slot, count in wanted.items():
+            found[slot] = list(made[at : at + count])
+            at += count
+        return found
+
+    def examples(self, definition: OpDef, call: Function, values: Sequence[Value], count: int) -> list[Tensor]:
+        """What an operator makes of examples; nothing where they do not say it."""
+        if any(value.example is None and not value.constant for value in values) or any(value.absent for value in values):
+            return [None] * count
+        random = {"rng": np.random.default_rng(0)} if definition.random else {}
+        try:
+            with np.errstate(all="ignore"):
+                made = call(*(value.example for value in values), **random)
+        except Exception:
+            return [None] * count
+        found = list(made) if count != 1 else [made]
+        return found if len(found) == count else [None] * count
+
+    def guard(
+        self,
+        op: Operator,
+        definition: OpDef,
+        inputs: Mapping[str, Sequence[Value | None]],
+        attrs: Mapping[str, Tensor],
+        wanted: Mapping[str, int],
+        made: Sequence[Value],
+    ) -> None:
+        """Make the results static: inferred types are those of the examples, or a check says so in every run."""
+        number = self.numbers.setdefault(op, len(self.numbers))
+        if number in self.unguarded:
+            return
+        sure = _inferred(definition, inputs, attrs, wanted)
+        for i, value in enumerate(made):
+            array = value.example
+            if not isinstance(array, np.ndarray):
+                continue
+            value.static, value.in_order = True, bool(array.flags.c_contiguous)
+            if sure is None or sure[i] != TensorType(array.shape, array.dtype.name):
+                test = f"if {{0}}.shape != {tuple(map(int, array.shape))} or {{0}}.dtype != {array.dtype.name!r}: raise Changed({number})"
+                self.trace.calls.append(Call(test, (value,), (), pure=False))
+
+    # -- operators with blocks --
+
+    def control(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        """An operator with blocks."""
+        if isinstance(definition, LoopDef):
+            if definition.is_grad:
+                self.loop_gradient(op, definition, frames, layout)
+            else:
+                self.loop(op, definition, frames, layout)
+        elif definition.is_grad:
+            self.branch_gradient(op, definition, frames, layout)
+        else:
+            self.branch(op, definition, frames, layout)
+
+    def saved(self, block: Block, layout: Layout) -> list[tuple[int, str]]:
+        return [(depth(layout, name), name) for name in sorted(self.run.saved.get(block.idx, ()))]
+
+    def loop(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        """``while``: the names that its block writes outside are variables, which each iteration sets anew."""
+        block: Block = op.attrs[definition.blocks[0]]
+        condition = op.input(definition.condition)[0]
+        inner_layout = (block.vars, *layout)
+        places = dict.fromkeys((home(inner_layout, n) - 1, n) for each in block.ops for n in sorted(written(each)) if n != EMPTY)
+        carried = [(at, n) for at, n in places if at >= 0]
+        if (depth(layout, condition), condition) not in carried:
+            raise Unsupported("a loop whose condition does not change")
+        starts = [frames[at].get(n) for at, n in carried]
+        saved = self.saved(block, inner_layout)
+        keeps = bool(op.output(definition.scopes)) and block.idx in self.run.saved
+        stack = Value(hint="residuals")
+
+        def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
+            local: tuple[Frame, ...] = ({}, *(dict(frame) for frame in frames))
+            for (at, name), variable in zip(carried, variables, strict=True):
+                local[at + 1][name] = variable
+            self.body(block, local, inner_layout)
+            values = [local[at].get(name) for at, name in saved]
+            if keeps:
+                kept = tuple(self.trace.constant(ABSENT) if v is None else v for v in values)
+                stack.kept = Residuals(tuple(name for _, name in saved), kept)
+                self.trace.calls.append(Append(stack, kept))
+            return [local[at + 1].get(name) for at, name in carried], local
+
+        variables, body = self.fixed([n for _, n in carried], starts, iteration)
+        test = variables[carried.index((depth(layout, condition), condition))]
+        if keeps:
+            self.trace.calls.append(Call("[]", (), (stack,), pure=False))
+        self.start(variables, starts)
+        self.trace.calls.append(While(test, body, what=str(op)))
+        for (at, name), variable in zip(carried, variables, strict=True):
+            frames[at][name] = variable
+        for name in op.output(definition.scopes):
+            frames[depth(layout, name)][name] = stack
+
+    def start(self, variables: Sequence[Value], starts: Sequence[Value | None]) -> None:
+        """Give variables what they have before the first iteration."""
+        pairs = [(v, self.trace.constant(ABSENT) if s is None else s) for v, s in zip(variables, starts, strict=True)]
+        if pairs:
+            self.trace.calls.append(Assign(*zip(*pairs, strict=True)))
+
+    def fixed(
+        self,
+        names: Sequence[str],
+        starts: Sequence[Value | None],
+        iteration: Callable[[Sequence[Value]], tuple[list[Value | None], Tensor]],
+    ) -> tuple[list[Value], Body]:
+        """Variables that have what they start with, and then what an iteration gives them; with types that hold for both."""
+        variables = [_variable(name, start) for name, start in zip(names, starts, strict=True)]
+        for _ in range(2 * len(variables) + 2):
+            ends: list[Value | None] = []
+
+            def work(variables: Sequence[Value] = variables, ends: list[Value | None] = ends) -> None:
+                ends.extend(iteration(variables)[0])
+                moved = [
+                    (v, e if e is not None else self.trace.constant(ABSENT)) for v, e in zip(variables, ends, strict=True) if e is not v
+                ]
+                if moved:
+                    self.trace.calls.append(Assign(*zip(*moved, strict=True)))
+
+            body = self.inner(work)
+            wider = [_widened(variable, end) for variable, end in zip(variables, ends, strict=True)]
+            if all(one is other for one, other in zip(wider, variables, strict=True)):
+                return variables, body
+            variables = wider
+        raise Unsupported("a loop whose types do not settle")
+
+    def loop_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        """``while_grad``: its block over the residuals, the last first; some results are the next cotangents, the others are added up."""
+        inside = _Inside(self, op, definition, frames, layout, 0)
+        stack = inside.scopes
+        if stack.kept is None or not isinstance(stack.kept, Residuals):
+            raise Unsupported(f"residuals from elsewhere {op}")
+        residuals, read = stack.kept, {}
+        terms: list[Value | None] = []
+
+        def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
+            unpacked = tuple(_copied(value, name) for name, value in zip(residuals.names, residuals.values, strict=True))
+            read["unpacked"] = unpacked
+            kept = {n: u for n, u in zip(residuals.names, unpacked, strict=True) if not (u.constant and u.example is ABSENT)}
+            results = inside.results(kept, variables)
+            terms[:] = results[len(variables) :]
+            sums[:] = [None if t is None else Value(t.example, static=t.in_order and not t.absent, hint="total") for t in terms]
+            for term, total in zip(terms, sums, strict=True):
+                if term is not None and total is not None:
+                    self.add_up(total, term, first)
+            self.trace.calls.append(Call("False", (), (first,), pure=False))
+            return results[: len(variables)], None
+
+        sums: list[Value | None] = []
+        first = Value(hint="first")
+        variables, body = self.fixed(inside.cotangent_names, inside.outer_cotangents, iteration)
+        self.trace.calls.append(Call("True", (), (first,), pure=False))
+        self.start(variables, inside.outer_cotangents)
+        for total in sums:
+            if total is not None:
+                self.trace.calls.append(Zeros(total) if total.static else Assign((total,), (self.trace.constant(None),)))
+        consumes = inside.is_last(op)
+        self.trace.calls.append(While(None, body, stack, read["unpacked"], consumes, what=str(op)))
+        self.trace.calls.extend(Zeros(total, first) for total in sums if total is not None and total.static)
+        totals = [self.zeros(total, x) for total, x in zip(sums, inside.outer, strict=False)]
+        inside.write([*variables, *totals])
+
+    def add_up(self, total: Value, term: Value, first: Value) -> None:
+        """Add a term to a total: in place, if both are arrays of one type."""
+        if total.static:
+            self.trace.calls.append(Sum(total, term, first))
+        else:
+            self.trace.calls.append(Call("added({0}, {1})", (total, term), (total,), pure=False))
+            self.trace.calls.append(Keep((term,)))
+
+    def zeros(self, total: Value | None, like: Value | None) -> Value | None:
+        """A total, or zeros where nothing was added."""
+        if total is not None and not total.static:
+            made = Value(total.example, hint="total", absent=like is None or like.absent)
+            other = self.trace.constant(ABSENT) if like is None else like
+            self.trace.calls.append(Call("total_or_zeros({0}, {1})", (total, other), (made,), pure=False))
+            self.trace.calls.append(Keep((total,)))
+            return made
+        if total is not None or like is None:
+            return total
+        if not like.static:
+            raise Unsupported("zeros like what is no array")
+        return self.trace.constant(zeros_like(like.example))
+
+    def taken(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> Value | int:
+        """What decides which block runs, or its number."""
+        tests = op.input(definition.condition)
+        if not tests:
+            return 0
+        values = [frames[depth(layout, name)].get(name) for name in tests]
+        if any(value is None or value.absent for value in values):
+            raise Unsupported("a condition without a value")
+        if op.attrs.get("is_scalar_condition", True):
+            assert values[0] is not None
+            return values[0]
+        if not all(value is not None and value.static for value in values):
+            raise Unsupported("a condition on what is no array")
+        return 0 if all(value is not None and value.example.size for value in values) else 1
+
+    def branch(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        """``if_else``, ``conditional_block``, ``net``.
+
+        The names that the blocks write outside are variables, unless it is known which runs.
+        """
+        test = self.taken(op, definition, frames, layout)
+        blocks: list[Block] = [op.attrs[name] for name in definition.blocks]
+        stack = Value(hint="residuals")
+        keeps = bool(op.output(definition.scopes)) and any(block.idx in self.run.saved for block in blocks)
+        kept: list[Residuals] = [Residuals((), ()) for _ in blocks]
+
+        def run(which: int, local: tuple[Frame, ...]) -> None:
+            if which >= len(blocks):
+                return
+            inner = (blocks[which].vars, *layout)
+            own: Frame = {}
+            self.body(blocks[which], (own, *local), inner)
+            if keeps:
+                values = [(name, (own, *local)[at].get(name)) for at, name in self.saved(blocks[which], inner)]
+                kept[which] = Residuals(
+                    tuple(n for n, _ in values), tuple(self.trace.constant(ABSENT) if v is None else v for _, v in values)
+                )
+
+        if isinstance(test, int):
+            run(test, frames)
+            stack.kept = kept  # type: ignore[assignment]
+            if keeps:
+                self.keep(stack, kept[test].values if test < len(kept) else ())
+            for name in op.output(definition.scopes):
+                frames[depth(layout, name)][name] = stack
+            return
+        self.decided(test, run, frames, kept, stack if keeps else None, str(op))
+        for name in op.output(definition.scopes):
+            frames[depth(layout, name)][name] = stack
+
+    def keep(self, stack: Value, values: tuple[Value, ...]) -> None:
+        """Make what a block keeps."""
+        self.trace.calls.extend(_kept(stack, values))
+
+    def decided(
+        self,
+        test: Value,
+        run: Callable[[int, tuple[Frame, ...]], None],
+        frames: Frames,
+        kept: list[Residuals],
+        stack: Value | None,
+        what: str,
+    ) -> None:
+        """Both branches, and variables for what they set."""
+        ends = [tuple(dict(frame) for frame in frames) for _ in range(2)]
+        bodies = (self.inner(lambda: run(0, ends[0])), self.inner(lambda: run(1, ends[1])))
+        if stack is not None:
+            every = [kept[i].values if i < len(kept) else () for i in range(2)]
+            for i, body in enumerate(bodies):
+                body.extend(_kept(stack, every[i]))
+            stack.kept = kept  # type: ignore[assignment]
+        self.join(test, bodies, ends, frames, what)
+
+    def branch_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        """The gradient of the branch that ran."""
+        test = self.taken(op, definition, frames, layout)
+        branches = [_Inside(self, op, definition, frames, layout, i) for i in range(len(definition.blocks))]
+        stack = branches[0].scopes
+        if not isinstance(stack.kept, list):
+            raise Unsupported(f"residuals from elsewhere {op}")
+        residuals: list[Residuals] = [*stack.kept, Residuals((), ())]
+        if isinstance(test, int):
+            inside, names = branches[test], residuals[test].names
+            unpacked = self.unpacked(stack, residuals[test])
+            inside.write(inside.results(_present(names, unpacked), inside.outer_cotangents))
+            return
+        ends = [tuple(dict(frame) for frame in frames) for _ in range(2)]
+
+        def work(i: int) -> None:
+            if i >= len(branches):
+                raise Unsupported("the gradient of no branch")
+            unpacked = self.unpacked(stack, residuals[i])
+            results = branches[i].results(_present(residuals[i].names, unpacked), branches[i].outer_cotangents)
+            branches[i].write(results, ends[i])
+
+        bodies = (self.inner(lambda: work(0)), self.inner(lambda: work(1)))
+        self.join(test, bodies, ends, frames, str(op))
+
+    def unpacked(self, stack: Value, residuals: Residuals) -> tuple[Value, ...]:
+        """What a branch has kept."""
+        values = tuple(_copied(value, name) for name, value in zip(residuals.names, residuals.values, strict=True))
+        if values:
+            self.trace.calls.append(Call("{0}", (stack,), values, pure=False, what="unpack"))
+        return values
+
+    def join(self, test: Value, bodies: tuple[Body, Body], ends: Sequence[tuple[Frame, ...]], frames: Frames, what: str) -> None:
+        """A branch, and variables for the names that the two sides leave with different values."""
+        joined: list[tuple[Value, Value, Value]] = []
+        for at, frame in enumerate(frames):
+            for name in dict.fromkeys([*ends[0][at], *ends[1][at]]):
+                one, other = ends[0][at].get(name), ends[1][at].get(name)
+                if one is other:
+                    continue
+                absent = self.trace.constant(ABSENT)
+                variable = _widened(_variable(name, one), other) if one is not None else _widened(_variable(name, other), one)
+                joined.append((variable, one or absent, other or absent))
+                frame[name] = variable
+        for i, body in enumerate(bodies):
+            if joined:
+                body.append(Assign(tuple(j[0] for j in joined), tuple(j[i + 1] for j in joined)))
+        self.trace.calls.append(If(test, bodies, what=what))
+
+
+class _Described:
+    """An operation that is called as a whole, with what it is made of."""
+
+    def __init__(self, call: Function, described: tuple[Tensor, ...]) -> None:
+        self.call = call
+        self.described = described
+
+
+class _Inside:
+    """One block of a gradient operator: what goes in and out, and its names inside."""
+
+    def __init__(self, compiler: Compiler, op: Operator, definition: ControlDef, frames: Frames, layout: Layout, which: int) -> None:
+        self.compiler, self.frames, self.layout = compiler, frames, layout
+        self.block: Block = op.attrs[definition.blocks[which]]
+        self.saved = compiler.run.saved.get(self.block.parent_idx, frozenset()) - {*self.block.vars, *argument_names(op, which)}
+        self.outer = [frames[depth(layout, n)].get(n) for n in op.input("X")]
+        self.outer_cotangents = [frames[depth(layout, n)].get(n) for n in op.input("Out@GRAD")]
+        (scopes,) = op.input(definition.scopes)
+        found = frames[depth(layout, scopes)].get(scopes)
+        if found is None:
+            raise Unsupported("residuals without a value")
+        self.scopes, self.scopes_name = found, scopes
+        self.targets = op.output("X@GRAD")
+        names = argument_names(op, which)
+        self.operand_names, self.cotangent_names = names[: len(self.outer)], names[len(self.outer) :]
+        self.outputs = nth(op, "original_input_grad", which, len(self.targets))
+
+    def is_last(self, op: Operator) -> bool:
+        """Whether no other operator reads the residuals."""
+        readers = [each for block in op.block.program.blocks for each in block.ops if self.scopes_name in each.input_names()]
+        return len(readers) == 1 and op.block.idx == 0
+
+    def results(self, kept: Frame, cotangents: Sequence[Value | None]) -> list[Value | None]:
+        """Run the block once."""
+        local: Frame = {n: v for n, v in zip(self.operand_names, self.outer, strict=False) if v is not None}
+        local.update({n: v for n, v in zip(self.cotangent_names, cotangents, strict=True) if v is not None})
+        self.compiler.body(self.block, (local, kept), (self.block.vars, self.saved))
+        return [local.get(name, kept.get(name)) for name in self.outputs]
+
+    def write(self, results: Sequence[Value | None], frames: Frames | None = None) -> None:
+        """The results, under their names outside."""
+        for name, value in zip(self.targets, results, strict=True):
+            if name != EMPTY and value is not None:
+                (self.frames if frames is None else frames)[depth(self.layout, name)][name] = value
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+def _bind(frame: Frame, name: str, value: Value | None) -> None:
+    """Give a name a value, or none."""
+    if value is None:
+        frame.pop(name, None)
+        return
+    if value.hint == "t" and value.base is None:
+        value.hint = name
+    frame[name] = value
+
+
+def _given(name: str, array: Tensor) -> Value:
+    return Value(array, static=isinstance(array, np.ndarray), hint=name)
+
+
+def _shared_with(example: Tensor, values: Sequence[Value]) -> Value | None:
+    """The value in whose memory a result lies."""
+    if not isinstance(example, np.ndarray) or not example.size:
+        return None
+    return next((value for value in values if value.static and np.may_share_memory(value.example, example)), None)
+
+
+def _variable(name: str, start: Value | None) -> Value:
+    """A variable that may have the type of what it starts with."""
+    if start is None:
+        return Value(hint=name, absent=True)
+    return Value(start.example, static=start.static and start.in_order, hint=name, absent=start.absent)
+
+
+def _widened(variable: Value, other: Value | None) -> Value:
+    """The variable, if it can have another value too; else one of which less is known."""
+    if other is None:
+        return variable if variable.absent else Value(variable.example, hint=variable.hint, absent=True, static=False)
+    absent, static = variable.absent or other.absent, variable.static and variable.alike(other)
+    if (absent, static) == (variable.absent, variable.static) or other is variable:
+        return variable
+    example = variable.example if static or not variable.absent else None
+    return Value(example if static else None, static=static, hint=variable.hint, absent=absent)
+
+
+def _copied(value: Value, name: str) -> Value:
+    """What a residual is when it is read again."""
+    if value.constant:
+        return value
+    return Value(value.example, static=value.static, hint=name, absent=value.absent, kept=value.kept)
+
+
+def _present(names: Sequence[str], values: Sequence[Value]) -> Frame:
+    return {n: v for n, v in zip(names, values, strict=True) if not (v.constant and v.example is ABSENT)}
+
+
+def _kept(stack: Value, values: tuple[Value, ...]) -> Body:
+    return [Call(_tuple_form(len(values)), values, (stack,), pure=False), Keep(values)]
+
+
+def _tuple_form(count: int) -> str:
+    return "(" + "".join(f"{{{i}}}, " for i in range(count)) + ")"
+
+
+def _computed(found: Formula, operands: Sequence[Traced]) -> Traced:
+    """Make the calls of a formula."""
+    made: list[Traced] = []
+    for call in found.calls:
+        args = [operands[a.number] if isinstance(a, Input) else made[a] if isinstance(a, int) else a.value for a in call.args]
+        tracer = next(each for each in (*args, *operands) if isinstance(each, Traced))
+        made.append(tracer.apply(call.function, args))
+    return operands[found.result.number] if isinstance(found.result, Input) else made[found.result]
+
+
+def _inferred(
+    definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], attrs: Mapping[str, Tensor], wanted: Mapping[str, int]
+) -> list[TensorType] | None:
+    """The types of an operator's results, if its inference says them; None if not."""
+    values = [value for each in inputs.values() for value in each]
+    if any(value is None or not value.static for value in values):
+        return None
+    types = {slot: [TensorType(v.example.shape, v.example.dtype.name) for v in each if v is not None] for slot, each in inputs.items()}
+    try:
+        found = definition.infer_types(types, attrs)
+        result = [TensorType(tuple(t.shape), t.dtype) for slot in wanted for t in found[slot]]
+    except (GraphadError, KeyError, TypeError, AttributeError, ValueError):
+        return None
+    return result if len(result) == sum(wanted.values()) and not any(-1 in t.shape for t in result) else None
+
+
+__all__ = ["Compiler", "Unsupported"]

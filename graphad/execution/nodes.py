@@ -1,0 +1,168 @@
+"""What a compiled program does, as a tree: calls (``tracing.Call``), assignments, loops, branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphad.execution.tracing import Call, Value
+from graphad.types import Tensor
+
+Body = list[Tensor]
+
+
+@dataclass(eq=False)
+class Assign:
+    """Values get the names of others, all at once."""
+
+    targets: tuple[Value, ...]
+    sources: tuple[Value, ...]
+
+
+@dataclass(eq=False)
+class While:
+    """A loop while a value is true; with ``residuals`` instead one over them, the last first, which are dropped if it ``consumes`` them."""
+
+    test: Value | None
+    body: Body
+    residuals: Value | None = None
+    unpacked: tuple[Value, ...] = ()
+    consumes: bool = False
+    what: str = ""
+
+
+@dataclass(eq=False)
+class If:
+    """A branch."""
+
+    test: Value
+    bodies: tuple[Body, Body]
+    what: str = ""
+
+
+@dataclass(eq=False)
+class Sum:
+    """A total over the iterations of a loop: ``total`` is set to the first term, and the others are added into it."""
+
+    total: Value
+    term: Value
+    first: Value
+
+
+@dataclass
+class Compiled:
+    """What a program does: of feeds and variables of the scope, to fetched values and variables for the scope."""
+
+    feeds: dict[str, Value]
+    states: dict[str, Value]
+    body: Body
+    fetched: list[Value]
+    kept: dict[str, Value]
+    objects: dict[str, Tensor]
+    random: bool = False
+
+
+@dataclass(eq=False)
+class Append:
+    """What an iteration keeps."""
+
+    stack: Value
+    values: tuple[Value, ...]
+
+
+@dataclass(eq=False)
+class Keep:
+    """Something keeps these values: their memory is not to be written to again."""
+
+    values: tuple[Value, ...]
+
+
+@dataclass(eq=False)
+class Zeros:
+    """A total: before anything is added, and, with ``first``, after a loop that may have added nothing."""
+
+    total: Value
+    first: Value | None = None
+
+
+@dataclass(eq=False)
+class Group:
+    """Elementwise calls on large arrays of one shape: they are made for one tile after the other, each small enough for a cache.
+
+    ``inside`` are results that nothing else reads: they are as large as a tile.
+    """
+
+    calls: list[Call]
+    reads: tuple[Value, ...]
+    made: tuple[Value, ...]
+    inside: tuple[Value, ...]
+
+
+def reads_of(node: Tensor) -> tuple[Value, ...]:
+    """What a node itself reads."""
+    match node:
+        case Call():
+            return node.args
+        case Assign():
+            return node.sources
+        case While():
+            return tuple(each for each in (node.test, node.residuals) if each is not None)
+        case If():
+            return (node.test,)
+        case Sum():
+            return (node.total, node.term, node.first)
+        case Append():
+            return (node.stack, *node.values)
+        case Keep():
+            return node.values
+        case Zeros():
+            return () if node.first is None else (node.total, node.first)
+        case Group():
+            return node.reads
+    raise AssertionError(node)
+
+
+def writes_of(node: Tensor) -> tuple[Value, ...]:
+    """What a node itself makes."""
+    match node:
+        case Call():
+            return node.results
+        case Assign():
+            return node.targets
+        case While():
+            return node.unpacked
+        case Zeros():
+            return (node.total,)
+        case Group():
+            return node.made
+    return ()
+
+
+def bodies_of(node: Tensor) -> tuple[Body, ...]:
+    """The nested bodies of a node."""
+    return (node.body,) if isinstance(node, While) else node.bodies if isinstance(node, If) else ()
+
+
+def kept_by(node: Tensor) -> tuple[Value, ...]:
+    """The values that something has after a node, under another name: their memory is not written to again."""
+    if isinstance(node, Assign):
+        return node.sources
+    return node.values if isinstance(node, Append | Keep) else ()
+
+
+def all_nodes(body: Body) -> Iterator[Tensor]:
+    """Every node of a body, nested ones included, in order."""
+    for node in body:
+        yield node
+        for inner in bodies_of(node):
+            yield from all_nodes(inner)
+
+
+def values_of(compiled: Compiled) -> set[Value]:
+    """Every value of a program."""
+    found = {*compiled.feeds.values(), *compiled.states.values(), *compiled.fetched, *compiled.kept.values()}
+    for node in all_nodes(compiled.body):
+        found.update(reads_of(node), writes_of(node))
+        if isinstance(node, Group):
+            found.update(node.inside)
+    return found

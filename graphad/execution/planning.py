@@ -1,0 +1,313 @@
+"""Where the values of a compiled program are in memory: which share an array, one after the other.
+
+    t0 = x @ w        0      1024      4096
+    t1 = t0 + b       |--t0--|                 t1 is put where t0 was,
+    t2 = t1.sum(0)    |--t1--|-t2-|            t2 beside it, until nothing reads t1
+
+Liveness says from where to where a value is needed. Values whose calls can write into an array that is there share one block of memory:
+the largest first, each at the lowest offset that is free as long as it lives. An elementwise call may write where an argument was that
+nothing else reads. What the caller gets, what the scope keeps, and what loops pass on are arrays of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graphad.execution.nodes import Body, Compiled, Group, While, Zeros, all_nodes, bodies_of, kept_by, reads_of, writes_of
+from graphad.execution.tracing import Call, Value
+from graphad.types import Tensor
+
+ALIGNED = 64  # bytes
+LARGE = 1 << 16  # elements from which on elementwise calls go tile by tile
+TILE_BYTES = 1 << 20  # of all arrays of a tile together
+_LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
+
+
+@dataclass(eq=False)
+class Place:
+    """Bytes of the common block: some values one after the other, the first written at ``start``, the last read at ``end``."""
+
+    start: int
+    end: int
+    nbytes: int
+    values: list[Value] = field(default_factory=list)
+    offset: int = 0
+
+
+@dataclass
+class MemoryPlan:
+    """The places of a program's values.
+
+    Attributes:
+        places: with their offsets.
+        size: bytes of the common block.
+        most_alive: the bytes of the values in it that are needed at once, at most.
+        length: how many moments there are.
+        place_of: that of a value, if it has one.
+    """
+
+    places: list[Place]
+    size: int
+    most_alive: int
+    length: int
+    place_of: dict[Value, Place]
+    last: dict[Value, int]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.size:,} bytes for {len(self.place_of)} values in {len(self.places)} places; {self.most_alive:,} are needed at once"
+        ]
+        for place in sorted(self.places, key=lambda place: (place.start, place.offset)):
+            names = ", ".join(f"{value.hint}{list(value.example.shape)}" for value in place.values)
+            lines.append(f"{place.start:5}-{place.end:<5} {place.offset:>12,} +{place.nbytes:<12,} {names}")
+        return "\n".join(lines)
+
+    def svg(self) -> str:
+        """A chart: time from left to right, memory from bottom to top, a box for each place."""
+        width, height = 960.0, 480.0
+        across, up = width / max(self.length, 1), height / max(self.size, 1)
+        box, font = f"-8 -24 {width + 16:g} {height + 32:g}", 'font-family="sans-serif" font-size="11"'
+        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" {font}>']
+        parts.append(f'<text x="0" y="-8">{self.size:,} bytes; {self.most_alive:,} needed at once</text>')
+        for i, place in enumerate(sorted(self.places, key=lambda place: (place.start, place.offset))):
+            x, w = place.start * across, max((place.end - place.start + 1) * across, 1.0)
+            h = max(place.nbytes * up, 0.5)
+            y = height - place.offset * up - h
+            title = ", ".join(value.hint for value in place.values)
+            where = f'x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"'
+            look = f'fill="hsl({i * 47 % 360}, 45%, 70%)" stroke="#555" stroke-width="0.4"'
+            title = f"{_escaped(title)}: {place.nbytes:,} bytes"
+            parts.append(f"<rect {where} {look}><title>{title}</title></rect>")
+        return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+# -- what is not needed --------------------------------------------------------------------------
+
+
+def without_unread(compiled: Compiled) -> None:
+    """Leave out pure calls whose results nothing reads."""
+    counts: dict[Value, int] = {}
+    for node in all_nodes(compiled.body):
+        for value in reads_of(node):
+            counts[value] = counts.get(value, 0) + 1
+    for value in (*compiled.fetched, *compiled.kept.values()):
+        counts[value] = counts.get(value, 0) + 1
+    _sweep(compiled.body, counts)
+
+
+def _sweep(body: Body, counts: dict[Value, int]) -> None:
+    for i in reversed(range(len(body))):
+        node = body[i]
+        for inner in bodies_of(node):
+            _sweep(inner, counts)
+        if isinstance(node, Call) and node.pure and not any(counts.get(value) for value in node.results):
+            for value in node.args:
+                counts[value] -= 1
+            del body[i]
+
+
+# -- tiles ---------------------------------------------------------------------------------------
+
+
+def grouped(compiled: Compiled) -> None:
+    """Put elementwise calls on large arrays that follow each other into groups."""
+    readers: dict[Value, list[Tensor]] = {}
+    for node in all_nodes(compiled.body):
+        for value in (*reads_of(node), *kept_by(node)):
+            readers.setdefault(value, []).append(node)
+    asked = {*compiled.fetched, *compiled.kept.values()}
+    _group(compiled.body, readers, asked)
+
+
+def _group(body: Body, readers: dict[Value, list[Tensor]], asked: set[Value]) -> None:
+    found: Body = []
+    run: list[Call] = []
+
+    def close() -> None:
+        if len(run) > 1:
+            found.append(_made_group(list(run), readers, asked))
+        else:
+            found.extend(run)
+        run.clear()
+
+    for node in body:
+        for inner in bodies_of(node):
+            _group(inner, readers, asked)
+        if isinstance(node, Call) and _tiles(node) and (not run or run[0].results[0].example.shape == node.results[0].example.shape):
+            run.append(node)
+            continue
+        close()
+        if isinstance(node, Call) and _tiles(node):
+            run.append(node)
+        else:
+            found.append(node)
+    close()
+    body[:] = found
+
+
+def _tiles(call: Call) -> bool:
+    """Whether a call is elementwise on large arrays of one shape, and on numbers."""
+    if not call.elementwise or not call.into or len(call.results) != 1:
+        return False
+    (made,) = call.results
+    if made.example.size < LARGE or not made.in_order:
+        return False
+    return all(_is_number(arg) or (arg.static and arg.in_order and arg.example.shape == made.example.shape) for arg in call.args)
+
+
+def _is_number(value: Value) -> bool:
+    return bool(np.size(value.example) == 1)
+
+
+def _made_group(calls: list[Call], readers: dict[Value, list[Tensor]], asked: set[Value]) -> Group:
+    results = [call.results[0] for call in calls]
+    own = set(map(id, calls))
+    inside = [v for v in results if v not in asked and all(id(reader) in own for reader in readers.get(v, ()))]
+    hidden = set(inside)
+    reads = dict.fromkeys(arg for call in calls for arg in call.args if arg not in results)
+    return Group(calls, tuple(reads), tuple(v for v in results if v not in hidden), tuple(inside))
+
+
+def tile_of(group: Group) -> int:
+    """How many elements of a group's arrays are worked on at a time."""
+    arrays = [v for v in (*group.reads, *group.made) if not _is_number(v)]
+    each = int(sum(v.example.itemsize for v in arrays)) + 2 * 8
+    return max(_LEAST, min(_MOST, 1 << ((TILE_BYTES // each).bit_length() - 1)))
+
+
+# -- liveness ------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Lives:
+    """When values are made and read; a value of before a loop that is read in it is needed until its end."""
+
+    made: dict[Value, int] = field(default_factory=dict)
+    last: dict[Value, int] = field(default_factory=dict)
+    around: dict[Value, tuple[While, ...]] = field(default_factory=dict)
+    reading: list[tuple[Value, int, tuple[While, ...]]] = field(default_factory=list)
+    ends: dict[While, int] = field(default_factory=dict)
+    order: list[tuple[int, Tensor]] = field(default_factory=list)
+    kept: set[Value] = field(default_factory=set)
+    at: int = 0
+
+    def go(self, body: Body, loops: tuple[While, ...]) -> None:
+        for node in body:
+            self.at += 1
+            inner = (*loops, node) if isinstance(node, While) else loops
+            self.order.append((self.at, node))
+            for value in reads_of(node):
+                self.reading.append((value.root, self.at, inner if isinstance(node, While) and value is node.test else loops))
+            for value in writes_of(node):
+                if value.base is None and value not in self.made:
+                    self.made[value] = self.at
+                    self.around[value] = inner if isinstance(node, While) else loops
+            self.kept.update(value.root for value in kept_by(node))
+            for each in bodies_of(node):
+                self.go(each, inner)
+            if isinstance(node, While):
+                self.at += 1
+                self.ends[node] = self.at
+
+    def finish(self) -> None:
+        for value, at, loops in self.reading:
+            outer = [loop for loop in loops if loop not in self.around.get(value, ())]
+            self.last[value] = max(self.last.get(value, 0), self.ends[outer[0]] if outer else at)
+
+
+def planned(compiled: Compiled, reuse: bool = True) -> MemoryPlan:
+    """The memory plan of a program; without ``reuse`` every value has a place of its own."""
+    lives = _Lives()
+    lives.go(compiled.body, ())
+    lives.finish()
+    lives.kept.update(value.root for value in (*compiled.fetched, *compiled.kept.values()))
+    place_of: dict[Value, Place] = {}
+    places: list[Place] = []
+    for at, node in lives.order:
+        for value in _placed(node, lives.kept):
+            end = max(lives.last.get(value, at), at)
+            place = _taken_over(node, value, at, lives, place_of) if reuse else None
+            if place is None:
+                place = Place(at, end, -(-value.nbytes // ALIGNED) * ALIGNED)
+                places.append(place)
+            place.end = max(place.end, end)
+            place.values.append(value)
+            place_of[value] = place
+    size = _offsets(places) if reuse else _one_after_the_other(places)
+    return MemoryPlan(places, size, _most_alive(places), lives.at, place_of, lives.last)
+
+
+def _placed(node: Tensor, kept: set[Value]) -> Iterable[Value]:
+    """The values that a node can write into memory that is there."""
+    if isinstance(node, Call):
+        found: Sequence[Value] = node.results if node.into else ()
+    elif isinstance(node, Group):
+        found = node.made
+    elif isinstance(node, Zeros):
+        found = () if node.first is not None else (node.total,)
+    else:
+        found = ()
+    return [v for v in found if v.base is None and v.static and v.in_order and v not in kept and v.nbytes]
+
+
+def _taken_over(node: Tensor, value: Value, at: int, lives: _Lives, place_of: dict[Value, Place]) -> Place | None:
+    """The place of an argument that nothing reads later, if an elementwise call may write there."""
+    for arg in _free_for(node, value):
+        place = place_of.get(arg)
+        if place is not None and arg.base is None and place.values[-1] is arg and lives.last.get(arg) == at and arg.alike(value):
+            return place
+    return None
+
+
+def _free_for(node: Tensor, value: Value) -> list[Value]:
+    if isinstance(node, Call):
+        return list(dict.fromkeys(node.args)) if node.in_place else []
+    if isinstance(node, Group):
+        written = next(i for i, call in enumerate(node.calls) if call.results[0] is value)
+        first = written + 1 if node.calls[written].in_place else written
+        later = {arg for call in node.calls[first:] for arg in call.args}
+        return [arg for arg in node.reads if arg not in later]
+    return []
+
+
+def _offsets(places: list[Place]) -> int:
+    """Give places offsets: the largest first, each at the lowest one where no place is that lives at the same time."""
+    done: list[Place] = []
+    size = 0
+    for place in sorted(places, key=lambda place: (-place.nbytes, place.start)):
+        offset = 0
+        for other in sorted((each for each in done if each.start <= place.end and place.start <= each.end), key=lambda each: each.offset):
+            if other.offset - offset >= place.nbytes:
+                break
+            offset = max(offset, other.offset + other.nbytes)
+        place.offset = offset
+        done.append(place)
+        size = max(size, offset + place.nbytes)
+    return size
+
+
+def _one_after_the_other(places: list[Place]) -> int:
+    size = 0
+    for place in places:
+        place.offset = size
+        size += place.nbytes
+    return size
+
+
+def _most_alive(places: Sequence[Place]) -> int:
+    changes = sorted([(p.start, 1, p.nbytes) for p in places] + [(p.end, 2, -p.nbytes) for p in places])
+    alive = most = 0
+    for _, _, change in changes:
+        alive += change
+        most = max(most, alive)
+    return most
+
+
+__all__ = ["MemoryPlan", "Place", "grouped", "planned", "tile_of", "without_unread"]

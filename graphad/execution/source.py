@@ -1,0 +1,417 @@
+"""A compiled program as Python: a module over numpy whose ``make`` allocates the memory of the plan and returns the function of a run."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graphad.execution.nodes import (
+    Append,
+    Assign,
+    Body,
+    Compiled,
+    Group,
+    If,
+    Keep,
+    Sum,
+    While,
+    Zeros,
+    all_nodes,
+    kept_by,
+    reads_of,
+    writes_of,
+)
+from graphad.execution.planning import MemoryPlan, tile_of
+from graphad.execution.runtime import HELPERS
+from graphad.execution.tracing import Call, Value
+from graphad.types import Tensor
+
+BIG = 1 << 12  # bytes of an array that is let go after its last use
+
+HEAD = '''\
+def block(nbytes):
+    """Memory that begins at a multiple of 64."""
+    memory = np.empty(nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + nbytes]
+
+
+def part(memory, offset, shape, dtype):
+    """An array in the memory."""
+    return np.ndarray(shape, dtype, buffer=memory, offset=offset)
+'''
+
+
+@dataclass
+class Source:
+    """The text, and what it needs.
+
+    Attributes:
+        text: of the module: ``make()`` returns ``run(feeds..., variables..., new variables...)``, which returns the fetched values
+            and the variables.
+        objects: what the text names and does not define, by name.
+        spare: the variables whose new values are written into arrays that the caller gives.
+        returned: which of the fetched values are, too.
+        calls: what each line of the text does, by its number.
+    """
+
+    text: str
+    objects: dict[str, Tensor]
+    spare: list[str]
+    returned: list[int]
+    calls: dict[int, Tensor]
+
+
+@dataclass
+class Options:
+    """What a run counts."""
+
+    counts_trips: bool = True
+    limit: int | None = None
+    spares: bool = True  # whether the caller gives arrays for the new values of variables
+
+
+@dataclass
+class _Writer:
+    compiled: Compiled
+    plan: MemoryPlan
+    options: Options
+    lines: list[str] = field(default_factory=list)
+    bound: list[str] = field(default_factory=list)
+    names: dict[Value, str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    objects: dict[str, Tensor] = field(default_factory=dict)
+    at_bind: set[Value] = field(default_factory=set)
+    spare: dict[Value, str] = field(default_factory=dict)
+    calls: dict[int, Tensor] = field(default_factory=dict)
+    dead: dict[int, list[Value]] = field(default_factory=dict)
+
+    # -- names --
+
+    def fresh(self, hint: str) -> str:
+        name = re.sub(r"\W", "_", hint).strip("_") or "t"
+        name = f"v{name}" if name[0].isdigit() or keyword.iskeyword(name) or name in _OURS else name
+        found, i = name, 1
+        while found in self.taken:
+            i += 1
+            found = f"{name}_{i}"
+        self.taken.add(found)
+        return found
+
+    def name(self, value: Value) -> str:
+        """How the source calls a value; a constant is an object, or written out."""
+        found = self.names.get(value)
+        if found is not None:
+            return found
+        if value.constant:
+            example = value.example
+            if isinstance(example, bool | int | float) and example == example and abs(example) != float("inf"):
+                found = repr(example)
+            elif example is None:
+                found = "None"
+            else:
+                found = self.object(example, "constant")
+        else:
+            found = self.fresh(value.hint)
+        self.names[value] = found
+        return found
+
+    def object(self, thing: Tensor, hint: str) -> str:
+        for name, known in self.objects.items():
+            if known is thing:
+                return name
+        name = self.fresh(hint)
+        self.objects[name] = thing
+        return name
+
+    # -- lines --
+
+    def say(self, depth: int, text: str, node: Tensor = None) -> None:
+        self.lines.append("    " * depth + text)
+        if node is not None:
+            self.calls[len(self.lines)] = node
+
+    def placed(self) -> None:
+        """The arrays of the plan."""
+        if self.plan.size:
+            self.bound.append(f"memory = block({self.plan.size})")
+        for value, place in self.plan.place_of.items():
+            shape = tuple(map(int, value.example.shape))
+            self.bound.append(f"{self.name(value)} = part(memory, {place.offset}, {shape}, {value.example.dtype.name!r})")
+            self.at_bind.add(value)
+
+    def body(self, body: Body, depth: int) -> None:
+        if not body:
+            self.say(depth, "pass")
+        written = len(self.lines)
+        for node in body:
+            _WRITERS[type(node)](self, node, depth)
+            dead = [self.name(value) for value in self.dead.get(id(node), ()) if value not in self.at_bind]
+            if dead:
+                self.say(depth, f"{' = '.join(dead)} = None")
+        if len(self.lines) == written and body:
+            self.say(depth, "pass")
+
+    def call(self, node: Call, depth: int) -> None:
+        args = [self.name(arg) for arg in node.args]
+        if not node.results:
+            return self.say(depth, node.form.format(*args), node)
+        (*_, last) = node.results
+        if len(node.results) > 1 or node.what == "unpack":
+            targets = "".join(f"{'_' if value.constant else self.name(value)}, " for value in node.results)
+            return self.say(depth, f"{targets}= {node.form.format(*args)}", node)
+        if last in self.plan.place_of:
+            return self.say(depth, node.into.format(*args, out=self.name(last)), node)
+        if last.base is not None and last.static and all(arg in self.at_bind or arg.constant for arg in node.args):
+            self.at_bind.add(last)
+            self.bound.append(f"{self.name(last)} = {node.form.format(*args)}")
+            return None
+        if last in self.spare and node.into:
+            self.say(depth, f"{self.name(last)} = {self.spare[last]}")
+            return self.say(depth, node.into.format(*args, out=self.name(last)), node)
+        form = node.form.format(*args)
+        if last.static and last.base is None and not last.example.ndim and node.into:
+            form = f"np.asarray({form})"
+        return self.say(depth, f"{self.name(last)} = {form}", node)
+
+    def assign(self, node: Assign, depth: int) -> None:
+        pairs = [(self.name(t), self.name(s)) for t, s in zip(node.targets, node.sources, strict=True)]
+        self.say(depth, ", ".join(t for t, _ in pairs) + " = " + ", ".join(s for _, s in pairs))
+
+    def loop(self, node: While, depth: int) -> None:
+        forward = node.test is not None
+        trips = self.fresh("trips") if forward and self.options.counts_trips else ""
+        if trips:
+            self.say(depth, f"{trips} = 0")
+        if forward and self.compiled.random:
+            self.say(depth, "iterations.append(0)")
+        if forward:
+            self.say(depth, f"while {self.truth(node.test)}:", node)
+        else:
+            assert node.residuals is not None
+            unpacked = "".join(f"{self.name(value) if not value.constant else '_'}, " for value in node.unpacked)
+            stack = self.name(node.residuals)
+            self.say(depth, f"while {stack}:" if node.consumes else f"for {unpacked or '_'} in reversed({stack}):")
+            if node.consumes:
+                self.say(depth + 1, f"{unpacked}{'= ' if unpacked else ''}{stack}.pop()")
+        if forward and self.options.limit is not None:
+            self.say(depth + 1, "count_iteration()")
+        self.body(node.body, depth + 1)
+        if trips:
+            self.say(depth + 1, f"{trips} += 1")
+        if forward and self.compiled.random:
+            self.say(depth + 1, "iterations[-1] += 1")
+            self.say(depth, "iterations.pop()")
+        if trips:
+            self.say(depth, f"all_trips.add({trips})")
+
+    def truth(self, test: Tensor) -> str:
+        plain = test.static and test.example.dtype == bool and test.example.size == 1
+        return self.name(test) if plain else f"truth({self.name(test)})"
+
+    def branch(self, node: If, depth: int) -> None:
+        self.say(depth, f"if {self.truth(node.test)}:", node)
+        self.body(node.bodies[0], depth + 1)
+        if node.bodies[1]:
+            self.say(depth, "else:")
+            self.body(node.bodies[1], depth + 1)
+
+    def sum(self, node: Sum, depth: int) -> None:
+        total, term, first = self.name(node.total), self.name(node.term), self.name(node.first)
+        self.say(depth, f"np.copyto({total}, {term}) if {first} else np.add({total}, {term}, out={total})")
+
+    def append(self, node: Append, depth: int) -> None:
+        self.say(depth, f"{self.name(node.stack)}.append(({''.join(self.name(value) + ', ' for value in node.values)}))")
+
+    def keep(self, node: Keep, depth: int) -> None:
+        """Nothing happens: the plan has left these values alone."""
+
+    def zeros(self, node: Zeros, depth: int) -> None:
+        total = self.name(node.total)
+        if node.first is not None:
+            self.say(depth, f"if {self.name(node.first)}: {total}.fill(0)")
+        elif node.total not in self.plan.place_of:
+            self.say(depth, f"{total} = np.empty({tuple(map(int, node.total.example.shape))}, {node.total.example.dtype.name!r})")
+
+    def group(self, node: Group, depth: int) -> None:
+        """A loop over tiles."""
+        total, tile = int(node.calls[0].results[0].example.size), tile_of(node)
+        self.say(depth, f"# {len(node.calls)} elementwise operations on {tile} of {total} elements at a time")
+        for value in node.made:
+            if value in self.spare:
+                self.say(depth, f"{self.name(value)} = {self.spare[value]}")
+            elif value not in self.plan.place_of:
+                self.say(depth, f"{self.name(value)} = np.empty({tuple(map(int, value.example.shape))}, {value.example.dtype.name!r})")
+        large = [value for value in (*node.reads, *node.made) if not value.constant and value.example.size > 1]
+        flats = {value: self.flat(value, depth) for value in large}
+        pieces = {value: self.fresh(f"{self.name(value)}_tile") for value in flats}
+        buffers = self.buffers(node, tile)
+        self.say(depth, f"for start in range(0, {total}, {tile}):")
+        self.say(depth + 1, f"tile = slice(start, start + {tile})")
+        for value, flat in flats.items():
+            self.say(depth + 1, f"{pieces[value]} = {flat}[tile]")
+        if total % tile:
+            short = {buffer: self.fresh(f"{buffer}_part") for buffer in dict.fromkeys(buffers.values())}
+            for buffer, part in short.items():
+                self.say(depth + 1, f"{part} = {buffer} if start + {tile} <= {total} else {buffer}[: {total % tile}]")
+            buffers = {value: short[buffer] for value, buffer in buffers.items()}
+        pieces.update(buffers)
+        for call in node.calls:
+            args = [pieces.get(arg) or (f"{self.name(arg)}.reshape(-1)" if _wide(arg) else self.name(arg)) for arg in call.args]
+            self.say(depth + 1, call.into.format(*args, out=pieces[call.results[0]]), call)
+
+    def flat(self, value: Value, depth: int) -> str:
+        """The name of an array with one axis."""
+        name = self.name(value)
+        if value.example.ndim == 1:
+            return name
+        flat = self.fresh(f"flat_{name}")
+        if value in self.at_bind:
+            self.bound.append(f"{flat} = {name}.reshape(-1)")
+        else:
+            self.say(depth, f"{flat} = {name}.reshape(-1)")
+        return flat
+
+    def buffers(self, node: Group, tile: int) -> dict[Value, str]:
+        """The names of the buffers of a tile, for the results that stay inside."""
+        made: dict[tuple[str, int], str] = {}
+        registers = _registers(node, set(node.inside))
+        for dtype, number in registers.values():
+            if (dtype, number) not in made:
+                made[dtype, number] = self.fresh(f"tile_{dtype}_{number}")
+                self.bound.append(f"{made[dtype, number]} = np.empty({tile}, {dtype!r})")
+        return {value: made[register] for value, register in registers.items()}
+
+
+def _wide(value: Value) -> bool:
+    return isinstance(value.example, np.ndarray) and value.example.ndim > 1
+
+
+def _registers(group: Group, inside: set[Value]) -> dict[Value, tuple[str, int]]:
+    """Buffers of a tile for the results that stay inside: one is free again after its last use."""
+    last = {arg: i for i, call in enumerate(group.calls) for arg in call.args}
+    free: dict[str, list[int]] = {}
+    count: dict[str, int] = {}
+    found: dict[Value, tuple[str, int]] = {}
+    for i, call in enumerate(group.calls):
+        done = [found[arg] for arg in dict.fromkeys(call.args) if arg in found and last[arg] == i]
+        for dtype, number in done if call.in_place else ():
+            free.setdefault(dtype, []).append(number)
+        (made,) = call.results
+        if made in inside:
+            dtype = made.example.dtype.name
+            if not free.get(dtype):
+                free.setdefault(dtype, []).append(count.get(dtype, 0))
+                count[dtype] = count.get(dtype, 0) + 1
+            found[made] = (dtype, free[dtype].pop())
+        for dtype, number in () if call.in_place else done:
+            free.setdefault(dtype, []).append(number)
+    return found
+
+
+_WORDS = "np block part make run memory generator iterations count_iteration all_trips start tile"
+_OURS = frozenset([*_WORDS.split(), *HELPERS])
+_WRITERS: dict[type, Callable[..., None]] = {
+    Call: _Writer.call,
+    Assign: _Writer.assign,
+    While: _Writer.loop,
+    If: _Writer.branch,
+    Sum: _Writer.sum,
+    Append: _Writer.append,
+    Keep: _Writer.keep,
+    Zeros: _Writer.zeros,
+    Group: _Writer.group,
+}
+
+
+def written(compiled: Compiled, plan: MemoryPlan, options: Options) -> Source:
+    """The source of a compiled program."""
+    writer = _Writer(compiled, plan, options)
+    writer.taken |= {*_OURS, *compiled.objects}
+    writer.objects.update(compiled.objects)
+    params = [writer.name(value) for value in (*compiled.feeds.values(), *compiled.states.values())]
+    spare = _spare(compiled) if options.spares else {}
+    for name, value in spare.items():
+        writer.spare[value] = writer.fresh(f"new_{name}")
+    returned = _returned(compiled) if options.spares else {}
+    for value in returned.values():
+        writer.spare[value] = writer.fresh(f"returned_{value.hint}")
+    writer.placed()
+    writer.dead = _last_reads(compiled, plan)
+    writer.body(compiled.body, 2)
+    result = _results(writer, compiled)
+    params += [writer.spare[value] for value in (*spare.values(), *returned.values())]
+    before = [HEAD, "", "def make():", *(f"    {line}" for line in writer.bound), "", f"    def run({', '.join(params)}):"]
+    head = "\n".join(before).count("\n") + 1
+    text = "\n".join([*before, *writer.lines, f"        return {result}", "", "    return run"]) + "\n"
+    return Source(text, writer.objects, list(spare), list(returned), {line + head: node for line, node in writer.calls.items()})
+
+
+def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
+    """After which node of the outermost body large values are dead that have memory of their own."""
+    last: dict[Value, int] = {}
+    made: set[Value] = set()
+    for node in compiled.body:
+        for each in all_nodes([node]):
+            touched = (*reads_of(each), *kept_by(each), *writes_of(each))
+            last.update(dict.fromkeys(touched, id(node)))
+            made.update(writes_of(each))
+    stays = {*compiled.fetched, *compiled.kept.values(), *plan.place_of}
+    found: dict[int, list[Value]] = {}
+    for value, at in last.items():
+        if value in made and value not in stays and not value.constant and (not value.static or value.nbytes >= BIG):
+            found.setdefault(at, []).append(value)
+    return found
+
+
+def _spare(compiled: Compiled) -> dict[str, Value]:
+    """The variables whose new values can be written into arrays that are there: each a value of its own, made outside of loops."""
+    made = {v for node in compiled.body for v in _directly(node)}
+    values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
+    own = {name: v for name, v in compiled.kept.items() if v in made and values.count(v) == 1 and v.nbytes}
+    return {name: v for name, v in own.items() if name in compiled.states and v.alike(compiled.states[name])}
+
+
+def _returned(compiled: Compiled) -> dict[int, Value]:
+    """The large fetched values that can be written into arrays that are there."""
+    made = {v for node in compiled.body for v in _directly(node)}
+    values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
+    found = {i: v for i, v in enumerate(compiled.fetched) if v in made and values.count(v) == 1}
+    return {i: v for i, v in found.items() if v.in_order and v.nbytes >= BIG}
+
+
+def _directly(node: Tensor) -> Iterable[Value]:
+    if isinstance(node, Group):
+        return node.made
+    return node.results if isinstance(node, Call) and node.into and node.results[0].base is None else ()
+
+
+def _results(writer: _Writer, compiled: Compiled) -> str:
+    """The tuple that a run returns: an array of the run's own as it is, any other as a copy."""
+    made = {v for node in compiled.body for v in _directly(node)}
+    values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
+    shown, given = [], {*compiled.feeds.values()}
+
+    def placed(value: Value) -> bool:
+        """Whether it is an array that something else certainly has."""
+        return value.static and (value.root in writer.plan.place_of or value.root.constant or value.root in given)
+
+    for value in compiled.fetched:
+        own = value in made and values.count(value.root) == 1
+        alone = values.count(value.root) == 1 and not value.constant
+        helper = "own_or_taken" if alone else "own"
+        shown.append(writer.name(value) if own else f"{writer.name(value)}.copy()" if placed(value) else f"{helper}({writer.name(value)})")
+    kept = []
+    for value in compiled.kept.values():
+        name = writer.name(value)
+        alone = values.count(value.root) == 1 and not value.constant and value.root not in given
+        kept.append(name if alone or value.absent else f"{name}.copy()" if value.static else f"copied({name})")
+    return f"({_items(shown)}), ({_items(kept)})"
+
+
+def _items(texts: Sequence[str]) -> str:
+    return "".join(f"{text}, " for text in texts)
