@@ -163,6 +163,7 @@ class Page {
     const op = key.startsWith("o") ? Number(key.slice(1)) : this.opOf(key);
     if (isRevealing && op !== null && this.tree.reveal(op)) this.rebuild(true);
     this.address.selection = key;
+    this.canvas.look(NO_FOCUS); // until the mouse moves, what is selected counts
     this.show(key, true);
     if (isRevealing) {
       const shape = this.selectedKey();
