@@ -555,8 +555,9 @@ def affine_grid_spread(X: Array, *, output_shape: list[int], align_corners: bool
 
 
 def _chosen_boxes_type(Boxes: TensorType, Scores: TensorType, **_: object) -> TensorType:
-    if len(Boxes.shape) != 3 or len(Scores.shape) != 3 or not matched(Boxes.shape[2], 4):
-        raise ShapeError(f"Boxes is {Boxes} and Scores is {Scores}; [images, boxes, 4] and [images, classes, boxes] are expected")
+    fits = len(Boxes.shape) == len(Scores.shape) == 3 and matched(Boxes.shape[2], 4) and matched(Boxes.shape[0], Scores.shape[0])
+    if not fits or not matched(Boxes.shape[1], Scores.shape[2]) or not {Boxes.dtype, Scores.dtype} <= set(FLOATS):
+        raise ShapeError(f"Boxes is {Boxes} and Scores is {Scores}; floats [images, boxes, 4] and [images, classes, boxes] are expected")
     return TensorType((-1, 3), "int64")
 
 

@@ -425,6 +425,7 @@ MEANINGS: Mapping[Callable[..., object], Builder] = {
     np.floor: _rounded("RTN"),
     np.ceil: _rounded("RTP"),
     np.trunc: _rounded("RTZ"),
+    np.rint: _rounded("RNE"),
     np.sqrt: _floats_only(_sqrt),
     np.exp: _exp,
     np.tanh: _opaque("tanh"),

@@ -270,30 +270,6 @@ _COMPILED = (
         'fill_constant() -> (Out=c) {shape=[1], value=0.5, dtype="float64"}\nelementwise_mul(X=h, Y=c) -> (Out=h)',
     ),
     Mutant(
-        "executor-adds-to-what-it-was-given",
-        "executor",
-        Patch(f"{RUN}.blocks:_Sums.add", "totals[i] = term\n", "totals[i], own[i] = term, isinstance(term, np.ndarray)\n"),
-        Witness(
-            """
-            h: float64[2]
-            w: float64[2]
-            n: int64[1] stop_gradient
-            loss: float64[]
-            scopes: ?[?] STEP_SCOPES
-            fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
-            less_than(X=i, Y=n) -> (Out=more)
-            while(X=[h, w, i, n], Condition=more) -> (Out=[h, i, more], StepScopes=scopes) {sub_block=block(1)}
-            mean(X=h) -> (Out=loss)
-            block 1 in 0:
-            elementwise_add(X=h, Y=w) -> (Out=h)
-            increment(X=i) -> (Out=i)
-            less_than(X=i, Y=n) -> (Out=more)
-            """,
-            BACKWARD,
-            feeds={"n": [3]},
-        ),
-    ),
-    Mutant(
         "executor-runs-again-from-the-wrong-state",
         "executor",
         Patch(f"{RUN}.blocks:_Backwards.all", "begin = (len(starts) - 1) * every", "begin = len(starts) * every - every // 2"),

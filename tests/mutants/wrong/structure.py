@@ -225,21 +225,6 @@ with passes():
             return changed
 
     @dataclass(frozen=True)
-    class ReusesViews(Pass):
-        """Lets operators overwrite their input where they are its last reader, views of it or not."""
-
-        name = "user-reuses-views"
-
-        def apply(self, graph: Graph) -> bool:
-            changed = False
-            for op in [op for op in graph.ordered_ops() if op.type in ("exp", "tanh", "scale", "square") and "inplace" not in op.attrs]:
-                x = op.input("X")
-                if x.writers and not graph.is_observed(x) and list(x.readers)[-1:] == [op] and x.type == op.output("Out").type:
-                    graph.set_attr(op, "inplace", ["Out:X"])
-                    changed = True
-            return changed
-
-    @dataclass(frozen=True)
     class DrawsInPieces(Pass):
         """Draws a long row of random numbers as two short ones."""
 

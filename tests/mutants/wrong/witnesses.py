@@ -122,11 +122,6 @@ _MEMORY = (
         "x: float64[1]\nscale(X=x) -> (Out=a) {scale=0.5}\ntanh(X=a) -> (Out=b)\nexp(X=b) -> (Out=a)\nmean(X=a) -> (Out=loss)",
         DIFFERENTIATED,
     ),
-    _trying(
-        "memory",
-        wrong.ReusesViews,
-        "x: float64[2]\nscale(X=x) -> (Out=a) {scale=2.0}\nreshape(X=a) -> (Out=b) {shape=[2]}\nexp(X=b) -> (Out=c)\nsin(X=a) -> (Out=d)",
-    ),
 )
 _RANDOM = (
     _trying(
