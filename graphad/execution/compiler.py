@@ -546,6 +546,8 @@ class Compiler:
             for name in dict.fromkeys([*ends[0][at], *ends[1][at]]):
                 one, other = ends[0][at].get(name), ends[1][at].get(name)
                 if one is other:
+                    if one is not None:  # both sides say so, whatever the name had before
+                        frame[name] = one
                     continue
                 absent = self.trace.constant(ABSENT)
                 variable = _widened(_variable(name, one), other) if one is not None else _widened(_variable(name, other), one)

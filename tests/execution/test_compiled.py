@@ -257,3 +257,17 @@ def test_a_failed_run_leaves_the_scope_and_the_next_run_as_they_were() -> None:
 def test_modes(mode: Any) -> None:
     with pytest.raises(ValueError, match="mode is one of compiled, interpreted, not"):
         ga.Executor(mode=mode)
+
+
+@pytest.mark.parametrize("go", [False, True])
+def test_a_name_that_both_branches_set_to_one_value_has_it_afterwards(go: bool) -> None:
+    program = ga.Program.parse(
+        """program { block 0 { var x: float64[3] var go: bool[1] var y: float64[3] var z: float64[3] var s: ?[?] STEP_SCOPES
+        fill_constant() -> (Out=y) {shape=[3], value=0.5, dtype="float64"} tanh(X=x) -> (Out=z)
+        if_else(Cond=go, X=z) -> (Out=y, Scope=s) {true_block=block(1), false_block=block(2)} }
+        block 1 in 0 { assign(X=z) -> (Out=y) } block 2 in 0 { assign(X=z) -> (Out=y) } }"""
+    )
+    feed = {"x": np.array([0.2, -0.4, 1.0]), "go": np.array([go])}
+    executor = ga.Executor()
+    for _ in range(3):
+        np.testing.assert_array_equal(executor.run(program, feed, ["y"])[0], np.tanh(feed["x"]))
