@@ -45,7 +45,9 @@ LOOSER = {
     "tanh_shrink": Bound(of_one=1.0, reason="X - tanh(X), as in Paddle and torch, cancels near zero"),
     "lstm_unit_grad": Bound(of_one=256.0, reason=f"{_TAIL}, times a state of 30"),
     "log_loss_grad": Bound(512.0, reason="far outside of [0, 1] its two terms cancel"),
-    "determinant_grad": Bound(of_one=8.0, reason="det(X) inverse(X) of elements of 1e-15 is made of a determinant of 1e-30, whose last digits float32 has not"),
+    "determinant_grad": Bound(
+        of_one=8.0, reason="det(X) inverse(X) of elements of 1e-15 is made of a determinant of 1e-30, whose last digits float32 has not"
+    ),
     "ftrl": Bound(8192.0, reason="the difference of two powers of accumulators that are nearly equal"),
     "affine_grid_spread": Bound(512.0, reason="sums of coordinates, which are rounded to float32 first, nearly cancel"),
     "grid_sampler_grad": Bound(of_one=64.0, reason="a place near 0 is rounded when it is moved to the middle of the image"),
