@@ -11,6 +11,27 @@ LAST6 = IMAGE6.transpose(0, 2, 3, 1).copy()
 WHOLE = np.array([[3, 1, 2], [5, 4, 6]])
 
 SPELLINGS = [
+    Call("clip(x,min=0.0)", lambda x: L.clip(x, min=0.0), lambda x: np.maximum(x, 0.0), (A,)),
+    Call("clip(x,max=0.25)", lambda x: L.clip(x, max=0.25), lambda x: np.minimum(x, 0.25), (A,)),
+    Call("topk(x,k=2,axis=1)[0]", lambda x: L.topk(x, k=2, axis=1)[0], lambda x: -np.sort(-x, 1)[:, :2], (A,)),
+    Call("topk(x,1,0,largest=False)[0]", lambda x: L.topk(x, 1, 0, largest=False)[0], lambda x: np.sort(x, 0)[:1], (A,)),
+    Call("einsum('ijk,kl->ijl',x,y)", lambda x, y: L.einsum("ijk,kl->ijl", x, y), lambda x, y: x @ y, (A, K)),
+    Call("einsum([x,y],equation='ij,ij->')", lambda x, y: L.einsum([x, y], equation="ij,ij->"), lambda x, y: (x * y).sum(), (M, P)),
+    Call("numel(x)", lambda x: L.numel(x), lambda x: np.array(x.size), (A,), slope=False),
+    Call("unique(x)", lambda x: L.unique(x), lambda x: [np.array([5, 2, 9]), np.array([0, 1, 0, 2])], (np.array([5, 2, 5, 9]),)),
+    Call(
+        "unique(x,return_index=True,return_counts=True)",
+        lambda x: L.unique(x, return_index=True, return_counts=True),
+        lambda x: np.unique(x, return_index=True, return_counts=True),
+        (np.array([5, 2, 5, 9]),),
+    ),
+    Call("unique(x,axis=0)", lambda x: L.unique(x, axis=0), lambda x: np.unique(x, axis=0), (np.array([[2, 1], [0, 3], [2, 1]]),)),
+    Call(
+        "x*assign([1.0,2.0,3.0,4.0])",
+        lambda x: L.elementwise_mul(x, L.assign([1.0, 2.0, 3.0, 4.0]).astype("float64")),
+        lambda x: x * [1, 2, 3, 4],
+        (A,),
+    ),
     Call("reduce_sum(x,dim=[1,2])", lambda x: L.reduce_sum(x, dim=[1, 2]), lambda x: x.sum((1, 2)), (A,)),
     Call("reduce_sum(x,dim=-1)", lambda x: L.reduce_sum(x, dim=-1), lambda x: x.sum(-1), (A,)),
     Call(

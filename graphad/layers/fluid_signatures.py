@@ -83,7 +83,6 @@ SPECS: dict[str, Spec] = {
     "argmin": Spec("x, axis=0", "arg_min"),
     "argsort": Spec("input, axis=-1, descending=False, name=None"),
     "bmm": Spec("x, y, name=None"),
-    "clip": Spec("x, min, max, name=None"),
     "clip_by_norm": Spec("x, max_norm, name=None"),
     "cos_sim": Spec("X, Y", binds={"X": "X", "Y": "Y"}, out=("Out",)),
     "dot": Spec("x, y, name=None"),
@@ -97,7 +96,6 @@ SPECS: dict[str, Spec] = {
     "mul": Spec("x, y, x_num_col_dims=1, y_num_col_dims=1, name=None"),
     "scale": Spec("x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None"),
     "sum": Spec("x"),
-    "topk": Spec("input, k, name=None", "top_k"),
     "trace": Spec("input, offset=0, dim1=0, dim2=1, out=None, name=None", binds={"dim1": "axis1", "dim2": "axis2", "out": ""}),
     # -- losses
     "bpr_loss": Spec("input, label, name=None"),

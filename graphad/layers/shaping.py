@@ -10,7 +10,8 @@ import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
-from graphad.layers.helper import checked_input, emitted, layer
+from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
+from graphad.layers.recorded import operator_layer
 from graphad.layers.values import constant, is_literal
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
@@ -259,6 +260,140 @@ def clamp(input: Variable, min: object = None, max: object = None, output: Varia
         return out
     default_main_program().current_block().append_op("assign", {"X": out}, {"Out": output})
     return output
+
+
+@layer
+def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None, act: str | None = None) -> Variable:
+    """The elements, at least ``min`` and at most ``max``; None leaves a side open.
+
+    Args:
+        x: a tensor.
+        min, max: numbers, or tensors of one number.
+
+    Raises:
+        TypeError: both sides are open.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     above = ga.layers.clip(ga.layers.assign([-1.0, 2.0]), min=0.0)
+    >>> ga.Executor().run(program, fetch_list=[above])
+    [array([0., 2.], dtype=float32)]
+    """
+    if min is None and max is None:
+        raise InvalidType("layers.clip needs 'min' or 'max'")
+    if min is not None and max is not None:
+        both = operator_layer("clip")
+        assert both is not None
+        return both(x, min=min, max=max, name=name, act=act)  # type: ignore[no-any-return]
+    op, bound = ("elementwise_max", min) if max is None else ("elementwise_min", max)
+    tensor = checked_input("clip", x)
+    limit = bound if isinstance(bound, Variable) else constant(default_main_program().current_block(), "number", bound, tensor.tensor_type)
+    return LayerHelper("clip", name).activate(emitted(op, [tensor, limit], None if act else name), act)
+
+
+@layer
+def topk(input: Variable, k: Any, name: Any = None, axis: int | None = None, largest: bool = True, sorted: bool = True) -> Any:
+    """The k largest elements along an axis, the last by default, and where they are: two tensors with k in place of the extent.
+
+    Args:
+        input: a tensor.
+        k: how many, a number or a tensor of one.
+        name: how the first result is called; an axis in its place is taken as one, as in Paddle 2.
+        largest: False gives the smallest.
+        sorted: a hint; the elements are always in order, of equal ones the first comes first.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     values, places = ga.layers.topk(ga.layers.assign([[3.0, 1.0], [2.0, 5.0]]), 1, axis=0)
+    >>> ga.Executor().run(program, fetch_list=[values, places])
+    [array([[3., 5.]], dtype=float32), array([[0, 1]])]
+    """
+    if isinstance(name, int) and axis is None:
+        name, axis = None, name
+    last = axis is None and largest
+    options = (
+        {} if last else {"axis": -1 if axis is None else axis, "largest": checked_flag("layers.topk: largest", largest), "sorted": sorted}
+    )
+    made = operator_layer("top_k" if last else "top_k_v2")
+    assert made is not None
+    return made(input, k=k, name=name, **options)
+
+
+@layer
+def unique(
+    x: Variable,
+    dtype: object = None,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """The distinct elements of a tensor with one axis in the order in which they come first, and which of them each element is.
+
+    With a word of Paddle 2's (``return_index``, ``return_inverse``, ``return_counts``, ``axis``) the distinct elements are sorted, and the
+    tensors that the words ask for follow them.
+
+    Args:
+        x: a tensor.
+        dtype: of the indices: int32, with a word of Paddle 2's int64.
+        return_index: where each comes first.
+        return_inverse: which of them each element is.
+        return_counts: how often each is there.
+        axis: distinct slices along this axis, not distinct elements.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     x = ga.layers.assign([3.0, 1.0, 3.0])
+    ...     out, index = ga.layers.unique(x)
+    ...     ordered, counts = ga.layers.unique(x, return_counts=True)
+    >>> ga.Executor().run(program, fetch_list=[out, index, ordered, counts])
+    [array([3., 1.], dtype=float32), array([0, 1, 0], dtype=int32), array([1., 3.], dtype=float32), array([1, 2])]
+    """
+    helper = LayerHelper("unique", name)
+    wanted = {"Indices": return_index, "Index": return_inverse, "Counts": return_counts}
+    for word, flag in zip(("return_index", "return_inverse", "return_counts"), wanted.values(), strict=True):
+        checked_flag(f"layers.unique: {word}", flag)
+    fluid = axis is None and not any(wanted.values())
+    kind = dtype_name("int32" if fluid else "int64") if dtype is None else dtype_name(dtype)
+    slots = ("Out", "Index") if fluid else ("Out", *(slot for slot, flag in wanted.items() if flag))
+    flags = {"return_index": return_index, "return_inverse": fluid or return_inverse, "return_counts": return_counts}
+    attrs = {"dtype": kind, **flags, "is_sorted": not fluid, "axis": [] if axis is None else [checked_int("layers.unique: axis", axis)]}
+    results = helper.append_all("unique", {"X": checked_input("unique", x)}, slots, attrs, stopped=slots)
+    return tuple(results) if len(slots) > 1 else results[0]
+
+
+@layer
+def numel(x: Variable, name: str | None = None) -> Variable:
+    """How many elements a tensor has: an int64 tensor with one element."""
+    return emitted("size", [checked_input("numel", x)], name)  # type: ignore[no-any-return]
+
+
+@layer
+def einsum(*operands: Any, equation: str | None = None, name: str | None = None) -> Variable:
+    """Einstein's sum, as numpy writes it: ``einsum("ij,jk->ik", x, y)``, or with a list, ``einsum([x, y], equation="ij,jk->ik")``.
+
+    Args:
+        operands: the equation and the tensors, or the tensors alone, or a list of them.
+        equation: what is multiplied and summed; ``...`` stands for axes that are not named.
+
+    Raises:
+        TypeError: there is no equation, or two.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     x = ga.layers.assign([[1.0, 2.0], [3.0, 4.0]])
+    ...     trace = ga.layers.einsum("ii->", x)
+    >>> ga.Executor().run(program, fetch_list=[trace])
+    [array(5., dtype=float32)]
+    """
+    texts = [each for each in (*operands, equation) if isinstance(each, str)]
+    tensors = [each for each in operands if not isinstance(each, str)]
+    if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
+        tensors = list(tensors[0])
+    if len(texts) != 1:
+        raise InvalidType(f"layers.einsum takes one equation and the tensors, as in einsum('ij,jk->ik', x, y), not {len(texts)} equations")
+    return emitted("einsum", [[checked_input("einsum", each) for each in tensors]], name, equation=texts[0])  # type: ignore[no-any-return]
 
 
 @layer

@@ -67,11 +67,12 @@ def _tensor(what: str, value: object) -> Variable:
 
 @layer
 def assign(input: object, output: Variable | None = None) -> Variable:
-    """Give a Variable the value of another one, of a number or of a numpy array.
+    """Give a Variable the value of another one, of a number, of a list of numbers or of a numpy array.
 
     Args:
-        input: a Variable (also an array of tensors), a number or a numpy array. A number takes the dtype of ``output``, and its
-            shape where that has one element; an array keeps its own.
+        input: a Variable (also an array of tensors), a number, a list of numbers (also nested) or a numpy array. A number takes the dtype
+            of ``output``, and its shape where that has one element; an array keeps its own. A list takes the dtype of ``output``; without
+            one it is float32, int64 or bool, as its numbers are.
         output: a Variable to overwrite; a new one if None.
 
     Returns:
@@ -91,6 +92,8 @@ def assign(input: object, output: Variable | None = None) -> Variable:
     [array([1., 2.], dtype=float32), array([2., 4.], dtype=float32)]
     """
     with at_users_line("layers.assign"):
+        if isinstance(input, list | tuple):
+            input = _listed(input, output)
         if not isinstance(input, Variable) and not is_literal(input):
             raise InvalidType(f"input is a Variable, a number or an array, not {input!r}")
     if isinstance(input, Variable):
@@ -103,6 +106,19 @@ def assign(input: object, output: Variable | None = None) -> Variable:
         target = checked_target("output", output, block)
         write_literal(block, target.name, input, literal_type(input, target.tensor_type))
     return target
+
+
+def _listed(numbers: Sequence[object], output: object) -> object:
+    """A list of numbers as an array; the list itself if it is none."""
+    try:
+        array = np.array(numbers)
+    except ValueError:  # rows of different lengths
+        return numbers
+    if array.dtype.kind not in "bif":
+        return numbers
+    if isinstance(output, Variable):
+        return array.astype(output.dtype)
+    return array.astype("float32") if array.dtype.kind == "f" and not isinstance(numbers[0], np.generic) else array
 
 
 @layer

@@ -419,8 +419,10 @@ def default_startup_program() -> Program:
 
 
 @contextmanager
-def program_guard(main: Program, startup: Program | None = None) -> Iterator[None]:
+def program_guard(main: Program, startup: Program | None = None) -> Iterator[Program]:
     """Within it, and in this thread or asyncio task, layers write into these programs (a fresh startup program if None is given).
+
+    ``as`` names the main program: ``with program_guard(Program()) as program:``.
 
     Raises:
         TypeError: something other than a Program is given.
@@ -430,7 +432,7 @@ def program_guard(main: Program, startup: Program | None = None) -> Iterator[Non
             raise InvalidType(f"program_guard takes Programs; {what} is {program!r}")
     before = variable.MAIN.set(main), variable.STARTUP.set(Program() if startup is None else startup)
     try:
-        yield
+        yield main
     finally:
         variable.MAIN.reset(before[0])
         variable.STARTUP.reset(before[1])

@@ -26,12 +26,13 @@ SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.j
 # Why a layer that is there differs.
 DIFFERS = {
     "arange": "`end` may be left out, as numpy has it: the numbers up to `start`",
+    "clip": "`min` or `max` may be left out, which leaves that side open",
+    "unique": "`dtype` is int32 unless said otherwise; with a word of Paddle 2's (`return_counts`, `axis` ...) it does what that does",
     "lstm_unit": "`cell_t_prev` may be left out: with two tensors it is the operator `lstm_unit`",
     "allclose": "the tolerances are text in the operator, as in Paddle 2: a number is taken as well",
     "split": "also takes the operator's `num` and `sections`, so `num_or_sections` and `dim` have other defaults, which mean the same",
     "squeeze": "`axes` may be left out: all axes of extent 1",
     "tensor_array_to_tensor": "gives the tensor alone, and takes the axis by keyword; its default is 0",
-    "unique": "gives the sorted elements, and the rest by keyword; Fluid gives them in the order in which they occur, with an index",
     "ones": "`dtype` may be left out",
     "zeros": "`dtype` may be left out",
     "linspace": "`dtype` may be left out",
