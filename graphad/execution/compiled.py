@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from sys import getrefcount
 
@@ -51,6 +52,7 @@ class Function:
         compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded)
         self.source: Source = written(compiled, self.plan, Options(limit=run.max_iterations))
         self.states = [(name, _type_of(value)) for name, value in compiled.states.items()]
+        self.seen: list[Tensor] = [MISSING] * len(self.states)  # the variables that it read last, whose types are therefore known
         self.kept = list(compiled.kept)
         self.spare: dict[str, Array | None] = dict.fromkeys(self.source.spare)
         self.kinds = [(name, (compiled.kept[name].example.shape, compiled.kept[name].example.dtype)) for name in self.spare]
@@ -64,10 +66,14 @@ class Function:
         self.failures = 0
         self.has_loops = " trips" in self.source.text
         self.random = compiled.random
-        self.current: dict[str, Array] = {}  # the arrays in the scope that it has made
+        reads = list(compiled.states)
+        self.carried = [(reads.index(n), n) for n, v in compiled.kept.items() if n in compiled.states and v.alike(compiled.states[n])]
         self.may_be_absent = any(value.absent for value in compiled.kept.values())
         self.feeds = [(name, _type_of(value) or ((), None, False)) for name, value in compiled.feeds.items()]
         self.function = self._made(run)
+        self.context = None if any(map(_is_foreign, self.source.objects.values())) else copy_context()
+        if self.context is not None:
+            self.context.run(np.seterr, all="ignore")
         for value in values_of(compiled):
             value.let_go()
 
@@ -91,13 +97,11 @@ class Function:
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
         """The variables that it reads, if they are of the types that it was compiled for."""
-        found = []
-        current = self.current
-        for name, kind in self.states:
-            array = stored.get(name)
-            if array is not current.get(name, MISSING) and not _is(array, kind):
+        found = [stored.get(name) for name, _ in self.states]
+        if not all(map(operator.is_, found, self.seen)):
+            if not all(seen is array or _is(array, kind) for array, seen, (_, kind) in zip(found, self.seen, self.states, strict=True)):
                 return None
-            found.append(array)
+            self.seen = found.copy()
         return found
 
     def fed(self, feed: Mapping[str, Tensor]) -> list[Tensor] | None:
@@ -119,9 +123,8 @@ class Function:
 
     def __call__(self, args: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Run it on what is fed and the variables: the fetched values, and the new values of variables."""
-        spare = self.spare
         for name, kind in self.kinds:
-            array = spare[name]
+            array = self.spare[name]
             args.append(np.empty(*kind) if array is None or getrefcount(array) != 3 else array)
         for i, (_, kind) in enumerate(self.returned):
             array = self.results[i]
@@ -130,24 +133,30 @@ class Function:
         if self.has_loops:
             self.iterations.clear()
             self.trips.clear()
-        results, kept = self.function(*args)
+        if self.context is None:
+            with np.errstate(all="ignore"):
+                results, kept = self.function(*args)
+        else:
+            results, kept = self.context.run(self.function, *args)
         if self.returned:
             self.results = [results[i] for i, _ in self.returned]
         return results, kept
 
     def commit(self, kept: Sequence[Tensor], scope: Scope) -> None:
         """Keep the new values of variables in the scope. The arrays of the old ones may be written to if nobody else has them."""
-        if kept:
-            new = dict(zip(self.kept, kept, strict=True))
-            if self.may_be_absent:
-                new = {name: value for name, value in new.items() if value is not ABSENT}
-            spare, current, old = self.spare, self.current, scope.arrays
-            for name, kind in self.kinds:
-                array = old.get(name)
-                spare[name] = array if array is not None and (array is current.get(name) or _is_usable(array, kind)) else None
-                current[name] = new[name]
-            old.update(new)  # in one step: other threads copy them
         scope.runs += 1
+        if not kept:
+            return
+        new = dict(zip(self.kept, kept, strict=True))
+        if self.may_be_absent:
+            new = {name: value for name, value in new.items() if value is not ABSENT}
+        old = scope.arrays
+        for name, kind in self.kinds:
+            array = old.get(name)
+            self.spare[name] = array if _is_usable(array, kind) else None
+        for at, name in self.carried:
+            self.seen[at] = new[name]
+        old.update(new)  # in one step: other threads copy them
 
 
 MISSING = object()
@@ -158,6 +167,11 @@ def _is(array: Tensor, kind: Tensor) -> bool:
     if kind is None:
         return array is not None and type(array) is not np.ndarray
     return type(array) is np.ndarray and (array.shape, array.dtype, array.flags.c_contiguous) == kind
+
+
+def _is_foreign(thing: Tensor) -> bool:
+    """Whether something that a function calls may look at context variables, which have to be those of the run."""
+    return callable(thing) and not isinstance(thing, np.ufunc) and not str(getattr(thing, "__module__", "")).startswith("graphad.ops.")
 
 
 def _is_usable(array: Tensor, kind: Tensor) -> bool:
@@ -218,16 +232,16 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
     return list(results)
 
 
-def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor], scope: Scope) -> tuple[Tensor, ...] | None:
+def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor], scope: Scope) -> list[Tensor] | None:
     """Run a program by the function that it was run by last; None if that is for other types or another list, or the run fails."""
     if run.last is None or run.last[0] != fetched:
         return None
     function: Function = run.last[1]
-    args = function.fed(feed)
-    if args is None or function.random or run.max_iterations is not None:
+    if function.random or run.max_iterations is not None:
         return None
-    variables = function.variables(scope.arrays.copy())  # in one step: another thread may be changing the scope
-    if variables is None:
+    args = function.fed(feed)
+    variables = None if args is None else function.variables(scope.arrays.copy())  # in one step: another thread may be changing the scope
+    if args is None or variables is None:
         return None
     args += variables
     del variables
@@ -236,8 +250,7 @@ def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor
     except Exception:
         return None
     function.commit(kept, scope)
-    run.trips = function.trips
-    return results  # type: ignore[no-any-return]
+    return list(results)
 
 
 def _made(run: Prepared, found: _Candidates, fetched: tuple[str, ...]) -> Function | None:
@@ -251,6 +264,7 @@ def _made(run: Prepared, found: _Candidates, fetched: tuple[str, ...]) -> Functi
     finally:
         run.again()
     found.functions.append(function)
+    run.bodies.clear()  # steps of the interpreter, which is needed no more
     return function
 
 

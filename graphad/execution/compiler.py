@@ -30,7 +30,7 @@ from graphad.execution.steps import (
     writes_old_array,
     written,
 )
-from graphad.execution.tracing import Call, Residuals, Trace, Traced, Value
+from graphad.execution.tracing import SMALL, Call, Residuals, Trace, Traced, Value
 from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import zeros_like
 from graphad.ops.formulas import Formula, Input
@@ -39,7 +39,6 @@ from graphad.ops.out_kernels import formula_of
 from graphad.program import EMPTY, Block, Operator
 from graphad.types import Function, Tensor, TensorType
 
-SMALL = 4096  # bytes of examples that are kept while a program is compiled
 DEEPEST = 12  # blocks in blocks: Python's own limit is 20
 
 
@@ -124,14 +123,14 @@ class Compiler:
             self.trace.views = {key: value for key, value in self.trace.views.items() if value not in gone}
 
     def inner(self, work: Callable[[], None]) -> Body:
-        """The calls of a nested block: views that are made there are not there outside."""
-        calls, views = self.trace.calls, self.trace.views
-        self.trace.calls, self.trace.views = [], dict(views)
+        """The calls of a nested block: what is made there is not there outside."""
+        calls, views, small = self.trace.calls, self.trace.views, self.trace.small
+        self.trace.calls, self.trace.views, self.trace.small = [], dict(views), dict(small)
         try:
             work()
             return self.trace.calls
         finally:
-            self.trace.calls, self.trace.views = calls, views
+            self.trace.calls, self.trace.views, self.trace.small = calls, views, small
 
     def operator(self, op: Operator, frames: Frames, layout: Layout) -> None:
         """One operator."""
@@ -188,15 +187,14 @@ class Compiler:
         if definition.random or any(value is None or not value.static or value.absent for value in values):
             return None
         trace, attrs = self.trace, {k: v for k, v in op.attrs.items() if k in definition.attrs}
-        before, views = len(trace.calls), dict(trace.views)
+        before = trace.mark()
         given = {slot: [Traced(trace, value) for value in each if value is not None] for slot, each in inputs.items()}
         try:
             with np.errstate(all="ignore"):
                 results = self.by_formula(definition, given, attrs, wanted) or definition.run(given, attrs, wanted)
                 return {slot: [self.settled(each) for each in results[slot]] for slot in wanted}
         except Exception:  # whatever a kernel does with what is no array
-            del trace.calls[before:]
-            trace.views = views
+            trace.back_to(before)
             return None
 
     def settled(self, result: Tensor) -> Value | None:

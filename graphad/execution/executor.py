@@ -142,7 +142,7 @@ class Executor:
         self.max_iterations = max_iterations
         self.mode = mode
         self.trips: frozenset[int] = frozenset()
-        self._known: dict[tuple[int, ...], tuple[Program, list[Any], tuple[str, ...], tuple[Any, ...]]] = {}
+        self._known: dict[tuple[int, ...], tuple[Program, list[Any], tuple[str, ...], list[Prepared]]] = {}
         self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
         self._lock = Lock()
 
@@ -175,34 +175,27 @@ class Executor:
         """
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
-        known = self._known.get((id(program), *map(id, fetch_list))) if type(fetch_list) is list and not reinitialize else None
-        if known is not None:
-            results = self._again(known, program, {} if feed is None else feed, scope)
+        if type(fetch_list) is list and type(scope) is Scope and not reinitialize:
+            known = self._known.get((id(program), *map(id, fetch_list)))
+            results = None if known is None else self._again(known, {} if feed is None else feed, scope)
             if results is not None:
                 return results
         return self._run(program, feed, fetch_list, scope, reinitialize)
 
-    def _again(self, known: tuple[Any, ...], program: Program, feed: Any, scope: Any) -> list[Array] | None:
+    def _again(self, known: tuple[Any, ...], feed: Any, scope: Scope) -> list[Array] | None:
         """Run a program as it was run last; None if that is not possible."""
-        _, _, fetched, key = known
-        idle = self._idle.get(key)
+        _, _, fetched, idle = known
+        if not idle or type(feed) is not dict:
+            return None
         try:
-            prepared = idle.pop() if idle else None  # in one step: it then belongs to this thread
+            prepared: Prepared = idle.pop()  # in one step: it then belongs to this thread
         except IndexError:
             return None
-        if prepared is None:
-            return None
-        results = None
-        if type(feed) is dict and type(scope) is Scope and prepared.is_up_to_date():
-            with np.errstate(all="ignore"):
-                results = run_again(prepared, fetched, feed, scope)
-        if results is not None and prepared.has_loops:
-            self.trips = frozenset(prepared.trips)
-        elif results is not None:
-            self.trips = NO_TRIPS
-        assert idle is not None
+        results = run_again(prepared, fetched, feed, scope) if prepared.is_up_to_date() else None
+        if results is not None:
+            self.trips = frozenset(prepared.last[1].trips) if prepared.has_loops and prepared.last is not None else NO_TRIPS
         idle.append(prepared)
-        return None if results is None else list(results)
+        return results
 
     def _run(self, program: Program, feed: Mapping[str, Any] | None, fetch_list: Any, scope: Scope, reinitialize: bool) -> list[Array]:
         """Run a program: everything is checked."""
@@ -225,7 +218,8 @@ class Executor:
             if run.last is not None and type(fetch_list) is list and self._keeps and not reinitialize:
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()
-                self._known[(id(program), *map(id, fetch_list))] = (program, list(fetch_list), tuple(fetched), key)
+                idle = self._idle.setdefault(key, [])
+                self._known[(id(program), *map(id, fetch_list))] = (program, list(fetch_list), tuple(fetched), idle)
         except RecursionError:
             raise ExecutionError(f"the blocks of {program.identity} are nested too deep for Python's recursion limit") from None
         finally:
@@ -241,7 +235,8 @@ class Executor:
         if prepared is None or prepared.is_up_to_date():
             return prepared
         with self._lock:
-            self._idle.pop(key, None)
+            forgotten = self._idle.pop(key, None)
+            self._known = {ids: known for ids, known in self._known.items() if known[3] is not forgotten}
         return None
 
     def _give_back(self, key: tuple[object, ...], prepared: Prepared) -> None:
@@ -250,10 +245,11 @@ class Executor:
             prepared.bodies.clear()  # whose steps refer to it: Python's collector need not look for them
             return
         with self._lock:
-            idle = self._idle.pop(key, [])
-            self._idle[key] = [*idle, prepared]
+            idle = self._idle[key] = self._idle.pop(key, [])
+            idle.append(prepared)
             if len(self._idle) > KEPT:
-                del self._idle[next(iter(self._idle))]
+                forgotten = self._idle.pop(next(iter(self._idle)))
+                self._known = {ids: known for ids, known in self._known.items() if known[3] is not forgotten}
 
 
 class OneRun(Executor):

@@ -33,6 +33,7 @@ from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
 from graphad.program import Block, Operator, Program, check_distinct, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
 from graphad.program.operator import COMMON_ATTRS
+from graphad.program.watching import latest, watch
 from graphad.types import FLOATS, Array, Tensor
 
 Env = dict[str, Any]
@@ -73,13 +74,29 @@ class Prepared:
         self.read_from_scope = sorted(used.intersection(self.persistable))
         self.functions: dict[tuple[Any, ...], Any] = {}  # compiled, by the types that they are for
         self.last: tuple[tuple[str, ...], Any] | None = None  # what was fetched last, and the function that did it
+        self.mark: object = None  # of the last change that any watched program had when this one was compared last
+        self.comparisons = 0
+        self.others: list[Tensor] = []  # what of it cannot be watched, and copies of that
+        self.copies: list[Tensor] = []
         self.runs = 0
         self.has_loops = any(isinstance(control(op), LoopDef) for block in program.blocks for op in block.ops)
         self.release()
 
     def is_up_to_date(self) -> bool:
-        """Whether the program is still as it was prepared."""
-        return unchanged(self.written, self.facts)
+        """Whether the program is still as it was prepared.
+
+        It is compared as a whole. One that runs by a function again and again is watched, and compared only if it may have changed.
+        """
+        if self.mark is latest[0] and self.others == self.copies:
+            return True
+        self.comparisons += 1
+        rarely = not self.comparisons & (self.comparisons - 1)  # since what hindered it once may do so for ever
+        unseen = watch(self.written) if self.last is not None and (rarely or self.mark is not None) else None
+        mark = latest[0]  # before it is compared: a change of another thread in between is seen by the next run
+        same = unchanged(self.written, self.facts)
+        if same and unseen is not None:
+            self.mark, self.others, self.copies = mark, [thing for thing, _ in unseen], [copy for _, copy in unseen]
+        return same
 
     def begin(self, env: Env, scope: Scope) -> None:
         """Start a run on fed values."""

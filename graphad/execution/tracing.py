@@ -17,6 +17,8 @@ import numpy as np
 from graphad.ops.formulas import Tracer, Untraceable, converted, filled
 from graphad.types import Array, Function, Tensor
 
+SMALL = 4096  # bytes of a result that is not worth computing again: others may be computed twice to save memory
+
 
 @dataclass(eq=False)
 class Value:
@@ -113,6 +115,7 @@ class Trace:
     objects: dict[str, Tensor] = field(default_factory=dict)
     known: dict[int, tuple[Tensor, str]] = field(default_factory=dict)
     views: dict[tuple[Tensor, ...], Value] = field(default_factory=dict)  # and results of functions: one call for all that ask for the same
+    small: dict[tuple[Tensor, ...], Value] = field(default_factory=dict)  # as well
     what: str = ""
     line: Tensor = None
 
@@ -128,6 +131,17 @@ class Trace:
             found = self.known[id(thing)] = (thing, name)
         return found[1]
 
+    def mark(self) -> tuple[int, int, int]:
+        """How much there is so far."""
+        return len(self.calls), len(self.views), len(self.small)
+
+    def back_to(self, mark: tuple[int, int, int]) -> None:
+        """Forget what has been noted since a mark."""
+        del self.calls[mark[0] :]
+        for known, count in ((self.views, mark[1]), (self.small, mark[2])):
+            while len(known) > count:
+                known.popitem()
+
     def constant(self, array: Tensor) -> Value:
         """A value that is the same in every run."""
         return Value(array, static=isinstance(array, np.ndarray), constant=True, hint="constant")
@@ -139,14 +153,15 @@ class Trace:
             example.flags.writeable = False
             return self.constant(example)
         base = next((arg for arg in args if arg.static and example.size and np.may_share_memory(example, arg.example)), None)
-        if base is not None:
-            key = (form, *map(id, args))
-            if key in self.views:
-                return self.views[key]
-            options = {}
+        key = (form, *map(id, args))
+        known = self.views if base is not None else self.small
+        if key in known:
+            return known[key]
         made = Value(example, static=True, base=base)
         if base is not None:
-            self.views[key] = made
+            options = {}
+        if base is not None or (example.nbytes <= SMALL and options.get("pure", True)):
+            known[key] = made
         self.calls.append(Call(form, tuple(args), (made,), what=self.what, line=self.line, **options))
         return made
 
@@ -482,6 +497,15 @@ def _joining(function: Function) -> Function:
     return handler
 
 
+def _dot(tracer: Traced, x: Tensor, y: Tensor) -> Tensor:
+    values = [tracer.operand(each) for each in (x, y)]
+    if any(value.example.ndim != 2 for value in values):
+        raise Untraceable("a product of other than matrices")
+    example = np.dot(*(value.example for value in values))
+    alike = values[0].example.dtype == values[1].example.dtype
+    return tracer.made("np.dot({0}, {1})", values, example, into="np.dot({0}, {1}, out={out})" if alike else "")
+
+
 def _clip(tracer: Traced, x: Tensor, low: Tensor = None, high: Tensor = None) -> Tensor:
     values = [tracer.operand(x)]
     texts = []
@@ -543,6 +567,7 @@ _FUNCTIONS: dict[Function, Function] = {
     np.amin: _reduced_extreme(np.minimum),
     np.where: _where,
     np.clip: _clip,
+    np.dot: _dot,
     np.concatenate: _joining(np.concatenate),
     np.stack: _joining(np.stack),
     np.broadcast_to: _broadcast,

@@ -1,0 +1,191 @@
+"""Seeing whether a program has changed since it was run last, without looking at it again.
+
+A program is plain data that anyone may change: ``op.attrs["axis"] = 1``, ``block.ops.append(op)``. Comparing all of it takes longer than
+a run of a small program. So a program that runs again and again is watched: its lists and dicts are replaced by ones that do the same and
+leave a mark when they are changed (``latest``), and its operators and variables leave one when an attribute is set. As long as the mark
+is the same, no watched program has changed, and there is nothing to compare.
+
+A list or dict that somebody else holds, who could change it unseen, is left as it is and compared. Python's count of references says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from graphad.program.block import Block
+from graphad.program.operator import Operator
+from graphad.program.program import Program
+from graphad.program.variable import Parameter, Variable
+
+latest: list[object] = [object()]  # the mark of the last change of any watched program: a new object each time
+_PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
+_Place = tuple[Any, Callable[[Any], None]]  # a list or a dict, and what puts another one in its place
+
+
+def _marking(change: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return change(self, *args, **options)
+        finally:
+            latest[0] = object()
+
+    changed.__name__, changed.__doc__ = change.__name__, change.__doc__
+    return changed
+
+
+def _reduced(self: Any, protocol: Any) -> Any:
+    """Copies and pickles are of what the watched object is to everyone else."""
+    reduced: Any = object.__reduce_ex__(self, max(int(protocol), 2))
+    _, (kind, *args), *rest = reduced
+    return _new, (kind.__base__, *args), *rest
+
+
+def _new(kind: type, *args: Any) -> Any:
+    return kind.__new__(kind, *args)
+
+
+class WatchedList(list[Any]):
+    """A list whose changes are seen."""
+
+    __slots__ = ()
+
+
+class WatchedDict(dict[Any, Any]):
+    """A dict whose changes are seen."""
+
+    __slots__ = ()
+
+
+class WatchedOperator(Operator):
+    """An operator of which it is seen when it is set to have another type, other slots or attributes."""
+
+    __slots__ = ()
+
+
+class WatchedVariable(Variable):
+    """A variable whose declaration is seen to change."""
+
+    __slots__ = ()
+
+
+class WatchedParameter(Parameter):
+    """A parameter whose declaration is seen to change."""
+
+    __slots__ = ()
+
+
+class WatchedBlock(Block):
+    """A block of which it is seen when its lists are replaced."""
+
+    __slots__ = ()
+
+
+class WatchedProgram(Program):
+    """A program of which it is seen when its list of blocks is replaced."""
+
+    __slots__ = ()
+
+
+_ON_LISTS = "append extend insert pop remove clear sort reverse __init__ __setitem__ __delitem__ __iadd__ __imul__"
+_ON_DICTS = "pop popitem clear update setdefault __init__ __setitem__ __delitem__ __ior__"
+_WATCHED: dict[type, type] = {
+    Operator: WatchedOperator,
+    Variable: WatchedVariable,
+    Parameter: WatchedParameter,
+    Block: WatchedBlock,
+    Program: WatchedProgram,
+}
+_METHODS = {WatchedList: _ON_LISTS, WatchedDict: _ON_DICTS, **dict.fromkeys(_WATCHED.values(), "__setattr__ __delattr__")}
+for _kind, _names in _METHODS.items():
+    setattr(_kind, "__reduce_ex__", _reduced)  # noqa: B010
+    for _name in _names.split():
+        setattr(_kind, _name, _marking(getattr(_kind, _name)))
+
+
+Unseen = list[tuple[Any, Any]]  # lists and dicts of a program that others hold, each with a copy
+
+
+def watch(program: Program) -> Unseen | None:
+    """Watch a program from now on.
+
+    Returns:
+        What of it cannot be watched, and has to be compared; None if all of it must be: an attribute is of a kind that has parts of
+        its own, a class is not graphad's, or somebody holds a block's table of variables.
+
+    >>> program = Program()
+    >>> _ = program.global_block().create_var("x", [2], "float32")
+    >>> op = program.global_block().append_op(type="scale", inputs={"X": "x"}, outputs={"Out": "y"}, attrs={"scale": 2.0})
+    >>> watch(program)
+    []
+    >>> mark = latest[0]
+    >>> op.attrs["scale"] = 3.0
+    >>> latest[0] is mark
+    False
+    """
+    if not _known(program):
+        return None
+    unseen: Unseen = []
+    for places in (_inner_places, _outer_places):
+        _replace(places(program), unseen)
+    if any(type(block.vars) is not WatchedDict for block in program.blocks):
+        return None  # variables are not compared with ``==``, which makes operators
+    for thing in _objects(program):
+        thing.__class__ = _WATCHED.get(type(thing), type(thing))
+    return unseen
+
+
+def _known(program: Program) -> bool:
+    """Whether every class is graphad's own, and no attribute has parts of its own but lists."""
+    kinds = {*_WATCHED, *_WATCHED.values()}
+    if any(type(thing) not in kinds for thing in _objects(program)):
+        return False
+    return all(_is_plain(value) for block in program.blocks for op in block.ops for value in op.attrs.values())
+
+
+def _is_plain(value: object) -> bool:
+    items = value if isinstance(value, list | tuple) else (value,)
+    return all(type(item) in _PLAIN or isinstance(item, Block) for item in items)
+
+
+def _objects(program: Program) -> Iterator[object]:
+    yield program
+    for block in program.blocks:
+        yield block
+        yield from block.ops
+        yield from block.vars.values()
+
+
+def _inner_places(program: Program) -> list[_Place]:
+    """The lists in the dicts of operators."""
+    dicts = (each for block in program.blocks for op in block.ops for each in (op.inputs, op.outputs, op.attrs))
+    return [(value, partial(each.__setitem__, key)) for each in dicts for key, value in each.items() if isinstance(value, list)]
+
+
+def _outer_places(program: Program) -> list[_Place]:
+    """The lists and dicts of operators, blocks and the program."""
+    named: list[tuple[object, str]] = [
+        (op, name) for block in program.blocks for op in block.ops for name in ("inputs", "outputs", "attrs")
+    ]
+    named += [(block, name) for block in program.blocks for name in ("ops", "vars")]
+    named.append((program, "blocks"))
+    return [(getattr(thing, name), partial(setattr, thing, name)) for thing, name in named]
+
+
+def _replace(places: list[_Place], unseen: Unseen) -> None:
+    """Put watched containers where nobody else has the container: its places refer to it, as often ``places``, and twice the loop."""
+    counts = Counter(id(container) for container, _ in places)
+    watched: dict[int, Any] = {}
+    for container, put in places:
+        if type(container) in (WatchedList, WatchedDict):
+            continue
+        times = counts[id(container)]
+        if id(container) not in watched and sys.getrefcount(container) == 2 * times + 2:
+            watched[id(container)] = (WatchedList if isinstance(container, list) else WatchedDict)(container)
+        if id(container) in watched:
+            put(watched[id(container)])
+        else:
+            unseen.append((container, container.copy()))
