@@ -1,6 +1,6 @@
 """Programs as calls of numpy: what a run does for feeds and variables of known types, found by tracing kernels on examples.
 
-    y = fc(x)                     np.matmul(x, w, out=t1)
+    y = fc(x)                     np.dot(x, w, out=t1)
     loss = mean(square(y))   ⇒    np.add(t1, b, out=t1)
                                   ...
 

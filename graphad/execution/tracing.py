@@ -1,6 +1,6 @@
 """The numpy calls that a kernel makes: a kernel is run on tracers, each of which stands for an array and holds an example of it.
 
-    def mul(X, Y):                       t0 = np.matmul(x, w)
+    def mul(X, Y):                       t0 = np.dot(x, w)
         return (X.reshape(m, k) @ Y)  ⇒      # [8, 16] float32, laid out in order
 
 What is known of the example - shape, dtype, strides, whether it is a view - holds for every run on arrays of these types. A kernel that
