@@ -82,11 +82,11 @@ def build_backward(
     with diagnoses_only():
         backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph)).run(graph)
     grad_ops: GradOps = graph.analyses[GradOps]
-    found = {p.name: _gradient_of(graph, grad_ops, p.name) for p in parameters}
+    gradients_by_name = {p.name: _gradient_of(graph, grad_ops, p.name) for p in parameters}
     for param in parameters if parameter_list is not None else ():
-        if found[param.name] is None:
+        if gradients_by_name[param.name] is None:
             raise NoGradient(f"parameter {param.name!r} has no gradient: {_why_not(graph, param.name, loss.name, no_grad)}")
-    return [(p, g) for p in parameters if (g := found[p.name]) is not None]
+    return [(p, g) for p in parameters if (g := gradients_by_name[p.name]) is not None]
 
 
 def gradients(targets: object, inputs: object, target_gradients: object = None, no_grad_set: Named | None = None) -> list[Variable | None]:
@@ -107,25 +107,25 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
         TypeError: an argument of the wrong type.
         ValueError: the variables are of different programs; numbers or shapes of target_gradients do not fit.
     """
-    wanted, sources = _variables("targets", targets), _variables("inputs", inputs)
-    if not wanted:
+    outputs, sources = _variables("targets", targets), _variables("inputs", inputs)
+    if not outputs:
         raise InvalidValue("gradients needs at least one target")
     if not sources:
         return []
-    program = _one_program([*wanted, *sources])
-    starts = _starts(wanted, target_gradients)
+    program = _one_program([*outputs, *sources])
+    starts = _starts(outputs, target_gradients)
     rewrite_gradients(program)
     graph = lower(program)
-    for var in (*wanted, *sources):
+    for var in (*outputs, *sources):
         graph.given(var.name)
-    names = tuple(v.name for v in wanted), tuple(v.name for v in sources)
+    names = tuple(v.name for v in outputs), tuple(v.name for v in sources)
     with diagnoses_only():
         backward_pipeline(*names, _names("no_grad_set", program, no_grad_set), starts, _has_grad_ops(graph)).run(graph)
     grad_ops: GradOps = graph.analyses[GradOps]
-    found = {v.name: _gradient_of(graph, grad_ops, v.name) for v in sources}
+    gradients_by_name = {v.name: _gradient_of(graph, grad_ops, v.name) for v in sources}
     write_back(graph)
     block = program.global_block()
-    return [None if (g := found.get(v.name)) is None else block.var(g.name) for v in sources]
+    return [None if (g := gradients_by_name.get(v.name)) is None else block.var(g.name) for v in sources]
 
 
 # -- results -------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def _gradient_of(graph: Graph, grad_ops: GradOps, name: str) -> Value | None:
 
 
 def _has_grad_ops(graph: Graph) -> bool:
-    return any(is_grad_op(op) for each in graph.tree() for op in each.ops)
+    return any(is_grad_op(op) for subgraph in graph.tree() for op in subgraph.ops)
 
 
 # -- reasons -------------------------------------------------------------------------------------
@@ -222,21 +222,21 @@ def _parameters(program: Program, parameter_list: Named | None) -> list[Paramete
     return [block.var(name) for name in _names("parameter_list", program, parameter_list)]  # type: ignore[misc]
 
 
-def _names(what: str, program: Program, given: object) -> Names:
-    if given is None:
+def _names(what: str, program: Program, argument: object) -> Names:
+    if argument is None:
         return ()
-    if not isinstance(given, list | tuple | set | frozenset):
-        raise InvalidType(f"{what} is a list of variables or their names, not {given!r}")
-    for item in given:
+    if not isinstance(argument, list | tuple | set | frozenset):
+        raise InvalidType(f"{what} is a list of variables or their names, not {argument!r}")
+    for item in argument:
         if not isinstance(item, str | Variable):
             raise InvalidType(f"{what} holds variables or their names, not {item!r}")
-    names = [item if isinstance(item, str) else name_in(what, program.global_block(), item) for item in given]
-    return tuple(sorted(names) if isinstance(given, set | frozenset) else names)
+    names = [item if isinstance(item, str) else name_in(what, program.global_block(), item) for item in argument]
+    return tuple(sorted(names) if isinstance(argument, set | frozenset) else names)
 
 
-def _variables(what: str, given: object) -> list[Variable]:
+def _variables(what: str, argument: object) -> list[Variable]:
     variables: list[Variable] = []
-    for item in given if isinstance(given, list | tuple) else [given]:
+    for item in argument if isinstance(argument, list | tuple) else [argument]:
         if not isinstance(item, Variable):
             raise InvalidType(f"{what} are Variables, not {item!r}")
         variables.append(item)
@@ -254,10 +254,10 @@ def _one_program(variables: Sequence[Variable]) -> Program:
     return variables[0].block.program
 
 
-def _starts(targets: Sequence[Variable], given: object) -> Names:
-    if given is None:
+def _starts(targets: Sequence[Variable], cotangents: object) -> Names:
+    if cotangents is None:
         return ()
-    items = given if isinstance(given, list | tuple) else [given]
+    items = cotangents if isinstance(cotangents, list | tuple) else [cotangents]
     if len(items) != len(targets):
         raise InvalidValue(f"{len(items)} target_gradients are given for {len(targets)} targets")
     return tuple(_start(target, item) for target, item in zip(targets, items, strict=True))

@@ -60,12 +60,12 @@ def compare(before: Program | Graph, after: Program | Graph) -> Difference:
     return result
 
 
-def _graph(given: Program | Graph) -> Graph:
-    if isinstance(given, Program):
-        return lower(given)
-    if isinstance(given, Graph):
-        return given.clone()
-    raise InvalidType(f"a Program or a Graph is compared, not {given!r}")
+def _graph(source: Program | Graph) -> Graph:
+    if isinstance(source, Program):
+        return lower(source)
+    if isinstance(source, Graph):
+        return source.clone()
+    raise InvalidType(f"a Program or a Graph is compared, not {source!r}")
 
 
 class _Pairing:
@@ -133,9 +133,9 @@ def _rename(graph: Graph, names: Mapping[Value, str], taken: set[str]) -> None:
 
 
 def _paired(a: Graph, b: Graph) -> Iterator[tuple[Op, Op]]:
-    given = {new: f"given {i}" for i, (_, new) in enumerate(_inputs(a, b))}
+    inputs = {new: f"given {i}" for i, (_, new) in enumerate(_inputs(a, b))}
     cones_a = _cones(a, {old: f"given {i}" for i, (old, _) in enumerate(_inputs(a, b))})
-    cones_b = _cones(b, given)
+    cones_b = _cones(b, inputs)
     waiting: dict[str, list[Op]] = {}
     for op, cone in cones_b.items():
         waiting.setdefault(cone, []).append(op)
@@ -165,9 +165,9 @@ def _look(op: Op) -> str:
     return f"{op.type} {sorted(attrs.items(), key=lambda item: item[0])!r} {[*op.inputs]!r} {[*op.outputs]!r}"
 
 
-def _cones(graph: Graph, given: Mapping[Value, str]) -> dict[Op, str]:
+def _cones(graph: Graph, inputs: Mapping[Value, str]) -> dict[Op, str]:
     """A digest of what each operator computes: of the operator and of the digests of its operands."""
-    digests: dict[Value, str] = dict(given)
+    digests: dict[Value, str] = dict(inputs)
     cones: dict[Op, str] = {}
     for op in graph.ordered_ops():
         reads = [digests.get(value, f"unpaired {value.name}") for value in op.reads()]

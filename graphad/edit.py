@@ -65,8 +65,8 @@ def by(graph: Graph, author: str) -> Iterator[None]:
 
 def loops(graph: Graph) -> list[Op]:
     """The loops of a graph and of those nested in it, outer ones first, without gradients of loops."""
-    found = [LoopLike.of(op) for each in graph.tree() for op in each.controls]
-    return [loop.op for loop in found if loop is not None and not loop.is_gradient]
+    loops_ = [LoopLike.of(op) for subgraph in graph.tree() for op in subgraph.controls]
+    return [loop.op for loop in loops_ if loop is not None and not loop.is_gradient]
 
 
 # -- building ------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _built(
             raise InvalidGraph(f"{op_type} cannot read {value.name}, which is not in its graph")
     with recorded(graph, f"add-{op_type}"):
         graphs = [_filled(graph, body, [*carried, *captured]) for body in bodies]
-        counts = [len(each.results) for each in graphs]
+        counts = [len(subgraph.results) for subgraph in graphs]
         if len({*counts, *(() if count is None else (count,))}) > 1:
             raise InvalidGraph(
                 f"{op_type}: its nested graphs yield {counts} values" + ("" if count is None else f", but it carries {count}")
@@ -135,13 +135,13 @@ def _built(
     return results
 
 
-def _filled(around: Graph, body: Body, given: Sequence[Value]) -> Graph:
+def _filled(around: Graph, body: Body, inputs: Sequence[Value]) -> Graph:
     graph = around.nested()
-    for value in given:
+    for value in inputs:
         graph.inputs.append(input_like(graph, value))
     builder = Builder(graph)
-    found = body(*map(builder.symbol, graph.inputs))
-    symbols = found if isinstance(found, list | tuple) else [found]
+    results = body(*map(builder.symbol, graph.inputs))
+    symbols = results if isinstance(results, list | tuple) else [results]
     for symbol in symbols:
         if not isinstance(symbol, GraphSymbol) or symbol.value.graph is not graph:
             raise InvalidType(f"what a nested graph yields are symbols of its own, not {symbol!r}")
@@ -165,19 +165,19 @@ def split_call(op: Op, first: Sequence[Op]) -> tuple[Op, Op]:
     if call is None or call.is_gradient or has_gradient(op):
         raise InvalidGraph(f"{op!r} cannot be split: it is no call, or it has a gradient or is one")
     (body,) = op.graphs.values()
-    ops, chosen = body.ordered_ops(), set(first)
-    places = [i for i, each in enumerate(ops) if each in chosen]
-    if not 0 < len(places) < len(ops) or len(places) < len(chosen):
+    ops, members = body.ordered_ops(), set(first)
+    places = [i for i, candidate in enumerate(ops) if candidate in members]
+    if not 0 < len(places) < len(ops) or len(places) < len(members):
         raise InvalidGraph(f"{op!r} is split into some of its {len(ops)} operators and the others, not {len(places)} and the others")
-    for each in first:
-        for writer in (writer for value in each.reads() for writer in value.writers):
-            if writer not in chosen:
-                raise InvalidGraph(f"{each!r} cannot be in the first call: it reads what {writer!r} writes, which is in the second")
+    for member in first:
+        for writer in (writer for value in member.reads() for writer in value.writers):
+            if writer not in members:
+                raise InvalidGraph(f"{member!r} cannot be in the first call: it reads what {writer!r} writes, which is in the second")
     with recorded(op.graph, "split", op):
         new_ops = inline(op)
-        parts = [new_ops[i] for i in places], [each for i, each in enumerate(new_ops) if i not in set(places)]
-        one = outline(parts[0])
-        return one, outline(parts[1])
+        parts = [new_ops[i] for i in places], [candidate for i, candidate in enumerate(new_ops) if i not in set(places)]
+        first_call = outline(parts[0])
+        return first_call, outline(parts[1])
 
 
 __all__ = [

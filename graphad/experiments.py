@@ -85,14 +85,16 @@ class Experiment:
         Returns:
             The SVG.
         """
-        chosen = self.measure[0] if measure is None else measure
-        if chosen not in self.measure:
-            raise InvalidValue(f"{chosen!r} was not measured{did_you_mean(chosen, self.measure)}; it is one of {', '.join(self.measure)}")
-        values = {name: float(row[chosen]) for name, row in self.rows.items()}
+        measure_name = self.measure[0] if measure is None else measure
+        if measure_name not in self.measure:
+            raise InvalidValue(
+                f"{measure_name!r} was not measured{did_you_mean(measure_name, self.measure)}; it is one of {', '.join(self.measure)}"
+            )
+        values = {name: float(row[measure_name]) for name, row in self.rows.items()}
         if axes is not None:
             axes.bar([*values], [*values.values()])
-            axes.set_ylabel(chosen)
-        text = bars(values, up=chosen)
+            axes.set_ylabel(measure_name)
+        text = bars(values, up=measure_name)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -148,16 +150,16 @@ def experiment(
     """
     if not isinstance(program, Program):
         raise InvalidType(f"experiment takes a Program, not {program!r}")
-    chosen = [measure] if isinstance(measure, str) else list(measure)
-    for each in chosen:
-        if each not in MEASURES:
-            raise InvalidValue(f"there is no measure {each!r}{did_you_mean(each, MEASURES)}; measures are {', '.join(MEASURES)}")
+    names = [measure] if isinstance(measure, str) else list(measure)
+    for word in names:
+        if word not in MEASURES:
+            raise InvalidValue(f"there is no measure {word!r}{did_you_mean(word, MEASURES)}; measures are {', '.join(MEASURES)}")
     if not variants:
         raise InvalidValue("experiment compares variants; there is none")
     setting = _Setting(program, feed, fetch_list, _started(program, startup, scope), repeat, executor)
-    made = {name: _made(name, variant, program, setting.names) for name, variant in variants.items()}
-    rows = {name: {each: setting.measured(each, graph, changed) for each in chosen} for name, (graph, changed, _) in made.items()}
-    return Experiment(rows, {name: report for name, (_, _, report) in made.items()}, tuple(chosen))
+    setups = {name: _made(name, variant, program, setting.names) for name, variant in variants.items()}
+    rows = {name: {text: setting.measured(text, graph, changed) for text in names} for name, (graph, changed, _) in setups.items()}
+    return Experiment(rows, {name: report for name, (_, _, report) in setups.items()}, tuple(names))
 
 
 def _made(
@@ -206,8 +208,8 @@ class _Setting:
             raise InvalidValue("feed is arrays by name, or a list of at least one such minibatch")
         if repeat < 1:
             raise InvalidValue(f"repeat is 1 or more, not {repeat}")
-        wanted = _requested(program) if fetch is None else [fetch] if isinstance(fetch, str | Variable) else list(fetch)
-        self.names = [each.name if isinstance(each, Variable) else str(each) for each in wanted]
+        requested = _requested(program) if fetch is None else [fetch] if isinstance(fetch, str | Variable) else list(fetch)
+        self.names = [variable.name if isinstance(variable, Variable) else str(variable) for variable in requested]
         self.start, self.repeat, self.executor = start, repeat, executor
         sizes = [np.shape(array)[0] for array in self.feeds[0].values() if np.ndim(array)]
         self.batch = max(sizes, default=1)

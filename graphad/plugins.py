@@ -27,8 +27,8 @@ GROUPS = ("graphad.ops", "graphad.passes")
 
 def plugins() -> list[EntryPoint]:
     """The entry points of all packages installed, operators before passes, by name."""
-    found = entry_points()
-    return [point for group in GROUPS for point in sorted(found.select(group=group), key=lambda p: (p.name, p.value))]
+    points = entry_points()
+    return [point for group in GROUPS for point in sorted(points.select(group=group), key=lambda p: (p.name, p.value))]
 
 
 class _Loader:

@@ -36,7 +36,7 @@ class Table:
 
     def shown(self) -> list[list[str]]:
         """The cells as text."""
-        return [[self._cell(each) for each in row] for row in self.rows]
+        return [[self._cell(name) for name in row] for row in self.rows]
 
     def _cell(self, value: Cell) -> str:
         if value is None:
@@ -116,9 +116,9 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
         low, high = (low - 0.5, low + 0.5) if math.isfinite(low) else (0.0, 1.0)
     rough = (high - low) / count
     unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * each for each in (1, 2, 5, 10) if unit * each >= rough * 0.999)
+    step = next(unit * number for number in (1, 2, 5, 10) if unit * number >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(each * step, 12) for each in range(first, last + 1)]
+    return [round(number * step, 12) for number in range(first, last + 1)]
 
 
 def curves(series: Mapping[str, Sequence[float]], title: str = "", across: str = "step", up: str = "") -> str:
@@ -166,10 +166,10 @@ def _height(value: float, marks: Sequence[float]) -> float:
 
 def _marks_up(marks: Sequence[float]) -> list[str]:
     lines = []
-    for each in marks:
-        y = _height(each, marks)
+    for item in marks:
+        y = _height(item, marks)
         lines.append(f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}" stroke="#ddd"/>')
-        lines.append(_text(_LEFT - 6, y + 4, f"{each:g}", "end"))
+        lines.append(_text(_LEFT - 6, y + 4, f"{item:g}", "end"))
     return lines
 
 

@@ -188,8 +188,8 @@ def _length(reader: object) -> int | None:
 def _note(history: History, values: Sequence[Array]) -> None:
     cost, *metrics = (float(np.mean(v)) for v in values)
     history.cost.append(cost)
-    for kept, value in zip(history.metrics.values(), metrics, strict=True):
-        kept.append(value)
+    for metric_history, value in zip(history.metrics.values(), metrics, strict=True):
+        metric_history.append(value)
 
 
 def _status(history: History) -> str:

@@ -56,10 +56,10 @@ def _lines(text: str, culprit: Culprit) -> str:
     ancestors = culprit.origin.ancestors if culprit.origin is not None else ()
     seen = [ancestor.text.partition(" -> ") for ancestor in ancestors]
     rows = [(i, row.strip()) for i, row in enumerate(text.splitlines(), 1)]
-    found = [
+    lines = [
         f"  line {i} of the program as printed: {row}\n" for kind, _, out in seen for i, row in rows if _writes(row, kind, out.split(", "))
     ]
-    return "".join(dict.fromkeys(found))
+    return "".join(dict.fromkeys(lines))
 
 
 def _writes(row: str, kind: str, names: list[str]) -> bool:

@@ -41,20 +41,20 @@ class Digits:
     @staticmethod
     def load() -> Digits:
         try:
-            found = import_module(DATASETS).load_digits()
+            digits = import_module(DATASETS).load_digits()
         except ImportError:
             raise GraphadError("the demo needs the digits that come with scikit-learn: pip install 'graphad[demo]'") from None
-        order = np.random.default_rng(0).permutation(len(found.target))
-        images = (found.images[order] / 16.0).astype("float32").reshape(-1, 1, 8, 8)
-        labels = found.target[order].astype("int64").reshape(-1, 1)
+        order = np.random.default_rng(0).permutation(len(digits.target))
+        images = (digits.images[order] / 16.0).astype("float32").reshape(-1, 1, 8, 8)
+        labels = digits.target[order].astype("int64").reshape(-1, 1)
         return Digits(images[TEST_IMAGES:], labels[TEST_IMAGES:], images[:TEST_IMAGES], labels[:TEST_IMAGES])
 
     def batches(self, seed: int) -> Iterator[dict[str, Array]]:
         """Minibatches of the training images in a new order."""
         order = np.random.default_rng(seed).permutation(len(self.labels))
         for start in range(0, len(order) - BATCH + 1, BATCH):
-            chosen = order[start : start + BATCH]
-            yield {"image": self.images[chosen], "label": self.labels[chosen]}
+            indices = order[start : start + BATCH]
+            yield {"image": self.images[indices], "label": self.labels[indices]}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Gallery:
         """Draw the forward graph, before any pass."""
         self._draw(lower(program), "forward", ())
 
-    def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
+    def __call__(self, pass_: Pass, graph: Graph, step: Step) -> None:
         """Observe a pass."""
         self.steps.append(step)
         now = set(graph.nodes)

@@ -27,10 +27,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        found = compare(*(read_program(path, allow_unknown=args.allow_unknown) for path in (args.before, args.after)))
+        difference = compare(*(read_program(path, allow_unknown=args.allow_unknown) for path in (args.before, args.after)))
     except (GraphadError, OSError) as error:
         return refused(error)
-    print(found.text(args.before, args.after), end="")
+    print(difference.text(args.before, args.after), end="")
     if args.draw is not None:
-        draw_diff(found.before, found.after, args.draw, title=f"from {args.before} to {args.after}")
-    return FINE if found.is_empty else DIFFERENT
+        draw_diff(difference.before, difference.after, args.draw, title=f"from {args.before} to {args.after}")
+    return FINE if difference.is_empty else DIFFERENT

@@ -55,9 +55,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_fetch(parser)
     parser.add_argument("--diff", action="store_true", help="draw what the passes added, removed and changed")
     group = parser.add_argument_group("how to draw", "The options of graphad.draw.")
-    for each in fields(Options):
-        if each.default is not MISSING:
-            _add_option(group, each)
+    for option in fields(Options):
+        if option.default is not MISSING:
+            _add_option(group, option)
     parser.set_defaults(command=run)
 
 
@@ -87,16 +87,16 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def _add_option(group: argparse._ArgumentGroup, each: Field[Any]) -> None:
+def _add_option(group: argparse._ArgumentGroup, option: Field[Any]) -> None:
     """A command-line option for one of the drawing: of the kind that its default has."""
-    flag, default, said = f"--{each.name.replace('_', '-')}", each.default, _HELP.get(each.name, "")
-    common: dict[str, Any] = {"dest": f"draw_{each.name}", "default": argparse.SUPPRESS}
-    if each.name in _KINDS:
-        group.add_argument(flag, help=said, **_KINDS[each.name], **common)
+    flag, default, said = f"--{option.name.replace('_', '-')}", option.default, _HELP.get(option.name, "")
+    common: dict[str, Any] = {"dest": f"draw_{option.name}", "default": argparse.SUPPRESS}
+    if option.name in _KINDS:
+        group.add_argument(flag, help=said, **_KINDS[option.name], **common)
     elif isinstance(default, bool):
         group.add_argument(flag, action=argparse.BooleanOptionalAction, help=f"{said} (default: {'yes' if default else 'no'})", **common)
-    elif each.name in CHOICES:
-        choices = [choice for choice in CHOICES[each.name] if isinstance(choice, str)]
+    elif option.name in CHOICES:
+        choices = [choice for choice in CHOICES[option.name] if isinstance(choice, str)]
         group.add_argument(flag, choices=choices, metavar="|".join(choices), help=f"{said} (default: {default})", **common)
     elif isinstance(default, int | float):
         group.add_argument(flag, type=type(default), metavar="N", help=f"{said} (default: {default:g})", **common)

@@ -48,7 +48,11 @@ def _options(kind: type[Pass]) -> list[str]:
 
 def _claims(kind: type[Pass]) -> list[str]:
     claims = {"requires": kind.requires, "clears": kind.clears, "establishes": kind.establishes, "preserves": kind.preserves}
-    lines = [f"  {word} {', '.join(c if isinstance(c, str) else c.__name__ for c in given)}" for word, given in claims.items() if given]
+    lines = [
+        f"  {word} {', '.join(c if isinstance(c, str) else c.__name__ for c in properties)}"
+        for word, properties in claims.items()
+        if properties
+    ]
     lines += ["  idempotent"] if kind.idempotent else []
     return [*lines, *([f"  may change values by a relative {kind.tolerance:g}"] if kind.tolerance else [])]
 

@@ -76,8 +76,8 @@ class _Printer:
         self.changed = args.print_changed
         self.text = str(graph) if self.changed else ""
 
-    def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
-        if each.combines or graph.parent is not None:
+    def __call__(self, pass_: Pass, graph: Graph, step: Step) -> None:
+        if pass_.combines or graph.parent is not None:
             return
         if self.after:
             _say(f"# after {step.text}\n{graph}")
@@ -98,8 +98,8 @@ class _Drawer:
         self.steps = [graph.clone()]
         folder.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
-        if step.changed and not each.combines and graph.parent is None:
+    def __call__(self, pass_: Pass, graph: Graph, step: Step) -> None:
+        if step.changed and not pass_.combines and graph.parent is None:
             self.names.append(step.name)
             self.steps.append(graph.clone())
 

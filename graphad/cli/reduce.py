@@ -35,10 +35,10 @@ def run_reduce(args: argparse.Namespace) -> int:
     if finding is None:
         print(f"{args.pipeline}: the results are the same", file=sys.stderr)
         return FINE
-    small, found = smallest(subject, case, finding)
+    small, finding_ = smallest(subject, case, finding)
     if args.output is None:
         print(small.program, end="")
     else:
         args.output.write_text(str(small.program), encoding="utf-8")
-    print(f"{args.pipeline}: {found}\n{written_lines(small.program, case.program)}", end="", file=sys.stderr)
+    print(f"{args.pipeline}: {finding_}\n{written_lines(small.program, case.program)}", end="", file=sys.stderr)
     return DIFFERENT

@@ -40,10 +40,10 @@ def run(args: argparse.Namespace) -> int:
             program = read_program(path, args.source_format, allow_unknown=True)
         except (GraphadError, OSError) as error:
             return refused(error)
-        found = [*complaints(program, args.allow_unknown)]
-        for each in found:
-            print(f"{path}: {each}")
-        if found:
+        complaints_ = [*complaints(program, args.allow_unknown)]
+        for name in complaints_:
+            print(f"{path}: {name}")
+        if complaints_:
             status = DIFFERENT
         else:
             print(f"{path}: {len(program.blocks)} blocks, {sum(len(b.ops) for b in program.blocks)} operators, nothing is wrong")
@@ -55,9 +55,9 @@ def complaints(program: Program, allow_unknown: bool = False) -> Iterator[str]:
     known = True
     for block in program.blocks:
         for at, op in enumerate(block.ops):
-            for each in _wrong(op, allow_unknown):
+            for name in _wrong(op, allow_unknown):
                 known = False
-                yield f"block {block.idx}, operator {at}, {each}"
+                yield f"block {block.idx}, operator {at}, {name}"
     if known:
         yield from _graph(program)
 
@@ -86,7 +86,7 @@ def _wrong_types(op: Operator, block: Block) -> Iterator[str]:
         declared = [block.var_recursive(name).tensor_type for name in names if name != EMPTY]
         if None in declared:
             return
-        types[slot] = [each for each in declared if each is not None]
+        types[slot] = [type_ for type_ in declared if type_ is not None]
     try:
         inferred = definition.infer_types(types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
     except GraphadError as error:

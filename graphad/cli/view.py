@@ -106,7 +106,7 @@ def watch(paths: Sequence[Path], build: Callable[[], object], ticks: Iterator[No
 def _stamp(path: Path) -> tuple[int, int]:
     """When a file was changed, and its size; zeros while there is none, as between the steps of an editor that replaces it."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return (0, 0)
-    return (found.st_mtime_ns, found.st_size)
+    return (status.st_mtime_ns, status.st_size)

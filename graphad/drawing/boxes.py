@@ -73,16 +73,16 @@ def boxes_of(
             if slot and isinstance(node, Op) and arrow.sort != KEPT:
                 place = ASIDE if end == "in" and is_aside(arrow) else BEFORE if (end == "in") != arrow.up else AFTER
                 cells.setdefault(node, {}).setdefault((end, slot), Cell(shown(slot), sides[place]))
-    found: dict[Node, Box] = {}
+    boxes: dict[Node, Box] = {}
     for node in drawn.nodes:
         if isinstance(node, Value):
-            found[node] = _ellipse([(line, TEXT) for line in value_lines(node, drawn)])
+            boxes[node] = _ellipse([(line, TEXT) for line in value_lines(node, drawn)])
         else:
             lines = op_lines(node, drawn, is_closed(node), attributes)
-            chips = [reference_text(each, drawn) for each in drawn.references.get(node, ())]
+            chips = [reference_text(reference, drawn) for reference in drawn.references.get(node, ())]
             sized = [(line, NAME if i == 0 else TEXT - 1) for i, line in enumerate(lines)]
-            found[node] = _box(sized, chips, _gathered(cells.get(node, {})))
-    return found
+            boxes[node] = _box(sized, chips, _gathered(cells.get(node, {})))
+    return boxes
 
 
 def _ellipse(lines: list[tuple[str, float]]) -> Box:

@@ -47,13 +47,13 @@ def draw_diff(before: Program | Graph, after: Program | Graph, path: str | os.Pa
     'change.svg'
     """
     target = checked_path(path)
-    given = checked_options({"fold": "none"} | options)
+    checked = checked_options({"fold": "none"} | options)
     union = Union([graph_of(before), graph_of(after)])
     marks = union.marks(0, 1)
     if target.suffix.lower() == ".dot":
-        replace_file(target, dot_text(union.graph, given, marks).encode())
+        replace_file(target, dot_text(union.graph, checked, marks).encode())
     else:
-        replace_file(target, written(scene_of(union.graph, given, marks), target, given))
+        replace_file(target, written(scene_of(union.graph, checked, marks), target, checked))
     return target
 
 
@@ -90,10 +90,10 @@ def draw_steps(
     targets = [checked_path(path) for path in paths]
     if any(target.suffix.lower() == ".dot" for target in targets):
         raise InvalidValue("steps are drawn at fixed places, which DOT has not: the paths end in .svg, .pdf, .png")
-    given = checked_options({"fold": "none"} | options)
+    checked = checked_options({"fold": "none"} | options)
     union = Union([graph_of(step) for step in steps])
-    for target, content in zip(targets, union.drawn(given, titles), strict=True):
-        replace_file(target, written(content, target, given))
+    for target, content in zip(targets, union.drawn(checked, titles), strict=True):
+        replace_file(target, written(content, target, checked))
     return targets
 
 
@@ -120,20 +120,20 @@ class Union:
 
     def _step(self, i: int, graph: Graph, later: Graph) -> None:
         """Find what of a graph is in the union already by way of the next one, and add the rest."""
-        found = compare(graph, later)
-        place = _twins(later, found.after)
+        difference = compare(graph, later)
+        place = _twins(later, difference.after)
         back = {clone: original for original, clone in place.items()}
         nodes: dict[Node, Node] = {}
-        here = _twins(graph, found.before)
+        here = _twins(graph, difference.before)
         known = self.steps[i + 1].nodes
         for original, clone in here.items():
-            twin = _twin(clone, found)
+            twin = _twin(clone, difference)
             if twin is not None:
                 nodes[original] = known[back[twin]]
-        for each in graph.tree():
-            self._add_missing(each, nodes)
+        for subgraph in graph.tree():
+            self._add_missing(subgraph, nodes)
         self._note(i, nodes)
-        changed = {twin for op, twin in found.ops.items() if op in found.removed}
+        changed = {twin for op, twin in difference.ops.items() if op in difference.removed}
         self.changed[i + 1] |= {known[back[twin]] for twin in changed}
 
     def _add_missing(self, graph: Graph, nodes: dict[Node, Node]) -> None:
@@ -143,12 +143,12 @@ class Union:
         for value in graph.values:
             if value not in nodes:
                 name = value.name if not home.values.taken(value.name) else home.values.numbered(value.name, "{} before {}")
-                made = home.add_value(name, value.shape, value.dtype, value.var)
-                made.kind, made.given = value.kind, value.given
-                nodes[value], self.names[made] = made, repr(value)
+                copy = home.add_value(name, value.shape, value.dtype, value.var)
+                copy.kind, copy.given = value.kind, value.given
+                nodes[value], self.names[copy] = copy, repr(value)
         for op in graph.ops:
             if op not in nodes:
-                slots = [{slot: [_value(nodes[v]) for v in values] for slot, values in each.items()} for each in (op.inputs, op.outputs)]
+                slots = [{slot: [_value(nodes[v]) for v in values] for slot, values in item.items()} for item in (op.inputs, op.outputs)]
                 ghost = home.add_op(op.type, slots[0], slots[1], dict(op.attrs), role=op.role)
                 ghost.source, ghost.made_by = op.source, op.made_by
                 nodes[op] = ghost
@@ -158,7 +158,7 @@ class Union:
         if graph.owner is None:
             return self.graph
         owner = nodes.get(graph.owner)
-        name = next(name for name, each in graph.owner.graphs.items() if each is graph)
+        name = next(name for name, subgraph in graph.owner.graphs.items() if subgraph is graph)
         return owner.graphs.get(name) if isinstance(owner, Op) else None
 
     def _note(self, i: int, nodes: dict[Node, Node]) -> None:
@@ -223,17 +223,17 @@ def _holds(frame: Frame, nodes: set[Node]) -> bool:
 
 def _twins(graph: Graph, clone: Graph) -> dict[Node, Node]:
     """The nodes of a graph and of its clone, whose operators have the same order; values may have other names there."""
-    found: dict[Node, Node] = {}
-    for each, twin in zip(graph.tree(), clone.tree(), strict=True):
-        found.update(zip(each.inputs, twin.inputs, strict=True))
-        for op, other in zip(each.ops, twin.ops, strict=True):
-            found[op] = other
-            found.update(zip((*op.reads(), *op.writes()), (*other.reads(), *other.writes()), strict=True))
-    return found
+    counterparts: dict[Node, Node] = {}
+    for subgraph, twin in zip(graph.tree(), clone.tree(), strict=True):
+        counterparts.update(zip(subgraph.inputs, twin.inputs, strict=True))
+        for op, other in zip(subgraph.ops, twin.ops, strict=True):
+            counterparts[op] = other
+            counterparts.update(zip((*op.reads(), *op.writes()), (*other.reads(), *other.writes()), strict=True))
+    return counterparts
 
 
-def _twin(node: Node, found: Difference) -> Node | None:
-    return found.ops.get(node) if isinstance(node, Op) else found.values.get(node)
+def _twin(node: Node, difference: Difference) -> Node | None:
+    return difference.ops.get(node) if isinstance(node, Op) else difference.values.get(node)
 
 
 def _value(node: Node) -> Value:

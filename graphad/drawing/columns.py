@@ -31,10 +31,10 @@ def columns_of(drawn: Plan, options: Options) -> list[frozenset[Node]]:
     order = sorted(drawn.nodes, key=places.__getitem__)
     size = len(order) / count
     bounds = [places[order[min(int(size * i), len(order) - 1)]] for i in range(1, count)]
-    found: list[list[Node]] = [[] for _ in range(count)]
+    columns: list[list[Node]] = [[] for _ in range(count)]
     for node in drawn.nodes:
-        found[sum(bound <= places[node] for bound in bounds)].append(node)
-    return [frozenset(nodes) for nodes in found if nodes]
+        columns[sum(bound <= places[node] for bound in bounds)].append(node)
+    return [frozenset(nodes) for nodes in columns if nodes]
 
 
 def _count(drawn: Plan, options: Options) -> int:
@@ -103,9 +103,9 @@ def _spread(places: dict[Node, int], drawn: Plan) -> None:
 
 def _owner(node: Node, drawn: Plan) -> Op | None:
     """The operator of the whole drawing's graph that a node is nested in."""
-    found: Op | None = None
+    owner: Op | None = None
     graph: Graph = node.graph
     while graph in drawn.nesting.regions:
-        found = drawn.nesting.regions[graph].op
-        graph = found.graph
-    return found
+        owner = drawn.nesting.regions[graph].op
+        graph = owner.graph
+    return owner

@@ -127,7 +127,7 @@ class _Writer:
         if isinstance(node, Op):
             closed = is_closed(node, self.drawn)
             lines = op_lines(node, self.drawn, closed, self.options.attributes)
-            lines += [reference_text(each, self.drawn) for each in self.drawn.references.get(node, ())]
+            lines += [reference_text(reference, self.drawn) for reference in self.drawn.references.get(node, ())]
             style |= {"fontsize": "10", "shape": "box", "style": "rounded,filled", "height": "0.32", "margin": "0.12,0.05"}
             text = op_tooltip(node)
         else:

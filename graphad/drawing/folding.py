@@ -72,7 +72,7 @@ class Folding:
 
     def arrows(self, arrows: Iterable[Arrow]) -> list[Arrow]:
         """The arrows between the drawn nodes; those between copies go around, as what a loop carries does."""
-        found: dict[tuple[object, ...], Arrow] = {}
+        arrows_by_ends: dict[tuple[object, ...], Arrow] = {}
         for arrow in arrows:
             tail, head = self.of(arrow.tail), self.of(arrow.head)
             if (
@@ -84,25 +84,25 @@ class Folding:
             ):
                 continue
             slots = ("" if tail in self.closed else arrow.tail_slot), ("" if head in self.closed else arrow.head_slot)
-            made = Arrow(tail, head, self._op(arrow.op), self.value(arrow.value), *slots, arrow.sort, arrow.backward, arrow.up)
+            arrow_ = Arrow(tail, head, self._op(arrow.op), self.value(arrow.value), *slots, arrow.sort, arrow.backward, arrow.up)
             if self._is_between_copies(arrow):
-                made = made._replace(sort=CARRIED, up=not arrow.backward, next=True)
-            key = (tail, head, *slots, made.next)
-            found.setdefault(key, made)
-        return list(found.values())
+                arrow_ = arrow_._replace(sort=CARRIED, up=not arrow.backward, next=True)
+            key = (tail, head, *slots, arrow_.next)
+            arrows_by_ends.setdefault(key, arrow_)
+        return list(arrows_by_ends.values())
 
     def _returns(self, tail: Node, head: Node) -> bool:
         """Whether a value of a closed scope is read there as well, while others read it, too."""
         return head in self.closed and isinstance(tail, Value) and bool(tail.writers) and self.of(tail.writers[0]) is head
 
     def _op(self, op: Op) -> Op:
-        found = self.of(op)
-        return found if isinstance(found, Op) else op
+        representative = self.of(op)
+        return representative if isinstance(representative, Op) else op
 
     def value(self, value: Value) -> Value:
         """The value that is drawn for a value."""
-        found = self.of(value)
-        return found if isinstance(found, Value) else value
+        representative = self.of(value)
+        return representative if isinstance(representative, Value) else value
 
     def _is_doubled(self, arrow: Arrow, tail: Node, head: Node) -> bool:
         """Whether the arrow is that of a copy, and the one that is drawn has the same."""
@@ -177,15 +177,15 @@ def _candidates(ops: Sequence[Op]) -> list[_Run]:
     """Runs by signature alone, the ones that spare most first."""
     numbers: dict[object, int] = {}
     signs = np.array([numbers.setdefault(_signature(op), len(numbers)) for op in ops], np.int64)
-    found = []
+    candidates = []
     for period in range(1, min(len(ops) // 2, MOST_PERIODS) + 1):
         different = np.flatnonzero(signs[:-period] != signs[period:])
         bounds = np.concatenate(([-1], different, [len(ops) - period]))
         lengths = np.diff(bounds) - 1
         for i in np.flatnonzero(lengths >= period):
-            found.append(_Run(int(bounds[i]) + 1, period, int(lengths[i] + period) // period))
-    found.sort(key=lambda run: (-run.saved, run.period, run.start))
-    return found[:MOST_TRIED]
+            candidates.append(_Run(int(bounds[i]) + 1, period, int(lengths[i] + period) // period))
+    candidates.sort(key=lambda run: (-run.saved, run.period, run.start))
+    return candidates[:MOST_TRIED]
 
 
 def _variants(run: _Run) -> Iterator[_Run]:
@@ -219,24 +219,24 @@ def _is_regular(ops: Sequence[Op], index: Mapping[Op, int], run: _Run) -> bool:
     last = [_sources(ops, index, run, run.count - 1, i) for i in range(run.period)]
     for copy in range(run.count - 1):
         for i, expected in enumerate(last):
-            for found, wanted in zip(_sources(ops, index, run, copy, i), expected, strict=True):
-                reachable = wanted is None or wanted[0] <= copy
-                if found != (wanted if reachable else None):
+            for source, expected_source in zip(_sources(ops, index, run, copy, i), expected, strict=True):
+                reachable = expected_source is None or expected_source[0] <= copy
+                if source != (expected_source if reachable else None):
                     return False
     return True
 
 
 def _sources(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, copy: int, place: int) -> list[tuple[int, int, int] | None]:
     """Where an operator's operands come from: how many copies before, which operator, which result; None: from outside."""
-    found: list[tuple[int, int, int] | None] = []
+    sources: list[tuple[int, int, int] | None] = []
     for value in ops[run.start + copy * run.period + place].reads():
         at = index.get(value.writers[0], -1) if value.writers else -1
         if not run.start <= at < run.end:
-            found.append(None)
+            sources.append(None)
         else:
             back, where = divmod(at - run.start, run.period)
-            found.append((copy - back, where, list(ops[at].writes()).index(value)))
-    return found
+            sources.append((copy - back, where, list(ops[at].writes()).index(value)))
+    return sources
 
 
 def _crossing(ops: Sequence[Op], index: Mapping[Op, int], run: _Run) -> int:
@@ -263,13 +263,13 @@ def _followers(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs) -> dict[Op, 
         for value in op.reads():
             if not value.writers:
                 readers.setdefault(value, op)
-    found: dict[Op, list[tuple[str, Op]]] = {}
+    followers: dict[Op, list[tuple[str, Op]]] = {}
     for op in ops:
         if op not in known:
             owner = next((o for o in _owners(op, pairs, readers) if o in known), None)
             if owner is not None:
-                found.setdefault(owner, []).append((f"{op.role} {op.type}", op))
-    return found
+                followers.setdefault(owner, []).append((f"{op.role} {op.type}", op))
+    return followers
 
 
 def _owners(op: Op, pairs: Pairs, readers: Mapping[Value, Op]) -> Iterator[Op]:
@@ -315,14 +315,14 @@ def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, 
 
 def _keyed(copy: Sequence[Op], followers: Mapping[Op, list[tuple[str, Op]]]) -> dict[object, Op]:
     """The operators of a copy, by place, and what goes with each by kind and number."""
-    found: dict[object, Op] = {}
+    ops_by_key: dict[object, Op] = {}
     for i, op in enumerate(copy):
-        found[i] = op
+        ops_by_key[i] = op
         seen: Counter[str] = Counter()
         for kind, other in followers.get(op, ()):
-            found[i, kind, seen[kind]] = other
+            ops_by_key[i, kind, seen[kind]] = other
             seen[kind] += 1
-    return found
+    return ops_by_key
 
 
 def _outside(copies: Sequence[Sequence[Op]], keyed: Sequence[Mapping[object, Op]]) -> set[Value]:

@@ -32,7 +32,7 @@ class Obstacles:
 
         Where there is room for less of it, it is only its last part: which branch it is.
         """
-        inner = [each for other in frame.inner for each in self.geometry.frames.get(other, ())]
+        inner = [item for other in frame.inner for item in self.geometry.frames.get(other, ())]
         left, top, _, _ = place
         for label in dict.fromkeys((frame.label, frame.label.split(": ")[-1])):
             width = text_width(label, FRAME_TEXT)
@@ -50,7 +50,7 @@ class Obstacles:
     def _outside(self, frame: Frame, place: Place, width: float) -> Point | None:
         left, top, right, bottom = place
         others = [
-            each for other, places in self.geometry.frames.items() if other is not frame and frame not in other.inner for each in places
+            item for other, places in self.geometry.frames.items() if other is not frame and frame not in other.inner for item in places
         ]
         heights = (top - HIGH - 1, bottom + 2)
         return next((at for high in heights if (at := self._in_row(left, right + width, high, width, others)) is not None), None)

@@ -81,11 +81,11 @@ def laid_out(
     sketches = [_Sketch(drawn, boxes, frames, lines, holds, options, column, cuts) for column in columns]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         told = list(pool.map(lambda sketch: lay_out(sketch.text(), options.timeout), sketches))
-    found = [_read(text, sketch) for text, sketch in zip(told, sketches, strict=True)]
-    whole = Geometry(0, max(each.height for each in found))
-    for each in found:
-        whole.add(each, whole.width + (GUTTER if whole.width else 0))
-    return whole
+    geometries = [_read(text, sketch) for text, sketch in zip(told, sketches, strict=True)]
+    combined = Geometry(0, max(part.height for part in geometries))
+    for geometry in geometries:
+        combined.add(geometry, combined.width + (GUTTER if combined.width else 0))
+    return combined
 
 
 class _Cuts:
@@ -250,7 +250,7 @@ def _table(box: Box) -> str:
         rows = [one(cells[0].place[2], above)] if above > 0 else []
         rows += [one(cell.place[2], cell.place[3], f' port="p{numbers[cell]}"') for cell in cells]
         rows += [one(cells[0].place[2], below)] if below > 0 else []
-        return f"<td>{start}{''.join(f'<tr>{each}</tr>' for each in rows)}</table></td>"
+        return f"<td>{start}{''.join(f'<tr>{row}</tr>' for row in rows)}</table></td>"
 
     top = box.row(TOP)[0].place[3] if box.row(TOP) else 0
     middle = box.height - top - (box.row(BOTTOM)[0].place[3] if box.row(BOTTOM) else 0)
@@ -263,8 +263,8 @@ def _table(box: Box) -> str:
 
 
 def _read(text: str, sketch: _Sketch) -> Geometry:
-    found = json.loads(text)
-    left, bottom, right, top = map(float, found["bb"].split(","))
+    objects = json.loads(text)
+    left, bottom, right, top = map(float, objects["bb"].split(","))
     geometry = Geometry(right - left, top - bottom)
     nodes = {name: node for node, name in sketch.ids.items()}
     frames = {f"cluster_c{frame.number}": frame for frame in sketch.frames.all}
@@ -272,7 +272,7 @@ def _read(text: str, sketch: _Sketch) -> Geometry:
     def flip(x: str, y: str) -> Point:
         return float(x) - left, top - float(y)
 
-    for item in found.get("objects", ()):
+    for item in objects.get("objects", ()):
         if item["name"] in nodes:
             geometry.nodes[nodes[item["name"]]] = flip(*item["pos"].split(","))
         elif item["name"] in frames:
@@ -281,7 +281,7 @@ def _read(text: str, sketch: _Sketch) -> Geometry:
             geometry.frames[frames[item["name"]]] = [(low[0], high[1], high[0], low[1])]
         elif item["name"] in sketch.breaks:
             geometry.breaks.append((flip(*item["pos"].split(",")), sketch.breaks[item["name"]]))
-    for edge in found.get("edges", ()):
+    for edge in objects.get("edges", ()):
         if "pos" in edge:
             _read_edge(edge.get("id", ""), *_curve(edge["pos"], flip), sketch, geometry)
     return geometry

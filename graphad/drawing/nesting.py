@@ -76,9 +76,9 @@ class Nesting:
                     self._stands.update(dict.fromkeys(operand.inner, operand.outer))
             for region in regions:
                 self.regions[region.graph] = region
-                kept = residual_inputs(region.graph)
-                self._stands.update(kept)
-                self._saved.update(kept)
+                residuals = residual_inputs(region.graph)
+                self._stands.update(residuals)
+                self._saved.update(residuals)
                 self._open(region.graph, depth - 1)
 
     def is_drawn(self, graph: Graph) -> bool:
@@ -134,9 +134,9 @@ class Nesting:
 
 def operands_of(op: Op) -> Iterator[Operand]:
     """What an operator passes to its graphs, in order."""
-    given, loop = operands(op), LoopLike.of(op)
+    inputs, loop = operands(op), LoopLike.of(op)
     carried = range(0) if loop is None else loop.carried_at
-    for i, outer in enumerate(given):
+    for i, outer in enumerate(inputs):
         inner = tuple(g.inputs[i] for g in op.graphs.values() if i < len(g.inputs))
         results = [g.results[carried.index(i)] for g in op.graphs.values() if carried.index(i) < len(g.results)] if i in carried else []
         yield Operand(outer, inner, results[0] if results else None)
@@ -219,14 +219,14 @@ class Ends:
 
     def arrows(self) -> list[Arrow]:
         """All arrows, value by value."""
-        found = []
+        arrows = []
         for value in dict.fromkeys(n for n in self.nesting.in_order() if isinstance(n, Value) and not is_absent(n)):
             for end in self.tails.get(value, ()):
                 carried = end.node if isinstance(end.node, Value) else value
-                found.append(self._arrow(end.node, value, end, carried, tail_slot=end.slot))
+                arrows.append(self._arrow(end.node, value, end, carried, tail_slot=end.slot))
             for end in self.heads.get(value, ()):
-                found.append(self._arrow(value, end.node, end, value, head_slot=end.slot))
-        return found
+                arrows.append(self._arrow(value, end.node, end, value, head_slot=end.slot))
+        return arrows
 
     def _arrow(self, tail: Node, head: Node, end: End, value: Value, tail_slot: str = "", head_slot: str = "") -> Arrow:
         backward = self._role(tail) == self._role(head) == BACKWARD
@@ -246,8 +246,8 @@ class Ends:
         definition = control_definition(op)
         for slot, values in reads.items():
             for index, value in enumerate(values):
-                kept = definition is not None and definition.is_grad and slot == definition.scopes
-                sort = KEPT if kept else SAVED if self.nesting.is_saved(value) else FLOW
+                is_residual = definition is not None and definition.is_grad and slot == definition.scopes
+                sort = KEPT if is_residual else SAVED if self.nesting.is_saved(value) else FLOW
                 self._read(self.nesting.outer(value), End(op, op, _slot_text(op.inputs, slot, index), sort))
         for slot, values in writes.items():
             for index, value in enumerate(values):
@@ -298,27 +298,27 @@ class Ends:
 def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
     """The arrows without the folded values: each arrow to one goes on along each arrow from it."""
     places: dict[Value, int] = {}
-    kept = {i: (places.setdefault(_subject(a), len(places)), a) for i, a in enumerate(arrows)}
+    numbered = {i: (places.setdefault(_subject(a), len(places)), a) for i, a in enumerate(arrows)}
     into: dict[Node, dict[int, None]] = {}
     out_of: dict[Node, dict[int, None]] = {}
-    for i, (_, arrow) in kept.items():
+    for i, (_, arrow) in numbered.items():
         out_of.setdefault(arrow.tail, {})[i] = None
         into.setdefault(arrow.head, {})[i] = None
-    fresh = len(kept)
+    fresh = len(numbered)
     for value in folded:
         before, after = into.pop(value, {}), out_of.pop(value, {})
-        made = [_joined(kept[i][1], kept[j][1], value) for i in before for j in after]
-        made = [arrow for arrow in made if arrow.tail is not arrow.head or isinstance(arrow.head, Op)]
+        merged = [_joined(numbered[i][1], numbered[j][1], value) for i in before for j in after]
+        merged = [arrow for arrow in merged if arrow.tail is not arrow.head or isinstance(arrow.head, Op)]
         for i in before:
-            del out_of[kept.pop(i)[1].tail][i]
+            del out_of[numbered.pop(i)[1].tail][i]
         for j in after:
-            del into[kept.pop(j)[1].head][j]
-        for arrow in made:
-            kept[fresh] = places.get(value, len(places)), arrow
+            del into[numbered.pop(j)[1].head][j]
+        for arrow in merged:
+            numbered[fresh] = places.get(value, len(places)), arrow
             out_of.setdefault(arrow.tail, {})[fresh] = None
             into.setdefault(arrow.head, {})[fresh] = None
             fresh += 1
-    return [arrow for _, arrow in sorted(kept.values(), key=lambda placed: placed[0])]
+    return [arrow for _, arrow in sorted(numbered.values(), key=lambda placed: placed[0])]
 
 
 def _subject(arrow: Arrow) -> Value:

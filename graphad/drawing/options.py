@@ -162,13 +162,13 @@ def keys_of(node: Node) -> tuple[object, ...]:
     return (id(node), id(node.operator)) if isinstance(node, Op) else (id(node), id(node.var), node.name, repr(node))
 
 
-def checked_options(given: dict[str, object]) -> Options:
+def checked_options(values: dict[str, object]) -> Options:
     """Options from keywords; TypeError for one that does not exist."""
     known = [field.name for field in fields(Options)]
-    for name in given:
+    for name in values:
         if name not in known:
             raise InvalidType(f"a drawing has no option {name!r}; its options are {', '.join(known)}{did_you_mean(name, known)}")
-    return Options(**given)  # type: ignore[arg-type]  # each is checked there
+    return Options(**values)  # type: ignore[arg-type]  # each is checked there
 
 
 def _is_count(number: object) -> bool:

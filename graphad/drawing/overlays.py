@@ -86,16 +86,16 @@ def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | No
         numbers = _named(graph, name, options)
     else:
         numbers = _given(graph, options.overlay, "overlay")
-    whole = sum if name in ("flops", "time") or not name else max
+    combine = sum if name in ("flops", "time") or not name else max
     title = options.overlay_title or TITLES.get(name, "overlay")
-    return Overlay(_folded(numbers, folding, whole), title)
+    return Overlay(_folded(numbers, folding, combine), title)
 
 
-def _folded(numbers: Mapping[Node, float], folding: Folding, whole: Callable[[list[float]], float]) -> dict[Node, float]:
-    found: dict[Node, list[float]] = {}
+def _folded(numbers: Mapping[Node, float], folding: Folding, combine: Callable[[list[float]], float]) -> dict[Node, float]:
+    numbers_by_node: dict[Node, list[float]] = {}
     for node, number in numbers.items():
-        found.setdefault(folding.of(node), []).append(number)
-    return {node: each[0] if len(each) == 1 else float(whole(each)) for node, each in found.items()}
+        numbers_by_node.setdefault(folding.of(node), []).append(number)
+    return {node: item[0] if len(item) == 1 else float(combine(item)) for node, item in numbers_by_node.items()}
 
 
 def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
@@ -113,15 +113,15 @@ def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
 
 
 def _costs(graph: Graph, name: str, batch: int) -> dict[Node, float]:
-    found: dict[Node, float] = {}
+    costs: dict[Node, float] = {}
     waiting: list[Cost] = [estimated(graph, batch)]
     while waiting:
         cost = waiting.pop()
         waiting += cost.nested.values()
-        found.update({op: float(each.flops if name == "flops" else each.moved) for op, each in cost.ops.items()})
+        costs.update({op: float(op_cost.flops if name == "flops" else op_cost.moved) for op, op_cost in cost.ops.items()})
         if name == "bytes":
-            found.update({value: float(size) for value, size in cost.sizes.items() if size})
-    return found
+            costs.update({value: float(size) for value, size in cost.sizes.items() if size})
+    return costs
 
 
 def _alive(graph: Graph, batch: int) -> dict[Node, float]:
@@ -134,19 +134,19 @@ def _alive(graph: Graph, batch: int) -> dict[Node, float]:
             start = places[value.writers[0]] if value.writers else 0
             born[start] = born.get(start, 0) + sizes.get(value, 0)
             freed[end + 1] = freed.get(end + 1, 0) + sizes.get(value, 0)
-    found: dict[Node, float] = {}
+    times: dict[Node, float] = {}
     alive = 0
     for place, op in enumerate(live.order):
         alive += born.get(place, 0) - freed.get(place, 0)
-        found[op] = float(alive)
-    return found
+        times[op] = float(alive)
+    return times
 
 
 def _given(graph: Graph, numbers: Measured, what: str) -> dict[Node, float]:
     """Numbers by the nodes they are meant for: a node, its operator or variable in the program, the name of a value."""
     keys = {key if isinstance(key, str) else id(key): number for key, number in numbers.items()}
     found: dict[Node, float] = {}
-    for node in (node for each in graph.tree() for node in (*each.ops, *each.values)):
+    for node in (node for subgraph in graph.tree() for node in (*subgraph.ops, *subgraph.values)):
         number = next((keys[key] for key in keys_of(node) if key in keys), None)
         if number is not None:
             found[node] = _number(number, what)
@@ -159,12 +159,12 @@ def _few(numbers: Collection[object]) -> list[object]:
     return list(numbers)[:3]
 
 
-def _number(given: object, what: str) -> float:
-    if isinstance(given, str | bytes) or not isinstance(given, int | float | np.number | np.ndarray):
-        raise InvalidType(f"{what} has numbers by node, not {given!r}")
-    if np.size(given) != 1:
-        raise InvalidType(f"{what} has one number for each node, not an array of shape {list(np.shape(given))}")
-    return float(np.asarray(given).reshape(())) if np.ndim(given) == 0 else float(np.asarray(given).reshape(-1)[0])
+def _number(value: object, what: str) -> float:
+    if isinstance(value, str | bytes) or not isinstance(value, int | float | np.number | np.ndarray):
+        raise InvalidType(f"{what} has numbers by node, not {value!r}")
+    if np.size(value) != 1:
+        raise InvalidType(f"{what} has one number for each node, not an array of shape {list(np.shape(value))}")
+    return float(np.asarray(value).reshape(())) if np.ndim(value) == 0 else float(np.asarray(value).reshape(-1)[0])
 
 
 def _greatest(array: object) -> float:
@@ -174,7 +174,7 @@ def _greatest(array: object) -> float:
 
 
 def _share_not_finite(array: object) -> float:
-    found = np.asarray(array)
-    if not np.issubdtype(found.dtype, np.inexact) or not found.size:
+    numbers = np.asarray(array)
+    if not np.issubdtype(numbers.dtype, np.inexact) or not numbers.size:
         return 0.0
-    return float(np.mean(~np.isfinite(found)))
+    return float(np.mean(~np.isfinite(numbers)))

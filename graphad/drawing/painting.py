@@ -83,10 +83,10 @@ def _by_rsvg(scene: Scene, format: str, dpi: float, timeout: float) -> bytes | N
 
 def _by_resvg(scene: Scene, dpi: float) -> bytes | None:
     try:
-        found: bytes = bytes(import_module(RESVG).svg_to_bytes(svg_string=svg_text(scene), zoom=dpi / 96))
+        png: bytes = bytes(import_module(RESVG).svg_to_bytes(svg_string=svg_text(scene), zoom=dpi / 96))
     except ImportError:
         return None
-    return found
+    return png
 
 
 def _by_dot(scene: Scene, format: str, dpi: float, timeout: float) -> bytes | None:
@@ -137,13 +137,13 @@ def _dot_text(scene: Scene) -> str:
     text = drawing.replace("\\", "\\\\").replace('"', '\\"')
     corners = f'a [pos="0,0"]; b [pos="{width:.2f},{height:.2f}"]'
     look = 'node [shape=point style=invis width=0 height=0 label=""]'
-    whole = f'bb="0,0,{width:.2f},{height:.2f}" pad=0 bgcolor=transparent _background="{text}"'
-    return f"digraph {{ graph [{whole}]; {look}; {corners} }}\n"
+    attributes = f'bb="0,0,{width:.2f},{height:.2f}" pad=0 bgcolor=transparent _background="{text}"'
+    return f"digraph {{ graph [{attributes}]; {look}; {corners} }}\n"
 
 
 def _xdot(shape: Shape, height: float) -> Iterator[str]:
-    def points(given: list[Point]) -> str:
-        return f"{len(given)} " + " ".join(f"{x:.2f} {height - y:.2f}" for x, y in given)
+    def points(corners: list[Point]) -> str:
+        return f"{len(corners)} " + " ".join(f"{x:.2f} {height - y:.2f}" for x, y in corners)
 
     if isinstance(shape, Text):
         font = "Helvetica-Bold" if shape.bold else "Helvetica"
@@ -195,9 +195,9 @@ def _pdf(scene: Scene) -> bytes:
     ]
     written = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n"
     places = []
-    for i, each in enumerate(objects, 1):
+    for i, item in enumerate(objects, 1):
         places.append(len(written))
-        written += f"{i} 0 obj\n".encode() + each + b"\nendobj\n"
+        written += f"{i} 0 obj\n".encode() + item + b"\nendobj\n"
     table = "".join(f"{place:010d} 00000 n \n" for place in places)
     end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\n"
     return written + end.encode() + f"startxref\n{len(written)}\n%%EOF\n".encode()

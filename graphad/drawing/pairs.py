@@ -61,10 +61,10 @@ class Pairs:
 
     def gradient_of(self, value: Value) -> Value | None:
         """The value this is the gradient of, in the forward graph."""
-        found = value.grad_of or self._passed_in.get(value) or gradient_of(value)
-        while found is not None and (kept := residual_of(found)) is not None:
-            found = kept
-        return found
+        forward = value.grad_of or self._passed_in.get(value) or gradient_of(value)
+        while forward is not None and (residual := residual_of(forward)) is not None:
+            forward = residual
+        return forward
 
     def forward(self, op: Op) -> Op | None:
         """The operator that this one is the gradient of."""
@@ -83,16 +83,16 @@ class Pairs:
         forward, definition = _keeper(op), control_definition(op)
         if forward is None or definition is None or not definition.is_grad:
             return
-        given, ours = operands(forward), results_of(forward)
-        cotangents, wanted = op.inputs.get(f"Out{GRAD}", ()), op.inputs.get("X", ())
+        inputs, ours = operands(forward), results_of(forward)
+        cotangents, gradients = op.inputs.get(f"Out{GRAD}", ()), op.inputs.get("X", ())
         carried = [_place(self.gradient_of(value), ours) for value in cotangents]
         outer = self._nesting.outer
-        results = [_place(outer(value), tuple(map(outer, given))) for value in wanted]
+        results = [_place(outer(value), tuple(map(outer, inputs))) for value in gradients]
         if is_loop_gradient(op):
             results = [*carried, *results]
-        self._note(results_of(op), results, given)
+        self._note(results_of(op), results, inputs)
         for graph, body in zip(op.graphs.values(), forward.graphs.values(), strict=False):
-            self._note(graph.inputs[len(wanted) :], carried, body.results)
+            self._note(graph.inputs[len(gradients) :], carried, body.results)
             self._note(graph.results, results, body.inputs)
 
     def _note(self, gradients: Iterable[Value], places: list[int | None], values: tuple[Value, ...] | list[Value]) -> None:
@@ -110,4 +110,4 @@ def _keeper(op: Op) -> Op | None:
 
 
 def _place(value: Value | None, values: tuple[Value, ...]) -> int | None:
-    return next((i for i, each in enumerate(values) if each is value), None)
+    return next((i for i, v in enumerate(values) if v is value), None)

@@ -51,12 +51,12 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str] | None 
     'tanh.svg'
     """
     target = checked_path(options.pop("path", None) if path is None else path)  # path= names the file, or after it a way through the graph
-    given = checked_options(options)
+    checked = checked_options(options)
     graph = graph_of(program_or_graph)
     if target.suffix.lower() == ".dot":
-        replace_file(target, dot_text(graph, given).encode())
+        replace_file(target, dot_text(graph, checked).encode())
     else:
-        replace_file(target, written(scene_of(graph, given), target, given))
+        replace_file(target, written(scene_of(graph, checked), target, checked))
     return target
 
 
@@ -110,13 +110,13 @@ def repr_svg(program_or_graph: Program | Graph) -> str:
     return to_svg(program_or_graph, timeout=NOTEBOOK_SECONDS)
 
 
-def graph_of(given: object) -> Graph:
+def graph_of(source: object) -> Graph:
     """The graph of a program, or a graph itself."""
-    if isinstance(given, Program):
-        return lower(given)
-    if isinstance(given, Graph):
-        return given
-    raise InvalidType(f"a Program or a Graph is drawn, not {given!r}")
+    if isinstance(source, Program):
+        return lower(source)
+    if isinstance(source, Graph):
+        return source
+    raise InvalidType(f"a Program or a Graph is drawn, not {source!r}")
 
 
 def checked_path(path: object) -> Path:

@@ -121,7 +121,7 @@ def _too_much(graph: Graph, size: int, options: Options) -> str:
     less += [] if options.fold != "none" else ["fold='repeats'"]
     return (
         f"the drawing would have {size} nodes, more than {options.limit}: draw a part of it, what is near a value or an operator "
-        f"(focus=({name}, 3)) or between two (path=(a, b)){''.join(f', or less of it ({each})' for each in less)}; "
+        f"(focus=({name}, 3)) or between two (path=(a, b)){''.join(f', or less of it ({word})' for word in less)}; "
         "name scopes (ga.name_scope) are closed where there is too much; limit= allows more"
     )
 
@@ -193,10 +193,10 @@ class _Planner:
         if self.options.focus is None and self.options.path is None:
             return arrows
         ways = Ways(dict.fromkeys(node for node in self.nesting.in_order() if self._is_drawn(node)), arrows)
-        chosen = chosen_part(ways, self.options)
-        if chosen is None:
+        part = chosen_part(ways, self.options)
+        if part is None:
             return arrows
-        self.part, self.result.faded = chosen
+        self.part, self.result.faded = part
         return [arrow for arrow in arrows if arrow.tail in self.part and arrow.head in self.part]
 
     def _is_drawn(self, node: Node) -> bool:
@@ -343,9 +343,9 @@ class _Planner:
                 orders[parts[BACKWARD]] = 1
 
     def _order(self, value: Value) -> int:
-        order, found = 0, self.pairs.gradient_of(value)
-        while found is not None and order < DEEPEST:
-            order, found = order + 1, self.pairs.gradient_of(found)
+        order, forward = 0, self.pairs.gradient_of(value)
+        while forward is not None and order < DEEPEST:
+            order, forward = order + 1, self.pairs.gradient_of(forward)
         return order
 
 
@@ -367,10 +367,10 @@ def _is_beside(graph: Graph, forward: Graph) -> bool:
 
 
 def _counted(nodes: Iterable[Node]) -> dict[Node, int]:
-    found: dict[Node, int] = {}
+    counts: dict[Node, int] = {}
     for node in nodes:
-        found[node] = found.get(node, 0) + 1
-    return found
+        counts[node] = counts.get(node, 0) + 1
+    return counts
 
 
 def _is_scopes(value: Value) -> bool:

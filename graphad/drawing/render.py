@@ -29,15 +29,15 @@ def find_renderer() -> str:
     """
     asked = os.environ.get(VARIABLE)
     if asked:
-        found = shutil.which(asked)
-        if found is None:
+        path = shutil.which(asked)
+        if path is None:
             raise RenderError(f"{VARIABLE} names {asked!r}, which is no program that can be run; unset it to use {RENDERER}")
-        return found
+        return path
     beside = sysconfig.get_path("scripts")
-    found = shutil.which(RENDERER, path=beside) or shutil.which(RENDERER) or shutil.which("dot")
-    if found is None:
+    path = shutil.which(RENDERER, path=beside) or shutil.which(RENDERER) or shutil.which("dot")
+    if path is None:
         raise RenderError(f"no Graphviz found to draw with: `pip install {RENDERER}`, or install Graphviz, or name its dot in {VARIABLE}")
-    return found
+    return path
 
 
 def lay_out(dot: str, timeout: float) -> str:
@@ -89,9 +89,9 @@ def _said(done: subprocess.CompletedProcess[bytes]) -> str:
     return done.stderr.decode("utf-8", "replace")
 
 
-def _lacks_links_only(dot: str, found: bytes) -> bool:
+def _lacks_links_only(dot: str, output: bytes) -> bool:
     """Whether of all edges only such have no way as have no arrow: that say what a gradient is the gradient of."""
-    edges = json.loads(found).get("edges", ())
+    edges = json.loads(output).get("edges", ())
     drawn = {edge.get("id") for edge in edges if "pos" in edge}
     return all(match[1] in drawn or "arrowhead=none" in match[0] for match in _EDGE.finditer(dot))
 
@@ -138,10 +138,10 @@ def _arrow(x: float, y: float, theme: Theme) -> str:
 
 
 def _size(svg: str) -> tuple[float, float]:
-    found = _SIZE.search(svg)
-    if found is None:
+    size = _SIZE.search(svg)
+    if size is None:
         raise InvalidValue("an SVG without a viewBox cannot be put beside another one")
-    return float(found[3]), float(found[4])
+    return float(size[3]), float(size[4])
 
 
 def _placed(svg: str, x: float, y: float, width: float, height: float) -> str:

@@ -63,8 +63,8 @@ class _Sketch(Evaluation[Value]):
         raise AssertionError("a constant is a leaf of its own")
 
     def _call(self, call: Call) -> Slots[Value]:
-        made = super()._call(call)
-        return {slot: _Endless(values) for slot, values in made.items()}
+        outputs = super()._call(call)
+        return {slot: _Endless(values) for slot, values in outputs.items()}
 
 
 class _Endless(list[Value]):

@@ -111,13 +111,13 @@ def mixed(color: str, other: str, share: float) -> str:
 
 def sampled(points: Sequence[Point], steps: int = 8) -> list[Point]:
     """Points along a Bezier curve."""
-    found = [points[0]]
+    samples = [points[0]]
     for i in range(0, len(points) - 3, 3):
         a, b, c, d = points[i : i + 4]
         for k in range(1, steps + 1):
             t = k / steps
-            found.append(_at(a, b, c, d, t))
-    return found
+            samples.append(_at(a, b, c, d, t))
+    return samples
 
 
 def _at(a: Point, b: Point, c: Point, d: Point, t: float) -> Point:

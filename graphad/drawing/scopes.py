@@ -42,8 +42,8 @@ class Group:
 def scope_of(op: Op) -> tuple[str, ...]:
     """The names of the scopes that an operator was written in, the outermost first."""
     text = op.source.scope if op.source is not None else ""
-    found = text or op.attrs.get(NAMESCOPE, "")
-    return tuple(part for part in str(found).split("/") if part)
+    scope = text or op.attrs.get(NAMESCOPE, "")
+    return tuple(part for part in str(scope).split("/") if part)
 
 
 # -- closed ----------------------------------------------------------------------------------------
@@ -53,22 +53,22 @@ def closed_ops(
     ops: Iterable[Op], role: Mapping[Op, str], closed: Collection[str], folding: Folding
 ) -> dict[tuple[str, ...], dict[str, Op]]:
     """Let one operator stand for those of each closed scope and part of the program; return them by scope and part."""
-    wanted = {tuple(part for part in name.split("/") if part) for name in closed}
-    found: dict[tuple[str, ...], dict[str, Op]] = {}
+    scopes = {tuple(part for part in name.split("/") if part) for name in closed}
+    ops_by_scope: dict[tuple[str, ...], dict[str, Op]] = {}
     ops = list(ops)
     for op in ops:
         scope = scope_of(op)
-        prefix = next((scope[:n] for n in range(1, len(scope) + 1) if scope[:n] in wanted), None)
+        prefix = next((scope[:n] for n in range(1, len(scope) + 1) if scope[:n] in scopes), None)
         if prefix is not None and op not in folding.stands:
-            box = found.setdefault(prefix, {}).get(role[op])
+            box = ops_by_scope.setdefault(prefix, {}).get(role[op])
             if box is None:
-                box = found[prefix][role[op]] = Op(op.graph, prefix[-1], {}, {}, {})
+                box = ops_by_scope[prefix][role[op]] = Op(op.graph, prefix[-1], {}, {}, {})
                 box.role, box.source = op.role, op.source
             folding.stands[op] = box
             folding.closed[box] = folding.closed.get(box, 0) + 1
     for op in ops:
         folding.hidden.update(value for value in (*op.reads(), *op.writes()) if _is_inside(value, folding))
-    return found
+    return ops_by_scope
 
 
 def _is_inside(value: Value, folding: Folding) -> bool:
@@ -102,21 +102,21 @@ class Groups:
     def of(self, nodes: Iterable[Node]) -> dict[Node, Group]:
         """The innermost group of each node that is in one; a value is where it is written, or where all its readers are."""
         nodes = list(nodes)
-        found: dict[Node, Group] = {}
+        groups: dict[Node, Group] = {}
         for op in (node for node in nodes if isinstance(node, Op)):
             group = self._group(op)
             if group is not None:
-                found[op] = group
+                groups[op] = group
         for value in (node for node in nodes if isinstance(node, Value)):
-            group = self._home(value, found)
+            group = self._home(value, groups)
             if group is not None:
-                found[value] = group
-        return found
+                groups[value] = group
+        return groups
 
-    def _home(self, value: Value, found: Mapping[Node, Group]) -> Group | None:
+    def _home(self, value: Value, groups: Mapping[Node, Group]) -> Group | None:
         if value.writers:
-            return found.get(self.folding.of(value.writers[0]))
-        around = [found.get(self.folding.of(op)) for op in value.readers if op.role == FORWARD] or [None]
+            return groups.get(self.folding.of(value.writers[0]))
+        around = [groups.get(self.folding.of(op)) for op in value.readers if op.role == FORWARD] or [None]
         group = around[0]
         return group if group is not None and group.graph is value.graph and all(other is group for other in around) else None
 
@@ -140,9 +140,9 @@ class Groups:
         parts: list[tuple[object, str, Repeat | None]] = [(name, name, None) for name in scope[: len(scope) - closed]]
         parts = parts if self.scopes else []
         for repeat in reversed(self.folding.repeats_of.get(op, [])):
-            scopes = [scope_of(each) for copy in repeat.copies for each in copy]
+            scopes = [scope_of(member) for copy in repeat.copies for member in copy]
             shared = _shared_scope(scopes) if self.scopes else 0
-            names = list(dict.fromkeys(each[shared] for each in scopes if len(each) > shared)) if self.scopes else []
+            names = list(dict.fromkeys(item[shared] for item in scopes if len(item) > shared)) if self.scopes else []
             if len(names) > 1 and len(parts) > shared:
                 parts[shared] = (id(repeat), f"{names[0]} … {names[-1]} {TIMES} {repeat.count}", repeat)
             else:

@@ -24,33 +24,33 @@ class Ways:
             self.after.setdefault(arrow.tail, []).append(arrow.head)
             self.before.setdefault(arrow.head, []).append(arrow.tail)
 
-    def named(self, given: object) -> list[Node]:
+    def named(self, name: object) -> list[Node]:
         """The nodes that a user means: a node itself, values by name, operators by type.
 
         Raises:
             ValueError: there is none.
         """
-        wanted = given if isinstance(given, str) else id(given)
-        found = [node for node in self.nodes if wanted in keys_of(node)]
-        found = found or [node for node in self.nodes if isinstance(node, Op) and node.type == given]
-        if not found:
+        key = name if isinstance(name, str) else id(name)
+        matches = [node for node in self.nodes if key in keys_of(node)]
+        matches = matches or [node for node in self.nodes if isinstance(node, Op) and node.type == name]
+        if not matches:
             names = [repr(node) for node in self.nodes if isinstance(node, Value)]
-            hint = did_you_mean(given, names) if isinstance(given, str) else ""
-            raise InvalidValue(f"no drawn value has the name {given!r}, and no operator that type{hint}")
-        return found
+            hint = did_you_mean(name, names) if isinstance(name, str) else ""
+            raise InvalidValue(f"no drawn value has the name {name!r}, and no operator that type{hint}")
+        return matches
 
     def near(self, start: Collection[Node], radius: int, named: bool = True) -> set[Node]:
         """What is up to so many operators away, with the values that these operators read and write.
 
         No way leads through what very many operators read, unless it is ``named`` by the user, to start from.
         """
-        found, border = set(start), set(start)
+        reached, border = set(start), set(start)
         steps = 2 * radius + all(isinstance(node, Op) for node in start)
         for step in range(steps):
-            border = {other for node in border if (named and step == 0) or self._leads_on(node) for other in self._around(node)} - found
-            found |= border
-        ops = [node for node in found if isinstance(node, Op)]
-        return found | {other for op in ops for other in self._around(op)}
+            border = {other for node in border if (named and step == 0) or self._leads_on(node) for other in self._around(node)} - reached
+            reached |= border
+        ops = [node for node in reached if isinstance(node, Op)]
+        return reached | {other for op in ops for other in self._around(op)}
 
     def between(self, start: Sequence[Node], end: Sequence[Node]) -> set[Node]:
         """What is on a way from one of some nodes to one of others."""
@@ -73,7 +73,7 @@ def chosen_part(ways: Ways, options: Options) -> tuple[set[Node], set[Node]] | N
         node, radius = options.focus if isinstance(options.focus, tuple) else (options.focus, 1)
         inner = ways.near(ways.named(node), radius)
     elif options.path is not None:
-        start, end = (ways.named(each) for each in options.path)
+        start, end = (ways.named(item) for item in options.path)
         inner = ways.between(start, end)
         if not inner:
             raise InvalidValue(f"no way leads from {options.path[0]!r} to {options.path[1]!r}")
@@ -84,10 +84,10 @@ def chosen_part(ways: Ways, options: Options) -> tuple[set[Node], set[Node]] | N
 
 
 def _reached(start: Sequence[Node], edges: Mapping[Node, Sequence[Node]]) -> set[Node]:
-    found, border = set(start), list(start)
+    reached, border = set(start), list(start)
     while border:
         for other in edges.get(border.pop(), ()):
-            if other not in found:
-                found.add(other)
+            if other not in reached:
+                reached.add(other)
                 border.append(other)
-    return found
+    return reached

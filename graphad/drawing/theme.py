@@ -112,20 +112,20 @@ DARK = Theme("#14161a", "#e6e9ee", "#a4acb8", "#ff5ca0", "#8f7762", 0.10, _DARK_
 THEMES = {"light": LIGHT, "dark": DARK}
 
 
-def theme_of(given: object) -> Theme:
+def theme_of(theme: object) -> Theme:
     """A theme, or the one of a name.
 
     Raises:
         TypeError: it is neither.
         ValueError: there is none of this name.
     """
-    if isinstance(given, Theme):
-        return given
-    if not isinstance(given, str):
-        raise InvalidType(f"theme is a Theme or a name ({', '.join(map(repr, THEMES))}), not {given!r}")
-    if given not in THEMES:
-        raise InvalidValue(f"theme is one of {', '.join(map(repr, THEMES))}, or a Theme, not {given!r}")
-    return THEMES[given]
+    if isinstance(theme, Theme):
+        return theme
+    if not isinstance(theme, str):
+        raise InvalidType(f"theme is a Theme or a name ({', '.join(map(repr, THEMES))}), not {theme!r}")
+    if theme not in THEMES:
+        raise InvalidValue(f"theme is one of {', '.join(map(repr, THEMES))}, or a Theme, not {theme!r}")
+    return THEMES[theme]
 
 
 # -- scale -----------------------------------------------------------------------------------------

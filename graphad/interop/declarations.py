@@ -38,7 +38,7 @@ def check_blocks(program: Program) -> None:
             if isinstance(definition, ControlDef):
                 _at_reading(op, definition)
             for inner in blocks_of(op):
-                around = around or {each.idx for each in block.chain()}
+                around = around or {ancestor.idx for ancestor in block.chain()}
                 if inner.idx in around:
                     raise ParseError(f"operator {op.type!r} in block {block.idx} holds block {inner.idx}, which it is in")
                 held[block.idx].append(inner.idx)
@@ -64,8 +64,8 @@ def _check_acyclic(held: list[list[int]]) -> None:
     """Take away blocks that hold none that are left, until none is left (Kahn's algorithm)."""
     holders: list[list[int]] = [[] for _ in held]
     for idx, inner in enumerate(held):
-        for each in inner:
-            holders[each].append(idx)
+        for number in inner:
+            holders[number].append(idx)
     left = [len(inner) for inner in held]
     ready = [idx for idx, count in enumerate(left) if not count]
     for idx in ready:
@@ -116,11 +116,11 @@ def fields_of(var: Variable) -> Fields:
     return fields
 
 
-def declare(block: Block, name: str, given: Mapping[str, object]) -> Variable:
+def declare(block: Block, name: str, details: Mapping[str, object]) -> Variable:
     """Declare a variable from its fields; those left out have their defaults. ParseError for what is not a field or of the wrong kind."""
     if name in block.vars:
         raise ParseError(f"variable {name!r} is declared twice")
-    fields = {**DEFAULTS, **given}
+    fields = {**DEFAULTS, **details}
     _check(fields)
     var = _parameter(block, name, fields) if fields["parameter"] else Variable(block, name, fields["shape"], fields["dtype"])
     var.type, var.persistable, var.stop_gradient = fields["type"], fields["persistable"], fields["stop_gradient"]
@@ -165,11 +165,11 @@ def differing(fields: Fields, others: Fields) -> Fields:
     return {key: value for key, value in fields.items() if repr(value) != repr(others[key])}
 
 
-def names_in(what: str, given: object) -> dict[str, list[str]]:
+def names_in(what: str, slots: object) -> dict[str, list[str]]:
     """Names by slot, checked: a dict from slot to a list of names that are not empty."""
-    if not isinstance(given, Mapping):
-        raise ParseError(f"{what} is an object from slot to names, not {given!r}")
-    for slot, names in given.items():
+    if not isinstance(slots, Mapping):
+        raise ParseError(f"{what} is an object from slot to names, not {slots!r}")
+    for slot, names in slots.items():
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
             raise ParseError(f"{what} slot {slot!r} holds a list of names, not {names!r}")
-    return {slot: list(names) for slot, names in given.items()}
+    return {slot: list(names) for slot, names in slots.items()}

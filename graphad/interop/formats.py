@@ -98,7 +98,7 @@ def program_bytes(program: Program, target: PathLike, format: str | None = None)
     """The bytes that a program's file is to hold; ValueError as ``write_program`` raises it."""
     known = _named(target, format) or ("text" if target == STREAM else None)
     if known is None:
-        suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
+        suffixes = ", ".join(suffix for item in FORMATS.values() for suffix in item.suffixes)
         raise InvalidValue(f"the name {os.fspath(target)!r} does not say in which format to write: give it one of {suffixes}, or a format")
     return FORMATS[known].write(program)
 
@@ -106,7 +106,7 @@ def program_bytes(program: Program, target: PathLike, format: str | None = None)
 def format_of(path: PathLike) -> str | None:
     """The format that the end of a file's name says, None if it says none."""
     name = PurePath(path).name.lower()
-    return next((known for known, each in FORMATS.items() if name.endswith(each.suffixes)), None)
+    return next((known for known, item in FORMATS.items() if name.endswith(item.suffixes)), None)
 
 
 def _named(path: PathLike, format: str | None) -> str | None:

@@ -115,11 +115,11 @@ def _check_known(program: Program) -> None:
 
 
 def _without_repetition(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ParseError(f"{next(n for n in found if names.count(n) > 1)!r} is given twice")
-    return found
+        raise ParseError(f"{next(n for n in table if names.count(n) > 1)!r} is given twice")
+    return table
 
 
 def _no_constant(text: str) -> None:

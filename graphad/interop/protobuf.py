@@ -63,12 +63,12 @@ def message_class(format: Format, name: str) -> Any:
 @cache
 def _pool(format: Format) -> Any:
     file = descriptor_pb2.FileDescriptorProto(name=f"graphad/{format.package}.proto", package=format.package, syntax="proto2")
-    made: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     for name in sorted(format.messages, key=lambda name: name.count(".")):
         around, _, own = name.rpartition(".")
-        made[name] = (made[around].nested_type if around else file.message_type).add(name=own)
+        files[name] = (files[around].nested_type if around else file.message_type).add(name=own)
         for line in filter(None, map(str.split, format.messages[name].splitlines())):
-            _add_field(format, made[name], *line)
+            _add_field(format, files[name], *line)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return pool

@@ -34,8 +34,8 @@ def refusals(program: Program) -> dict[str, int]:
     return _counted(f"{op.type}: {what}" for op, row in ops if row is not None for what in _refused(op, row))
 
 
-def _counted(found: Iterator[str]) -> dict[str, int]:
-    return dict(sorted(Counter(found).items()))
+def _counted(names: Iterator[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items()))
 
 
 def _refused(op: Operator, definition: OpDef) -> Iterator[str]:
@@ -52,10 +52,10 @@ def _refused(op: Operator, definition: OpDef) -> Iterator[str]:
     yield from (f"attribute {a.name!r} is missing" for a in definition.attrs.values() if a.default is REQUIRED and a.name not in op.attrs)
 
 
-def _slots(side: str, given: Mapping[str, list[str]], slots: Mapping[str, Slot]) -> Iterator[str]:
-    for slot, names in given.items():
+def _slots(side: str, arguments: Mapping[str, list[str]], slots: Mapping[str, Slot]) -> Iterator[str]:
+    for slot, names in arguments.items():
         if slot not in slots and names:
             yield f"no {side} slot {slot!r}"
         elif slot in slots and len(names) > 1 and not slots[slot].variadic:
             yield f"several names in {side} slot {slot!r}"
-    yield from (f"{side} slot {slot.name!r} is empty" for slot in slots.values() if not slot.optional and not given.get(slot.name))
+    yield from (f"{side} slot {slot.name!r} is empty" for slot in slots.values() if not slot.optional and not arguments.get(slot.name))

@@ -41,8 +41,8 @@ class Builder:
         for slot, inferred in definition.infer_types(types, attrs).items():
             if not definition.outputs[slot].optional:
                 outputs[slot] = [self._fresh(t, self._kind(definition, slot, slots)) for t in inferred]
-        given = {name: value for name, value in attrs.items() if not _left_out(value, definition.attrs[name].default)}
-        self.graph.add_op(definition.type, slots, outputs, given, self.before, self.role, self.forward)
+        options = {name: value for name, value in attrs.items() if not _left_out(value, definition.attrs[name].default)}
+        self.graph.add_op(definition.type, slots, outputs, options, self.before, self.role, self.forward)
         results = [[*map(self.symbol, v)] if definition.outputs[slot].variadic else self.symbol(v[0]) for slot, v in outputs.items()]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -87,8 +87,8 @@ def _left_out(value: object, default: object) -> bool:
     return value is default or (value == default and not isinstance(value, list))
 
 
-def _values(definition: OpDef, given: Any) -> list[Value]:
-    items = given if isinstance(given, list | tuple) else [given]
+def _values(definition: OpDef, argument: Any) -> list[Value]:
+    items = argument if isinstance(argument, list | tuple) else [argument]
     for item in items:
         if not isinstance(item, GraphSymbol):
             raise InvalidType(f"operator {definition.type!r} in a graph reads values of the graph, not {item!r}")

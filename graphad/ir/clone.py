@@ -53,8 +53,8 @@ def cloned(graph: Graph, copy: Graph, mapping: ValueMap | None = None) -> Graph:
 
 def keep_marks(graph: Graph, copy: Graph) -> Graph:
     """Let the marks of a copy be true where those of the graph are; return the copy."""
-    for each, copied in zip(graph.tree(), copy.tree(), strict=True):
-        copied.marked = copy.journal.edits if each.marked == graph.journal.edits else -1
+    for subgraph, copied in zip(graph.tree(), copy.tree(), strict=True):
+        copied.marked = copy.journal.edits if subgraph.marked == graph.journal.edits else -1
     return copy
 
 

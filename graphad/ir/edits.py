@@ -116,15 +116,17 @@ def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, 
 def _check_copied(op: Op) -> None:
     if gradient_ops(op) or any(residual_inputs(graph) for graph in op.graphs.values()):
         raise InvalidGraph(f"{op!r} cannot be copied: it has a gradient, or is one, and the two belong together")
-    if "run_once" in op.attrs or any("run_once" in inner.attrs for g in op.graphs.values() for each in g.tree() for inner in each.ops):
+    if "run_once" in op.attrs or any(
+        "run_once" in inner.attrs for graph in op.graphs.values() for part in graph.tree() for inner in part.ops
+    ):
         raise InvalidGraph(f"{op!r} cannot be copied: it, or an operator in it, runs once per scope, the copy would run again")
 
 
 def _draw_anew(op: Op) -> None:
     op.stream = None
     for graph in op.graphs.values():
-        for each in graph.tree():
-            for inner in each.ops:
+        for subgraph in graph.tree():
+            for inner in subgraph.ops:
                 inner.stream = None
 
 
@@ -169,8 +171,8 @@ def has_gradient(op: Op) -> bool:
     return bool(gradient_ops(op))
 
 
-def replace_by_copy(op: Op, nested: Graph, given: Sequence[Value]) -> list[Op]:
-    """Put a copy of a nested graph, whose inputs are ``given``, in the place of an operator without gradient; return the operators.
+def replace_by_copy(op: Op, nested: Graph, inputs: Sequence[Value]) -> list[Op]:
+    """Put a copy of a nested graph, whose inputs are ``inputs``, in the place of an operator without gradient; return the operators.
 
     Raises:
         InvalidGraph: the operator has a gradient.
@@ -178,14 +180,14 @@ def replace_by_copy(op: Op, nested: Graph, given: Sequence[Value]) -> list[Op]:
     if has_gradient(op):
         raise InvalidGraph(f"{op!r} cannot be replaced: a gradient reads what it keeps")
     mapping = ValueMap()
-    _copied_out(op, nested, given, mapping)
+    _copied_out(op, nested, inputs, mapping)
     op.graph.remove_op(op)
     return list(mapping.ops.values())
 
 
-def _copied_out(op: Op, nested: Graph, given: Sequence[Value], mapping: ValueMap) -> None:
+def _copied_out(op: Op, nested: Graph, inputs: Sequence[Value], mapping: ValueMap) -> None:
     """Copy a nested graph before its operator, and replace the operator's results by those of the copy."""
-    copy_into(nested, op.graph, given, op, _onto(op, nested), mapping)
+    copy_into(nested, op.graph, inputs, op, _onto(op, nested), mapping)
     for out, result in zip(results_of(op), nested.results, strict=True):
         value = mapping.values[result]
         if value is not out and out.name != EMPTY:
@@ -299,15 +301,15 @@ def outline(ops: Sequence[Op]) -> Op:
     graph, inside = ops[0].graph, set(ops)
     _check_together(ops, inside)
     reads = [value for op in ops for value in op.reads() if not any(w in inside for w in value.writers)]
-    given = list(dict.fromkeys(reads))
+    inputs = list(dict.fromkeys(reads))
     out = [v for op in ops for v in op.writes() if graph.is_observed(v) or any(r not in inside for r in v.readers)]
     nested, mapping = graph.nested(), ValueMap(graphs={graph: graph})
-    nested.inputs = [input_like(nested, value) for value in given]
-    mapping.values.update(zip(given, nested.inputs, strict=True))
+    nested.inputs = [input_like(nested, value) for value in inputs]
+    mapping.values.update(zip(inputs, nested.inputs, strict=True))
     for op in ops:
         _copy_in(op, nested, mapping)
     nested.results = [mapping.values[value] for value in out]
-    net = add_region_op(graph, CALL, [nested], given, out, before=ops[-1].next, role=ops[0].role)
+    net = add_region_op(graph, CALL, [nested], inputs, out, before=ops[-1].next, role=ops[0].role)
     net.source = ops[0].source
     # Readers first: a value goes with the last operator that it is connected to.
     for op in reversed(ops):
@@ -428,14 +430,14 @@ def add_operands(op: Op, values: Sequence[Value]) -> list[list[Value]]:
     for value in values:
         if value.graph is not op.graph:
             raise InvalidGraph(f"{op.type} cannot take {value.name}, which is not in its graph")
-    given = list(op.inputs.get(definition_of(op).operands, ()))
-    at = {value: i for i, value in reversed(list(enumerate(given))) if i >= first_captured(op)}
+    inputs = list(op.inputs.get(definition_of(op).operands, ()))
+    at = {value: i for i, value in reversed(list(enumerate(inputs))) if i >= first_captured(op)}
     more = [value for value in dict.fromkeys(values) if value not in at]
     for graph in op.graphs.values():
-        graph.inputs[len(given) : len(given)] = [input_like(graph, value) for value in more]
-    at.update((value, len(given) + k) for k, value in enumerate(more))
+        graph.inputs[len(inputs) : len(inputs)] = [input_like(graph, value) for value in more]
+    at.update((value, len(inputs) + k) for k, value in enumerate(more))
     if more:
-        op.graph.set_inputs(op, definition_of(op).operands, [*given, *more])
+        op.graph.set_inputs(op, definition_of(op).operands, [*inputs, *more])
     return [[graph.inputs[at[value]] for value in values] for graph in op.graphs.values()]
 
 
@@ -576,12 +578,12 @@ def remove_operand(op: Op, i: int) -> bool:
     those, and cotangents never.
     """
     _check_regions(op)
-    given = op.inputs.get(definition_of(op).operands, ())
-    if not _first_that_may_go(op) <= i < len(given) or any(_is_read(graph, graph.inputs[i]) for graph in op.graphs.values()):
+    inputs = op.inputs.get(definition_of(op).operands, ())
+    if not _first_that_may_go(op) <= i < len(inputs) or any(_is_read(graph, graph.inputs[i]) for graph in op.graphs.values()):
         return False
     for graph in op.graphs.values():
         _drop_input(graph, i)
-    op.graph.set_inputs(op, definition_of(op).operands, [*given[:i], *given[i + 1 :]])
+    op.graph.set_inputs(op, definition_of(op).operands, [*inputs[:i], *inputs[i + 1 :]])
     return True
 
 
@@ -630,8 +632,8 @@ def remove_result(op: Op, i: int) -> bool:
             _drop_input(graph, i)
         graph.journal.touch(*result.writers)
     if loop:
-        given = operands(op)
-        op.graph.set_inputs(op, definition_of(op).operands, [*given[:i], *given[i + 1 :]])
+        inputs = operands(op)
+        op.graph.set_inputs(op, definition_of(op).operands, [*inputs[:i], *inputs[i + 1 :]])
     op.graph.set_outputs(op, definition_of(op).results, [*out[:i], *out[i + 1 :]])
     return True
 
@@ -639,8 +641,8 @@ def remove_result(op: Op, i: int) -> bool:
 def _only_carried(op: Op, i: int) -> bool:
     (graph,) = op.graphs.values()
     value = graph.inputs[i]
-    kept = value in graph.residuals
-    return not value.readers and not kept and all(result is not value or k == i for k, result in enumerate(graph.results))
+    is_residual = value in graph.residuals
+    return not value.readers and not is_residual and all(result is not value or k == i for k, result in enumerate(graph.results))
 
 
 def _forget_summed(op: Op, i: int) -> bool:
@@ -648,11 +650,11 @@ def _forget_summed(op: Op, i: int) -> bool:
     at, last = i - _recurrent(op), len(results_of(op)) - _recurrent(op) - 1
     if at < 0:
         return False
-    given = list(op.inputs["X"])
-    given.insert(last, given.pop(at))
+    inputs = list(op.inputs["X"])
+    inputs.insert(last, inputs.pop(at))
     for graph in op.graphs.values():
         graph.inputs.insert(last, graph.inputs.pop(at))
-    op.graph.set_inputs(op, "X", given)
+    op.graph.set_inputs(op, "X", inputs)
     return True
 
 
@@ -701,7 +703,7 @@ def run_once(op: Op) -> list[Op]:
     loop = _to_rewrite(op, "replaced by an iteration")
     (body,) = op.graphs.values()
     with recorded(op.graph, "run-once", op):
-        return note(each for each in replace_by_copy(op, body, loop.operands))
+        return note(member for member in replace_by_copy(op, body, loop.operands))
 
 
 def unroll(op: Op, factor: int) -> Op:
@@ -791,7 +793,7 @@ def _without_gradient(op: Op, what: str) -> LoopLike:
 
 def _to_rewrite(op: Op, what: str) -> LoopLike:
     loop = _without_gradient(op, what)
-    bound = next((each for graph in op.graphs.values() for inner in graph.tree() for each in inner.ops if is_bound(each)), None)
+    bound = next((member for graph in op.graphs.values() for inner in graph.tree() for member in inner.ops if is_bound(member)), None)
     if bound is not None:
         raise InvalidGraph(f"{op!r} cannot be {what}: {bound!r} in it draws random numbers, or runs once per scope, so that it has no copy")
     return loop

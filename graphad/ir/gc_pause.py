@@ -101,8 +101,8 @@ def collect_if_due() -> None:
 
 
 def _collect() -> None:
-    found = gc.collect()
-    _start_counting(survived=max(_book.survived + _book.moved - found, 0))
+    count = gc.collect()
+    _start_counting(survived=max(_book.survived + _book.moved - count, 0))
 
 
 def _start_counting(survived: int) -> None:

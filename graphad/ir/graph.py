@@ -97,14 +97,14 @@ class Journal:
 
 def drop_outdated_marks(graph: Graph) -> bool:
     """Take the marks from a graph that was changed since they were made; return whether there were any."""
-    found = False
+    dropped_any = False
     if graph.marked != graph.journal.edits:
         for op in graph.ops:
             if INPLACE in op.attrs:
-                found = True
+                dropped_any = True
                 op.attrs = {name: value for name, value in op.attrs.items() if name != INPLACE}
     graph.marked = graph.journal.edits
-    return found
+    return dropped_any
 
 
 def mark(op: Op, value: object) -> None:
@@ -583,7 +583,7 @@ class Graph(OldNames, PlainResults):
         """Take out a value that was given from outside and that no operator reads."""
         self._require(value)
         value.given = False
-        self.inputs = [each for each in self.inputs if each is not value]
+        self.inputs = [v for v in self.inputs if v is not value]
         self._drop_if_unused(value)
 
     def _drop_if_unused(self, value: Value) -> None:

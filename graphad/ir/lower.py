@@ -78,8 +78,8 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         _give_streams(graph, random_streams(program))
         graph.targets = dict.fromkeys(_unread(graph) if targets is None else _requested(graph, block, targets))
         graph.journal.requested = None if targets is None else tuple(value.name for value in graph.targets)
-        for each in graph.tree():
-            each.marked = graph.journal.edits
+        for subgraph in graph.tree():
+            subgraph.marked = graph.journal.edits
         return graph
 
 
@@ -91,7 +91,7 @@ def _check_known(program: Program) -> None:
 
 def _give_streams(graph: Graph, streams: Mapping[Operator, str]) -> None:
     """Let the random operators of a graph, and of those nested in it, draw from the streams of the program's."""
-    for op in (op for each in graph.tree() for op in each.ops) if streams else ():
+    for op in (op for subgraph in graph.tree() for op in subgraph.ops) if streams else ():
         op.stream = streams.get(op.operator) if op.operator is not None else None
         if op.stream is not None and RANDOM_STREAM in op.attrs:
             op.attrs = {name: value for name, value in op.attrs.items() if name != RANDOM_STREAM}
@@ -163,9 +163,9 @@ class _Lowering:
             around = [{n for n in final if not _shadows(g, n)} for g, final in zip(graphs.values(), finals, strict=True)]
             names = [*reads, *(n for n in results if n not in reads and _needs_old(operator, n, current, around))]
         for nested, final in zip(graphs.values(), finals, strict=True):
-            given = _give(nested, operator.block, names, final)
+            arguments = _give(nested, operator.block, names, final)
             _check_own(operator, nested, len(names))
-            seen = {**given, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
+            seen = {**arguments, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
             nested.results = [seen.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
         inputs = {
             slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != definition.operands
@@ -183,13 +183,13 @@ class _Lowering:
         graphs = {}
         for which, name in enumerate(definition.blocks):
             block: Block = operator.attrs[name]
-            given, cotangents, results = (
+            primals, cotangents, results = (
                 operator.attrs[attr][which * n : (which + 1) * n]
                 for attr, n in zip(("original_input", "original_output_grad", "original_input_grad"), count, strict=True)
             )
             nested = graphs[name] = self.fill(graph.nested(block), block)
             final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
-            _set_arguments(nested, block, [*given, *cotangents], final)
+            _set_arguments(nested, block, [*primals, *cotangents], final)
             nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
             _check_residuals(operator, block, nested.inputs[count[0] + count[1] :], forward)
             self.reads[nested] = operator, {v.name: v for v in nested.inputs[count[0] + count[1] :]}
@@ -200,11 +200,11 @@ class _Lowering:
         """Make what gradients read by name of a forward block its residuals, and match them by position: the outer gradients first."""
         pending = sorted(self.reads, key=_depth)
         for _, level in groupby(pending, _depth):
-            found = [(nested, self._forward_graph(nested)) for nested in level]
-            kept = [(nested, forward, self._kept(nested, forward)) for nested, forward in found if forward is not None]
-            for _, forward, reads in kept:
+            pairs = [(nested, self._forward_graph(nested)) for nested in level]
+            residuals = [(nested, forward, self._kept(nested, forward)) for nested, forward in pairs if forward is not None]
+            for _, forward, reads in residuals:
                 forward.residuals = list(dict.fromkeys([*forward.residuals, *reads]))
-            for nested, forward, reads in kept:
+            for nested, forward, reads in residuals:
                 take_residuals(nested, forward, reads)
 
     def _forward_graph(self, nested: Graph) -> Graph | None:
@@ -229,9 +229,9 @@ def _depth(graph: Graph) -> int:
     return 0 if graph.parent is None else 1 + _depth(graph.parent)
 
 
-def _check_own(operator: Operator, nested: Graph, given: int) -> None:
+def _check_own(operator: Operator, nested: Graph, count: int) -> None:
     """A block writes its own variables before it reads them."""
-    for value in nested.inputs[given:]:
+    for value in nested.inputs[count:]:
         message = f"operator {operator.type!r}: its block reads its own variable {value.name!r} before any operator there writes it"
         raise InvalidValue(located(message, next((op.source for op in value.readers), operator.source)))
 
@@ -246,23 +246,23 @@ def _check_residuals(operator: Operator, block: Block, reads: Sequence[Value], f
 
 def _written_outside(operator: Operator, definition: ControlDef, blocks: Iterable[Block], finals: list[Current]) -> list[str]:
     """The names around that the blocks write, in the operator's order; a loop's condition comes last."""
-    found = dict.fromkeys(operator.output(definition.results))
+    names = dict.fromkeys(operator.output(definition.results))
     for block, final in zip(blocks, finals, strict=False):
         written = (name for name, value in final.items() if value.writers and name not in block.vars)
-        found.update(dict.fromkeys(filter(operator.block.has_var_recursive, written)))
+        names.update(dict.fromkeys(filter(operator.block.has_var_recursive, written)))
     if not isinstance(definition, LoopDef):
-        return list(found)
+        return list(names)
     (condition,) = operator.input(definition.condition)
-    found.pop(condition, None)
-    return [*found, condition]
+    names.pop(condition, None)
+    return [*names, condition]
 
 
 def _read_outside(operator: Operator, definition: ControlDef, graphs: Iterable[Graph]) -> list[str]:
     """The names around that the blocks read, in the operator's order."""
-    found = dict.fromkeys(name for name in operator.input(definition.operands) if name != EMPTY)
+    names = dict.fromkeys(name for name in operator.input(definition.operands) if name != EMPTY)
     for nested in graphs:
-        found.update(dict.fromkeys(v.name for v in nested.inputs if not _shadows(nested, v.name)))
-    return list(found)
+        names.update(dict.fromkeys(v.name for v in nested.inputs if not _shadows(nested, v.name)))
+    return list(names)
 
 
 def _shadows(nested: Graph, name: str) -> bool:
@@ -294,24 +294,24 @@ def _is_lazy(op: Operator, slot: str) -> bool:
 def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Current:
     """Make the values of the names around a nested graph its first inputs, in this order; others follow. Return them by name."""
     own = [value for value in nested.inputs if _shadows(nested, value.name)]
-    found = {value.name: value for value in nested.inputs if value not in own}
+    arguments = {value.name: value for value in nested.inputs if value not in own}
     for name in names:
-        if name not in found:
-            found[name] = nested.add_input(name, *_declared(around, name), first=True)
+        if name not in arguments:
+            arguments[name] = nested.add_input(name, *_declared(around, name), first=True)
             if not _shadows(nested, name):
-                final.setdefault(name, found[name])
-    given = {name: found.pop(name) for name in names}
-    nested.inputs = [*given.values(), *found.values(), *own]
-    return given
+                final.setdefault(name, arguments[name])
+    leading = {name: arguments.pop(name) for name in names}
+    nested.inputs = [*leading.values(), *arguments.values(), *own]
+    return leading
 
 
 def _set_arguments(nested: Graph, block: Block, names: list[str], final: Current) -> None:
     """Make the values passed in under the names the first inputs of a gradient's graph; the residuals of the forward block follow."""
-    found = {value.name: value for value in nested.inputs}
+    arguments = {value.name: value for value in nested.inputs}
     for name in names:
-        if name not in found:
-            final[name] = found[name] = nested.add_input(name, *_declared(block, name), first=True)
-    nested.inputs = [*(found.pop(name) for name in names), *found.values()]
+        if name not in arguments:
+            final[name] = arguments[name] = nested.add_input(name, *_declared(block, name), first=True)
+    nested.inputs = [*(arguments.pop(name) for name in names), *arguments.values()]
 
 
 def _undefined(nested: Graph, around: Block, name: str, aside: bool = False) -> Value:

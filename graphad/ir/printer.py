@@ -43,9 +43,9 @@ def _listed(before: str, values: Sequence[Value]) -> str:
 
 
 def _inputs(graph: Graph) -> Iterator[str]:
-    kept = residual_inputs(graph)
+    residuals = residual_inputs(graph)
     for value in graph.inputs:
-        yield print_value(value) + (f" = residual {kept[value]!r}" if value in kept else "")
+        yield print_value(value) + (f" = residual {residuals[value]!r}" if value in residuals else "")
 
 
 def print_op(op: Op) -> str:

@@ -47,12 +47,12 @@ def origin_of(author: str | None, rule: str, ops: Sequence[Op]) -> Origin:
     """The record of a rewrite of some operators; operators made by the same rule are replaced by their ancestors."""
     if len(ops) == 1:
         return _made_by_same(ops[0], author, rule) or _from([_ancestor(ops[0])], rule)
-    found: dict[object, Ancestor] = {}
+    ancestors: dict[object, Ancestor] = {}
     for op in ops:
         known = _made_by_same(op, author, rule)
         for ancestor in [_ancestor(op)] if known is None else known.ancestors:
-            found.setdefault((ancestor.text, ancestor.made_by, id(ancestor.origin)), ancestor)
-    return _from(list(found.values())[:_MOST_ANCESTORS], rule)
+            ancestors.setdefault((ancestor.text, ancestor.made_by, id(ancestor.origin)), ancestor)
+    return _from(list(ancestors.values())[:_MOST_ANCESTORS], rule)
 
 
 @contextmanager
@@ -74,10 +74,10 @@ def recorded(graph: Graph, rule: str, *ops: Op) -> Iterator[None]:
 
 def note(ops: Iterable[Op]) -> list[Op]:
     """Record of copies who made them, and from what; return them."""
-    found = list(ops)
-    for op in found:
+    marked = list(ops)
+    for op in marked:
         op.made_by, op.origin = op.graph.journal.author, op.graph.journal.origin
-    return found
+    return marked
 
 
 def _from(ancestors: Sequence[Ancestor], rule: str) -> Origin:

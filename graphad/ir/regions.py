@@ -64,8 +64,8 @@ def is_loop_gradient(op: Op) -> bool:
 def operands(op: Op) -> tuple[Value, ...]:
     """The values that an operator passes to its nested graphs."""
     definition = definition_of(op)
-    given = op.inputs.get(definition.operands, ())
-    return given + op.inputs.get(f"Out{GRAD}", ()) if definition.is_grad else given
+    values = op.inputs.get(definition.operands, ())
+    return values + op.inputs.get(f"Out{GRAD}", ()) if definition.is_grad else values
 
 
 def results_of(op: Op) -> tuple[Value, ...]:
@@ -116,8 +116,8 @@ def has_effects(op: Op) -> bool:
     return any(
         inner.definition is None or inner.definition.side_effect
         for graph in op.graphs.values()
-        for each in graph.tree()
-        for inner in each.ops
+        for subgraph in graph.tree()
+        for inner in subgraph.ops
     )
 
 
@@ -270,18 +270,18 @@ class Edge(NamedTuple):
 
 def region_edges(op: Op) -> Iterator[Edge]:
     """All ways of values into the nested graphs of an operator, out of them, and around."""
-    given, outs, loop, scopes = operands(op), results_of(op), LoopLike.of(op), scopes_of(op)
+    inputs, outs, loop, scopes = operands(op), results_of(op), LoopLike.of(op), scopes_of(op)
     at = range(len(outs)) if loop is None else loop.carried_at
     for graph in op.graphs.values():
         if scopes is not None:
             yield from [Edge(value, scopes, KEPT, op) for value in graph.residuals]
-        yield from (Edge(value, inner, ENTRY, op) for value, inner in zip(given, graph.inputs, strict=False))
-        yield from (Edge(kept, inner, SAVED, op) for inner, kept in residual_inputs(graph).items())
+        yield from (Edge(value, inner, ENTRY, op) for value, inner in zip(inputs, graph.inputs, strict=False))
+        yield from (Edge(residual, inner, SAVED, op) for inner, residual in residual_inputs(graph).items())
         for k, (result, out) in enumerate(zip(graph.results, outs, strict=True)):
             yield Edge(result, out, EXIT if k < len(at) else SUM, op)
             if loop is not None and k < len(at):
                 yield Edge(result, graph.inputs[at[k]], BACK, op)
-                yield Edge(given[at[k]], out, BYPASS, op)
+                yield Edge(inputs[at[k]], out, BYPASS, op)
 
 
 def conditions(op: Op) -> tuple[Value, ...]:

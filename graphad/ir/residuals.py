@@ -37,11 +37,11 @@ def forward_op(op: Op) -> Op:
     Raises:
         InvalidGraph: it is not in the graph.
     """
-    found = find_forward_op(op)
-    if found is None:
+    forward = find_forward_op(op)
+    if forward is None:
         slot = _slot(op, gradient=True)
         raise InvalidGraph(f"{op!r} is a gradient, but the operator that kept {op.inputs.get(slot or '')} for it is not in the graph")
-    return found
+    return forward
 
 
 def forward_graph(graph: Graph) -> Graph | None:
@@ -67,11 +67,11 @@ def residual_of(value: Value) -> Value | None:
 def find_forward_op(op: Op) -> Op | None:
     """The same; None if it is not in the graph, or the operator is no such gradient."""
     way = [op]  # and the gradients around it, as far as what it reads are residuals of theirs: a loop, since they may be nested deep
-    while (kept := _residuals_read(way[-1])) is not None and kept.given and kept.graph.owner is not None:
-        way.append(kept.graph.owner)
+    while (residual := _residuals_read(way[-1])) is not None and residual.given and residual.graph.owner is not None:
+        way.append(residual.graph.owner)
     forward: Op | None = None
-    for each in reversed(way):
-        value = _residuals_read(each)
+    for member in reversed(way):
+        value = _residuals_read(member)
         if value is not None and value.given:
             value = _stands_for(value, forward)
         forward = None if value is None else value.writer
@@ -102,7 +102,7 @@ def _slot(op: Op, gradient: bool) -> str | None:
 
 def _counterpart(owner: Op, graph: Graph, other: Op) -> Graph | None:
     """The graph of another operator that is in the place of a graph of its owner."""
-    which = next((i for i, each in enumerate(owner.graphs.values()) if each is graph), None)
+    which = next((i for i, subgraph in enumerate(owner.graphs.values()) if subgraph is graph), None)
     graphs = list(other.graphs.values())
     return graphs[which] if which is not None and which < len(graphs) else None
 
@@ -116,21 +116,21 @@ def readings(value: Value) -> Iterator[Value]:
     graph = value.graph
     if value in graph.residuals:
         at = graph.residuals.index(value) - len(graph.residuals)
-        for each in gradient_graphs(graph):
-            yield from readings(each.inputs[at])
+        for gradient_graph in gradient_graphs(graph):
+            yield from readings(gradient_graph.inputs[at])
 
 
 def gradient_ops(op: Op) -> list[Op]:
     """The gradients of an operator with nested graphs."""
     slot = _slot(op, gradient=False)
-    found: dict[Op, None] = {}
+    gradients: dict[Op, None] = {}
     for scopes in op.outputs.get(slot, ()) if slot else ():
         for value in readings(scopes):
             for reader in value.readers:
                 at = _slot(reader, gradient=True)
                 if at is not None and value in reader.inputs.get(at, ()):
-                    found[reader] = None
-    return list(found)
+                    gradients[reader] = None
+    return list(gradients)
 
 
 def gradient_graphs(graph: Graph) -> list[Graph]:
@@ -138,7 +138,7 @@ def gradient_graphs(graph: Graph) -> list[Graph]:
     owner = graph.owner
     if owner is None:
         return []
-    return [found for op in gradient_ops(owner) if (found := _counterpart(owner, graph, op)) is not None]
+    return [counterpart for op in gradient_ops(owner) if (counterpart := _counterpart(owner, graph, op)) is not None]
 
 
 # -- changing ------------------------------------------------------------------------------------
@@ -155,10 +155,10 @@ def add_residual(graph: Graph, value: Value) -> dict[Graph, Value]:
     gradients = gradient_graphs(graph)
     if value not in graph.residuals:
         graph.set_residuals([*graph.residuals, value])
-        for each in gradients:
-            each.inputs.append(input_like(each, value))
+        for gradient_graph in gradients:
+            gradient_graph.inputs.append(input_like(gradient_graph, value))
     at = graph.residuals.index(value) - len(graph.residuals)
-    return {each: each.inputs[at] for each in gradients}
+    return {subgraph: subgraph.inputs[at] for subgraph in gradients}
 
 
 def take_residuals(gradient: Graph, forward: Graph, reads: Mapping[Value, Value]) -> None:
@@ -181,9 +181,9 @@ def replace_residual(graph: Graph, old: Value, new: Value) -> None:
         return
     if new not in graph.residuals:
         return graph.set_residuals([new if value is old else value for value in graph.residuals])
-    one, other = (graph.residuals.index(value) - len(graph.residuals) for value in (old, new))
-    for each in gradient_graphs(graph):
-        each.replace(each.inputs[one], each.inputs[other])
+    new_at, old_at = (graph.residuals.index(value) - len(graph.residuals) for value in (old, new))
+    for gradient_graph in gradient_graphs(graph):
+        gradient_graph.replace(gradient_graph.inputs[new_at], gradient_graph.inputs[old_at])
     drop_residuals(graph, [old])
 
 
@@ -192,8 +192,8 @@ def drop_unread_residuals(graph: Graph) -> bool:
     if not graph.residuals:
         return False
     needed: set[Value] = set()
-    for each in gradient_graphs(graph):
-        inputs = each.inputs[-len(graph.residuals) :]
+    for gradient_graph in gradient_graphs(graph):
+        inputs = gradient_graph.inputs[-len(graph.residuals) :]
         needed.update(value for value, reading in zip(graph.residuals, inputs, strict=True) if is_read(reading))
     unread = [value for value in graph.residuals if value not in needed]
     if unread:
@@ -203,7 +203,7 @@ def drop_unread_residuals(graph: Graph) -> bool:
 
 def drop_all_unread_residuals(graph: Graph) -> bool:
     """The same for all graphs nested in one, the outer ones first: what a loop keeps of an inner one is a residual, too."""
-    return any([drop_unread_residuals(each) for each in graph.tree() if each.residuals])
+    return any([drop_unread_residuals(subgraph) for subgraph in graph.tree() if subgraph.residuals])
 
 
 def is_read(value: Value) -> bool:
@@ -214,7 +214,7 @@ def is_read(value: Value) -> bool:
 def drop_residuals(graph: Graph, values: Collection[Value]) -> None:
     """Keep some values no longer, whose inputs in the graphs of gradients are unread."""
     places = [at - len(graph.residuals) for at, value in enumerate(graph.residuals) if value in values]
-    for each in gradient_graphs(graph) if places else ():
-        for value in [each.inputs[at] for at in places]:
-            each.drop(value)
+    for gradient_graph in gradient_graphs(graph) if places else ():
+        for value in [gradient_graph.inputs[at] for at in places]:
+            gradient_graph.drop(value)
     graph.set_residuals([value for value in graph.residuals if value not in values])

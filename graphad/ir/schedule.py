@@ -301,10 +301,10 @@ class _Schedule:
 
     def root(self, block: Block, graph: Graph) -> None:
         """Write a whole graph; where graphs are nested a copy of it, since copies between names are added to those."""
-        for each in graph.tree():
-            drop_outdated_marks(each)
+        for subgraph in graph.tree():
+            drop_outdated_marks(subgraph)
             if graph.controls:
-                check_depth(_depth(each))
+                check_depth(_depth(subgraph))
         self.used.add(block.idx)
         several = graph.block is not None and len(graph.block.program.blocks) > 1
         before = set(_held(graph.block)) if several and graph.block is not None else set()
@@ -483,13 +483,13 @@ class _Writer:
             yield self._gradient(op, definition)
             return
         captured = self.plan.captured.get(op, {})
-        given, results = list(operands(op)), [self.plan.name(v) for v in results_of(op)]
-        names = [captured.get(v) or self.plan.read(op, v) for v in given]
+        values, results = list(operands(op)), [self.plan.name(v) for v in results_of(op)]
+        names = [captured.get(v) or self.plan.read(op, v) for v in values]
         loop = is_forward_loop(op)
         if loop:
             carried = carried_count(op)
-            sources = [self.plan.read(op, v) for v in given[:carried]]
-            missing = {name: v.writers[0] for name, v in zip(results, given, strict=False) if v.writers and is_silent(v.writers[0])}
+            sources = [self.plan.read(op, v) for v in values[:carried]]
+            missing = {name: v.writers[0] for name, v in zip(results, values, strict=False) if v.writers and is_silent(v.writers[0])}
             starts = [name if name in missing else source for name, source in zip(results, sources, strict=True)]
             # Inside the block an operand has the name of the result that it becomes, so the starts have to be under those names.
             yield from self._parallel_copies(results, starts, results_of(op), op.role)
@@ -513,8 +513,8 @@ class _Writer:
         body, otherwise = op.graphs.values()
         name_of = dict(zip(otherwise.inputs, names, strict=True))
         left = [result for result, value in zip(results, otherwise.results, strict=True) if value.given and name_of[value] != result]
-        made = [value.writers[0].type for value in otherwise.results if value.writers]
-        if not left and all(t == "undefined" for t in made):
+        types = [value.writers[0].type for value in otherwise.results if value.writers]
+        if not left and all(t == "undefined" for t in types):
             return op.type, {definition.blocks[0]: body}
         two_sided = lookup(definition.two_sided) if isinstance(definition, BranchDef) else definition
         assert isinstance(two_sided, BranchDef)
@@ -562,9 +562,9 @@ class _Writer:
             settle_gradient(graph, names)
             block = blocks[name] = self.schedule.block_of(graph, self.schedule.home.get(forward or graph, self.block.idx))
             plan = self.schedule.fill(block, graph, names.values(), unread=residuals.keys() - names.keys())
-            given = [v.name for v in graph.inputs[: len(operands(op))]]
-            inside["original_input"] += given[:count]
-            inside["original_output_grad"] += given[count:]
+            arguments = [v.name for v in graph.inputs[: len(operands(op))]]
+            inside["original_input"] += arguments[:count]
+            inside["original_output_grad"] += arguments[count:]
             inside["original_input_grad"] += [plan.end(v) for v in graph.results]
         return self._as_written(op, self._reads(op), self._writes(op), {**blocks, **inside, **op.attrs}, definition, op.type)
 

@@ -145,34 +145,34 @@ class ValueTable:
         return self.count
 
     def __iter__(self) -> Iterator[Value]:
-        for found in self.by_name.values():
-            if isinstance(found, Value):
-                yield found
+        for entry in self.by_name.values():
+            if isinstance(entry, Value):
+                yield entry
             else:
-                yield from found
+                yield from entry
 
     def versions(self, name: str) -> tuple[Value, ...]:
         """All values of a name, oldest first."""
-        found = self.by_name.get(name, ())
-        return (found,) if isinstance(found, Value) else tuple(found)
+        entry = self.by_name.get(name, ())
+        return (entry,) if isinstance(entry, Value) else tuple(entry)
 
     def first(self, name: str) -> Value | None:
         """The oldest value of a name, None if it has none."""
-        found = self.by_name.get(name)
-        return next(iter(found)) if isinstance(found, dict) else found
+        entry = self.by_name.get(name)
+        return next(iter(entry)) if isinstance(entry, dict) else entry
 
     def last(self, name: str) -> Value | None:
         """The final value of a name, None if it has none."""
-        found = self.by_name.get(name)
-        return next(reversed(found)) if isinstance(found, dict) else found
+        entry = self.by_name.get(name)
+        return next(reversed(entry)) if isinstance(entry, dict) else entry
 
     def number(self, value: Value) -> int | None:
         """Which of the values of its name a value is, counted from 0; None if it is the only one, or none of them."""
-        found = self.by_name.get(value.name)
-        if not isinstance(found, dict):
+        entry = self.by_name.get(value.name)
+        if not isinstance(entry, dict):
             return None
         if value.name not in self._numbers:
-            self._numbers[value.name] = {version: i for i, version in enumerate(found)}
+            self._numbers[value.name] = {version: i for i, version in enumerate(entry)}
         return self._numbers[value.name].get(value)
 
     def add(self, value: Value) -> None:
@@ -193,17 +193,17 @@ class ValueTable:
 
     def _several(self, name: str) -> Versions:
         """The versions of a name that is to have several, to be changed."""
-        found = self.by_name[name]
-        if isinstance(found, Value):
-            found = self.by_name[name] = {found: None}
+        entry = self.by_name[name]
+        if isinstance(entry, Value):
+            entry = self.by_name[name] = {entry: None}
         self.contested[name] = None
         self._numbers.pop(name, None)
-        return found
+        return entry
 
     def exchange(self, old: Value, new: Value) -> None:
         """Put a value that has no name in the place of another one."""
-        found = self.by_name[old.name]
-        if isinstance(found, Value):
+        entry = self.by_name[old.name]
+        if isinstance(entry, Value):
             self.by_name[old.name] = new
         elif self.last(old.name) is old:
             versions = self._several(old.name)
@@ -215,15 +215,15 @@ class ValueTable:
     def discard(self, value: Value) -> None:
         """Forget a value."""
         self.count -= 1
-        found = self.by_name[value.name]
-        if isinstance(found, Value):
-            if found is value:
+        entry = self.by_name[value.name]
+        if isinstance(entry, Value):
+            if entry is value:
                 del self.by_name[value.name]
             return
-        found.pop(value, None)
+        entry.pop(value, None)
         self._numbers.pop(value.name, None)
-        if len(found) == 1:
-            self.by_name[value.name] = next(iter(found))
+        if len(entry) == 1:
+            self.by_name[value.name] = next(iter(entry))
 
     def taken(self, name: str) -> bool:
         """Whether a value has the name, or the block declares it."""

@@ -101,7 +101,7 @@ def distinct_streams(graph: Graph) -> Iterator[Complaint]:
     if graph.parent is not None:
         return
     owners: dict[str, Op] = {}
-    for op in (op for each in graph.tree() for op in each.ops):
+    for op in (op for subgraph in graph.tree() for op in subgraph.ops):
         if op.stream is not None and owners.setdefault(op.stream, op) is not op:
             yield op, f"it draws from the random stream {op.stream!r}, as {owners[op.stream]!r} does"
 
@@ -119,9 +119,9 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
     for op in graph.ops:
         definition = REGISTRY.get(op.type)
         if definition is not None:
-            for side, slots, given in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
+            for side, slots, values_by_slot in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
                 filled = 0
-                for name, values in given.items():
+                for name, values in values_by_slot.items():
                     slot = slots.get(name)
                     if slot is None:
                         yield op, f"it has an {side} slot {name}; its definition has {', '.join(slots) or 'none'}"
@@ -130,7 +130,7 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
                     elif not slot.optional:
                         filled += 1
                 if filled < definition.required[side]:
-                    missing = [s.name for s in slots.values() if not s.optional and s.name not in given]
+                    missing = [s.name for s in slots.values() if not s.optional and s.name not in values_by_slot]
                     yield op, f"{side} slot {', '.join(missing)} is empty"
 
 
@@ -164,15 +164,15 @@ def gradients_fit(graph: Graph) -> Iterator[Complaint]:
 def nested(graph: Graph) -> Iterator[Complaint]:
     """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
     for op in graph.controls:
-        given, taken = len(operands(op)), len(results_of(op))
+        operand_count, taken = len(operands(op)), len(results_of(op))
         definition = definition_of(op)
         tests = op.inputs[definition.condition] if isinstance(definition, LoopDef) and not definition.is_grad else ()
         if tests and tests != operands(op)[taken - 1 : taken]:
             yield op, f"its condition {tests[0]!r} is not the last value it carries"
         for name, inner in op.graphs.items():
-            kept = residual_inputs(inner)
-            if len(inner.inputs) != given + len(kept):
-                yield op, f"{name} takes {len(inner.inputs)} values, but {given} are passed in and {len(kept)} are residuals"
+            residuals = residual_inputs(inner)
+            if len(inner.inputs) != operand_count + len(residuals):
+                yield op, f"{name} takes {len(inner.inputs)} values, but {operand_count} are passed in and {len(residuals)} are residuals"
             if len(inner.results) != taken:
                 yield op, f"{name} returns {len(inner.results)} values, but the operator writes {taken}"
             for value in (*inner.inputs, *inner.results, *inner.residuals):
@@ -180,15 +180,15 @@ def nested(graph: Graph) -> Iterator[Complaint]:
                     yield op, f"{name} takes or returns {value.name}, which is not in it"
             if inner.owner is not op or inner.parent is not graph:
                 yield op, f"{name} says that it is nested in {inner.owner!r}"
-            yield from ((op, f"{name} {complaint}") for complaint in _wrong_residuals(inner, kept))
+            yield from ((op, f"{name} {complaint}") for complaint in _wrong_residuals(inner, residuals))
 
 
-def _wrong_residuals(inner: Graph, kept: Mapping[Value, Value]) -> Iterator[str]:
+def _wrong_residuals(inner: Graph, residuals: Mapping[Value, Value]) -> Iterator[str]:
     """A graph keeps each value once; what stands for a residual in the graph of a gradient has its type."""
     for i, value in enumerate(inner.residuals):
         if value in inner.residuals[:i]:
             yield f"keeps {value!r} twice"
-    for value, residual in kept.items():
+    for value, residual in residuals.items():
         if value.type != residual.type or value.kind != residual.kind:
             yield f"takes {value!r}, which is {value.type}, as the residual {residual!r}, which is {residual.type}"
 
@@ -216,9 +216,9 @@ def verify(graph: Graph, rules: tuple[Rule, ...] = RULES) -> None:
     Raises:
         InvalidGraph: the message names the rule, the node, the operators around it and the user's line.
     """
-    for each in graph.tree():
+    for subgraph in graph.tree():
         for rule in rules:
-            for node, complaint in rule(each):
+            for node, complaint in rule(subgraph):
                 raise InvalidGraph(_message(rule, node, complaint))
 
 

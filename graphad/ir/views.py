@@ -102,12 +102,12 @@ def _values(slots: Slots) -> Neighbors:
     return result
 
 
-def _keys(op: Op, side: str, wanted: Value) -> dict[Key, dict[str, object]]:
+def _keys(op: Op, side: str, target: Value) -> dict[Key, dict[str, object]]:
     slots: Slots = getattr(op, side)
     if sum(map(len, slots.values())) > WIDE:
         nodes: NodeTable = op.graph._node
-        return nodes.neighbors(op, side)[wanted].copy()
-    return {(slot, index): {"slot": slot, "index": index} for slot, index, value in edges(slots) if value is wanted}
+        return nodes.neighbors(op, side)[target].copy()
+    return {(slot, index): {"slot": slot, "index": index} for slot, index, value in edges(slots) if value is target}
 
 
 def edges(slots: Slots) -> Iterable[tuple[str, int, Value]]:

@@ -346,16 +346,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     recorded = import_module(f"{__name__}.recorded")
     home = _HOMES.get(name)
-    made = getattr(import_module(f"{__name__}.{home}"), name) if home is not None else recorded.operator_layer(name)
-    if made is None:
+    layer = getattr(import_module(f"{__name__}.{home}"), name) if home is not None else recorded.operator_layer(name)
+    if layer is None:
         absent = unavailable(name)
         if absent is not None:
             why, instead = absent
             raise AttributeError(f"Fluid's layer {name!r} is not here ({why}): {instead}")
         raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*recorded.names(), *__all__])}")
     if home is not None or recorded.is_fixed(name):
-        globals()[name] = made
-    return made
+        globals()[name] = layer
+    return layer
 
 
 def __dir__() -> list[str]:

@@ -66,11 +66,11 @@ def _touch(op: Operator, block: Block, touched: Touched) -> None:
 
 def _has_value(block: Block, name: str) -> bool:
     """Whether a name has a value where the block ends: it outlives runs, or an operator wrote it."""
-    for each in block.chain():
-        if any(name in op.output_names() for op in reversed(each.ops)):
+    for ancestor in block.chain():
+        if any(name in op.output_names() for op in reversed(ancestor.ops)):
             return True
-        if name in each.vars:
-            return each.vars[name].persistable
+        if name in ancestor.vars:
+            return ancestor.vars[name].persistable
     return False
 
 

@@ -51,9 +51,9 @@ def listed(what: str, value: object, count: int) -> list[int]:
         return [int(value)] * count
     if isinstance(value, list | tuple) and len(value) == 1:
         return listed(what, value[0], count)
-    if not isinstance(value, list | tuple) or len(value) != count or any(isinstance(each, bool | str) for each in value):
+    if not isinstance(value, list | tuple) or len(value) != count or any(isinstance(item, bool | str) for item in value):
         raise InvalidType(f"{what} is an int or a list of {count} ints, not {value!r}{_meant(value)}")
-    return [int(each) for each in value]
+    return [int(item) for item in value]
 
 
 def padding_attrs(what: str, value: object, axes: int, channels_last: bool) -> dict[str, object]:
@@ -67,9 +67,9 @@ def padding_attrs(what: str, value: object, axes: int, channels_last: bool) -> d
         rest = [*value[:1], *(value[-1:] if channels_last else value[1:2])]
         if len(inner) != axes or any(any(pair) for pair in rest):
             raise InvalidValue(f"{what} is {value!r}: pairs for {axes + 2} axes are expected, those of the batch and the channels zero")
-        return {"paddings": [int(each) for pair in inner for each in pair]}
+        return {"paddings": [int(item) for pair in inner for item in pair]}
     if isinstance(value, list | tuple) and len(value) == 2 * axes:
-        return {"paddings": [int(each) for each in value]}
+        return {"paddings": [int(item) for item in value]}
     return {"paddings": listed(what, value, axes)}
 
 

@@ -20,9 +20,9 @@ from graphad.types import dtype_name
 _GATES = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
 
 
-def _refused(layer: str, **given: object) -> None:
+def _refused(layer: str, **arguments: object) -> None:
     """TypeError for parameters of Fluid's that mean nothing here."""
-    for word, value in given.items():
+    for word, value in arguments.items():
         if value is not None:
             raise InvalidType(f"layers.{layer}: {word} means nothing here, so it is None, not {value!r}")
 
@@ -111,7 +111,7 @@ def bilinear_tensor_product(
 ) -> Variable:
     """``x @ W[i] @ y.T`` for each row and each i below ``size``, plus a bias: ``[batch, size]``."""
     helper = LayerHelper("bilinear_tensor_product", name)
-    shapes = [checked_input("bilinear_tensor_product", each).shape for each in (x, y)]
+    shapes = [checked_input("bilinear_tensor_product", variable).shape for variable in (x, y)]
     if any(len(shape) != 2 or shape[1] < 1 for shape in shapes):
         raise ShapeError(f"layers.bilinear_tensor_product takes matrices with known widths, not {x!r} and {y!r}")
     w = helper.parameter(param_attr, "w", [checked_int("size", size, 1), shapes[0][1], shapes[1][1]], x.dtype)
@@ -157,7 +157,7 @@ def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
 @layer
 def fsp_matrix(x: Variable, y: Variable) -> Variable:
     """The mean over all places of the products of two images' channels: ``[batch, channels of x, channels of y]`` (J. Yim et al., 2017)."""
-    flat = [emitted("flatten_contiguous_range", [checked_input("fsp_matrix", each)], start_axis=2, stop_axis=3) for each in (x, y)]
+    flat = [emitted("flatten_contiguous_range", [checked_input("fsp_matrix", variable)], start_axis=2, stop_axis=3) for variable in (x, y)]
     places = flat[0].shape[2]
     if places < 1:
         raise ShapeError(f"layers.fsp_matrix takes images with known extents, not {x!r}")
@@ -228,8 +228,8 @@ def full_like(
     """One value in the shape of a tensor, and in its dtype unless ``dtype`` says otherwise; gradients stop at it."""
     _refused("full_like", out=out, device=device)
     x = checked_input("full_like", input)
-    chosen = "" if dtype is None else dtype_name(dtype)
-    result: Variable = emitted("fill_any_like", [x], name, value=checked_float("fill_value", fill_value), dtype=chosen)
+    dtype_ = "" if dtype is None else dtype_name(dtype)
+    result: Variable = emitted("fill_any_like", [x], name, value=checked_float("fill_value", fill_value), dtype=dtype_)
     result.stop_gradient = stop_gradient
     return result
 
@@ -240,7 +240,7 @@ def arange(
 ) -> Variable:
     """The numbers from ``start`` up to ``end`` (left out) in steps; from 0 if only one bound is given. int64 unless a bound is a float."""
     first, last = (0, start) if end is None else (start, end)
-    floating = any(isinstance(each, float) for each in (first, last, step))
+    floating = any(isinstance(variable, float) for variable in (first, last, step))
     return range_(first, last, step, dtype or ("float32" if floating else "int64"))
 
 
@@ -295,7 +295,7 @@ def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: st
     big, small = checked_input("pad_constant_like", x).shape, checked_input("pad_constant_like", y).shape
     if len(big) != len(small) or any(-1 in pair and a != b for pair in zip(big, small, strict=True) for a, b in [pair]):
         raise ShapeError(f"layers.pad_constant_like takes tensors of one rank with known extents, not {x!r} and {y!r}")
-    paddings = [each for a, b in zip(big, small, strict=True) for each in (0, 0 if a == -1 else a - b)]
+    paddings = [number for a, b in zip(big, small, strict=True) for number in (0, 0 if a == -1 else a - b)]
     return emitted("pad", [y], name, paddings=paddings, pad_value=checked_float("pad_value", pad_value))  # type: ignore[no-any-return]
 
 
@@ -322,7 +322,7 @@ def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     axis = x.shape.index(3) if dim is None else checked_int("layers.cross: dim", dim)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] != 3:
         raise ShapeError(f"layers.cross: dim={dim} is no axis of extent 3 of {x!r}")
-    turned = [[emitted("roll", [each], shifts=[by], axis=[axis]) for by in (-1, -2)] for each in (x, y)]
+    turned = [[emitted("roll", [variable], shifts=[by], axis=[axis]) for by in (-1, -2)] for variable in (x, y)]
     (x1, x2), (y1, y2) = turned
     return x1 * y2 - x2 * y1  # type: ignore[no-any-return]
 
@@ -358,8 +358,8 @@ def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True)
         return rest
     counts = emitted("log1p", [x[:, :2]])
     shows, clicks = counts[:, :1], counts[:, 1:] - counts[:, :1]
-    for each in (shows, clicks):
-        each.stop_gradient = True
+    for item in (shows, clicks):
+        item.stop_gradient = True
     return emitted("concat", [[shows, clicks, rest]], axis=1)  # type: ignore[no-any-return]
 
 
@@ -412,8 +412,8 @@ def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: s
     frames = emitted("reshape", [images], shape=[-1, steps, *extents])
     around = emitted("pad", [frames], paddings=[0, 0, 1, 1, 0, 0, 0, 0, 0, 0])
     parts = [around[:, :steps, :first], around[:, 2:, first:second], around[:, 1 : steps + 1, second:]]
-    kept = [part for part, extent in zip(parts, (first, second - first, extents[0] - second), strict=True) if extent]
-    return emitted("reshape", [emitted("concat", [kept], axis=2)], name, shape=[-1, *extents])  # type: ignore[no-any-return]
+    nonempty = [part for part, extent in zip(parts, (first, second - first, extents[0] - second), strict=True) if extent]
+    return emitted("reshape", [emitted("concat", [nonempty], axis=2)], name, shape=[-1, *extents])  # type: ignore[no-any-return]
 
 
 @layer
@@ -483,9 +483,9 @@ def flatten(
     x: Variable, axis: int = 1, name: str | None = None, *, start_axis: int | None = None, stop_axis: int | None = None
 ) -> Variable:
     """A matrix of the axes before ``axis`` and of the others; with ``start_axis`` or ``stop_axis`` (Paddle 2) these axes as one."""
-    whole = checked_input("flatten", x)
+    tensor = checked_input("flatten", x)
     if start_axis is None and stop_axis is None:
-        return emitted("flatten", [whole], name, axis=checked_int("layers.flatten: axis", axis))  # type: ignore[no-any-return]
+        return emitted("flatten", [tensor], name, axis=checked_int("layers.flatten: axis", axis))  # type: ignore[no-any-return]
     first = 0 if start_axis is None else checked_int("layers.flatten: start_axis", start_axis)
     last = -1 if stop_axis is None else checked_int("layers.flatten: stop_axis", stop_axis)
-    return emitted("flatten_contiguous_range", [whole], name, start_axis=first, stop_axis=last)  # type: ignore[no-any-return]
+    return emitted("flatten_contiguous_range", [tensor], name, start_axis=first, stop_axis=last)  # type: ignore[no-any-return]

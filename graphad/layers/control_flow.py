@@ -71,8 +71,8 @@ def first_condition(block: Block, helper: LayerHelper, cond: Function, args: Any
     before, test = len(block.ops), cond(*args)
     with at_users_line("layers.while_loop"):
         test = one_boolean("cond returns", test)
-    made = any(test.name in op.output_names() for op in block.ops[before:])
-    return test if made else copied(block, f"{helper.name}.tmp", test)
+    writes_condition = any(test.name in op.output_names() for op in block.ops[before:])
+    return test if writes_condition else copied(block, f"{helper.name}.tmp", test)
 
 
 def write_body(
@@ -80,10 +80,10 @@ def write_body(
 ) -> None:
     """The body, the condition on its results, and the loop variables overwritten with them."""
     declared = [var.declared for var in carried]
-    given = body(*nest.pack(loop_vars, carried))
+    returned = body(*nest.pack(loop_vars, carried))
     _declare_again(carried, declared)
     with at_users_line("layers.while_loop"):
-        results = _results(block, helper, given, loop_vars, carried)
+        results = _results(block, helper, returned, loop_vars, carried)
     test = cond(*nest.pack(loop_vars, results))
     with at_users_line("layers.while_loop"):
         again = one_boolean("cond returns", test)
@@ -100,17 +100,17 @@ def _declare_again(carried: list[Variable], declared: list[tuple[Shape | None, s
             var.declare(shape, dtype)
 
 
-def _results(block: Block, helper: LayerHelper, given: Any, loop_vars: Any, carried: list[Variable]) -> list[Variable]:
+def _results(block: Block, helper: LayerHelper, results: Any, loop_vars: Any, carried: list[Variable]) -> list[Variable]:
     """The results of the body, one Variable for each loop variable."""
     structure = nest.pack(loop_vars, carried)
-    if len(loop_vars) == 1 and nest.difference(structure, given) and not nest.difference(structure[0], given):
-        given = [given]
-    found = nest.difference(loop_vars, given)
-    if found is not None:
-        path, ours, theirs = found
+    if len(loop_vars) == 1 and nest.difference(structure, results) and not nest.difference(structure[0], results):
+        results = [results]
+    difference = nest.difference(loop_vars, results)
+    if difference is not None:
+        path, ours, theirs = difference
         raise InvalidValue(f"body returns {theirs}, but loop_vars has {ours}{' at ' if path else ''}{nest.subscripts(path)}")
-    checked_values("what body returns", nest.flatten(given))
-    pairs = list(nest.paired(structure, given))
+    checked_values("what body returns", nest.flatten(results))
+    pairs = list(nest.paired(structure, results))
     for path, var, value in pairs:
         _check_kept(path, var, value)
     key = f"{helper.name}.tmp"
@@ -179,9 +179,9 @@ def _built(program: Program, branch: Branch) -> _Built:
 
 
 def _check_structures(first: _Built, second: _Built) -> None:
-    found = nest.difference(first.result, second.result)
-    if found is not None:
-        path, ours, theirs = found
+    difference = nest.difference(first.result, second.result)
+    if difference is not None:
+        path, ours, theirs = difference
         raise InvalidValue(f"{first.label} returns {ours}, but {second.label} returns {theirs}{_at(path)}")
     for side in (first, second):
         checked_values(f"what {side.label} returns", nest.flatten(side.result))
@@ -465,10 +465,10 @@ def _checked_branches(functions: object) -> dict[int, Function]:
         if not isinstance(index, int | np.integer) or isinstance(index, bool):
             raise InvalidType(f"branch_fns has the index {index!r}; an int is expected")
         _check_functions(**{f"branch_fns[{index}]": function})
-    found = {int(index): function for index, function in sorted(items, key=lambda item: int(item[0]))}
-    if len(found) < len(items):
+    branches = {int(index): function for index, function in sorted(items, key=lambda item: int(item[0]))}
+    if len(branches) < len(items):
         raise InvalidValue(f"branch_fns has an index twice: {', '.join(str(index) for index, _ in items)}")
-    return found
+    return branches
 
 
 def _indexed(i: int, item: object) -> tuple[object, object]:

@@ -42,14 +42,14 @@ def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: 
         box_normalized: False if corners are pixels, so that a box from 1 to 1 is one wide.
     """
     first, second = _boxes("iou_similarity", x), _boxes("iou_similarity", y)
-    one = 0.0 if checked_flag("layers.iou_similarity: box_normalized", box_normalized) else 1.0
-    ours, theirs = _corners(first), [emitted("transpose", [each], axis=[1, 0]) for each in _corners(second)]
+    pixel = 0.0 if checked_flag("layers.iou_similarity: box_normalized", box_normalized) else 1.0
+    ours, theirs = _corners(first), [emitted("transpose", [variable], axis=[1, 0]) for variable in _corners(second)]
     sides = []
     for low, high in ((0, 2), (1, 3)):
         start = emitted("elementwise_max", [ours[low], theirs[low]])
-        sides.append(emitted("relu", [emitted("elementwise_min", [ours[high], theirs[high]]) - start + one]))
+        sides.append(emitted("relu", [emitted("elementwise_min", [ours[high], theirs[high]]) - start + pixel]))
     both = sides[0] * sides[1]
-    areas = [(box[2] - box[0] + one) * (box[3] - box[1] + one) for box in (ours, theirs)]
+    areas = [(box[2] - box[0] + pixel) * (box[3] - box[1] + pixel) for box in (ours, theirs)]
     return emitted("elementwise_div", [both, areas[0] + areas[1] - both], name)  # type: ignore[no-any-return]
 
 
@@ -76,44 +76,44 @@ def box_coder(
         ``[n, m, 4]``, or the shape of the codes.
     """
     with at_users_line("layers.box_coder"):
-        one = 0.0 if checked_flag("box_normalized", box_normalized) else 1.0
+        pixel = 0.0 if checked_flag("box_normalized", box_normalized) else 1.0
         kinds = {"encode_center_size": True, "decode_center_size": False}
         if code_type not in kinds:
             raise InvalidValue(f"code_type is 'encode_center_size' or 'decode_center_size', not {code_type!r}")
         if checked_int("axis", axis) not in (0, 1):
             raise InvalidValue(f"axis is 0 or 1, not {axis}")
     along = 0 if kinds[code_type] else axis
-    x1, y1, x2, y2 = (emitted("unsqueeze", [each], axes=[along]) for each in _corners(_boxes("box_coder", prior_box)))
-    priors = _sized(x1, y1, x2, y2, one)
+    x1, y1, x2, y2 = (emitted("unsqueeze", [variable], axes=[along]) for variable in _corners(_boxes("box_coder", prior_box)))
+    priors = _sized(x1, y1, x2, y2, pixel)
     factors = _variances(prior_box_var, along)
     if kinds[code_type]:
-        corners = [emitted("unsqueeze", [each], axes=[1]) for each in _corners(_boxes("box_coder", target_box))]
-        codes = _encoded(corners, priors, one)
+        corners = [emitted("unsqueeze", [variable], axes=[1]) for variable in _corners(_boxes("box_coder", target_box))]
+        codes = _encoded(corners, priors, pixel)
         return emitted("concat", [[c if f is None else c / f for c, f in zip(codes, factors, strict=True)]], name, axis=2)  # type: ignore[no-any-return]
-    given = _corners(_boxes("box_coder", target_box, 3))
+    boxes = _corners(_boxes("box_coder", target_box, 3))
     return emitted(  # type: ignore[no-any-return]
-        "concat", [_decoded([c if f is None else c * f for c, f in zip(given, factors, strict=True)], priors, one)], name, axis=2
+        "concat", [_decoded([c if f is None else c * f for c, f in zip(boxes, factors, strict=True)], priors, pixel)], name, axis=2
     )
 
 
-def _sized(x1: Variable, y1: Variable, x2: Variable, y2: Variable, one: float) -> list[Variable]:
+def _sized(x1: Variable, y1: Variable, x2: Variable, y2: Variable, pixel: float) -> list[Variable]:
     """Width, height and center."""
-    width, height = x2 - x1 + one, y2 - y1 + one
+    width, height = x2 - x1 + pixel, y2 - y1 + pixel
     return [width, height, x1 + width * 0.5, y1 + height * 0.5]
 
 
-def _variances(given: object, along: int) -> list[object]:
-    if given is None:
+def _variances(variances: object, along: int) -> list[object]:
+    if variances is None:
         return [None] * 4
-    if isinstance(given, Variable):
-        return [emitted("unsqueeze", [each], axes=[along]) for each in _corners(_boxes("box_coder", given))]
-    if not isinstance(given, list | tuple) or len(given) != 4:
-        raise InvalidType(f"layers.box_coder: prior_box_var is a Variable, four numbers or None, not {given!r}")
-    return [checked_float("layers.box_coder: prior_box_var", each) for each in given]
+    if isinstance(variances, Variable):
+        return [emitted("unsqueeze", [variable], axes=[along]) for variable in _corners(_boxes("box_coder", variances))]
+    if not isinstance(variances, list | tuple) or len(variances) != 4:
+        raise InvalidType(f"layers.box_coder: prior_box_var is a Variable, four numbers or None, not {variances!r}")
+    return [checked_float("layers.box_coder: prior_box_var", item) for item in variances]
 
 
-def _encoded(corners: list[Variable], priors: list[Variable], one: float) -> list[Variable]:
-    width, height = corners[2] - corners[0] + one, corners[3] - corners[1] + one
+def _encoded(corners: list[Variable], priors: list[Variable], pixel: float) -> list[Variable]:
+    width, height = corners[2] - corners[0] + pixel, corners[3] - corners[1] + pixel
     x, y = (corners[0] + corners[2]) * 0.5, (corners[1] + corners[3]) * 0.5
     return [
         (x - priors[2]) / priors[0],
@@ -123,10 +123,10 @@ def _encoded(corners: list[Variable], priors: list[Variable], one: float) -> lis
     ]
 
 
-def _decoded(codes: list[Variable], priors: list[Variable], one: float) -> list[Variable]:
+def _decoded(codes: list[Variable], priors: list[Variable], pixel: float) -> list[Variable]:
     x, y = codes[0] * priors[0] + priors[2], codes[1] * priors[1] + priors[3]
     width, height = codes[2].exp() * priors[0], codes[3].exp() * priors[1]
-    return [x - width * 0.5, y - height * 0.5, x + width * 0.5 - one, y + height * 0.5 - one]
+    return [x - width * 0.5, y - height * 0.5, x + width * 0.5 - pixel, y + height * 0.5 - pixel]
 
 
 @layer
@@ -164,20 +164,20 @@ def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
 
 def _extents(layer: str, **images: object) -> list[tuple[int, int]]:
     """Height and width of feature maps and images."""
-    found = []
+    sizes = []
     for what, value in images.items():
         shape = checked_input(layer, value).shape
         if len(shape) != 4 or min(shape[2:]) < 1:
             raise ShapeError(f"layers.{layer}: {what} is [batch, channels, height, width] with known height and width, not {value!r}")
-        found.append((shape[2], shape[3]))
-    return found
+        sizes.append((shape[2], shape[3]))
+    return sizes
 
 
-def _numbers(what: str, given: object, count: int | None = None) -> list[float]:
-    values = list(given) if isinstance(given, list | tuple) else [given]
+def _numbers(what: str, numbers: object, count: int | None = None) -> list[float]:
+    values = list(numbers) if isinstance(numbers, list | tuple) else [numbers]
     if count is not None and len(values) != count:
-        raise InvalidValue(f"{what} has {count} numbers, not {given!r}")
-    return [checked_float(what, each) for each in values]
+        raise InvalidValue(f"{what} has {count} numbers, not {numbers!r}")
+    return [checked_float(what, item) for item in values]
 
 
 def _given(boxes: object, variance: Numbers, dtype: str) -> tuple[Variable, Variable]:
@@ -218,8 +218,8 @@ def prior_box(
         ratios = _ratios(_numbers("aspect_ratios", aspect_ratios), checked_flag("flip", flip))
         shares = _numbers("variance", variance, 4)
         across, down = (
-            each or whole / places
-            for each, whole, places in zip(_numbers("steps", steps, 2), (image_width, image_height), (width, height), strict=True)
+            item or extent / places
+            for item, extent, places in zip(_numbers("steps", steps, 2), (image_width, image_height), (width, height), strict=True)
         )
         order = checked_flag("min_max_aspect_ratios_order", min_max_aspect_ratios_order)
     sizes = np.array([size for at, least in enumerate(small) for size in _sizes(least, large[at] if large else None, ratios, order)])
@@ -229,12 +229,12 @@ def prior_box(
     return _given(boxes.clip(0.0, 1.0) if checked_flag("layers.prior_box: clip", clip) else boxes, shares, input.dtype)
 
 
-def _ratios(given: list[float], flip: bool) -> list[float]:
+def _ratios(ratios_: list[float], flip: bool) -> list[float]:
     """1 and the ratios, each once."""
     ratios = [1.0]
-    for each in given:
-        if all(abs(each - known) >= 1e-6 for known in ratios):
-            ratios += [each, 1.0 / each] if flip else [each]
+    for item in ratios_:
+        if all(abs(item - known) >= 1e-6 for known in ratios):
+            ratios += [item, 1.0 / item] if flip else [item]
     return ratios
 
 
@@ -268,12 +268,12 @@ def density_prior_box(
     with at_users_line("layers.density_prior_box"):
         (height, width), (image_height, image_width) = _extents("density_prior_box", input=input, image=image)
         counts, sizes, ratios = (
-            _numbers(*each) for each in (("densities", densities), ("fixed_sizes", fixed_sizes), ("fixed_ratios", fixed_ratios))
+            _numbers(*item) for item in (("densities", densities), ("fixed_sizes", fixed_sizes), ("fixed_ratios", fixed_ratios))
         )
         if len(counts) != len(sizes):
             raise InvalidValue(f"densities and fixed_sizes have as many numbers, not {len(counts)} and {len(sizes)}")
-        given, shares = _numbers("steps", steps, 2), _numbers("variance", variance, 4)
-    across, down = given if all(given) else (image_width / width, image_height / height)
+        step_sizes, shares = _numbers("steps", steps, 2), _numbers("variance", variance, 4)
+    across, down = step_sizes if all(step_sizes) else (image_width / width, image_height / height)
     shifts = np.array([*_dense(int((across + down) * 0.5), counts, sizes, ratios)])
     x, y = np.meshgrid((np.arange(width) + offset) * across, (np.arange(height) + offset) * down)
     boxes = (np.stack([x, y, x, y], -1)[:, :, None] + shifts) / [image_width, image_height, image_width, image_height]
@@ -366,22 +366,22 @@ def yolo_box(
     sure = (confidence >= threshold).astype(head.dtype)
     extents = [emitted("reshape", [images[:, at]], shape=[-1, 1, 1, 1]).astype(head.dtype) for at in (1, 0)]
     sides: list[list[Variable]] = []
-    for at, (whole, places) in enumerate(zip(extents, (width, height), strict=True)):
+    for at, (extent, places) in enumerate(zip(extents, (width, height), strict=True)):
         shape = [1, 1, 1, width] if at == 0 else [1, 1, height, 1]
         grid = assign(np.arange(places, dtype=head.dtype).reshape(shape))
-        center = (emitted("sigmoid", [parts[:, :, at]]) * factor + (0.5 - 0.5 * factor) + grid) * whole * (1.0 / places)
+        center = (emitted("sigmoid", [parts[:, :, at]]) * factor + (0.5 - 0.5 * factor) + grid) * extent * (1.0 / places)
         anchor = assign((sizes[:, at] / (places * pixels)).astype(head.dtype).reshape(1, -1, 1, 1))
-        half = parts[:, :, 2 + at].exp() * anchor * whole * 0.5
-        sides.append(_within([center - half, center + half], whole, checked_flag("layers.yolo_box: clip_bbox", clip_bbox)))
+        half = parts[:, :, 2 + at].exp() * anchor * extent * 0.5
+        sides.append(_within([center - half, center + half], extent, checked_flag("layers.yolo_box: clip_bbox", clip_bbox)))
     corners = [side * sure for pair in zip(*sides, strict=True) for side in pair]
     boxes = emitted("reshape", [emitted("stack", [corners], axis=4)], shape=[-1, count, 4])
     scores = emitted("sigmoid", [parts[:, :, 5:]]) * (confidence * sure).unsqueeze(2)
     return boxes, emitted("reshape", [emitted("transpose", [scores], axis=[0, 1, 3, 4, 2])], shape=[-1, count, classes])
 
 
-def _within(sides: list[Variable], whole: Variable, clipped: bool) -> list[Variable]:
+def _within(sides: list[Variable], limit: Variable, clipped: bool) -> list[Variable]:
     """The low side at least 0, the high one at most the last pixel."""
     if not clipped:
         return sides
     low, high = sides
-    return [emitted("relu", [low]), emitted("elementwise_min", [high, whole - 1.0])]
+    return [emitted("relu", [low]), emitted("elementwise_min", [high, limit - 1.0])]

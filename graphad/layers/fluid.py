@@ -194,9 +194,9 @@ class IfElse:
             if not outs or not all(isinstance(out, Variable) for out in outs):
                 raise InvalidType(f"output takes one or several Variables, not {', '.join(map(repr, outs)) or 'nothing'}")
         for out in outs:
-            given = self._around.create_var(self._generate("out"))
-            self._around.program.current_block().append_op("assign", {"X": out}, {"Out": given})
-            self._outputs[self._side].append(stopped_unless_float(given))
+            variable = self._around.create_var(self._generate("out"))
+            self._around.program.current_block().append_op("assign", {"X": out}, {"Out": variable})
+            self._outputs[self._side].append(stopped_unless_float(variable))
 
     def _check_inside(self, message: str) -> None:
         if self._block is None or self._around.program.current_block() is not self._block:
@@ -484,10 +484,10 @@ class StaticRNN:
             var = copied(step.around, f"{step.name}.mem", init)
         else:
             assert shape is not None and batch_ref is not None
-            whole = step.sources.get(batch_ref.name, batch_ref)
+            source = step.sources.get(batch_ref.name, batch_ref)
             with at_users_line("layers.StaticRNN"):
-                extents = _memory_shape(shape, whole, init_batch_dim_idx, ref_batch_dim_idx)
-            var = _filled(step, extents, whole, init_value, init_batch_dim_idx, ref_batch_dim_idx)
+                extents = _memory_shape(shape, source, init_batch_dim_idx, ref_batch_dim_idx)
+            var = _filled(step, extents, source, init_value, init_batch_dim_idx, ref_batch_dim_idx)
         step.memories[var.name] = (var, None)
         return var
 
@@ -519,8 +519,8 @@ class StaticRNN:
 
     def output(self, *outputs: Variable) -> None:
         """``step_output`` for each."""
-        for each in outputs:
-            self.step_output(each)
+        for variable in outputs:
+            self.step_output(variable)
 
     def __call__(self) -> Any:
         """The outputs of all steps, of shape ``[T, ...]``: one Variable, or a list if there are several."""
@@ -535,8 +535,8 @@ def _checked_length(x: object, known: int) -> int:
         raise InvalidType(f"step_input takes a Variable, not {x!r}")
     length = x.shape[0] if x.shape else -1
     if length < 1 or known not in (-1, length):
-        wanted = "a known T" if known < 0 else f"T = {known}, as the step input before"
-        raise InvalidValue(f"Static RNN only take fix seq_len input: {x.name!r} is {described(x)}; [T, ...] with {wanted} is expected")
+        expected = "a known T" if known < 0 else f"T = {known}, as the step input before"
+        raise InvalidValue(f"Static RNN only take fix seq_len input: {x.name!r} is {described(x)}; [T, ...] with {expected} is expected")
     return length
 
 

@@ -34,7 +34,7 @@ def _checked(
     channels = x.shape[-1 if last else 1] if len(x.shape) == axes + 2 else -1
     if channels < 1:
         order = {"N": "batch", "C": "channels", "D": "depth", "H": "height", "W": "width"}
-        raise InvalidValue(f"it takes [{', '.join(order[each] for each in data_format)}] with known channels, not {x!r}")
+        raise InvalidValue(f"it takes [{', '.join(order[name] for name in data_format)}] with known channels, not {x!r}")
     return x, channels, count, last
 
 
@@ -61,8 +61,8 @@ def _convolution(
     helper = LayerHelper(kind, name)
     start = Normal(0.0, (2.0 / (channels // count * element_count(tuple(window)))) ** 0.5)
     w = helper.parameter(param_attr, "w", [num_filters, channels // count, *window], x.dtype, start)
-    given = {key: value for key, value in attrs.items() if (key, value) not in (("data_format", "NCHW"), ("data_format", "NCDHW"))}
-    out = helper.append(kind, {"Input": x, "Filter": w}, given, out="Output")
+    options = {key: value for key, value in attrs.items() if (key, value) not in (("data_format", "NCHW"), ("data_format", "NCDHW"))}
+    out = helper.append(kind, {"Input": x, "Filter": w}, options, out="Output")
     return _finished(helper, out, num_filters, bias_attr, act, last)
 
 
@@ -152,7 +152,7 @@ def _window(x: Variable, filter_size: object, output: list[int] | None, attrs: d
     extents = x.shape[1:-1] if last else x.shape[2:]
     if -1 in extents:
         raise InvalidValue(f"filter_size does not follow from output_size: {x!r} has unknown extents")
-    pads = attrs["paddings"] if len(attrs["paddings"]) == 2 * axes else [each for each in attrs["paddings"] for _ in (0, 1)]
+    pads = attrs["paddings"] if len(attrs["paddings"]) == 2 * axes else [item for item in attrs["paddings"] for _ in (0, 1)]
     return [
         (output[i] - (extents[i] - 1) * attrs["strides"][i] + pads[2 * i] + pads[2 * i + 1] - 1) // attrs["dilations"][i] + 1
         for i in range(axes)
@@ -529,14 +529,14 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
     columns = element_count(x.shape) // rows
     turned = emitted("transpose", [x], axis=[axis, *(i for i in range(len(x.shape)) if i != axis)])
     matrix = emitted("reshape", [turned], shape=[rows, columns])
-    vectors = [helper.main.names.generate(f"{helper.name}.{each}") for each in "uv"]
+    vectors = [helper.main.names.generate(f"{helper.name}.{word}") for word in "uv"]
     block = helper.main.global_block()
     u, v = (
-        block.create_var(each, [extent], x.dtype, persistable=True, stop_gradient=True)
-        for each, extent in zip(vectors, (rows, columns), strict=True)
+        block.create_var(word, [extent], x.dtype, persistable=True, stop_gradient=True)
+        for word, extent in zip(vectors, (rows, columns), strict=True)
     )
-    for each in (u, v):
-        helper.initialize(each, Normal(0.0, 1.0))
+    for variable in (u, v):
+        helper.initialize(variable, Normal(0.0, 1.0))
     for _ in range(steps):
         v = _unit(emitted("matmul_v2", [matrix, u], trans_x=True), small)
         u = _unit(emitted("matmul_v2", [matrix, v]), small)

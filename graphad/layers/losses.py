@@ -119,8 +119,8 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
     """
     count = checked_int("layers.mean_iou: num_classes", num_classes, 1)
     taken, true = (
-        emitted("one_hot_v2", [emitted("reshape", [checked_input("mean_iou", each)], shape=[-1])], depth=count, dtype="float32")
-        for each in (input, label)
+        emitted("one_hot_v2", [emitted("reshape", [checked_input("mean_iou", variable)], shape=[-1])], depth=count, dtype="float32")
+        for variable in (input, label)
     )
     right = (taken * true).sum(0)
     wrong = (taken + true).sum(0) - right * 2.0
@@ -128,8 +128,8 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
     share = right / emitted("elementwise_max", [right + wrong, emitted("fill_any_like", [right], value=1.0)])
     mean = share.sum() / occurs.sum()
     results = mean, wrong.astype("int32"), right.astype("int32")
-    for each in results:
-        each.stop_gradient = True
+    for item in results:
+        item.stop_gradient = True
     return results
 
 
@@ -159,7 +159,7 @@ def auc(
     places = emitted("floor", [x[:, 1] * float(bins - 1)]).astype("int64")
     hot = emitted("one_hot_v2", [places], depth=bins, dtype="float32")
     positive = (truth > 0).astype("float32").unsqueeze(1)
-    batch = [(hot * each).sum(0, keepdims=True).astype("int64") for each in (positive, 1.0 - positive)]
+    batch = [(hot * variable).sum(0, keepdims=True).astype("int64") for variable in (positive, 1.0 - positive)]
     totals = []
     for count, kind in zip(batch, ("stat_pos", "stat_neg"), strict=True):
         stat = helper.persistable(kind, [1, bins], "int64", 0.0)
@@ -170,10 +170,10 @@ def auc(
 
 def _area(positives: Variable, negatives: Variable) -> Variable:
     """The area by trapezoids, thresholds from the highest down; 0 where there is one class only."""
-    up, along = (emitted("cumsum", [each.astype("float64")], axis=1, reverse=True) for each in (positives, negatives))
+    up, along = (emitted("cumsum", [variable.astype("float64")], axis=1, reverse=True) for variable in (positives, negatives))
     own = positives.astype("float64"), negatives.astype("float64")
-    whole = ((up - own[0] * 0.5) * own[1]).sum()
+    total = ((up - own[0] * 0.5) * own[1]).sum()
     every = up[0, 0] * along[0, 0]
-    area = whole / emitted("elementwise_max", [every, assign(np.array(1.0))])
+    area = total / emitted("elementwise_max", [every, assign(np.array(1.0))])
     area.stop_gradient = True
     return area  # type: ignore[no-any-return]

@@ -61,9 +61,9 @@ def difference(first: object, second: object, path: Path = ()) -> tuple[Path, st
         ours is not None and theirs is not None and {key for key, _ in ours} != {key for key, _ in theirs}
     ):
         return path, describe(first), describe(second)
-    found = dict(theirs or ())
+    pairs = dict(theirs or ())
     for key, child in ours or ():
-        inner = difference(child, found[key], (*path, key))
+        inner = difference(child, pairs[key], (*path, key))
         if inner is not None:
             return inner
     return None

@@ -47,11 +47,11 @@ def data(name: str, shape: object, *more: object, **options: object) -> Variable
     if isinstance(shape, str) or not isinstance(shape, Sequence):
         raise InvalidType(f"layers.data: shape is a list of ints, not {shape!r}")
     with at_users_line("layers.data"):
-        given = _data_options(more, options)
+        options_ = _data_options(more, options)
     extents = [-1 if extent is None else extent for extent in shape]
-    if given.get("append_batch_size", True) and -1 not in extents:
+    if options_.get("append_batch_size", True) and -1 not in extents:
         extents = [-1, *extents]
-    dtype, stop = given.get("dtype"), given.get("stop_gradient", True)
+    dtype, stop = options_.get("dtype"), options_.get("stop_gradient", True)
     return default_main_program().global_block().create_var(name, extents, "float32" if dtype is None else dtype, stop_gradient=stop)
 
 
@@ -59,10 +59,10 @@ _DATA = {"append_batch_size": True, "dtype": "float32", "lod_level": 0, "type": 
 data.__signature__ = Signature(  # type: ignore[attr-defined]
     [
         *(
-            Parameter(each, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
-            for each, kind in (("name", "str"), ("shape", "Sequence[int | None]"))
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+            for name, kind in (("name", "str"), ("shape", "Sequence[int | None]"))
         ),
-        *(Parameter(each, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation="Any") for each, default in _DATA.items()),
+        *(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation="Any") for name, default in _DATA.items()),
     ],
     return_annotation="Variable",
 )
@@ -77,16 +77,16 @@ def _data_options(more: tuple[object, ...], options: dict[str, object]) -> dict[
     if unknown or len(more) > len(order):
         hint = did_you_mean(unknown[0], _DATA) if unknown else ""
         raise InvalidType(f"it takes name, shape, {', '.join(_DATA)}, not {', '.join(unknown) or f'{len(more)} more arguments'}{hint}")
-    given = dict(zip(order, more, strict=False))
-    twice = [key for key in given if key in options]
+    arguments = dict(zip(order, more, strict=False))
+    twice = [key for key in arguments if key in options]
     if twice:
         raise InvalidType(f"{twice[0]} is given twice")
-    given |= options
+    arguments |= options
     for key in ("append_batch_size", "stop_gradient"):
-        checked_flag(key, given.get(key, True))
-    if given.get("lod_level", 0) not in (0, None):
+        checked_flag(key, arguments.get(key, True))
+    if arguments.get("lod_level", 0) not in (0, None):
         raise InvalidValue("lod_level is 0: tensors here have no levels of detail; pad the sequences, and feed their lengths")
-    return given
+    return arguments
 
 
 @layer
@@ -125,7 +125,7 @@ def fc(
     helper = LayerHelper("fc", name)
     x = checked_input("fc", inputs[0])
     axes = num_flatten_dims if num_flatten_dims >= 0 else len(x.shape) + num_flatten_dims
-    terms = [_product(helper, checked_input("fc", each), size, axes, attr) for each, attr in zip(inputs, attrs, strict=True)]
+    terms = [_product(helper, checked_input("fc", variable), size, axes, attr) for variable, attr in zip(inputs, attrs, strict=True)]
     out = terms[0] if len(terms) == 1 else helper.append("sum", {"X": terms})
     bias = helper.bias(bias_attr, [size], x.dtype)
     if bias is not None:

@@ -35,7 +35,7 @@ def as_layer(form: Form) -> Function:
     tensors = _tensors_alone(form)
 
     def record(*args: object, **options: object) -> Any:
-        if not options and len(args) == tensors and all(isinstance(each, Variable) for each in args):
+        if not options and len(args) == tensors and all(isinstance(item, Variable) for item in args):
             return definition(*args)  # nothing to bind: the quick way of most calls
         return bound(*args, **options)
 
@@ -76,11 +76,11 @@ def _is_operator_call(form: Form, args: Sequence[object]) -> bool:
     for part, value in zip(form.positional, args, strict=False):
         if part.slot is None and (part.attr is None or form.tensor_slots[part.attr] == (None, None)) and _holds_symbol(value):
             return len(args) <= len(form.definition.inputs)
-    return len(args) > len(form.positional) and all(each is None or _holds_symbol(each) for each in args)
+    return len(args) > len(form.positional) and all(item is None or _holds_symbol(item) for item in args)
 
 
 def _holds_symbol(value: object) -> bool:
-    return isinstance(value, Symbol) or (isinstance(value, list | tuple) and any(isinstance(each, Symbol) for each in value))
+    return isinstance(value, Symbol) or (isinstance(value, list | tuple) and any(isinstance(item, Symbol) for item in value))
 
 
 def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]) -> dict[str, object]:
@@ -89,24 +89,24 @@ def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]
         raise InvalidType(f"{form} takes {', '.join(form.definition.attrs) or 'nothing'} by keyword, not {args!r}")
     if len(args) > len(form.positional):
         raise InvalidType(f"{form} takes {len(form.positional)} arguments by position, got {len(args)}")
-    given = {part.name: value for part, value in zip(form.positional, args, strict=False)}
+    arguments = {part.name: value for part, value in zip(form.positional, args, strict=False)}
     for word, value in options.items():
         part = form.keyword(word)
         if part is None:
             raise InvalidType(f"{form} has no parameter {word!r}{did_you_mean(word, form.words)}")
-        if part.name in given:
+        if part.name in arguments:
             raise InvalidType(f"{form} got {part.name!r} twice" + ("" if word == part.name else f", the second time as {word!r}"))
-        given[part.name] = value
-    missing = [part.name for part in form.parts.values() if part.default is EMPTY and part.name not in given]
+        arguments[part.name] = value
+    missing = [part.name for part in form.parts.values() if part.default is EMPTY and part.name not in arguments]
     if missing:
         raise InvalidType(f"{form} needs {' and '.join(map(repr, missing))}")
-    return given
+    return arguments
 
 
-def _called(form: Form, given: Mapping[str, object]) -> Any:
+def _called(form: Form, arguments: Mapping[str, object]) -> Any:
     slots: dict[str, object] = {}
     attrs: dict[str, object] = {}
-    for name, value in _with_defaults(form, given).items():
+    for name, value in _with_defaults(form, arguments).items():
         part = form.parts[name]
         if part.slot is not None:
             slots[part.slot.name] = value
@@ -117,35 +117,35 @@ def _called(form: Form, given: Mapping[str, object]) -> Any:
     inputs = [slots.get(slot) for slot in form.definition.inputs]
     while inputs and inputs[-1] is None:
         inputs.pop()
-    results = _recorded(form, _with_constants(form, inputs), attrs, _name(form, given))
-    return _activated(form, results, given.get("act"))
+    results = _recorded(form, _with_constants(form, inputs), attrs, _name(form, arguments))
+    return _activated(form, results, arguments.get("act"))
 
 
-def _with_defaults(form: Form, given: Mapping[str, object]) -> dict[str, object]:
+def _with_defaults(form: Form, arguments: Mapping[str, object]) -> dict[str, object]:
     """What is given, and the defaults that differ from the operator's."""
     attrs = form.definition.attrs
     differ = {
         part.name: part.default
         for part in form.positional
-        if part.attr and part.name not in given and part.default is not EMPTY
+        if part.attr and part.name not in arguments and part.default is not EMPTY
         if part.default is not None and (not attrs[part.attr].has_default or part.default != attrs[part.attr].default)
     }
-    return {**differ, **given}
+    return {**differ, **arguments}
 
 
 def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, object], attrs: dict[str, object]) -> None:
     attr = part.attr or ""
-    one, several = form.tensor_slots[attr]
+    single, multiple = form.tensor_slots[attr]
     if isinstance(value, Variable):
-        if one is None:
+        if single is None:
             _refuse_tensor(form, part, value)
-        slots[one.name] = value
+        slots[single.name] = value
         if not form.definition.attrs[attr].has_default:
             attrs[attr] = [] if form.definition.attrs[attr].kind.startswith("list") else 0.0
         return
-    if several is not None and _holds_symbol(value):
-        slots[several.name] = [each if isinstance(each, Variable) else _number(each) for each in value]
-        attrs[attr] = [-1 if isinstance(each, Variable) else each for each in value]
+    if multiple is not None and _holds_symbol(value):
+        slots[multiple.name] = [item if isinstance(item, Variable) else _number(item) for item in value]
+        attrs[attr] = [-1 if isinstance(item, Variable) else item for item in value]
         return
     attrs[attr] = _plain(attr, form.definition.attrs[attr].kind, value)
 
@@ -182,10 +182,10 @@ def _check_hint(form: Form, part: Part, value: object) -> None:
         raise InvalidType(f"{form}: {part.name} is a hint, True or False, not {value!r}; give what you mean by its keyword")
 
 
-def _name(form: Form, given: Mapping[str, object]) -> str | None:
+def _name(form: Form, arguments: Mapping[str, object]) -> str | None:
     if "name" in form.definition.attrs:
         return None
-    name = given.get("name")
+    name = arguments.get("name")
     if name is not None and not isinstance(name, str):
         raise InvalidType(f"{form}: name is a string, not {name!r}")
     return name
@@ -194,11 +194,12 @@ def _name(form: Form, given: Mapping[str, object]) -> str | None:
 def _with_constants(form: Form, inputs: list[object]) -> list[object]:
     """Numbers and arrays beside variables as constants."""
     like = next(
-        (each for given in inputs for each in (given if isinstance(given, list | tuple) else [given]) if isinstance(each, Symbol)), None
+        (item for operand in inputs for item in (operand if isinstance(operand, list | tuple) else [operand]) if isinstance(item, Symbol)),
+        None,
     )
     if not isinstance(like, Variable):
         return inputs
-    return [_constant(like, given) for given in inputs]
+    return [_constant(like, operand) for operand in inputs]
 
 
 def _constant(like: Variable, value: object) -> Any:

@@ -48,7 +48,7 @@ class RNNCell:
             lambda extents: emitted(
                 "fill_constant_batch_size_like",
                 [like],
-                shape=[-1, *(each for each in extents if each != -1)],
+                shape=[-1, *(item for item in extents if item != -1)],
                 value=float(init_value),
                 dtype=dtype,
                 input_dim_idx=batch_dim_idx,
@@ -58,9 +58,9 @@ class RNNCell:
 
 def _for_each(shapes: Any, make: Any) -> Any:
     """A tensor for each shape of a structure; a list of ints is a shape."""
-    if isinstance(shapes, list | tuple) and all(isinstance(each, int) for each in shapes):
+    if isinstance(shapes, list | tuple) and all(isinstance(item, int) for item in shapes):
         return make(shapes)
-    return [_for_each(each, make) for each in shapes]
+    return [_for_each(item, make) for item in shapes]
 
 
 class _Gated(RNNCell):
@@ -94,8 +94,8 @@ class _Gated(RNNCell):
                 raise ShapeError(f"layers.{type(self).__name__} takes inputs [batch, width] with known width, not {parts[0]!r}")
             weight = self._helper.parameter(_named(self._attrs[0], key), f"{key}w", [x.shape[1], width], x.dtype)
             self._made[key] = weight, self._helper.bias(_named(self._attrs[1], key), [width], x.dtype)
-        made, bias = self._made[key]
-        out: Variable = emitted("matmul_v2", [x, made])
+        parameter, bias = self._made[key]
+        out: Variable = emitted("matmul_v2", [x, parameter])
         return out if bias is None else out + bias
 
 
@@ -105,15 +105,15 @@ def _named(attr: Any, key: str) -> Any:
     return attr if from_attr is None else attr.named(f"{from_attr}_{key}") if key else attr
 
 
-def _activation(what: str, given: object, default: str) -> Any:
+def _activation(what: str, activation: object, default: str) -> Any:
     """An activation from its name, a layer or None."""
-    if given is None:
-        given = default
-    if callable(given):
-        return given
-    if not isinstance(given, str):
-        raise InvalidType(f"{what} is a layer such as layers.tanh, its name, or None, not {given!r}")
-    op = checked_activation(given)
+    if activation is None:
+        activation = default
+    if callable(activation):
+        return activation
+    if not isinstance(activation, str):
+        raise InvalidType(f"{what} is a layer such as layers.tanh, its name, or None, not {activation!r}")
+    op = checked_activation(activation)
     return lambda x: emitted(op, [x])
 
 
@@ -211,7 +211,7 @@ def rnn(
     """
     with at_users_line("layers.rnn"):
         major, backwards = checked_flag("time_major", time_major), checked_flag("is_reverse", is_reverse)
-        sequences = [checked_input("rnn", each) for each in nest.flatten(inputs)]
+        sequences = [checked_input("rnn", item) for item in nest.flatten(inputs)]
         steps = [x if major else _swapped(x) for x in sequences]
         time = steps[0].shape[0]
         if time < 1:
@@ -223,8 +223,8 @@ def rnn(
         steps = [emitted("flip", [x], axis=[0]) for x in steps]
         counts = None if counts is None else emitted("flip", [counts], axis=[0])
     outputs, states = _run(cell, nest.pack(inputs, steps), initial_states, counts, kwargs)
-    every = [emitted("flip", [each], axis=[0]) if backwards else each for each in nest.flatten(outputs)]
-    return nest.pack(outputs, [each if major else _swapped(each) for each in every]), states
+    every = [emitted("flip", [item], axis=[0]) if backwards else item for item in nest.flatten(outputs)]
+    return nest.pack(outputs, [item if major else _swapped(item) for item in every]), states
 
 
 def _swapped(x: Variable) -> Variable:
@@ -243,7 +243,7 @@ def _run(cell: RNNCell, inputs: object, initial: object, counts: Variable | None
     network = StaticRNN()
     with network.step():
         now = nest.pack(inputs, [network.step_input(x) for x in nest.flatten(inputs)])
-        before = [network.memory(init=each) for each in nest.flatten(initial)]
+        before = [network.memory(init=item) for item in nest.flatten(initial)]
         outputs, states = cell.call(now, nest.pack(initial, before), **kwargs)
         after = nest.flatten(states)
         if counts is not None:
@@ -251,11 +251,11 @@ def _run(cell: RNNCell, inputs: object, initial: object, counts: Variable | None
             after = [new * keep + old * (1.0 - keep) for new, old in zip(after, before, strict=True)]
         for old, new in zip(before, after, strict=True):
             network.update_memory(old, new)
-        given = nest.flatten(outputs)
-        network.output(*given, *after)
+        flat = nest.flatten(outputs)
+        network.output(*flat, *after)
     results = network()
-    last = [each[-1] for each in results[len(given) :]]
-    return nest.pack(outputs, results[: len(given)]), nest.pack(initial, last)
+    last = [item[-1] for item in results[len(flat) :]]
+    return nest.pack(outputs, results[: len(flat)]), nest.pack(initial, last)
 
 
 @layer
@@ -286,7 +286,7 @@ def lstm(
         ``LSTMCell``, one matrix for each layer and direction; Fluid's are one vector in cuDNN's order.
     """
     with at_users_line("layers.lstm"):
-        x, hidden, cell = (checked_input("lstm", each) for each in (input, init_h, init_c))
+        x, hidden, cell = (checked_input("lstm", variable) for variable in (input, init_h, init_c))
         size, count = checked_int("hidden_size", hidden_size, 1), checked_int("num_layers", num_layers, 1)
         directions = 2 if checked_flag("is_bidirec", is_bidirec) else 1
         checked_flag("is_test", is_test)

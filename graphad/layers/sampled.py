@@ -45,8 +45,8 @@ def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, 
         low, high = checked_float("min", min), checked_float("max", max)
         if probabilities.ndim != 2 or probabilities.shape[1] < 1:
             raise ShapeError(f"it takes probabilities [batch, classes] with known classes, not {x!r}")
-    chosen = _uniform_rows(probabilities, 1, checked_int("layers.sampling_id: seed", seed), low, high)
-    below = emitted("cast", [emitted("cumsum", [probabilities], axis=1) < chosen], out_dtype="int64").sum(1)
+    rows = _uniform_rows(probabilities, 1, checked_int("layers.sampling_id: seed", seed), low, high)
+    below = emitted("cast", [emitted("cumsum", [probabilities], axis=1) < rows], out_dtype="int64").sum(1)
     ids: Variable = emitted("elementwise_min", [below, emitted("fill_any_like", [below], value=probabilities.shape[1] - 1)])
     ids.stop_gradient = True
     return ids
@@ -70,20 +70,20 @@ def randperm(n: int, out: None = None, dtype: object = "int64", device: None = N
 
 def _drawn_classes(label: Variable, sampler: str, total: int, count: int, custom: object, seed: int, dtype: str) -> tuple[Variable, Any]:
     """Classes ``[batch, count]`` drawn by a sampler, and a function from classes to their probabilities, in a dtype."""
-    chosen = _uniform_rows(label, count, seed)
+    samples = _uniform_rows(label, count, seed)
     if sampler == "uniform":
-        classes = emitted("cast", [emitted("floor", [chosen * float(total)])], out_dtype="int64")
+        classes = emitted("cast", [emitted("floor", [samples * float(total)])], out_dtype="int64")
         return classes, lambda ids: emitted("fill_any_like", [ids], value=1.0 / total, dtype=dtype)
     if sampler == "log_uniform":
-        spread = emitted("exp", [chosen * math.log(total + 1.0)])
+        spread = emitted("exp", [samples * math.log(total + 1.0)])
         classes = emitted("cast", [emitted("floor", [spread]) - 1.0], out_dtype="int64")
         table = np.log((np.arange(total) + 2.0) / (np.arange(total) + 1.0)) / math.log(total + 1.0)
     else:
         table = np.asarray(custom, dtype="float64").reshape(-1)
         if table.size != total:
             raise InvalidValue(f"custom_dist has a probability for each of the {total} classes, not {table.size}")
-        edges = assign(np.cumsum(table / table.sum())[:-1].astype(chosen.dtype).reshape(1, 1, -1))
-        above = emitted("less_equal", [edges, emitted("unsqueeze", [chosen], axes=[2])])
+        edges = assign(np.cumsum(table / table.sum())[:-1].astype(samples.dtype).reshape(1, 1, -1))
+        above = emitted("less_equal", [edges, emitted("unsqueeze", [samples], axes=[2])])
         classes = emitted("cast", [above], out_dtype="int64").sum(2)
     known = assign(table.astype(dtype))
     return classes, lambda ids: _rows(known, ids)
@@ -237,8 +237,8 @@ def sampled_softmax_with_cross_entropy(
     """
     with at_users_line("layers.sampled_softmax_with_cross_entropy"):
         x, truth = checked_input("sampled_softmax_with_cross_entropy", logits), checked_input("sampled_softmax_with_cross_entropy", label)
-        given = customized_samples is not None and customized_probabilities is not None
-        if checked_flag("use_customized_samples", use_customized_samples) != given:
+        customized = customized_samples is not None and customized_probabilities is not None
+        if checked_flag("use_customized_samples", use_customized_samples) != customized:
             raise InvalidValue("use_customized_samples=True comes with customized_samples and customized_probabilities, and they with it")
         true, count = checked_int("num_true", num_true, 1), checked_int("num_samples", num_samples, 1)
         if x.ndim != 2 or x.shape[1] < 1 or truth.shape[-1] != true:

@@ -90,8 +90,8 @@ def where(condition: Variable, x: object = None, y: object = None, name: str | N
     if not isinstance(like, Variable):
         raise InvalidType(f"layers.where: x is {x!r} and y is {y!r}; at least one of them is a Variable")
     block = default_main_program().current_block()
-    chosen = [constant(block, "number", each, like.tensor_type) if is_literal(each) else each for each in (x, y)]
-    return emitted("where", [condition, *chosen], name)  # type: ignore[no-any-return]
+    operands = [constant(block, "number", item, like.tensor_type) if is_literal(item) else item for item in (x, y)]
+    return emitted("where", [condition, *operands], name)  # type: ignore[no-any-return]
 
 
 def _filled_like(kind: str, x: Variable, out: Variable | None, value: float) -> Variable:
@@ -123,7 +123,7 @@ def linspace(start: object, stop: object, num: Any, dtype: Any = "float32", name
     """
     dtype = dtype_name(dtype)
     block = default_main_program().current_block()
-    bounds = [each if isinstance(each, Variable) else constant(block, "number", np.array([each], dtype)) for each in (start, stop)]
+    bounds = [item if isinstance(item, Variable) else constant(block, "number", np.array([item], dtype)) for item in (start, stop)]
     count = (
         num if isinstance(num, Variable) else constant(block, "number", np.array([checked_int("layers.linspace: num", num, 1)], "int32"))
     )
@@ -154,9 +154,9 @@ def _places(end: object, dtype: str) -> Variable:
     block = default_main_program().current_block()
     if not isinstance(end, Variable):
         return constant(block, "number", np.arange(checked_int("layers.sequence_mask: maxlen", end, 0), dtype=dtype))
-    zero, one = (constant(block, "number", np.array([each], dtype)) for each in (0, 1))
+    zero, unit = (constant(block, "number", np.array([number], dtype)) for number in (0, 1))
     bound = end if end.dtype == dtype else end.astype(dtype)
-    return emitted("range", [zero, bound.reshape([1]), one])  # type: ignore[no-any-return]
+    return emitted("range", [zero, bound.reshape([1]), unit])  # type: ignore[no-any-return]
 
 
 @layer
@@ -462,7 +462,7 @@ def image_resize(
     if isinstance(size, Variable):
         inputs.append(size)
     elif size is not None:
-        extents = [checked_int("layers.image_resize: out_shape", each, 1) for each in size]
+        extents = [checked_int("layers.image_resize: out_shape", item, 1) for item in size]
         attrs |= dict(zip(("out_d", "out_h", "out_w")[-len(extents) :], extents, strict=True))
     else:
         attrs["scale"] = checked_float("layers.image_resize: scale", scale)

@@ -60,8 +60,8 @@ class Form:
         """The parameters by name, those of the signature first."""
         written = _written_parts(self.definition, self.spec) if self.spec else _own_parts(self.definition)
         named = {part.name: part for part in written}
-        given = {part.slot.name if part.slot else part.attr for part in written}
-        extra = [part for part in _own_parts(self.definition) if (part.slot.name if part.slot else part.attr) not in given]
+        names = {part.slot.name if part.slot else part.attr for part in written}
+        extra = [part for part in _own_parts(self.definition) if (part.slot.name if part.slot else part.attr) not in names]
         for part in extra:
             name = part.name if part.name not in named else f"{part.name}_tensor" if part.slot else f"{part.name}_attribute"
             default = None if part.slot is not None else part.default
@@ -100,8 +100,8 @@ class Form:
         if part.name in LAST and part.slot is None and part.attr is None:
             return "str | None"
         if part.slot is not None:
-            one = "Sequence[Any]" if part.slot.variadic else "Any"
-            return one if part.default is EMPTY else f"{one} | None" if one != "Any" else one
+            item_type = "Sequence[Any]" if part.slot.variadic else "Any"
+            return item_type if part.default is EMPTY else f"{item_type} | None" if item_type != "Any" else item_type
         return "Any"
 
     def _returned(self) -> str:
@@ -162,8 +162,8 @@ def _slots_for(definition: OpDef, attr: str) -> tuple[Slot | None, Slot | None]:
     camel = "".join(word.capitalize() for word in attr.split("_"))
     names = (camel, f"{camel}Tensor", f"{camel}TensorList", f"{attr}_tensor", f"{camel}T")
     slots = [definition.inputs[name] for name in names if name in definition.inputs and definition.inputs[name].optional]
-    one = next((slot for slot in slots if not slot.variadic), None)
-    return one, next((slot for slot in slots if slot.variadic), None)
+    single = next((slot for slot in slots if not slot.variadic), None)
+    return single, next((slot for slot in slots if slot.variadic), None)
 
 
 def _written_parts(definition: OpDef, spec: Spec) -> list[Part]:
@@ -178,8 +178,8 @@ def read_signature(text: str) -> list[tuple[str, object]]:
     """
     tree = ast.parse(f"lambda {text}: 0", mode="eval").body
     assert isinstance(tree, ast.Lambda)
-    names = [each.arg for each in tree.args.args]
-    defaults = [ast.literal_eval(each) for each in tree.args.defaults]
+    names = [item.arg for item in tree.args.args]
+    defaults = [ast.literal_eval(item) for item in tree.args.defaults]
     return list(zip(names, [*[EMPTY] * (len(names) - len(defaults)), *defaults], strict=True))
 
 

@@ -29,10 +29,10 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 
 def synonym(word: str, known: Container[str]) -> str | None:
     """The parameter that another word means; None if there is none."""
-    return next((each for each in SYNONYMS.get(word, ()) if each in known), None)
+    return next((name for name in SYNONYMS.get(word, ()) if name in known), None)
 
 
 def renamed(options: Mapping[str, object], known: Container[str]) -> dict[str, Any] | None:
     """Options under the names of a layer's parameters; None if that changes nothing, or would give one twice."""
-    found = {word if word in known else synonym(word, known) or word: value for word, value in options.items()}
-    return found if len(found) == len(options) and found.keys() != options.keys() else None
+    arguments = {word if word in known else synonym(word, known) or word: value for word, value in options.items()}
+    return arguments if len(arguments) == len(options) and arguments.keys() != options.keys() else None

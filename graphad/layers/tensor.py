@@ -349,7 +349,7 @@ def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: 
 
 
 def _holds_variable(shape: object) -> bool:
-    return isinstance(shape, Variable) or (isinstance(shape, list | tuple) and any(isinstance(each, Variable) for each in shape))
+    return isinstance(shape, Variable) or (isinstance(shape, list | tuple) and any(isinstance(item, Variable) for item in shape))
 
 
 def _filled(shape: Any, dtype: str, value: Any) -> Variable:
@@ -359,8 +359,8 @@ def _filled(shape: Any, dtype: str, value: Any) -> Variable:
     helper = LayerHelper("fill_constant")
     if not isinstance(shape, Variable):
         block = helper.main.current_block()
-        extents = [each if isinstance(each, Variable) else constant(block, "number", np.array([each], "int32")) for each in shape]
-        attrs["shape"] = [-1 if isinstance(each, Variable) else each for each in shape]
+        extents = [item if isinstance(item, Variable) else constant(block, "number", np.array([item], "int32")) for item in shape]
+        attrs["shape"] = [-1 if isinstance(item, Variable) else item for item in shape]
         inputs = {"ShapeTensorList": extents}
     if isinstance(value, Variable):
         inputs["ValueTensor"] = value

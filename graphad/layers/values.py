@@ -41,10 +41,10 @@ def literal_type(value: object, like: TensorType | None = None) -> TensorType:
 def _number_dtype(value: object, like: str | None) -> str:
     if isinstance(value, bool | np.bool_):
         return "bool"
-    whole = isinstance(value, int | np.integer)
-    if like is not None and (like in FLOATS or (whole and like in INTS and like != "bool")):
+    is_integer = isinstance(value, int | np.integer)
+    if like is not None and (like in FLOATS or (is_integer and like in INTS and like != "bool")):
         return like
-    return "int64" if whole else "float32"
+    return "int64" if is_integer else "float32"
 
 
 def value_type(value: object, like: TensorType | None = None) -> TensorType | None:

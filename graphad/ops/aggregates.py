@@ -142,11 +142,11 @@ class Tape(Aggregate):
 
     def entries(self) -> list[tuple[Tensor, ...]]:
         """The entries, the oldest first."""
-        found, tape = [], self
+        entries, tape = [], self
         while tape.rest is not None:
-            found.append(tape.top)
+            entries.append(tape.top)
             tape = tape.rest
-        return found[::-1]
+        return entries[::-1]
 
     def parts(self) -> Iterator[Tensor]:
         return (item for entry in self.entries() for item in entry)

@@ -183,7 +183,7 @@ def flash_attn(
 
 
 @grad_kernel("flash_attn")
-def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -> Outputs:
     """The weights and the cotangent of the scores once for all inputs."""
 
     def given(slot: str) -> Tensor:
@@ -199,4 +199,4 @@ def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) 
         "v": lambda: np.zeros_like(v) if dout is None else _heads(weights.swapaxes(2, 3) @ _heads(dout)),
         "attn_mask": lambda: sum_like(d, mask),
     }
-    return {slot: [work[slot.removesuffix(GRAD)]()] for slot in wanted}
+    return {slot: [work[slot.removesuffix(GRAD)]()] for slot in slots}

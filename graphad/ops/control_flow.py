@@ -60,9 +60,9 @@ class ControlDef(OpDef):
 
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """Nothing is inferred: the blocks say it; a condition that is not one boolean is a ``ShapeError``."""
-        for given in inputs.get(self.condition, ()):
-            if attrs.get("is_scalar_condition", True) and (given.dtype != "bool" or any(e not in (1, -1) for e in given.shape)):
-                raise ShapeError(f"{self.condition} is {given}; a condition is one boolean")
+        for type_ in inputs.get(self.condition, ()):
+            if attrs.get("is_scalar_condition", True) and (type_.dtype != "bool" or any(e not in (1, -1) for e in type_.shape)):
+                raise ShapeError(f"{self.condition} is {type_}; a condition is one boolean")
         return {}
 
 

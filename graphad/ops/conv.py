@@ -126,8 +126,8 @@ def _lines(window_axes: Axes, waste: float = WASTE) -> Lines | None:
     """None where there are gaps between windows, or too many windows over the edges."""
     pitches = tuple(prod(a.padded for a in window_axes[i + 1 :]) for i in range(len(window_axes)))
     length = 1 + sum((a.count - 1) * pitch for a, pitch in zip(window_axes, pitches, strict=True))
-    wanted = prod(_extents(window_axes))
-    return Lines(pitches, length) if all(a.stride == 1 for a in window_axes) and 0 < length <= waste * wanted else None
+    count = prod(_extents(window_axes))
+    return Lines(pitches, length) if all(a.stride == 1 for a in window_axes) and 0 < length <= waste * count else None
 
 
 def _columns(wide: Array, window_axes: Axes, lines: Lines | None, folded: bool) -> Array:
@@ -333,17 +333,17 @@ def filter_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups
     folded = depth * features > count
     wide, total = np.ascontiguousarray(padded(x, window_axes)), np.zeros((groups, depth, features), x.dtype)
     for batch in _batches(groups * depth * count, len(x), x.itemsize, folded):
-        columns, given = _columns(wide[batch], window_axes, lines, folded), _spaced(y[batch], lines)
-        total += _products(columns, given, groups, depth, folded)
+        columns, cotangents = _columns(wide[batch], window_axes, lines, folded), _spaced(y[batch], lines)
+        total += _products(columns, cotangents, groups, depth, folded)
     return total.transpose(0, 2, 1).reshape(shape)
 
 
-def _products(columns: Array, given: Array, groups: int, depth: int, folded: bool) -> Array:
+def _products(columns: Array, grads: Array, groups: int, depth: int, folded: bool) -> Array:
     """``[groups, C / groups * kernel, features / groups]`` of some samples."""
-    n, features, length = given.shape
+    n, features, length = grads.shape
     if folded:
-        return np.asarray(np.matmul(columns.reshape(groups, depth, n * length), _fold(given, groups).transpose(0, 2, 1)))
-    by_sample = np.matmul(columns.reshape(n, groups, depth, length), given.reshape(n, groups, features // groups, length).swapaxes(2, 3))
+        return np.asarray(np.matmul(columns.reshape(groups, depth, n * length), _fold(grads, groups).transpose(0, 2, 1)))
+    by_sample = np.matmul(columns.reshape(n, groups, depth, length), grads.reshape(n, groups, features // groups, length).swapaxes(2, 3))
     return np.asarray(np.add.reduce(by_sample, axis=0))
 
 

@@ -119,10 +119,10 @@ def assign_value(
     values: list[float] = NO_FLOATS,
 ) -> Array:
     """A constant given element by element, in whichever list is not empty; InvalidValue if the count does not fit the shape."""
-    given = next((v for v in (bool_values, fp32_values, fp64_values, int32_values, int64_values, values) if len(v)), NO_FLOATS)
-    if len(given) != element_count(shape):
-        raise InvalidValue(f"{len(given)} values do not fill the shape {shape}")
-    return np.array(given, dtype).reshape(shape)
+    values_ = next((v for v in (bool_values, fp32_values, fp64_values, int32_values, int64_values, values) if len(v)), NO_FLOATS)
+    if len(values_) != element_count(shape):
+        raise InvalidValue(f"{len(values_)} values do not fill the shape {shape}")
+    return np.array(values_, dtype).reshape(shape)
 
 
 def _eye_type(*, num_rows: int, num_columns: int = -1, dtype: DType = "float32") -> TensorType:
@@ -260,4 +260,4 @@ def _grid_grad(X: list[Tensor], dOut: list[Tensor]) -> list[Tensor]:
 @operator("X* -> Out*", infer=_grid_types, grad={"X": _grid_grad}, shapes="X", linear="X")
 def meshgrid(X: list[Array]) -> list[Array]:
     """For every vector a tensor that varies along the axis of its number, as that vector does."""
-    return [np.array(each) for each in np.meshgrid(*(x.reshape(-1) for x in X), indexing="ij")]
+    return [np.array(array) for array in np.meshgrid(*(x.reshape(-1) for x in X), indexing="ij")]

@@ -182,8 +182,8 @@ class OpDef(Traits):
         """The outputs that are not optional: what a call returns, on arrays as on symbols."""
         if len(self.outputs) == 1 or not any(s.optional for s in self.outputs.values()):
             return result
-        kept = tuple(v for v, slot in zip(result, self.outputs.values(), strict=True) if not slot.optional)
-        return kept[0] if len(kept) == 1 else kept
+        values = tuple(v for v, slot in zip(result, self.outputs.values(), strict=True) if not slot.optional)
+        return values[0] if len(values) == 1 else values
 
     @cached_property
     def gradient_flows(self) -> Mapping[str, frozenset[str]]:
@@ -204,8 +204,8 @@ class OpDef(Traits):
             ("writes", slot.name, "several" if slot.variadic else "optional" if slot.optional else "") for slot in self.outputs.values()
         ]
         rows += [
-            ("attribute", f"{each.name}: {each.kind}", f"default {each.default!r}" if each.has_default else "")
-            for each in self.attrs.values()
+            ("attribute", f"{item.name}: {item.kind}", f"default {item.default!r}" if item.has_default else "")
+            for item in self.attrs.values()
         ]
         return f"<div>{escape(self.doc)}</div>\n{Table((self.type, '', ''), tuple(rows)).html()}"
 
@@ -340,10 +340,10 @@ def register(definition: OpDef) -> OpDef:
         for name in (old.type, f"{old.type}{GRAD_SUFFIX}"):
             REGISTRY.pop(name, None)
     definitions = [definition, _grad_operator(definition)] if definition.grads else [definition]
-    for each in definitions:
-        if each.type in REGISTRY:
-            raise InvalidValue(f"operator {each.type!r} is defined twice{_where(REGISTRY[each.type].kernel)}")
-    REGISTRY.update({each.type: each for each in definitions})
+    for item in definitions:
+        if item.type in REGISTRY:
+            raise InvalidValue(f"operator {item.type!r} is defined twice{_where(REGISTRY[item.type].kernel)}")
+    REGISTRY.update({element.type: element for element in definitions})
     return definition
 
 
@@ -353,7 +353,7 @@ def _is_rerun(old: Callable[..., object], new: Callable[..., object]) -> bool:
         return False
     if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
         return False
-    first, second = ((each.__code__.co_filename, each.__code__.co_firstlineno) for each in (old, new))
+    first, second = ((item.__code__.co_filename, item.__code__.co_firstlineno) for item in (old, new))
     return first == second or (new.__module__ == "__main__" and not any(os.path.isfile(file) for file, _ in (first, second)))
 
 

@@ -69,21 +69,25 @@ class DoubleGradOpDef(GradOpDef):
         return next(iter(self._forward_definition.outputs))
 
     def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
-        given = {slot: values[0] for slot, values in inputs.items() if values}
-        starts = {slot: given[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in given}
-        known = {slot: given[slot] for slot in (*self._forward_definition.inputs, *self._forward_definition.outputs) if slot in given}
-        like = next(iter(starts.values())) if f"D{self._result}" not in given else given[f"D{self._result}"]
-        stand_ins = {slot: starts.get(slot, given.get(f"D{slot}", like)) for slot in self._rules if slot not in known}
-        start = self._cotangent(given, known, stand_ins, like, attrs)
+        known_tensors = {slot: values[0] for slot, values in inputs.items() if values}
+        starts = {slot: known_tensors[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in known_tensors}
+        known = {
+            slot: known_tensors[slot]
+            for slot in (*self._forward_definition.inputs, *self._forward_definition.outputs)
+            if slot in known_tensors
+        }
+        like = next(iter(starts.values())) if f"D{self._result}" not in known_tensors else known_tensors[f"D{self._result}"]
+        stand_ins = {slot: starts.get(slot, known_tensors.get(f"D{slot}", like)) for slot in self._rules if slot not in known}
+        start = self._cotangent(known_tensors, known, stand_ins, like, attrs)
         names = [*known, ""]
 
         def first(tensors: list[object]) -> list[object]:
             values = dict(zip(names, tensors, strict=True))
             return [self._apply(self._rules[slot], values, stand_ins, attrs) for slot in starts]
 
-        found = dict(zip(names, cotangents(first, [*known.values(), start], list(starts.values())), strict=True))
+        cotangents_ = dict(zip(names, cotangents(first, [*known.values(), start], list(starts.values())), strict=True))
         of = {slot: self._of(slot) for slot in wanted}
-        return {s: [fill_zeros_like(known.get(name, start)) if found[name] is None else found[name]] for s, name in of.items()}
+        return {s: [fill_zeros_like(known.get(name, start)) if cotangents_[name] is None else cotangents_[name]] for s, name in of.items()}
 
     @property
     def _rules(self) -> Mapping[str, GradRule]:
@@ -98,17 +102,17 @@ class DoubleGradOpDef(GradOpDef):
 
     def _cotangent(
         self,
-        given: Mapping[str, Tensor],
+        tensors: Mapping[str, Tensor],
         known: Mapping[str, Tensor],
         stand_ins: Mapping[str, Tensor],
         like: object,
         attrs: Mapping[str, object],
     ) -> Tensor:
         """The cotangent of the result: as given; or found from the one of X, which is a multiple of it, element by element."""
-        if f"D{self._result}" in given or "DX" not in given:
+        if f"D{self._result}" in tensors or "DX" not in tensors:
             return like
-        one = fill_any_like(given["DX"], value=1.0)
-        return given["DX"] / self._apply(self._rules["X"], {**known, "": one}, stand_ins, attrs)
+        unit = fill_any_like(tensors["DX"], value=1.0)
+        return tensors["DX"] / self._apply(self._rules["X"], {**known, "": unit}, stand_ins, attrs)
 
     def _apply(self, rule: GradRule, known: Mapping[str, object], stand_ins: Mapping[str, object], attrs: Mapping[str, object]) -> Tensor:
         """A rule of the forward operator, which computes the result if that is not given."""

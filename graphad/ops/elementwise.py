@@ -70,9 +70,9 @@ def _sum_type(X: list[TensorType]) -> TensorType:
 )
 def sum_(X: list[Array]) -> Array:
     """The elementwise sum of all inputs that have a value, added left to right."""
-    given = [x for x in X if x is not None]
-    total = given[0] if given else None
-    for x in given[1:]:
+    arrays = [x for x in X if x is not None]
+    total = arrays[0] if arrays else None
+    for x in arrays[1:]:
         total = total + x
     return total  # type: ignore[return-value]
 
@@ -206,8 +206,8 @@ def _zero(dOut: Tensor) -> Tensor:
 
 def _away_from_zero(X: Array) -> Tensor:
     """Rounded to the nearest integer, halves away from zero."""
-    whole = np.trunc(X)
-    return np.copysign(whole + np.where(np.abs(X - whole) >= 0.5, np.sign(X), like(0, X)), X)
+    truncated = np.trunc(X)
+    return np.copysign(truncated + np.where(np.abs(X - truncated) >= 0.5, np.sign(X), like(0, X)), X)
 
 
 # -- powers, exponentials, logarithms ------------------------------------------------------------
@@ -439,8 +439,8 @@ def lerp(X: Array, Y: Array, Weight: Array) -> Tensor:
 def _base_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
     """``dOut * Y * X**(Y - 1)``, zero for 0**0: there the exponent is not lowered."""
     exponent = wide(Y, X, axis)
-    kept = as_mask(logical_and(X == 0.0, exponent == 0.0), dOut)
-    return unbroadcast(dOut * exponent * elementwise_pow(X, exponent - 1.0 + kept), X)
+    undefined = as_mask(logical_and(X == 0.0, exponent == 0.0), dOut)
+    return unbroadcast(dOut * exponent * elementwise_pow(X, exponent - 1.0 + undefined), X)
 
 
 def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:

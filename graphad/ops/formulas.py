@@ -147,8 +147,8 @@ def over_axis(function: Function) -> Function:
 
 def function_of(kernel: Function) -> Function:
     """The function that a kernel was made of, or the kernel itself."""
-    found: Function = getattr(kernel, _FUNCTION, kernel)
-    return found
+    function: Function = getattr(kernel, _FUNCTION, kernel)
+    return function
 
 
 # -- recording -----------------------------------------------------------------------------------
@@ -196,17 +196,17 @@ class _Recorded(Tracer):
         self.trace, self.dtype, self.place = trace, dtype, place
 
     def apply(self, function: Function, args: Sequence[object]) -> Tracer:
-        for each in args:
-            if isinstance(each, np.ndarray) or (isinstance(each, _Recorded) and each.trace is not self.trace):
-                raise Untraceable(f"{function} of {each!r}")
+        for item in args:
+            if isinstance(item, np.ndarray) or (isinstance(item, _Recorded) and item.trace is not self.trace):
+                raise Untraceable(f"{function} of {item!r}")
         if isinstance(function, np.ufunc):
-            kinds: list[object] = [each.dtype if isinstance(each, _Recorded | np.generic) else type(each) for each in args]
+            kinds: list[object] = [element.dtype if isinstance(element, _Recorded | np.generic) else type(element) for element in args]
             dtype = _result_dtype(function, *kinds)
-            beside = {each.dtype for each in args if isinstance(each, _Recorded)}
+            beside = {element.dtype for element in args if isinstance(element, _Recorded)}
         else:
-            dtype = function(*(np.empty(0, each.dtype) if isinstance(each, _Recorded) else each for each in args)).dtype
+            dtype = function(*(np.empty(0, element.dtype) if isinstance(element, _Recorded) else element for element in args)).dtype
             beside = set()
-        places = tuple([each.place if isinstance(each, _Recorded) else _constant(each, beside) for each in args])
+        places = tuple([element.place if isinstance(element, _Recorded) else _constant(element, beside) for element in args])
         self.trace.append(_Note(function, places, dtype))
         return _Recorded(self.trace, dtype, len(self.trace) - 1)
 

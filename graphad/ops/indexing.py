@@ -390,8 +390,8 @@ def _masked_type(X: TensorType, Mask: TensorType) -> TensorType:
 
 def _masked_grad(X: Tensor, Mask: Tensor, dY: Tensor) -> Tensor:
     nothing = fill_zeros_like(X)
-    whole = where(Mask, nothing, nothing)
-    return unbroadcast(scatter_nd_add(whole, where_index(expand_like(Mask, whole)), dY), X)
+    zeros = where(Mask, nothing, nothing)
+    return unbroadcast(scatter_nd_add(zeros, where_index(expand_like(Mask, zeros)), dY), X)
 
 
 @operator("X Mask -> Y", infer=_masked_type, grad={"X": _masked_grad}, shapes="X", linear="X")

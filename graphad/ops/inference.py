@@ -27,9 +27,9 @@ def same_number(X: TensorType, *_: object, **__: object) -> TensorType:
 
 def same_dtypes(**inputs: TensorType | None) -> str:
     """The one dtype of all the inputs given; ShapeError naming two that differ."""
-    given = [(name, t) for name, t in inputs.items() if t is not None]
-    first, like = given[0]
-    for name, t in given[1:]:
+    types = [(name, t) for name, t in inputs.items() if t is not None]
+    first, like = types[0]
+    for name, t in types[1:]:
         if t.dtype != like.dtype:
             raise ShapeError(f"{first} is {like} but {name} is {t}: their dtypes differ")
     return like.dtype
@@ -86,8 +86,8 @@ def reduced_axes(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]
 def reduced(X: TensorType, *, dim: list[int] | None = None, keep_dim: bool = False, reduce_all: bool = False, **_: object) -> TensorType:
     """A reduction over ``dim``."""
     axes = reduced_axes(len(X.shape), dim or [], reduce_all)
-    kept = (1 if i in axes else e for i, e in enumerate(X.shape) if keep_dim or i not in axes)
-    return TensorType(tuple(kept), X.dtype)
+    shape = (1 if i in axes else e for i, e in enumerate(X.shape) if keep_dim or i not in axes)
+    return TensorType(tuple(shape), X.dtype)
 
 
 def check_index(name: str, index: TensorType) -> None:

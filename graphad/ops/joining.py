@@ -74,9 +74,9 @@ def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] =
 
 
 def _split_as(X: TensorType, Like: list[TensorType], *, axis: int = 0) -> list[TensorType]:
-    whole = _concatenated(Like, axis=axis)
-    if joined_shape(whole.shape, X.shape) is None:
-        raise ShapeError(f"X is {X}: it is not made of pieces like Like, which together are {whole}")
+    joined = _concatenated(Like, axis=axis)
+    if joined_shape(joined.shape, X.shape) is None:
+        raise ShapeError(f"X is {X}: it is not made of pieces like Like, which together are {joined}")
     return [TensorType(like.shape, X.dtype) for like in Like]
 
 
@@ -97,16 +97,16 @@ def _part(X: Array, axis: int, start: int, stop: int) -> Array:
 
 def _extents(shape: Shape, axis: int, num: int, sections: list[int]) -> list[int]:
     """The extents of the pieces; -1 where not known."""
-    whole = shape[normal_axis(axis, len(shape))]
+    extent = shape[normal_axis(axis, len(shape))]
     wrong = ShapeError(f"X has the shape {list(shape)}: axis {axis} cannot be split with num={num}, sections={sections}")
     if (num < 1 and not sections) or sections.count(-1) > 1 or any(s < -1 for s in sections):
         raise wrong
     if not sections:
-        if whole != -1 and whole % num:
+        if extent != -1 and extent % num:
             raise wrong
-        return [-1 if whole == -1 else whole // num] * num
-    rest = -1 if whole == -1 else whole - sum(s for s in sections if s != -1)
-    if whole != -1 and (rest < 0 if -1 in sections else rest != 0):
+        return [-1 if extent == -1 else extent // num] * num
+    rest = -1 if extent == -1 else extent - sum(s for s in sections if s != -1)
+    if extent != -1 and (rest < 0 if -1 in sections else rest != 0):
         raise wrong
     return [rest if s == -1 else s for s in sections]
 

@@ -60,9 +60,9 @@ def _without_memory(shape: Shape, dtype: str) -> Array:
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
-def _broadcasts_to(shape: Shape, wanted: Shape) -> bool:
+def _broadcasts_to(shape: Shape, target: Shape) -> bool:
     try:
-        return joined_shape(broadcast_shapes(shape, wanted), wanted) is not None
+        return joined_shape(broadcast_shapes(shape, target), target) is not None
     except ShapeError:
         return False
 

@@ -463,15 +463,15 @@ def mv(X: Array, Vec: Array) -> Array:
 def _terms(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
     """The labels of each operand and of the result, with new labels for the axes of an ellipsis."""
     left, arrow, right = equation.replace(" ", "").partition("->")
-    given = left.split(",")
-    if len(given) != len(ranks) or any(c not in string.ascii_letters for t in (*given, right) for c in t.replace("...", "", 1)):
+    subscripts = left.split(",")
+    if len(subscripts) != len(ranks) or any(c not in string.ascii_letters for t in (*subscripts, right) for c in t.replace("...", "", 1)):
         raise ShapeError(f"equation {equation!r} does not fit {len(ranks)} operands: letters, '...' and ',' are expected, and '->' once")
     spare = [c for c in string.ascii_letters if c not in equation]
-    counts = [rank - len(t.replace("...", "")) for t, rank in zip(given, ranks, strict=True)]
-    if any(n < 0 or (n and "..." not in t) for t, n in zip(given, counts, strict=True)):
+    counts = [rank - len(t.replace("...", "")) for t, rank in zip(subscripts, ranks, strict=True)]
+    if any(n < 0 or (n and "..." not in t) for t, n in zip(subscripts, counts, strict=True)):
         raise ShapeError(f"equation {equation!r} does not fit operands of {list(ranks)} axes")
     rest = "".join(spare[: max(n for n in counts)])
-    terms = tuple(t.replace("...", rest[len(rest) - n :]) for t, n in zip(given, counts, strict=True))
+    terms = tuple(t.replace("...", rest[len(rest) - n :]) for t, n in zip(subscripts, counts, strict=True))
     return terms, _result(equation, terms, rest, right if arrow else None)
 
 
@@ -516,19 +516,19 @@ def _order(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
 def _contracted(equation: str, terms: tuple[str, ...], arrays: list[Array], result: str) -> Array:
     operands = list(zip(terms, arrays, strict=True))
     for step in _order(f"{','.join(terms)}->{result}", tuple(a.shape for a in arrays)):
-        chosen = [operands.pop(i) for i in sorted(step, reverse=True)][::-1]
-        while len(chosen) > 1:
-            names = set(result).union(*(t for t, _ in operands), *(t for t, _ in chosen[2:]))
-            chosen[:2] = [_pair(*chosen[0], *chosen[1], names)]
-        operands += chosen
+        contracted = [operands.pop(i) for i in sorted(step, reverse=True)][::-1]
+        while len(contracted) > 1:
+            names = set(result).union(*(t for t, _ in operands), *(t for t, _ in contracted[2:]))
+            contracted[:2] = [_pair(*contracted[0], *contracted[1], names)]
+        operands += contracted
     (term, array), *_ = operands
     return as_array(np.einsum(f"{term}->{result}", array))
 
 
 def _alone(term: str, array: Array, names: set[str]) -> tuple[str, Array]:
     """An operand with each label once, without those that nothing else has."""
-    wanted = "".join(dict.fromkeys(c for c in term if c in names))
-    return wanted, array if wanted == term else as_array(np.einsum(f"{term}->{wanted}", array))
+    indices = "".join(dict.fromkeys(c for c in term if c in names))
+    return indices, array if indices == term else as_array(np.einsum(f"{term}->{indices}", array))
 
 
 def _pair(term: str, array: Array, other_term: str, other: Array, names: set[str]) -> tuple[str, Array]:
@@ -592,8 +592,8 @@ def _operand_grad(i: int, operands: list[Tensor], terms: tuple[str, ...], result
     if set(term) - wide - narrow - set(result):
         reads.append((term, fill_any_like(own, value=1.0)))
     grad = unbroadcast(einsum([x for _, x in reads], equation=f"{','.join(t for t, _ in reads)}->{term}"), own)
-    for whole, first, second in reversed(stages):
-        grad = undiagonal(grad, whole, axis1=first, axis2=second)
+    for cotangent, first, second in reversed(stages):
+        grad = undiagonal(grad, cotangent, axis1=first, axis2=second)
     return grad
 
 
@@ -720,9 +720,9 @@ def _triangular_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, upper: bool, trans
 
 def _triangular_x_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool, transpose: bool, unitriangular: bool) -> Tensor:
     back = triangular_solve(X, dOut, upper=upper, transpose=not transpose, unitriangular=unitriangular)
-    whole = matmul_v2(Out, back, trans_y=True) if transpose else matmul_v2(back, Out, trans_y=True)
+    gradient = matmul_v2(Out, back, trans_y=True) if transpose else matmul_v2(back, Out, trans_y=True)
     off = (1 if upper else -1) if unitriangular else 0
-    return unbroadcast(-tril_triu(whole, diagonal=off, lower=not upper), X)
+    return unbroadcast(-tril_triu(gradient, diagonal=off, lower=not upper), X)
 
 
 @operator("X Y -> Out", infer=_solved_type, grad={"X": _triangular_x_grad, "Y": _triangular_y_grad}, shapes="Y")

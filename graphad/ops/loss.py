@@ -113,10 +113,10 @@ def _nll_weight_grad(
         loss = -take_along_axis(X, classes, Axis=1)
         loss = loss - expand_like(Out, classes) if reduction == "mean" else loss
         of_loss = loss * _nll_share(dOut, classes, Total_weight, reduction)
-    found = total(of_loss, of_total)
-    if found is None:
+    gradient = total(of_loss, of_total)
+    if gradient is None:
         return fill_zeros_like(Weight)
-    return index_add(fill_zeros_like(Weight), reshape(classes, shape=[-1]), reshape(found * counts, shape=[-1]))
+    return index_add(fill_zeros_like(Weight), reshape(classes, shape=[-1]), reshape(gradient * counts, shape=[-1]))
 
 
 @operator("X Label Weight? -> Out Total_weight", infer=_nll_type, grad={"X": _nll_x_grad, "Weight": _nll_weight_grad}, shapes="X:X")
@@ -133,14 +133,14 @@ def nll_loss(
     loss = (-np.take_along_axis(X, label, axis=1) * weights)[:, 0]
     if reduction == "none":
         return loss, np.zeros((), X.dtype)
-    whole = as_array(weights.sum(), X.dtype)
-    return as_array(loss.sum() / (whole if reduction == "mean" and whole != 0 else 1), X.dtype), whole
+    divisor = as_array(weights.sum(), X.dtype)
+    return as_array(loss.sum() / (divisor if reduction == "mean" and divisor != 0 else 1), X.dtype), divisor
 
 
 def _cross_entropy2_type(X: TensorType, Label: TensorType, *, ignore_index: int = -100) -> tuple[TensorType, TensorType, TensorType]:
     _check_column(X, Label)
-    chosen = TensorType(one_of(X.shape, -1), X.dtype)
-    return chosen, chosen, TensorType((*X.shape, 0), X.dtype)
+    type_ = TensorType(one_of(X.shape, -1), X.dtype)
+    return type_, type_, TensorType((*X.shape, 0), X.dtype)
 
 
 def _cross_entropy2_grad(
@@ -287,8 +287,8 @@ def _through_logarithm(P: Tensor, Label: Tensor, dLoss: Tensor, soft_label: bool
     if soft_label:
         return -(dLoss * Label / P)
     counts, label = _counts(Label, ignore_index, P)
-    chosen = take_along_axis(P, label, Axis=axis) * counts + (1.0 - counts)
-    return put_along_axis(fill_zeros_like(P), label, -(dLoss * counts / chosen), Axis=axis)
+    value = take_along_axis(P, label, Axis=axis) * counts + (1.0 - counts)
+    return put_along_axis(fill_zeros_like(P), label, -(dLoss * counts / value), Axis=axis)
 
 
 def _through_softmax(P: Tensor, Label: Tensor, dLoss: Tensor, soft_label: bool, ignore_index: int, axis: int) -> Tensor:
@@ -347,8 +347,8 @@ def _chosen(logarithms: Array, label: Array, soft_label: bool, ignore_index: int
     """What is to be lost: the logarithm of the label's probability, with its sign changed."""
     if soft_label:
         return -summed(label * logarithms, axis, True)
-    chosen = logarithms[at(_checked(label, logarithms.shape[axis], ignore_index), axis)]
-    return np.where(label == ignore_index, logarithms.dtype.type(0), -chosen)
+    values = logarithms[at(_checked(label, logarithms.shape[axis], ignore_index), axis)]
+    return np.where(label == ignore_index, logarithms.dtype.type(0), -values)
 
 
 # -- operators -----------------------------------------------------------------------------------
@@ -409,13 +409,13 @@ def softmax_with_cross_entropy(
 
 
 @grad_kernel("softmax_with_cross_entropy")
-def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
+def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
     """Hard labels through the softmax: one product, and one subtraction for each label."""
     definition = lookup("softmax_with_cross_entropy_grad")
     assert isinstance(definition, GradOpDef)
     usual = definition.attr("use_softmax", attrs) and not definition.attr("soft_label", attrs) and not inputs.get("Softmax" + GRAD)
-    if not usual or list(wanted) != ["Logits" + GRAD]:
-        return definition.meaning(inputs, attrs, wanted)
+    if not usual or list(slots) != ["Logits" + GRAD]:
+        return definition.meaning(inputs, attrs, slots)
     label, softmax = inputs["Label"][0], inputs["Softmax"][0]
     axis, ignore_index = definition.attr("axis", attrs), definition.attr("ignore_index", attrs)
     weight = np.where(label == ignore_index, softmax.dtype.type(0), inputs["Loss" + GRAD][0])
@@ -558,8 +558,8 @@ def smooth_l1_loss(
 def _kl_type(X: TensorType, Target: TensorType, *, reduction: str = "mean") -> TensorType:
     if reduction not in ("none", "sum", "mean", "batchmean"):
         raise ShapeError(f"reduction={reduction!r} is not 'none', 'sum', 'mean' or 'batchmean'")
-    whole = _alike(X, Target)
-    return whole if reduction == "none" else TensorType((), whole.dtype)
+    type_ = _alike(X, Target)
+    return type_ if reduction == "none" else TensorType((), type_.dtype)
 
 
 def _kl_share(X: Tensor, dLoss: Tensor, reduction: str) -> Tensor:
@@ -665,9 +665,9 @@ def _one_shape(**inputs: TensorType) -> TensorType:
     """The type that all inputs share; ShapeError naming two that differ."""
     same_dtypes(**inputs)
     (first, like), *others = inputs.items()
-    for name, each in others:
-        if len(each.shape) != len(like.shape) or not all(map(matched, each.shape, like.shape)):
-            raise ShapeError(f"{first} is {like} but {name} is {each}: one shape is expected")
+    for name, type_ in others:
+        if len(type_.shape) != len(like.shape) or not all(map(matched, type_.shape, like.shape)):
+            raise ShapeError(f"{first} is {like} but {name} is {type_}: one shape is expected")
     return TensorType(tuple(map(max, *(t.shape for t in inputs.values()))), same_float(like).dtype)
 
 

@@ -200,7 +200,7 @@ class Methods:
 
     def _degrees(self, axis: Axis, ddof: int) -> float:
         """A number of elements over ``ddof`` less."""
-        count = element_count(tuple(self.shape[each] for each in _axes(axis)) if axis is not None else self.shape)
+        count = element_count(tuple(self.shape[number] for number in _axes(axis)) if axis is not None else self.shape)
         if count < 0 or count <= ddof:
             self.refuse(f"ddof={ddof} needs more elements than that along axis={axis} of {self!r}, and their number known")
         return count / (count - ddof)
@@ -350,9 +350,9 @@ class Methods:
         return self._on("tanh")
 
 
-def _listed(given: tuple[Any, ...]) -> list[int]:
+def _listed(items: tuple[Any, ...]) -> list[int]:
     """``(2, 3)`` of ``f(2, 3)`` and of ``f((2, 3))``."""
-    return list(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else list(given)
+    return list(items[0]) if len(items) == 1 and isinstance(items[0], list | tuple) else list(items)
 
 
 def _axes(axis: Axis) -> list[int]:

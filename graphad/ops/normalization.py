@@ -273,8 +273,8 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
     y = m.centered * (m.inverse * Scale.reshape(m.mean.shape))
     y += Bias.reshape(m.mean.shape)
     mean, variance = m.mean.reshape(-1), m.variance.reshape(-1)
-    kept, moved = norm.momentum, 1 - norm.momentum
-    return y, kept * Mean + moved * mean, kept * Variance + moved * variance, mean, m.inverse.reshape(-1), reserve
+    momentum, moved = norm.momentum, 1 - norm.momentum
+    return y, momentum * Mean + moved * mean, momentum * Variance + moved * variance, mean, m.inverse.reshape(-1), reserve
 
 
 sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm_type, grad=_GRAD)(batch_norm.kernel)
@@ -282,19 +282,19 @@ sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm
 
 @grad_kernel("sync_batch_norm")
 @grad_kernel("batch_norm")
-def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -> Outputs:
     """In training, from the saved moments, where nothing but Y has a cotangent."""
     definition, norm = lookup("batch_norm_grad"), BatchNorm(**attrs)
     assert isinstance(definition, GradOpDef)
     saved = inputs.get("SavedMean") and inputs.get("SavedVariance")
     others = any(inputs.get(s + GRAD) for s in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"))
-    if norm.fixed or not saved or others or not set(wanted) <= {"X" + GRAD, "Scale" + GRAD, "Bias" + GRAD}:
-        return definition.meaning(inputs, attrs, wanted)
+    if norm.fixed or not saved or others or not set(slots) <= {"X" + GRAD, "Scale" + GRAD, "Bias" + GRAD}:
+        return definition.meaning(inputs, attrs, slots)
     X, dY = inputs["X"][0], inputs["Y" + GRAD][0]
     dim, wide = norm.dim(X.ndim), tuple(-1 if i == norm.axis(X.ndim) else 1 for i in range(X.ndim))
     mean, inverse = (inputs[s][0].reshape(wide) for s in ("SavedMean", "SavedVariance"))
     hat = (X - mean) * inverse
-    return {slot: [_fast_cotangent(slot, hat, inverse, dY, inputs, dim)] for slot in wanted}
+    return {slot: [_fast_cotangent(slot, hat, inverse, dY, inputs, dim)] for slot in slots}
 
 
 def _fast_cotangent(slot: str, hat: Array, inverse: Array, dY: Array, inputs: Inputs, dim: tuple[int, ...]) -> Array:
@@ -452,17 +452,17 @@ def layer_norm(
 
 
 @grad_kernel("layer_norm")
-def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
+def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
     """From the moments of the forward operator, where nothing but Y has a cotangent."""
     definition = lookup("layer_norm_grad")
     assert isinstance(definition, GradOpDef)
     if inputs.get("Mean" + GRAD) or inputs.get("Variance" + GRAD) or not (inputs.get("Mean") and inputs.get("Variance")):
-        return definition.meaning(inputs, attrs, wanted)
+        return definition.meaning(inputs, attrs, slots)
     X, begin = inputs["X"][0], definition.attr("begin_norm_axis", attrs)
     rows = X.shape[:begin] + (1,) * (X.ndim - begin)
     inverse = 1 / np.sqrt(inputs["Variance"][0].reshape(rows) + definition.attr("epsilon", attrs))
     hat = (X - inputs["Mean"][0].reshape(rows)) * inverse
-    return {slot: [_fast_layer_cotangent(slot, hat, inverse, inputs, begin)] for slot in wanted}
+    return {slot: [_fast_layer_cotangent(slot, hat, inverse, inputs, begin)] for slot in slots}
 
 
 def _fast_layer_cotangent(slot: str, hat: Array, inverse: Array, inputs: Inputs, begin: int) -> Array:

@@ -39,9 +39,9 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
     signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
 
     def infer(*types: TensorType | None, **_: object) -> TensorType | tuple[TensorType, ...]:
-        given = {name: type_ for name, type_ in zip(names, types, strict=True) if type_ is not None}
-        _check_state(given)
-        new = tuple(given.get(name, given["Param"]) for name in updated)
+        types_by_slot = {name: type_ for name, type_ in zip(names, types, strict=True) if type_ is not None}
+        _check_state(types_by_slot)
+        new = tuple(types_by_slot.get(name, types_by_slot["Param"]) for name in updated)
         return new if len(new) > 1 else new[0]
 
     def add(formula: Callable[..., object]) -> OpDef:
@@ -55,10 +55,10 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
     return add
 
 
-def _check_state(given: dict[str, TensorType]) -> None:
+def _check_state(types_by_slot: dict[str, TensorType]) -> None:
     """ShapeError unless everything fits Param: one number, or one for each of its elements."""
-    param = same_float(given["Param"])
-    for name, type_ in given.items():
+    param = same_float(types_by_slot["Param"])
+    for name, type_ in types_by_slot.items():
         if name in SCALARS:
             if not matched(element_count(type_.shape), 1):
                 raise ShapeError(f"{name} is {type_}; one number is expected")
@@ -318,7 +318,7 @@ def lamb(
 
 
 def _trust(param: Array, step: Array) -> Tensor:
-    lengths = [power_norm(each, tuple(range(each.ndim))) for each in (param, step)]
+    lengths = [power_norm(array, tuple(range(array.ndim))) for array in (param, step)]
     return lengths[0] / lengths[1] if all(lengths) else param.dtype.type(1)
 
 

@@ -39,7 +39,7 @@ def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, obj
     if not definition.elementwise or not dtypes or (len(required) != len(dtypes) and not variadic):
         return None
     own = {name: definition.attr(name, attrs) for name in definition.attrs if name in attrs and name != _AXIS}
-    return formula(definition.function, [np.dtype(each) for each in dtypes], own, variadic)
+    return formula(definition.function, [np.dtype(item) for item in dtypes], own, variadic)
 
 
 def writes_into(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:

@@ -69,13 +69,13 @@ class _Kind:
 
     def checked(self, shape: tuple[int, ...], paddings: list[int], mode: str, data_format: str) -> Amounts:
         """The amounts; ShapeError where an axis does not have as much as the mode takes of it."""
-        found = self.amounts(paddings, data_format)
-        for axis, (extent, (before, after)) in enumerate(zip(shape, found, strict=True)):
+        amounts = self.amounts(paddings, data_format)
+        for axis, (extent, (before, after)) in enumerate(zip(shape, amounts, strict=True)):
             most = max(before, after)
             least = 0 if mode == "constant" or not most else max(1, most + _LEAST.get(mode, -most))
             if min(before, after) < 0 or extent not in (-1, *range(least, extent + 1)):
                 raise ShapeError(f"the shape {list(shape)} cannot be padded by {before} and {after} along axis {axis} (mode={mode!r})")
-        return found
+        return amounts
 
     def padded(self, X: TensorType, Paddings: TensorType | None, paddings: list[int], mode: str, data_format: str) -> TensorType:
         """The type of the padded tensor."""
@@ -90,9 +90,9 @@ class _Kind:
 
     def unpadded(self, X: TensorType, Like: TensorType, Paddings: TensorType | None, *attrs: Any) -> TensorType:
         """The type of Like, of which X is the padded form."""
-        whole = self.padded(Like, Paddings, *attrs)
-        if len(whole.shape) != len(X.shape) or not all(map(matched, whole.shape, X.shape)):
-            raise ShapeError(f"X is {X}: it is not Like with paddings, which would be {whole}")
+        padded = self.padded(Like, Paddings, *attrs)
+        if len(padded.shape) != len(X.shape) or not all(map(matched, padded.shape, X.shape)):
+            raise ShapeError(f"X is {X}: it is not Like with paddings, which would be {padded}")
         return TensorType(Like.shape, X.dtype)
 
     def pad(self, X: Array, Paddings: Array | None, paddings: list[int], mode: str, data_format: str, value: float) -> Array:
@@ -104,9 +104,9 @@ class _Kind:
     def unpad(self, X: Array, Like: Array, Paddings: Array | None, paddings: list[int], mode: str, data_format: str) -> Array:
         """Each element of X added to the one of Like that it is a copy of; those of a constant are left out."""
         amounts = self.checked(Like.shape, numbers(paddings, Paddings, None), mode, data_format)
-        whole = tuple(e + before + after for e, (before, after) in zip(Like.shape, amounts, strict=True))
-        if whole != X.shape:
-            raise InvalidValue(f"X has the shape {list(X.shape)}, but Like with its paddings has {list(whole)}")
+        shape = tuple(e + before + after for e, (before, after) in zip(Like.shape, amounts, strict=True))
+        if shape != X.shape:
+            raise InvalidValue(f"X has the shape {list(X.shape)}, but Like with its paddings has {list(shape)}")
         for axis, (before, after) in enumerate(amounts):
             if before or after:
                 X = _folded(X, axis, Like.shape[axis], (before, after), mode)

@@ -51,13 +51,14 @@ def _written(function: FunctionType) -> tuple[Parameter, ...]:
     empty, keywords = inspect.Parameter.empty, function.__kwdefaults__ or {}
     defaults = function.__defaults__ or ()
     filled = (*(REQUIRED,) * (count - len(defaults)), *defaults)
-    found = [Parameter(name, default, notes.get(name, empty)) for name, default in zip(names, filled, strict=False)]
+    parameters = [Parameter(name, default, notes.get(name, empty)) for name, default in zip(names, filled, strict=False)]
     if code.co_flags & inspect.CO_VARARGS:
-        found.append(Parameter(names[all_named], variable=True))
-    found += [Parameter(name, keywords.get(name, REQUIRED), notes.get(name, empty), keyword_only=True) for name in names[count:all_named]]
+        parameters.append(Parameter(names[all_named], variable=True))
+    keyword_only = names[count:all_named]
+    parameters += [Parameter(name, keywords.get(name, REQUIRED), notes.get(name, empty), keyword_only=True) for name in keyword_only]
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        found.append(Parameter(names[all_named + bool(code.co_flags & inspect.CO_VARARGS)], variable=True))
-    return tuple(found)
+        parameters.append(Parameter(names[all_named + bool(code.co_flags & inspect.CO_VARARGS)], variable=True))
+    return tuple(parameters)
 
 
 def _converted(p: inspect.Parameter) -> Parameter:

@@ -75,8 +75,8 @@ class Pooling:
         if self.adaptive:
             counts = numbers("ksize", self.ksize, len(size))
             extents = [n // k for n, k in zip(size, counts, strict=True)]
-            whole = all(n % k == 0 and n > 0 for n, k in zip(size, counts, strict=True))
-            return axes(size, extents, strides=extents, paddings=(0,)) if whole else None
+            divides = all(n % k == 0 and n > 0 for n, k in zip(size, counts, strict=True))
+            return axes(size, extents, strides=extents, paddings=(0,)) if divides else None
         return self.sliding(image)
 
     def sliding(self, image: Shape) -> Axes:
@@ -118,10 +118,10 @@ def _axis_bounds(axis: Axis) -> Bounds:
 def averaging(pooling: Pooling, image: Shape, dtype: np.dtype[np.generic]) -> list[Array]:
     """Matrices ``[windows, size]`` of the averages along each axis."""
     bounds = pooling.bounds(image)
-    divisors: list[list[int]] = [[stop - start for start, stop in each] for each in bounds]
+    divisors: list[list[int]] = [[stop - start for start, stop in item] for item in bounds]
     if not (pooling.exclusive or pooling.adaptive or pooling.global_pooling):
         divisors = [_padded_extents(axis) for axis in pooling.sliding(image)]
-    return [_weights(*each, dtype) for each in zip(bounds, image[2:], divisors, strict=True)]
+    return [_weights(*item, dtype) for item in zip(bounds, image[2:], divisors, strict=True)]
 
 
 def _padded_extents(axis: Axis) -> list[int]:
@@ -218,7 +218,7 @@ def first_largest(X: Array, pooling: Pooling) -> Array:
     bounds = pooling.bounds(X.shape)
     out = np.empty((n, c, *map(len, bounds)), np.intp)
     for window in np.ndindex(*out.shape[2:]):
-        box = [each[k] for each, k in zip(bounds, window, strict=True)]
+        box = [item[k] for item, k in zip(bounds, window, strict=True)]
         part = X[last(slice(start, stop) for start, stop in box)]
         inner = np.unravel_index(part.reshape(n, c, prod(part.shape[2:])).argmax(axis=2), part.shape[2:])
         places = [start + along for (start, _), along in zip(box, inner, strict=True)]
@@ -469,7 +469,7 @@ def _fast_grad(name: str, spec: Spec) -> None:
     rule = _pool_rule(name, spec)
 
     @grad_kernel(name)
-    def fast(inputs: Inputs, attrs: Mapping[str, Any], wanted: Sequence[str]) -> Outputs:
+    def fast(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -> Outputs:
         """The maxima are not computed again: they are Out."""
         pooling = spec(**attrs)
         X, Out, dOut = (to_front(inputs[slot][0], pooling.data_format) for slot in ("X", "Out", "Out" + GRAD))

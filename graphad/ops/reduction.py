@@ -112,7 +112,7 @@ def mean(X: Array) -> Array:
 
 
 @grad_kernel("mean")
-def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
+def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
     """The share of each element, all at once."""
     (x,), (cotangent,) = inputs["X"], inputs[f"Out{GRAD}"]
     share = cotangent / like(x.size, cotangent) if x.size else np.zeros_like(cotangent)

@@ -103,9 +103,9 @@ def _gru_type(
         raise ShapeError(f"Weight is {Weight}; [D, 3 D] with D known is expected")
     width, batch = Weight.shape[0], Input.shape[0] if Input.shape else -1
     expected = {"Input": (Input, (batch, 3 * width)), "HiddenPrev": (HiddenPrev, (batch, width)), "Bias": (Bias, (1, 3 * width))}
-    for name, (given, shape) in expected.items():
-        if given is not None and not (len(given.shape) == 2 and all(map(matched, given.shape, shape))):
-            raise ShapeError(f"Weight is {Weight} but {name} is {given}: {list(shape)} is expected")
+    for name, (type_, shape) in expected.items():
+        if type_ is not None and not (len(type_.shape) == 2 and all(map(matched, type_.shape, shape))):
+            raise ShapeError(f"Weight is {Weight} but {name} is {type_}: {list(shape)} is expected")
     return Input, HiddenPrev, HiddenPrev
 
 
@@ -148,16 +148,16 @@ class Back(NamedTuple):
 
 def _back(HiddenPrev: Tensor, Weight: Tensor, Gate: Tensor, dGate: Tensor, dReset: Tensor, dHidden: Tensor, cell: GruUnit) -> Back:
     u, r, c = _parts(Gate, 3)
-    given = [None] * 3 if dGate is None else _parts(dGate, 3)
+    cotangents = [None] * 3 if dGate is None else _parts(dGate, 3)
     of_gates, of_candidate = _weights(Weight)
-    kept, new = (u, 1.0 - u) if cell.origin_mode else (1.0 - u, u)
+    carry, new = (u, 1.0 - u) if cell.origin_mode else (1.0 - u, u)
     toward = HiddenPrev - c if cell.origin_mode else c - HiddenPrev
     zero = fill_zeros_like(u)
-    candidate = _slope(c, total(given[2], times(dHidden, new), zero), cell.activation)
+    candidate = _slope(c, total(cotangents[2], times(dHidden, new), zero), cell.activation)
     reset = total(dReset, matmul_v2(candidate, of_candidate, trans_y=True))
-    before = (total(given[0], times(dHidden, toward), zero), total(given[1], reset * HiddenPrev))
+    before = (total(cotangents[0], times(dHidden, toward), zero), total(cotangents[1], reset * HiddenPrev))
     gates = _joined([_slope(y, d, cell.gate_activation) for y, d in zip((u, r), before, strict=True)])
-    hidden = total(reset * r, times(dHidden, kept), matmul_v2(gates, of_gates, trans_y=True))
+    hidden = total(reset * r, times(dHidden, carry), matmul_v2(gates, of_gates, trans_y=True))
     return Back(gates, candidate, hidden)
 
 

@@ -150,15 +150,15 @@ def split_lod_tensor(X: Array, Mask: Array, *, level: int = 0) -> tuple[Array, A
 def _all_rows(
     Mask: TensorType, InTrue: TensorType | None = None, InFalse: TensorType | None = None, X: TensorType | None = None, *, level: int = 0
 ) -> TensorType:
-    given = [t for t in (InTrue, InFalse) if t is not None]
-    if not given:
+    types = [t for t in (InTrue, InFalse) if t is not None]
+    if not types:
         raise ShapeError("neither InTrue nor InFalse is given")
-    if not all(t.shape for t in given):
+    if not all(t.shape for t in types):
         raise ShapeError(f"InTrue is {InTrue}, InFalse is {InFalse}: what has no rows cannot be merged")
-    if len(given) == 2 and (given[0].dtype != given[1].dtype or joined_shape(given[0].shape[1:], given[1].shape[1:]) is None):
+    if len(types) == 2 and (types[0].dtype != types[1].dtype or joined_shape(types[0].shape[1:], types[1].shape[1:]) is None):
         raise ShapeError(f"InTrue is {InTrue} but InFalse is {InFalse}: their rows do not go into one tensor")
     count = Mask.shape[0] if Mask.shape else -1
-    return TensorType((count, *given[0].shape[1:]), given[0].dtype)
+    return TensorType((count, *types[0].shape[1:]), types[0].dtype)
 
 
 @operator(
@@ -178,10 +178,10 @@ def merge_lod_tensor(
 ) -> Array:
     """The rows of InTrue where the mask holds and those of InFalse elsewhere; a side without rows need not have a value."""
     rows = _rows(Mask)
-    given = InFalse if InTrue is None else InTrue
-    if given is None:
+    branch = InFalse if InTrue is None else InTrue
+    if branch is None:
         raise InvalidValue("neither InTrue nor InFalse has a value: no branch has run")
-    merged = np.empty((len(rows), *given.shape[1:]), given.dtype)
+    merged = np.empty((len(rows), *branch.shape[1:]), branch.dtype)
     for side, where in ((InTrue, rows), (InFalse, ~rows)):
         if side is not None:
             if len(side) != where.sum():

@@ -82,13 +82,13 @@ def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
     """The new shape: 0 keeps the extent at that place, -1 is what remains."""
     if shape.count(-1) > 1 or any(e < -1 for e in shape) or any(e == 0 and i >= len(old) for i, e in enumerate(shape)):
         raise ShapeError(f"X has the shape {list(old)}: shape={shape} must have at most one -1, and 0 only where X has an axis")
-    kept = {i for i, e in enumerate(shape) if e == 0}
-    given = element_count(e for i, e in enumerate(old) if i not in kept)
-    wanted = element_count(e for e in shape if e > 0)
-    fits = given == -1 or (given % wanted == 0 if -1 in shape else given == wanted)
+    copied = {i for i, e in enumerate(shape) if e == 0}
+    count = element_count(e for i, e in enumerate(old) if i not in copied)
+    target_count = element_count(e for e in shape if e > 0)
+    fits = count == -1 or (count % target_count == 0 if -1 in shape else count == target_count)
     if not fits:
         raise ShapeError(f"X has the shape {list(old)}: its elements do not fill shape={shape}")
-    rest = -1 if given == -1 else given // wanted
+    rest = -1 if count == -1 else count // target_count
     return tuple(old[i] if e == 0 else rest if e == -1 else e for i, e in enumerate(shape))
 
 
@@ -277,10 +277,10 @@ def _expanded(old: Shape, *, shape: list[int]) -> Shape:
     lead = len(shape) - len(old)
     if lead < 0 or any(e == -1 for e in shape[:lead]):
         raise ShapeError(f"X has the shape {list(old)}: it cannot be expanded to shape={shape}")
-    wanted = (*shape[:lead], *(o if e == -1 else e for o, e in zip(old, shape[lead:], strict=True)))
-    if min(wanted, default=0) < -1 or any(o not in (1, -1, w) for o, w in zip(old, wanted[lead:], strict=True)):
+    target = (*shape[:lead], *(o if e == -1 else e for o, e in zip(old, shape[lead:], strict=True)))
+    if min(target, default=0) < -1 or any(o not in (1, -1, w) for o, w in zip(old, target[lead:], strict=True)):
         raise ShapeError(f"X has the shape {list(old)}: it cannot be expanded to shape={shape}")
-    return wanted
+    return target
 
 
 def _expanded_type(
@@ -312,13 +312,13 @@ def expand_v2(
 
 
 def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: list[int] = NO_INTS) -> TensorType:
-    wanted = tuple(target_shape) if Y is None else Y.shape
+    target = tuple(target_shape) if Y is None else Y.shape
     try:
-        shape = joined_shape(broadcast_shapes(X.shape, wanted), wanted)
+        shape = joined_shape(broadcast_shapes(X.shape, target), target)
     except ShapeError:
         shape = None
     if shape is None:
-        raise ShapeError(f"X is {X}: it does not broadcast to {list(wanted)}, the shape of Y")
+        raise ShapeError(f"X is {X}: it does not broadcast to {list(target)}, the shape of Y")
     return TensorType(shape, X.dtype)
 
 
@@ -336,13 +336,13 @@ def _flip_grad(dOut: Tensor, *, axis: list[int]) -> Tensor:
 
 
 def _along_axes(X: TensorType, *, axis: list[int] = NO_INTS, shifts: list[int] = NO_INTS) -> TensorType:
-    for each in axis:
-        normal_axis(each, len(X.shape))
+    for number in axis:
+        normal_axis(number, len(X.shape))
     return X
 
 
 def _flipped(X: TensorType, *, axis: list[int]) -> TensorType:
-    if len({normal_axis(each, len(X.shape)) for each in axis}) < len(axis):
+    if len({normal_axis(number, len(X.shape)) for number in axis}) < len(axis):
         raise ShapeError(f"X is {X}: axis={axis} names an axis twice")
     return X
 
@@ -394,10 +394,10 @@ def _tiling(old: Shape, repeats: list[int]) -> tuple[tuple[int, ...], Shape]:
     return (1,) * (rank - len(repeats)) + tuple(repeats), (1,) * (rank - len(old)) + old
 
 
-def _tiled(old: Shape, repeats: list[int] | None, whole: TensorType | None, each: Types | None, name: str = "repeat_times") -> Shape:
-    repeats = given(name, repeats, whole, each)
-    if is_given(whole, each):
-        repeats = hinted("repeat_times_tensor" if each else "RepeatTimes", repeats, whole, each)
+def _tiled(old: Shape, repeats: list[int] | None, tensor: TensorType | None, parts: Types | None, name: str = "repeat_times") -> Shape:
+    repeats = given(name, repeats, tensor, parts)
+    if is_given(tensor, parts):
+        repeats = hinted("repeat_times_tensor" if parts else "RepeatTimes", repeats, tensor, parts)
     elif any(r < 0 for r in repeats):
         raise ShapeError(f"repeat_times={repeats} must not be negative")
     times, extents = _tiling(old, repeats)

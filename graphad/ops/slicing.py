@@ -60,12 +60,12 @@ class Bounds(NamedTuple):
 
     def resolved(self, cut: StridedCut) -> StridedCut:
         """The attributes with what the arrays say."""
-        starts, ends, strides = (numbers(*each) for _, *each in self.pairs(cut))
+        starts, ends, strides = (numbers(*item) for _, *item in self.pairs(cut))
         return replace(cut, starts=starts, ends=ends, strides=strides)
 
     def known(self, cut: StridedCut) -> list[bool]:
         """For each axis whether its slice is known beforehand: the attributes hold it, and ``infer_flags`` does not say otherwise."""
-        counts = {f"{what}Tensor": how_many(f"{what}Tensor", *given) for what, *given in self.pairs(cut) if is_given(*given[1:])}
+        counts = {f"{what}Tensor": how_many(f"{what}Tensor", *tensors) for what, *tensors in self.pairs(cut) if is_given(*tensors[1:])}
         if not counts:
             return [True] * len(cut.axes)
         for slot, count in counts.items():
@@ -97,8 +97,10 @@ def _sliced_extent(extent: int, part: builtins.slice | None) -> int:
 def sliced_shape(shape: Shape, by: Bounds, cut: StridedCut) -> Shape:
     """The shape of a slice, before axes are left out; -1 where only the tensors say."""
     known = by.known(cut)
-    kept = [i for i, k in enumerate(known) if k]
-    axes, starts, ends, strides = ([v[i] for i in kept] if kept and v else [] for v in (cut.axes, cut.starts, cut.ends, cut.strides))
+    resolved = [i for i, k in enumerate(known) if k]
+    axes, starts, ends, strides = (
+        [v[i] for i in resolved] if resolved and v else [] for v in (cut.axes, cut.starts, cut.ends, cut.strides)
+    )
     parts = _slices(len(shape), cut if all(known) else StridedCut(axes, starts, ends, strides=strides))
     open_ = {normal_axis(a, len(shape), "axes") for a, k in zip(cut.axes, known, strict=True) if not k}
     return tuple(-1 if i in open_ else _sliced_extent(e, parts.get(i)) for i, e in enumerate(shape))
@@ -472,10 +474,10 @@ def _crop_type(
     offsets: list[int] = NO_INTS,
     shape: list[int] = NO_INTS,
 ) -> TensorType:
-    wanted = list(shape if Y is None else Y.shape)
-    if Y is not None and -1 in wanted:
-        return _crop_tensor_type(X, TensorType((len(wanted),), "int64"), Offsets, offsets=offsets, shape=wanted)
-    return _crop_tensor_type(X, None, Offsets, offsets=offsets, shape=wanted)
+    target = list(shape if Y is None else Y.shape)
+    if Y is not None and -1 in target:
+        return _crop_tensor_type(X, TensorType((len(target),), "int64"), Offsets, offsets=offsets, shape=target)
+    return _crop_tensor_type(X, None, Offsets, offsets=offsets, shape=target)
 
 
 def _crop_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, *, offsets: list[int]) -> Tensor:

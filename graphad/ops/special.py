@@ -148,8 +148,8 @@ def _poly_gamma(n: int, x: Array) -> Array:
         series = sum(b / (2 * k) * y ** (-2.0 * k) for k, b in enumerate(_BERNOULLI, 1))
         return as_array(np.log(y) - 0.5 / y - series - steps)
     terms = (b * math.factorial(2 * k + n - 1) / math.factorial(2 * k) * y ** -(2.0 * k + n) for k, b in enumerate(_BERNOULLI, 1))
-    whole = math.factorial(n - 1) * y**-n + math.factorial(n) / 2 * y ** -(n + 1.0) + sum(terms) + math.factorial(n) * steps
-    return as_array(whole if n % 2 else -whole)
+    total = math.factorial(n - 1) * y**-n + math.factorial(n) / 2 * y ** -(n + 1.0) + sum(terms) + math.factorial(n) * steps
+    return as_array(total if n % 2 else -total)
 
 
 def _cotangent(n: int, x: Array) -> Array:

@@ -55,7 +55,7 @@ def subscripted(x: Indexed, key: object, is_symbol: Callable[[object], bool]) ->
         IndexError: there are more parts than axes, or a number is out of range.
     """
     items = _items(x, key, is_symbol)
-    if any(_is_index(each.value) for each in items):
+    if any(_is_index(item.value) for item in items):
         return _with_tensors(x, items)
     return _with_new_axes(_cut(x, items), items)
 
@@ -157,15 +157,15 @@ def _columns(x: Indexed, axis: int, mask: Tensor) -> list[_Item]:
 
 def _cut(x: Tensor, items: Sequence[_Item]) -> Tensor:
     """``x`` by the whole numbers and slices among the items."""
-    cuts = [each for each in items if isinstance(each.value, int) or (isinstance(each.value, builtins.slice) and _cuts(each.value))]
+    cuts = [item for item in items if isinstance(item.value, int) or (isinstance(item.value, builtins.slice) and _cuts(item.value))]
     if not cuts:
-        return REGISTRY["assign"](x) if all(not _is_index(each.value) for each in items) and None not in _values(items) else x
-    bounds = [_bounds(each.value) for each in cuts]
+        return REGISTRY["assign"](x) if all(not _is_index(item.value) for item in items) and None not in _values(items) else x
+    bounds = [_bounds(item.value) for item in cuts]
     attrs = {
-        "axes": [each.axis for each in cuts],
+        "axes": [item.axis for item in cuts],
         "starts": [start for start, _, _ in bounds],
         "ends": [end for _, end, _ in bounds],
-        "decrease_axis": [each.axis for each in cuts if isinstance(each.value, int)],
+        "decrease_axis": [item.axis for item in cuts if isinstance(item.value, int)],
     }
     strides = [step for _, _, step in bounds]
     if all(step == 1 for step in strides):
@@ -174,7 +174,7 @@ def _cut(x: Tensor, items: Sequence[_Item]) -> Tensor:
 
 
 def _values(items: Sequence[_Item]) -> list[object]:
-    return [each.value for each in items if not _is_index(each.value)]
+    return [item.value for item in items if not _is_index(item.value)]
 
 
 def _cuts(part: builtins.slice) -> bool:
@@ -190,8 +190,8 @@ def _bounds(part: int | builtins.slice) -> tuple[int, int, int]:
 
 
 def _with_new_axes(x: Tensor, items: Sequence[_Item]) -> Tensor:
-    kept = [each for each in items if not isinstance(each.value, int)]
-    axes = [i for i, each in enumerate(kept) if each.value is None]
+    remaining = [item for item in items if not isinstance(item.value, int)]
+    axes = [i for i, item in enumerate(remaining) if item.value is None]
     return REGISTRY["unsqueeze"](x, axes=axes) if axes else x
 
 
@@ -199,15 +199,15 @@ def _with_new_axes(x: Tensor, items: Sequence[_Item]) -> Tensor:
 
 
 def _with_tensors(x: Tensor, items: Sequence[_Item]) -> Tensor:
-    x = _cut(x, [each for each in items if isinstance(each.value, builtins.slice)])
-    picks = [each for each in items if isinstance(each.value, int) or _is_index(each.value)]
-    at = [i for i, each in enumerate(items) if each in picks]
+    x = _cut(x, [item for item in items if isinstance(item.value, builtins.slice)])
+    picks = [item for item in items if isinstance(item.value, int) or _is_index(item.value)]
+    at = [i for i, item in enumerate(items) if item in picks]
     together = at == list(range(at[0], at[0] + len(at)))
-    axes = [each.axis for each in picks]
+    axes = [item.axis for item in picks]
     width, x = _picked(x, axes, picks)
     first = axes[0] if together else 0
     x = _moved(x, range(width), first) if first else x
-    new = [i for i, each in enumerate(items) if each.value is None]
+    new = [i for i, item in enumerate(items) if item.value is None]
     return REGISTRY["unsqueeze"](x, axes=[_place(items, i, at, width, together) for i in new]) if new else x
 
 
@@ -231,14 +231,14 @@ def _picked(x: Tensor, axes: list[int], picks: Sequence[_Item]) -> tuple[int, Te
 def _coordinates(picks: Sequence[_Item]) -> Tensor:
     """Index tensors, broadcast together, as the coordinates that ``gather_nd`` takes."""
     places = picks[0].places
-    if places is not None and len(picks) == places.shape[1] and all(each.places is places for each in picks):
+    if places is not None and len(picks) == places.shape[1] and all(item.places is places for item in picks):
         return places
-    like = next(each.value for each in picks if _is_index(each.value))
-    tensors = [each.value if _is_index(each.value) else array_constant(like, np.asarray(each.value), "int64") for each in picks]
-    tensors = [each if each.dtype == "int64" else REGISTRY["cast"](each, out_dtype="int64") for each in tensors]
-    if len({each.shape for each in tensors}) > 1 or any(-1 in each.shape for each in tensors):
-        zeros = sum(each * 0 for each in tensors)
-        tensors = [each + zeros for each in tensors]
+    like = next(item.value for item in picks if _is_index(item.value))
+    tensors = [item.value if _is_index(item.value) else array_constant(like, np.asarray(item.value), "int64") for item in picks]
+    tensors = [item if item.dtype == "int64" else REGISTRY["cast"](item, out_dtype="int64") for item in tensors]
+    if len({item.shape for item in tensors}) > 1 or any(-1 in item.shape for item in tensors):
+        zeros = sum(item * 0 for item in tensors)
+        tensors = [item + zeros for item in tensors]
     return REGISTRY["stack"](tensors, axis=len(tensors[0].shape))
 
 

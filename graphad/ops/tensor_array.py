@@ -77,10 +77,10 @@ def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Arra
     index = _index(I)
     if Like is not None and not 0 <= index < len(X):
         return np.zeros_like(Like)
-    found = X.read(index)
-    if found is None and Like is None:
+    element = X.read(index)
+    if element is None and Like is None:
         raise InvalidValue(f"the array has nothing at index {index}")
-    return np.zeros_like(Like) if found is None else found
+    return np.zeros_like(Like) if element is None else element
 
 
 @operator("X -> Out", infer=lambda X: TensorType((1,), "int64"), grad={}, flops=0)
@@ -152,8 +152,8 @@ def tensor_array_like(X: TensorArray, Like: Array, Pieces: TensorArray | None = 
         return result
     if Pieces is None:
         raise InvalidValue("without use_stack, Pieces says how long the pieces are")
-    given = dict(X.items())
-    return np.concatenate([given[i] if i in given else np.zeros_like(Pieces.read(i)) for i in range(len(Pieces))], axis)
+    entries = dict(X.items())
+    return np.concatenate([entries[i] if i in entries else np.zeros_like(Pieces.read(i)) for i in range(len(Pieces))], axis)
 
 
 # -- tapes -----------------------------------------------------------------------------------------

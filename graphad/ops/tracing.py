@@ -35,17 +35,17 @@ class Traced(Symbol):
         return str(self.value.dtype)
 
     def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
-        given = [[*each] if isinstance(each, list | tuple) else each for each in inputs]
-        beside_symbol = not given and isinstance(self.value, Symbol)
-        values = self.value.emit(op, (), attrs) if beside_symbol else op(*map(_values, given), **attrs)
+        operands = [[*item] if isinstance(item, list | tuple) else item for item in inputs]
+        beside_symbol = not operands and isinstance(self.value, Symbol)
+        values = self.value.emit(op, (), attrs) if beside_symbol else op(*map(_values, operands), **attrs)
         several = isinstance(values, tuple)
         slots = [slot.name for slot in op.outputs.values() if not slot.optional] if several else list(op.outputs)[:1]
-        made = [self._made(value) for value in (values if several else (values,))]
-        self.calls.append(_Call(op, given, dict(attrs), dict(zip(slots, made, strict=True))))
-        return tuple(made) if several else made[0]
+        results = [self._made(value) for value in (values if several else (values,))]
+        self.calls.append(_Call(op, operands, dict(attrs), dict(zip(slots, results, strict=True))))
+        return tuple(results) if several else results[0]
 
     def _made(self, value: object) -> Tensor:
-        return [Traced(each, self.calls) for each in value] if isinstance(value, list | tuple) else Traced(value, self.calls)
+        return [Traced(item, self.calls) for item in value] if isinstance(value, list | tuple) else Traced(value, self.calls)
 
 
 @dataclass
@@ -56,18 +56,18 @@ class _Call:
     outputs: dict[str, Tensor]
 
 
-def _values(given: object) -> Tensor:
-    if isinstance(given, list):
-        return [_values(each) for each in given]
-    return given.value if isinstance(given, Traced) else given
+def _values(argument: object) -> Tensor:
+    if isinstance(argument, list):
+        return [_values(item) for item in argument]
+    return argument.value if isinstance(argument, Traced) else argument
 
 
-def cotangents(function: Callable[[list[object]], Sequence[object]], given: Sequence[object], starts: Sequence[object]) -> list[object]:
+def cotangents(function: Callable[[list[object]], Sequence[object]], arguments: Sequence[object], starts: Sequence[object]) -> list[object]:
     """The cotangents of the arguments of a function, from those of its results; None for arguments that no result depends on.
 
     Args:
         function: of a list of tensors, to as many as there are starts; written over operators.
-        given: its arguments, arrays or symbols.
+        arguments: its arguments, arrays or symbols.
         starts: the cotangents of its results; None stands for zeros.
 
     Raises:
@@ -78,37 +78,37 @@ def cotangents(function: Callable[[list[object]], Sequence[object]], given: Sequ
     [array([5.]), array([3.])]
     """
     calls: list[_Call] = []
-    traced = [Traced(value, calls) for value in given]
+    traced = [Traced(value, calls) for value in arguments]
     # By identity: symbols compare element by element, so they are no keys by value. ``traced`` and ``calls`` keep the objects alive.
-    found: dict[int, object] = {}
+    cotangents_: dict[int, object] = {}
     for result, start in zip(function(list(traced)), starts, strict=True):
         if isinstance(result, Traced) and start is not None:
-            _add(found, result, start)
+            _add(cotangents_, result, start)
     # Reverse mode: when a call's turn comes, all that read its results have added their share to the cotangents.
     for call in reversed(calls):
-        _backwards(call, found)
-    return [found.get(id(each)) for each in traced]
+        _backwards(call, cotangents_)
+    return [cotangents_.get(id(item)) for item in traced]
 
 
-def _add(found: dict[int, object], to: Traced, cotangent: object) -> None:
-    found[id(to)] = elementwise_add(found[id(to)], cotangent) if id(to) in found else cotangent
+def _add(cotangents_: dict[int, object], to: Traced, cotangent: object) -> None:
+    cotangents_[id(to)] = elementwise_add(cotangents_[id(to)], cotangent) if id(to) in cotangents_ else cotangent
 
 
-def _backwards(call: _Call, found: dict[int, object]) -> None:
-    outputs = {slot: each if isinstance(each, list) else [each] for slot, each in call.outputs.items()}
-    if not any(id(each) in found for made in outputs.values() for each in made) or call.op.grads == {}:
+def _backwards(call: _Call, cotangents_: dict[int, object]) -> None:
+    outputs = {slot: item if isinstance(item, list) else [item] for slot, item in call.outputs.items()}
+    if not any(id(item) in cotangents_ for made in outputs.values() for item in made) or call.op.grads == {}:
         return
     grad = call.op.grad
     if grad is None:
         raise NoGradient(f"operator {call.op.type!r} has no gradient rule")
-    inputs = {s.name: each if isinstance(each, list) else [each] for s, each in zip(call.op.inputs.values(), call.inputs, strict=False)}
-    known = {slot: list(map(_values, each)) for slot, each in {**inputs, **outputs}.items() if any(v is not None for v in each)}
-    for slot, made in outputs.items():
-        if any(id(each) in found for each in made):
-            known[slot + GRAD] = [found[id(each)] if id(each) in found else fill_zeros_like(each.value) for each in made]
-    traced = {f"{slot}{GRAD}": each for slot, each in inputs.items() if any(isinstance(v, Traced) for v in each)}
-    wanted = [slot for slot in traced if slot in grad.outputs]
-    for slot, results in grad.meaning(known, call.attrs, wanted).items():
+    inputs = {s.name: item if isinstance(item, list) else [item] for s, item in zip(call.op.inputs.values(), call.inputs, strict=False)}
+    known = {slot: list(map(_values, item)) for slot, item in {**inputs, **outputs}.items() if any(v is not None for v in item)}
+    for slot, values in outputs.items():
+        if any(id(item) in cotangents_ for item in values):
+            known[slot + GRAD] = [cotangents_[id(item)] if id(item) in cotangents_ else fill_zeros_like(item.value) for item in values]
+    traced = {f"{slot}{GRAD}": item for slot, item in inputs.items() if any(isinstance(v, Traced) for v in item)}
+    slots = [slot for slot in traced if slot in grad.outputs]
+    for slot, results in grad.meaning(known, call.attrs, slots).items():
         for to, cotangent in zip(traced[slot], results, strict=True):
             if isinstance(to, Traced) and cotangent is not None:
-                _add(found, to, cotangent)
+                _add(cotangents_, to, cotangent)

@@ -67,8 +67,8 @@ _NAMING = frozenset((*_SLOTS, "view", *_ATTRIBUTES))
 
 def read(traits: Declared) -> dict[str, Any]:
     """The traits as they are kept: with sets of the slots that texts name."""
-    found = {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
-    return {**found, "state": tuple(map(_state, traits["state"].split()))} if "state" in traits else found
+    fields = {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
+    return {**fields, "state": tuple(map(_state, traits["state"].split()))} if "state" in traits else fields
 
 
 def _state(text: str) -> State:

@@ -198,7 +198,7 @@ def _scales(values: Sequence[float], rank: int) -> list[float]:
 
 def _matrices(how: Resampling, old: Shape, new: Shape, Scale: Array | None, dtype: np.dtype[np.generic]) -> list[Array]:
     scales = _scales(how.scale if Scale is None else Scale.reshape(-1).tolist(), len(old))
-    return [how.matrix(*each, dtype) for each in zip(old, new, scales, strict=True)]
+    return [how.matrix(*item, dtype) for item in zip(old, new, scales, strict=True)]
 
 
 # -- the two that all gradients are made of ------------------------------------------------------
@@ -265,18 +265,18 @@ class Interpolation:
 
     def resampling(self, scale: Sequence[float]) -> dict[str, Any]:
         """The attributes of ``resample``."""
-        kept = ("interp_method", "align_corners", "align_mode", "data_layout")
-        return {**{name: getattr(self, name) for name in kept}, "scale": list(scale)}
+        shared = ("interp_method", "align_corners", "align_mode", "data_layout")
+        return {**{name: getattr(self, name) for name in shared}, "scale": list(scale)}
 
     def extents(self, old: Shape, scales: Sequence[float]) -> Shape:
         """The new spatial extents, by scales or as they are named; -1 where not known."""
         if len(scales):
-            found = tuple(-1 if e == -1 else int(e * s) for e, s in zip(old, _scales(scales, len(old)), strict=True))
+            shape = tuple(-1 if e == -1 else int(e * s) for e, s in zip(old, _scales(scales, len(old)), strict=True))
         else:
-            found = (self.out_d, self.out_h, self.out_w)[-len(old) :]
-        if any(e == 0 or e < -1 for e in found):
-            raise ShapeError(f"the extents {list(old)} cannot be resized to {list(found)}: give out_h and out_w, or a scale above 0")
-        return found
+            shape = (self.out_d, self.out_h, self.out_w)[-len(old) :]
+        if any(e == 0 or e < -1 for e in shape):
+            raise ShapeError(f"the extents {list(old)} cannot be resized to {list(shape)}: give out_h and out_w, or a scale above 0")
+        return shape
 
 
 @dataclass(eq=False, repr=False)
@@ -336,8 +336,8 @@ def _kernel(method: str, spec: Spec) -> Callable[..., Array]:
             new = how.extents(x.shape[2:], scales) if OutSize is None else tuple(int(e) for e in OutSize.reshape(-1))
         if len(new) != x.ndim - 2 or min(new) < 1:
             raise InvalidValue(f"X of the shape {list(X.shape)} cannot be resized to the extents {list(new)}")
-        given = Resampling(**how.resampling(scales if spec is Interpolation else ()))
-        return from_front(along_axes(_matrices(given, x.shape[2:], new, None, X.dtype), x), how.data_layout)
+        options = Resampling(**how.resampling(scales if spec is Interpolation else ()))
+        return from_front(along_axes(_matrices(options, x.shape[2:], new, None, X.dtype), x), how.data_layout)
 
     return kernel
 
@@ -347,8 +347,8 @@ def _rule(method: str, spec: Spec) -> Callable[..., Tensor]:
     def rule(X: Tensor, SizeTensor: list[Tensor] | None, Scale: Tensor, dOut: Tensor, **attrs: Any) -> Tensor:
         how = spec(**{"interp_method": method, **attrs})
         scaled = spec is Interpolation and SizeTensor is None
-        given = how.resampling(how.scales if scaled and Scale is None else ())
-        return resample_spread(dOut, X, *([Scale] if scaled and Scale is not None else []), **given)
+        options = how.resampling(how.scales if scaled and Scale is None else ())
+        return resample_spread(dOut, X, *([Scale] if scaled and Scale is not None else []), **options)
 
     return rule
 
@@ -570,12 +570,12 @@ def non_max_suppression(
     A box goes where it overlaps a better one of its class by more than ``iou_threshold`` (intersection over union). ``Boxes``
     ``[N, B, 4]`` are two opposite corners each, or centres and extents; ``Scores`` are ``[N, C, B]``; at most ``most`` of a class remain.
     """
-    found = []
+    selection = []
     for image, boxes in enumerate(_low_and_high(Boxes, center)):
         for label, scores in enumerate(Scores[image]):
-            kept = _suppressed(boxes, scores, most, iou_threshold, score_threshold)
-            found += [(image, label, place) for place in kept]
-    return np.asarray(found, "int64").reshape(-1, 3)
+            survivors = _suppressed(boxes, scores, most, iou_threshold, score_threshold)
+            selection += [(image, label, place) for place in survivors]
+    return np.asarray(selection, "int64").reshape(-1, 3)
 
 
 def _low_and_high(boxes: Array, center: bool) -> Array:
@@ -588,12 +588,12 @@ def _low_and_high(boxes: Array, center: bool) -> Array:
 def _suppressed(boxes: Array, scores: Array, most: int, iou_threshold: float, score_threshold: float) -> list[int]:
     """The places of the boxes of one class that remain: greedily, the best score first."""
     order = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > score_threshold]
-    kept: list[int] = []
-    while order and len(kept) < most:
+    survivors: list[int] = []
+    while order and len(survivors) < most:
         best = order.pop(0)
-        kept.append(best)
+        survivors.append(best)
         order = [i for i in order if not _overlap(boxes[best], boxes[i]) > iou_threshold]
-    return kept
+    return survivors
 
 
 def _overlap(a: Array, b: Array) -> float:

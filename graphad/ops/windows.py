@@ -84,7 +84,7 @@ def axes(
         _explicit(paddings, rank),
         strict=True,
     )
-    return tuple(_axis(*each, padding_algorithm, ceil_mode) for each in per_axis)
+    return tuple(_axis(*item, padding_algorithm, ceil_mode) for item in per_axis)
 
 
 def _axis(size: int, kernel: int, stride: int, dilation: int, pad: tuple[int, int], algorithm: str, ceil_mode: bool) -> Axis:
@@ -178,10 +178,10 @@ def inside(window_axes: Axes) -> tuple[Any, ...]:
     return last(a.inside for a in window_axes)
 
 
-def check_fit(what: str, found: Shape, wanted: Shape) -> None:
+def check_fit(what: str, actual: Shape, expected: Shape) -> None:
     """ShapeError unless an array has the shape that the windows were computed for: views of windows reach as far as that says."""
-    if found != wanted:
-        raise ShapeError(f"{what} has the shape {list(found)}, and {list(wanted)} is expected")
+    if actual != expected:
+        raise ShapeError(f"{what} has the shape {list(actual)}, and {list(expected)} is expected")
 
 
 def padded(x: Array, window_axes: Axes, value: object = 0) -> Array:

@@ -223,18 +223,18 @@ class Optimizer:
         startup = startup_program or program.startup or default_startup_program()
         if not isinstance(startup, Program):
             raise InvalidType(f"startup_program is a Program, not {startup_program!r}")
-        wanted = self.parameter_list if parameter_list is None else parameter_list
+        parameters = self.parameter_list if parameter_list is None else parameter_list
         rewrite_gradients(program)
         with program.atomic(), startup.atomic():
-            return self._minimize(program, startup, loss, wanted, no_grad_set)
+            return self._minimize(program, startup, loss, parameters, no_grad_set)
 
     def _minimize(
         self, program: Program, startup: Program, loss: Variable, parameter_list: Named | None, no_grad_set: Named | None
     ) -> tuple[list[Operator], Pairs]:
         graph, block = lower(program), program.global_block()
         known = _updates_for(block, loss)
-        found = build_backward(graph, loss, parameter_list, no_grad_set)
-        pairs = list({param.name: (param, gradient) for param, gradient in found}.values())
+        gradients = build_backward(graph, loss, parameter_list, no_grad_set)
+        pairs = list({param.name: (param, gradient) for param, gradient in gradients}.values())
         parameters = [param for param, _ in pairs]
         if not pairs:
             raise InvalidValue(f"nothing to optimize: no trainable parameter reaches the loss {loss.name!r}")

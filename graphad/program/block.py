@@ -144,16 +144,16 @@ class Block:
 
     def _redeclared(self, var: Variable, shape: Iterable[int] | None, dtype: object, persistable: bool | None, type: str) -> Variable:
         old_shape, old_dtype = var.declared
-        wanted = (
+        declaration = (
             ("shape", old_shape, old_shape if shape is None else checked_shape(shape)),
             ("dtype", old_dtype, old_dtype if dtype is None else dtype_name(dtype)),
             ("type", var.type, type),
             ("persistable", var.persistable, var.persistable if persistable is None else persistable),
         )
-        for what, old, new in wanted:
+        for what, old, new in declaration:
             if old is not None and old != new:
                 raise InvalidValue(f"variable {var.name!r} is declared with {what} {_plain(old)}, now with {_plain(new)}")
-        var.declare(wanted[0][2], wanted[1][2])
+        var.declare(declaration[0][2], declaration[1][2])
         return var
 
     # -- operators -------------------------------------------------------------------------------
@@ -202,10 +202,10 @@ class Block:
                 names_by_slot(f"inputs of operator {type!r}", self, inputs),
                 names_by_slot(f"outputs of operator {type!r}", self, outputs),
             )
-            given = _checked_dict(type, attrs)
+            checked = _checked_dict(type, attrs)
         except (InvalidValue, InvalidType) as error:
             raise error.__class__(located(str(error), source)) from None
-        op = Operator(self, type, *slots, given, role, source)
+        op = Operator(self, type, *slots, checked, role, source)
         check(op, definition)
         self.ops.insert(index, op)
         return op

@@ -133,15 +133,15 @@ def _slots_text(slots: Names) -> str:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def names_by_slot(what: str, block: Block, given: object) -> Names:
+def names_by_slot(what: str, block: Block, slots: object) -> Names:
     """Slots given as names or variables, one or a list, as lists of names; TypeError for anything else."""
-    if given is None:
+    if slots is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise InvalidType(f"{what} is a dict from slot to names, not {given!r}")
+    if not isinstance(slots, Mapping):
+        raise InvalidType(f"{what} is a dict from slot to names, not {slots!r}")
     return {
         str(slot): [_name(what, block, slot, item) for item in (value if isinstance(value, list | tuple) else [value])]
-        for slot, value in given.items()
+        for slot, value in slots.items()
     }
 
 
@@ -185,8 +185,8 @@ def check_slots_and_attributes(op: Operator) -> None:
     if definition is None or isinstance(definition, GradOpDef):
         return
     try:
-        for side, given, slots in (("input", op.inputs, definition.inputs), ("output", op.outputs, definition.outputs)):
-            for slot, names in given.items():
+        for side, arguments, slots in (("input", op.inputs, definition.inputs), ("output", op.outputs, definition.outputs)):
+            for slot, names in arguments.items():
                 if slot not in slots and names:
                     _refuse_slot(op.type, side, slot, slots)
         for name in op.attrs:
@@ -207,14 +207,14 @@ def check_distinct(op: Operator) -> None:
         seen.add(name)
 
 
-def _check_slots(op_type: str, side: str, given: Names, slots: Mapping[str, Slot]) -> None:
-    for slot, names in given.items():
+def _check_slots(op_type: str, side: str, arguments: Names, slots: Mapping[str, Slot]) -> None:
+    for slot, names in arguments.items():
         if slot not in slots:
             _refuse_slot(op_type, side, slot, slots)
         if not slots[slot].variadic and len(names) > 1:
             raise InvalidValue(f"operator {op_type!r}: {side} slot {slot!r} takes one name, got {len(names)}: {', '.join(names)}")
     for row_slot in slots.values():
-        if not row_slot.optional and not given.get(row_slot.name):
+        if not row_slot.optional and not arguments.get(row_slot.name):
             raise InvalidValue(f"operator {op_type!r}: {side} slot {row_slot.name!r} is missing")
 
 

@@ -45,7 +45,7 @@ def rewrite_gradients(program: Program) -> None:
         block.ops = [_chosen_gradient(op) if op.type == "select_output" and not op.input("Like") else op for op in block.ops]
     for op in sorted(forward, key=lambda op: _depth(op, forward), reverse=True):
         block = op.block
-        block.ops = [_branch_gradient(op, forward[op]) if each is op else each for each in block.ops]
+        block.ops = [_branch_gradient(op, forward[op]) if candidate is op else candidate for candidate in block.ops]
 
 
 def _has_branch_gradients(program: Program) -> bool:
@@ -60,7 +60,7 @@ def _forward_block(program: Program, op: Operator) -> Block:
     """The block of the operator that wrote the scope which a gradient reads."""
     (scope,) = op.input("Scope") if len(op.input("Scope")) == 1 else ("",)
     operators = [
-        each for block in program.blocks for each in block.ops if each.type == "conditional_block" and scope in each.output("Scope")
+        writer for block in program.blocks for writer in block.ops if writer.type == "conditional_block" and scope in writer.output("Scope")
     ]
     if len(operators) != 1:
         message = f"operator {op.type!r} is the gradient of the conditional_block that writes the scope {scope!r}; {len(operators)} do"
@@ -71,7 +71,7 @@ def _forward_block(program: Program, op: Operator) -> Block:
 
 def _depth(op: Operator, forward: dict[Operator, Block]) -> int:
     """In how many blocks of such gradients an operator is: what an inner one passes in, the outer ones may have to pass in, too."""
-    holders = {each.attrs["sub_block"]: each for each in forward}
+    holders = {candidate.attrs["sub_block"]: candidate for candidate in forward}
     depth = 0
     while op.block in holders:
         op, depth = holders[op.block], depth + 1
@@ -90,23 +90,23 @@ def _chosen_gradient(op: Operator) -> Operator:
 def _branch_gradient(op: Operator, forward: Block) -> Operator:
     block: Block = op.attrs["sub_block"]
     pairs = [pair for slot in ("Cond", "Input") for pair in zip(op.input(slot), op.output(slot + GRAD), strict=False)]
-    wanted = {name: gradient for name, gradient in pairs if EMPTY not in (name, gradient)}
+    gradients = {name: gradient for name, gradient in pairs if EMPTY not in (name, gradient)}
     read = _read_first(block)
     cotangents = [name for name in dict.fromkeys(op.input(f"Out{GRAD}")) if name in read]
     around = (name for name in read if name not in cotangents and name not in forward.vars and name not in block.vars)
-    given = list(dict.fromkeys([*wanted, *around]))
+    operands = list(dict.fromkeys([*gradients, *around]))
     otherwise = Block(op.block.program, len(op.block.program.blocks), op.block.idx)
     op.block.program.blocks.append(otherwise)
-    written = {name for each in block.ops for name in each.output_names()}
-    for each in (block, otherwise):
-        for name in (*given, *cotangents):
-            each.vars[name] = _argument(op.block, each, name)
-    results = [name + GRAD if name + GRAD in written else _zeros(block, name, op) for name in wanted]
-    zeros = [_zeros(otherwise, name, op) for name in wanted]
+    written = {name for candidate in block.ops for name in candidate.output_names()}
+    for ancestor in (block, otherwise):
+        for name in (*operands, *cotangents):
+            ancestor.vars[name] = _argument(op.block, ancestor, name)
+    results = [name + GRAD if name + GRAD in written else _zeros(block, name, op) for name in gradients]
+    zeros = [_zeros(otherwise, name, op) for name in gradients]
     attrs = {"true_block": block, "false_block": otherwise, "is_scalar_condition": op.attrs.get("is_scalar_condition", True)}
-    inside = {"original_input": given * 2, "original_output_grad": cotangents * 2, "original_input_grad": results + zeros}
-    inputs = {"Cond": op.input("Cond"), "X": given, "Scope": op.input("Scope"), f"Out{GRAD}": cotangents}
-    return _like(op, "if_else_grad", inputs, {f"X{GRAD}": list(wanted.values())}, **attrs, **inside)
+    inside = {"original_input": operands * 2, "original_output_grad": cotangents * 2, "original_input_grad": results + zeros}
+    inputs = {"Cond": op.input("Cond"), "X": operands, "Scope": op.input("Scope"), f"Out{GRAD}": cotangents}
+    return _like(op, "if_else_grad", inputs, {f"X{GRAD}": list(gradients.values())}, **attrs, **inside)
 
 
 def _read_first(block: Block) -> dict[str, None]:

@@ -64,10 +64,10 @@ class Reader:
         return self.peek()[1] == mark and self.peek()[0] != "string"
 
     def take(self, mark: str) -> bool:
-        found = self.at(mark)
-        if found:
+        matches = self.at(mark)
+        if matches:
             self.next()
-        return found
+        return matches
 
     def take_word(self, known: Container[str]) -> str | None:
         kind, token = self.peek()

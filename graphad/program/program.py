@@ -216,7 +216,7 @@ class Program:
     def appending(self) -> Iterator[None]:
         """Within it, operators, variables and blocks are only appended (to the block being written, those around it and new
         ones), types only become better known, and an error takes that back."""
-        kept = [(block, len(block.ops), len(block.vars)) for block in self.current_block().chain()]
+        lengths = [(block, len(block.ops), len(block.vars)) for block in self.current_block().chain()]
         count, current, startup, outer = len(self.blocks), self._current, self.startup, self.declarations
         undo = self.declarations = [] if outer is None else outer
         start = len(undo)
@@ -229,7 +229,7 @@ class Program:
             for var, shape, dtype in reversed(undo[start:]):
                 var.declare(shape, dtype)
             del undo[start:]
-            for block, ops, variables in kept:
+            for block, ops, variables in lengths:
                 del block.ops[ops:]
                 block.vars = dict(list(block.vars.items())[:variables])
             self._current, self.startup = current, startup
@@ -240,13 +240,13 @@ class Program:
     @contextmanager
     def atomic(self) -> Iterator[None]:
         """Within it, an error leaves the program as it was."""
-        kept = [(block, list(block.ops), dict(block.vars)) for block in self.blocks]
+        contents = [(block, list(block.ops), dict(block.vars)) for block in self.blocks]
         counts, current, startup = dict(self.names.counts), self._current, self.startup
         try:
             yield
         except BaseException:
-            self.blocks = [block for block, _, _ in kept]
-            for block, ops, variables in kept:
+            self.blocks = [block for block, _, _ in contents]
+            for block, ops, variables in contents:
                 block.ops, block.vars = ops, variables
             self.names.counts, self._current, self.startup = counts, current, startup
             raise
@@ -323,23 +323,23 @@ class Program:
         Raises:
             ValueError: a target is nothing of this program.
         """
-        wanted = {n for t in (targets if isinstance(targets, list | tuple | set) else [targets]) for n in self._target(t)}
+        names = {n for t in (targets if isinstance(targets, list | tuple | set) else [targets]) for n in self._target(t)}
         copy = self.clone()
         block = copy.global_block()
-        kept, needed = [], set(wanted)
+        ops, needed = [], set(names)
         for op in reversed(block.ops):
             if needed.isdisjoint(op.output_names()):
                 continue
-            kept.append(op)
+            ops.append(op)
             if not _may_leave_unwritten(op):
                 needed.difference_update(set(op.output_names()) - set(op.input_names()))
             needed.update(op.input_names())
             needed.update(*(_block_reads(sub) for sub in _sub_blocks(op)))
-        staying = set(map(id, kept))
+        staying = set(map(id, ops))
         dropped = {sub.idx for op in block.ops if id(op) not in staying for sub in _held(op)}
-        block.ops = kept[::-1]
+        block.ops = ops[::-1]
         copy.drop_blocks(dropped)
-        copy._drop_unused(keep=wanted)
+        copy._drop_unused(keep=names)
         return copy
 
     def drop_blocks(self, unused: set[int]) -> None:
@@ -390,11 +390,11 @@ def _block_reads(block: Block) -> set[str]:
 def _used(blocks: list[Block], role: str | None = None) -> set[str]:
     """Names that operators (of a role) read or write; with a role, also names no operator touches."""
     ops = [op for block in blocks for op in block.ops]
-    chosen = {n for op in ops if role in (None, op.role) for n in (*op.input_names(), *op.output_names())}
+    names = {n for op in ops if role in (None, op.role) for n in (*op.input_names(), *op.output_names())}
     if role is None:
-        return chosen
+        return names
     touched = {n for op in ops for n in (*op.input_names(), *op.output_names())}
-    return chosen | {v.name for block in blocks for v in block.vars.values() if v.name not in touched}
+    return names | {v.name for block in blocks for v in block.vars.values() if v.name not in touched}
 
 
 # -- defaults --------------------------------------------------------------------------------------

@@ -45,15 +45,15 @@ def random_streams(program: Program) -> dict[Operator, str]:
     return streams
 
 
-def settle_streams(program: Program, wanted: Mapping[Operator, str | None]) -> None:
+def settle_streams(program: Program, streams: Mapping[Operator, str | None]) -> None:
     """Let operators draw from the streams that are wanted, those without one (None) from new ones.
 
     The attribute is set where the name that an operator writes says something else.
     """
-    taken = {stream for stream in wanted.values() if stream is not None}
+    taken = {stream for stream in streams.values() if stream is not None}
     unsaid: Counter[str] = Counter()
     for op in _random_operators(program):
-        default, stream = _after_output(op, unsaid), wanted.get(op)
+        default, stream = _after_output(op, unsaid), streams.get(op)
         if stream is None and default in taken:
             stream = _fresh(op, taken)
         if stream is not None and (stream != default or RANDOM_STREAM in op.attrs):

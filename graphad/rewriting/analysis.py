@@ -55,10 +55,10 @@ class Analysis(ABC):
 
 def kept_or_new(graph: Graph, kind: type, compute: Callable[[Graph], T]) -> T:
     """What is kept about a graph under a class, if the graph has not changed since; else what ``compute`` says, which is then kept."""
-    kept: _Kept | None = graph.analyses.get(kind)
+    entry: _Kept | None = graph.analyses.get(kind)
     now = graph.journal.edits, graph.journal.typings
-    if kept is not None and kept[:2] == now:
-        return kept.result  # type: ignore[no-any-return]
+    if entry is not None and entry[:2] == now:
+        return entry.result  # type: ignore[no-any-return]
     result = compute(graph)
     graph.analyses[kind] = _Kept(*now, result)
     return result
@@ -67,7 +67,7 @@ def kept_or_new(graph: Graph, kind: type, compute: Callable[[Graph], T]) -> T:
 def drop_outgrown(graph: Graph) -> None:
     """Forget the analyses that were computed before the graph's last change: no pass can preserve what is not true any more."""
     now = graph.journal.edits, graph.journal.typings
-    graph.analyses = {kind: kept for kind, kept in graph.analyses.items() if not isinstance(kept, _Kept) or kept[:2] == now}
+    graph.analyses = {kind: entry for kind, entry in graph.analyses.items() if not isinstance(entry, _Kept) or entry[:2] == now}
 
 
 def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, object], who: str) -> None:
@@ -78,11 +78,11 @@ def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type,
     """
     now, checking = graph.analyses, KNOBS.check_claims
     graph.analyses = {kind: before.get(kind, now[kind]) for kind in preserved if kind in now}
-    for kind, kept in list(graph.analyses.items()):
-        if isinstance(kept, _Kept):
+    for kind, entry in list(graph.analyses.items()):
+        if isinstance(entry, _Kept):
             if checking:
-                _check(graph, kind, kept.result, who)
-            graph.analyses[kind] = _Kept(graph.journal.edits, graph.journal.typings, kept.result)
+                _check(graph, kind, entry.result, who)
+            graph.analyses[kind] = _Kept(graph.journal.edits, graph.journal.typings, entry.result)
 
 
 def _check(graph: Graph, kind: type, claimed: object, who: str) -> None:

@@ -122,10 +122,10 @@ class Dataflow(ABC, Generic[F]):
         Raises:
             PassError: the facts about a value grow without end.
         """
-        kept: dict[Dataflow[F], Facts[F]] = kept_or_new(graph, type(self), lambda _: {})
-        if self not in kept:
-            kept[self] = self.solve(graph)
-        return kept[self]
+        cached: dict[Dataflow[F], Facts[F]] = kept_or_new(graph, type(self), lambda _: {})
+        if self not in cached:
+            cached[self] = self.solve(graph)
+        return cached[self]
 
     def solve(self, graph: Graph) -> Facts[F]:
         """The same, computed now."""
@@ -149,7 +149,7 @@ class Dataflow(ABC, Generic[F]):
     @classmethod
     def recomputed(cls, graph: Graph, claimed: Mapping[Self, Facts[F]]) -> dict[Self, Facts[F]]:
         """What was kept, computed anew."""
-        return {each: each.solve(graph) for each in claimed}
+        return {item: item.solve(graph) for item in claimed}
 
 
 class _Solver(ABC, Generic[F]):
@@ -226,10 +226,10 @@ class _Solver(ABC, Generic[F]):
             for nested in op.graphs.values():
                 self.enter(nested)
 
-    def put(self, found: Mapping[Value, F]) -> None:
+    def put(self, new_facts: Mapping[Value, F]) -> None:
         """Join facts with what is known of their values."""
         facts, bottom = self.facts, self.analysis.bottom
-        for value, fact in found.items():
+        for value, fact in new_facts.items():
             if self.place or value in facts:
                 self.raise_to(value, fact)
             elif fact != bottom:
@@ -285,12 +285,12 @@ class _Forward(_Solver[F]):
             self.enter_regions(op, self.edges[op])
             return
         analysis = self.analysis
-        made = analysis.transfer(op, self.facts)
+        facts = analysis.transfer(op, self.facts)
         if not analysis.sparse:
             top = analysis.top
-            made = {v: made.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}
-        if made:
-            self.put(made)
+            facts = {v: facts.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}
+        if facts:
+            self.put(facts)
 
     def enter_regions(self, op: Op, edges: list[Edge]) -> None:
         """What goes in; what comes out grows from there. Of what no way leads to, nothing is known."""
@@ -307,8 +307,8 @@ class _Backward(_Solver[F]):
     def visit(self, op: Op) -> None:
         edges = self.edges.get(op)
         if edges is None:
-            if made := self.analysis.transfer(op, self.facts):
-                self.put(made)
+            if facts := self.analysis.transfer(op, self.facts):
+                self.put(facts)
             return
         for edge in edges:
             self.raise_to(edge.source, self.analysis.along(edge, self.facts[edge.target]))

@@ -34,8 +34,8 @@ class Bindings(Protocol[T_co]):
 class Evaluation(ABC, Generic[T]):
     """Terms evaluated from their leaves on, each operator once; ``T`` is what a tensor becomes."""
 
-    def __init__(self, found: Bindings[object]) -> None:
-        self.found = found
+    def __init__(self, bindings: Bindings[object]) -> None:
+        self.found = bindings
         self.done: dict[Call, Slots[T]] = {}
 
     @abstractmethod
@@ -58,10 +58,10 @@ class Evaluation(ABC, Generic[T]):
         """The value of a term."""
         if not isinstance(term, Result):
             return self.leaf(term)
-        made = self.done.get(term.call)
-        if made is None:
-            made = self.done[term.call] = self._call(term.call)
-        return made[term.slot][term.index]
+        outputs = self.done.get(term.call)
+        if outputs is None:
+            outputs = self.done[term.call] = self._call(term.call)
+        return outputs[term.slot][term.index]
 
     def _call(self, call: Call) -> Slots[T]:
         inputs: Slots[T] = {}
@@ -98,7 +98,7 @@ class Evaluation(ABC, Generic[T]):
         """An attribute's value."""
         if isinstance(value, Scalar):
             value = value.value(self.found)
-        return [self.scalar(each) for each in value] if isinstance(value, tuple | list) else value
+        return [self.scalar(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 class TypeEvaluation(Evaluation[TensorType]):
@@ -132,8 +132,8 @@ class Bound(Evaluation[T]):
 
     found: Bindings[T]
 
-    def __init__(self, found: Bindings[T]) -> None:
-        super().__init__(found)
+    def __init__(self, bindings: Bindings[T]) -> None:
+        super().__init__(bindings)
 
     def leaf(self, term: Term) -> T:
         return self.found.values[term]
@@ -209,7 +209,7 @@ class _Builder(Builder):
 
 
 def _unwrapped(part: GraphSymbol | Sequence[GraphSymbol]) -> list[Value]:
-    return [each.value for each in part] if isinstance(part, list | tuple) else [part.value]  # type: ignore[union-attr]
+    return [item.value for item in part] if isinstance(part, list | tuple) else [part.value]  # type: ignore[union-attr]
 
 
 # -- types ---------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], match: Match
         return match.fail(lambda: "the shape or the dtype of something is not known")
     open_ended = [value for value in values if -1 in (value.shape or ())]
     try:
-        return all(_keeps(before, after, match, known, *each) for each in _trials(open_ended))
+        return all(_keeps(before, after, match, known, *item) for item in _trials(open_ended))
     except _REFUSED as error:
         reason = str(error)
         return match.fail(lambda: f"what comes after does not fit: {reason}")

@@ -42,11 +42,11 @@ class Choices:
 
     def following(self) -> Choices | None:
         """The next way, None after the last."""
-        made = list(self.made)
-        while made:
-            which, count = made.pop()
+        decisions = list(self.made)
+        while decisions:
+            which, count = decisions.pop()
             if which + 1 < count:
-                return Choices([*(each for each, _ in made), which + 1])
+                return Choices([*(number for number, _ in decisions), which + 1])
         return None
 
 
@@ -155,37 +155,37 @@ def _match_number(term: Constant, value: Value, match: Match) -> bool:
     if number is None:
         return match.fail(lambda: f"expected {value!r} to be filled with one number")
     match.values.setdefault(term, value)
-    wanted = term.number
-    if not isinstance(wanted, Scalar) and value.dtype in FLOATS:
-        wanted = as_stored(wanted, value.dtype)
-    return _bind(wanted, number, match, f"the number in {value!r}")
+    expected = term.number
+    if not isinstance(expected, Scalar) and value.dtype in FLOATS:
+        expected = as_stored(expected, value.dtype)
+    return _bind(expected, number, match, f"the number in {value!r}")
 
 
-def _bind(wanted: object, actual: object, match: Match, what: str) -> bool:
-    if isinstance(wanted, Attribute):
-        known = match.attrs.setdefault(wanted.name, actual)
-        return same_number(known, actual) or match.fail(lambda: f"{wanted.name} is {known!r}, but {what} is {actual!r}")
-    if isinstance(wanted, Scalar):
-        match.later = (*match.later, Check(wanted, actual, what))
+def _bind(expected: object, actual: object, match: Match, what: str) -> bool:
+    if isinstance(expected, Attribute):
+        known = match.attrs.setdefault(expected.name, actual)
+        return same_number(known, actual) or match.fail(lambda: f"{expected.name} is {known!r}, but {what} is {actual!r}")
+    if isinstance(expected, Scalar):
+        match.later = (*match.later, Check(expected, actual, what))
         return True
-    if isinstance(wanted, list | tuple):
-        return _bind_items(wanted, actual, match, what)
-    return same_number(wanted, actual) or match.fail(lambda: f"expected {what} to be {wanted!r}, found {actual!r}")
+    if isinstance(expected, list | tuple):
+        return _bind_items(expected, actual, match, what)
+    return same_number(expected, actual) or match.fail(lambda: f"expected {what} to be {expected!r}, found {actual!r}")
 
 
-def _bind_items(wanted: Sequence[object], actual: object, match: Match, what: str) -> bool:
-    if not isinstance(actual, list | tuple) or len(actual) != len(wanted):
-        return match.fail(lambda: f"expected {what} to be {list(wanted)!r}, found {actual!r}")
-    return all(_bind(item, each, match, f"{what}[{i}]") for i, (item, each) in enumerate(zip(wanted, actual, strict=True)))
+def _bind_items(expected: Sequence[object], actual: object, match: Match, what: str) -> bool:
+    if not isinstance(actual, list | tuple) or len(actual) != len(expected):
+        return match.fail(lambda: f"expected {what} to be {list(expected)!r}, found {actual!r}")
+    return all(_bind(item, element, match, f"{what}[{i}]") for i, (item, element) in enumerate(zip(expected, actual, strict=True)))
 
 
 def compare_later(match: Match) -> bool:
     """Whether the attributes that expressions say are what these are."""
     for check in match.later:
-        wanted = check.wanted.value(match)
-        wanted = list(wanted) if isinstance(wanted, tuple) else wanted
-        if not same_number(wanted, check.actual):
-            return match.fail(lambda c=check, w=wanted: f"expected {c.what} to be {c.wanted!r} = {w!r}, found {c.actual!r}")
+        expected = check.wanted.value(match)
+        expected = list(expected) if isinstance(expected, tuple) else expected
+        if not same_number(expected, check.actual):
+            return match.fail(lambda c=check, w=expected: f"expected {c.what} to be {c.wanted!r} = {w!r}, found {c.actual!r}")
     return True
 
 

@@ -181,10 +181,10 @@ def _expand(facts: Facts, x: Grid, *, shape: Sequence[Element]) -> list[Grid]:
     if offset < 0:
         raise Unsupported("fewer axes")
     extents = []
-    for i, wanted in enumerate(shape):
+    for i, target in enumerate(shape):
         old = x.extents[i - offset] if i >= offset else z3.IntVal(1)
-        facts.extend([z3.Or(wanted == old, old == 1, z3.And(wanted == -1, z3.BoolVal(i >= offset))), wanted >= -1])
-        extents.append(z3.If(wanted == -1, old, wanted))
+        facts.extend([z3.Or(target == old, old == 1, z3.And(target == -1, z3.BoolVal(i >= offset))), target >= -1])
+        extents.append(z3.If(target == -1, old, target))
     return [Grid(tuple(extents), lambda places: x.at([z3.If(e == 1, 0, p) for e, p in zip(x.extents, places[offset:], strict=True)]))]
 
 
@@ -241,8 +241,8 @@ PIECES = (1, 2, 3, 4)
 class _Grids(Bound[Grid]):
     """Terms as grids."""
 
-    def __init__(self, found: _Choice) -> None:
-        super().__init__(found)
+    def __init__(self, choice: _Choice) -> None:
+        super().__init__(choice)
         self.facts: Facts = []
 
     def apply(self, definition: OpDef, inputs: Slots[Grid], attrs: Mapping[str, object]) -> Slots[Grid]:
@@ -314,8 +314,8 @@ def _tried(rule: PatternRule, choice: _Choice) -> tuple[bool, str | None]:
         answer = solver.check()
         solver.pop()
         if answer != z3.unsat:
-            found = "an element comes from elsewhere" if answer == z3.sat else "time is over"
-            return True, f"{found}, with {', '.join(f'{name}={value}' for name, value in choice.attrs.items())}"
+            reason = "an element comes from elsewhere" if answer == z3.sat else "time is over"
+            return True, f"{reason}, with {', '.join(f'{name}={value}' for name, value in choice.attrs.items())}"
     return True, None
 
 
@@ -363,8 +363,8 @@ def _choices(rule: PatternRule) -> Iterator[_Choice]:
             leaf: [_grid(f"{leaf!r}.{i}", rank) for i in range(length)] for leaf, length in zip(several, lengths, strict=True)
         }
         options = dict(_options(rule, rank))
-        for chosen in product(*options.values()):
-            yield _Choice(values, lists, dict(zip(options, chosen, strict=True)))
+        for combination in product(*options.values()):
+            yield _Choice(values, lists, dict(zip(options, combination, strict=True)))
 
 
 def _grid(name: str, rank: int) -> Grid:

@@ -238,7 +238,7 @@ def diagnoses_only() -> Iterator[None]:
 
 
 @contextmanager
-def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
+def reported(pass_: Pass, graph: Graph, run: Run) -> Iterator[None]:
     """Within it, an exception leaves a reproducer, which its message names. Nested passes leave one reproducer only.
 
     ``run`` runs a pass, to make the graph before anew from the program. Of passes at work on a nested graph the one that runs them on
@@ -251,7 +251,7 @@ def reported(each: Pass, graph: Graph, run: Run) -> Iterator[None]:
     except Exception as error:
         is_reported = bool(KNOBS.reproducers) and not inside and not _replaying.get()
         if is_reported and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
-            _mention(error, _written(each, graph, journal.history[:done], run, error))
+            _mention(error, _written(pass_, graph, journal.history[:done], run, error))
         raise
 
 
@@ -272,12 +272,12 @@ def _mention(error: Exception, text: str) -> None:
         error.add_note(text)
 
 
-def _written(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> str:
+def _written(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> str:
     """Write the folder; say where it is, or why there is none: the pass's own error matters more."""
     try:
-        files = _files(each, graph, history, run, error)
+        files = _files(pass_, graph, history, run, error)
         digest = hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:8]
-        folder = Path(KNOBS.reproducers) / f"{each.name or 'pass'}-{digest}"
+        folder = Path(KNOBS.reproducers) / f"{pass_.name or 'pass'}-{digest}"
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -286,9 +286,9 @@ def _written(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error:
         return f"no reproducer was written: {other}"
 
 
-def _files(each: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> dict[str, str]:
+def _files(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> dict[str, str]:
     """The files of a reproducer, the same for the same failure."""
-    pipeline = ", ".join(map(str, [*history, each]))
+    pipeline = ", ".join(map(str, [*history, pass_]))
     files = {"pipeline.txt": pipeline + "\n", "error.txt": "".join(traceback.format_exception_only(error))}
     files["trace.txt"] = "".join(traceback.format_exception(error))
     if graph.parent is not None or graph.block is None:
@@ -317,8 +317,8 @@ def _before(program: Program, requested: Sequence[str] | None, history: Sequence
     before = _replaying.set(True)
     try:
         graph = lower(program, requested)
-        for each in history:
-            run(each, graph)
+        for pass_ in history:
+            run(pass_, graph)
         return str(graph)
     finally:
         _replaying.reset(before)
@@ -342,7 +342,7 @@ class _Verified(NamedTuple):
     properties: frozenset[str]
 
 
-def run_pass(each: Pass, graph: Graph) -> bool:
+def run_pass(pass_: Pass, graph: Graph) -> bool:
     """Run one pass on a graph: check what it requires, apply it, keep the books, verify, tell the observers.
 
     Once as many rewrites were made as ``graph.journal.limit`` allows, nothing is done; a pass that does not count its own is one.
@@ -354,59 +354,60 @@ def run_pass(each: Pass, graph: Graph) -> bool:
         Exception: whatever the pass raises. The message of each names the folder where the graph before, the pipeline so far and a
             command that reproduces it were written.
     """
-    check_graph(f"pass {each} runs on", graph)
+    check_graph(f"pass {pass_} runs on", graph)
     journal = graph.journal
     if journal.is_exhausted:
         return False
     verifying, applier = KNOBS.verify, _applier.get()
     ops, values, rewrites = len(graph.ops), len(graph.values), journal.rewrites
-    with reported(each, graph, run_pass):
-        _check_required(each, graph)
+    with reported(pass_, graph, run_pass):
+        _check_required(pass_, graph)
         drop_outgrown(graph)
         if verifying and graph.parent is None and not journal.history and _Verified not in graph.analyses:
             verify(graph)  # else a pass would be blamed for the program that it was given, or fail on it
         before, author, last = dict(graph.analyses), journal.author, journal.origin
-        journal.author, journal.origin = each.name, None
+        journal.author, journal.origin = pass_.name, None
         start = perf_counter()
         try:
-            changed = each.apply(graph) if applier is None else applier(each, graph)
+            changed = pass_.apply(graph) if applier is None else applier(pass_, graph)
         finally:
             journal.author = author
         seconds = perf_counter() - start
         if journal.rewrites == rewrites:
-            journal.rewrites, journal.origin = (rewrites + 1, Origin(each.name, ())) if changed else (rewrites, last)
-        _keep_books(each, graph, changed, before)
+            journal.rewrites, journal.origin = (rewrites + 1, Origin(pass_.name, ())) if changed else (rewrites, last)
+        _keep_books(pass_, graph, changed, before)
         if verifying:
-            _verify_after(each, graph)
-    if not each.combines and graph.parent is None:
-        journal.history.append(each)
+            _verify_after(pass_, graph)
+    if not pass_.combines and graph.parent is None:
+        journal.history.append(pass_)
     observers = _observers.get()
     if observers and not is_replaying():
-        step = Step(each.name, str(each), changed, seconds, (ops, len(graph.ops)), (values, len(graph.values)), journal.rewrites - rewrites)
+        counts = (ops, len(graph.ops)), (values, len(graph.values))
+        step = Step(pass_.name, str(pass_), changed, seconds, *counts, journal.rewrites - rewrites)
         for observer in observers:
-            observer(each, graph, step)
+            observer(pass_, graph, step)
     return changed
 
 
 # -- what passes claim ---------------------------------------------------------------------------
 
 
-def _missing(each: Pass, available: Iterable[Claim]) -> Claim | None:
+def _missing(pass_: Pass, available: Iterable[Claim]) -> Claim | None:
     """The first requirement of a pass that does not hold; analyses are computed on request."""
     there = set(available)
-    wanted = (w for w in each.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
-    return next(wanted, None)
+    required = (w for w in pass_.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
+    return next(required, None)
 
 
 def _name(claim: Claim) -> str:
     return claim if isinstance(claim, str) else str(claim.__name__)
 
 
-def _check_required(each: Pass, graph: Graph) -> None:
-    wanted = _missing(each, [*graph.properties, *graph.analyses])
-    if wanted is not None:
+def _check_required(pass_: Pass, graph: Graph) -> None:
+    claim = _missing(pass_, [*graph.properties, *graph.analyses])
+    if claim is not None:
         has = ", ".join(sorted(graph.properties)) or "nothing"
-        raise PassError(f"pass {each.name} requires {_name(wanted)}, which the graph does not have; it has {has}")
+        raise PassError(f"pass {pass_.name} requires {_name(claim)}, which the graph does not have; it has {has}")
 
 
 def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
@@ -417,38 +418,38 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
     """
     check_graph("a pipeline runs on", graph)
     available: set[Claim] = {*graph.properties, *graph.analyses}
-    passes = tuple(part for each in passes for part in each.parts())
-    for place, each in enumerate(passes, 1):
-        wanted = _missing(each, available)
-        if wanted is not None:
-            later = next((p.name for p in passes[place:] if wanted in p.establishes), None)
+    passes = tuple(part for member in passes for part in member.parts())
+    for place, pass_ in enumerate(passes, 1):
+        claim = _missing(pass_, available)
+        if claim is not None:
+            later = next((p.name for p in passes[place:] if claim in p.establishes), None)
             hint = f"; {later}, which does, comes after it" if later else ""
-            where = f"{each.name}, pass {place} of the {len(passes)} in the pipeline,"
-            raise PassError(f"{where} requires {_name(wanted)}, which the graph does not have and no pass before it establishes{hint}")
-        available -= set(each.clears)
-        available |= set(each.establishes)
+            where = f"{pass_.name}, pass {place} of the {len(passes)} in the pipeline,"
+            raise PassError(f"{where} requires {_name(claim)}, which the graph does not have and no pass before it establishes{hint}")
+        available -= set(pass_.clears)
+        available |= set(pass_.establishes)
 
 
-def _keep_books(each: Pass, graph: Graph, changed: bool, before: dict[type, object]) -> None:
-    graph.properties.difference_update(each.clears)
-    graph.properties.update(claim for claim in each.establishes if isinstance(claim, str))
-    if changed and not each.combines:
-        made = {kind: graph.analyses[kind] for kind in each.establishes if kind in graph.analyses}
-        keep_preserved(graph, (*each.preserves, _Verified), before, each.name)
-        graph.analyses |= made
+def _keep_books(pass_: Pass, graph: Graph, changed: bool, before: dict[type, object]) -> None:
+    graph.properties.difference_update(pass_.clears)
+    graph.properties.update(claim for claim in pass_.establishes if isinstance(claim, str))
+    if changed and not pass_.combines:
+        results = {kind: graph.analyses[kind] for kind in pass_.establishes if kind in graph.analyses}
+        keep_preserved(graph, (*pass_.preserves, _Verified), before, pass_.name)
+        graph.analyses |= results
 
 
 # -- verification --------------------------------------------------------------------------------
 
 
-def _verify_after(each: Pass, graph: Graph) -> None:
+def _verify_after(pass_: Pass, graph: Graph) -> None:
     """Hold the graph against the rules that a change since the last verification can break, whatever the pass says it did."""
     now = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
     last: _Verified | None = graph.analyses.get(_Verified)
     try:
         verify(graph, _rules_to_check(last, now))
     except InvalidGraph as error:
-        raise InvalidGraph(f"after pass {each}: {error}") from None
+        raise InvalidGraph(f"after pass {pass_}: {error}") from None
     graph.analyses[_Verified] = now
 
 
@@ -501,8 +502,8 @@ class Timings:
     def __init__(self) -> None:
         self.steps: list[Step] = []
 
-    def __call__(self, each: Pass, graph: Graph, step: Step) -> None:
-        if not each.combines:
+    def __call__(self, pass_: Pass, graph: Graph, step: Step) -> None:
+        if not pass_.combines:
             self.steps.append(step)
 
     def __str__(self) -> str:
@@ -643,17 +644,17 @@ class Pipeline(Pass):
     combines = True
 
     def __init__(self, *passes: Pass) -> None:
-        for each in passes:
-            if not isinstance(each, Pass):
-                raise InvalidType(f"a pipeline is made of passes, not of {each!r}")
-        self.passes: tuple[Pass, ...] = tuple(p for each in passes for p in (each.passes if type(each) is Pipeline else (each,)))
-        inner = (each.inner for each in self.passes if isinstance(each, Fixpoint | Nested))
-        self.depth: int = 1 + max((each.depth for each in inner), default=-1)
+        for pass_ in passes:
+            if not isinstance(pass_, Pass):
+                raise InvalidType(f"a pipeline is made of passes, not of {pass_!r}")
+        self.passes: tuple[Pass, ...] = tuple(p for member in passes for p in (member.passes if type(member) is Pipeline else (member,)))
+        inner = (member.inner for member in self.passes if isinstance(member, Fixpoint | Nested))
+        self.depth: int = 1 + max((item.depth for item in inner), default=-1)
         if self.depth > MAX_DEPTH:
             raise InvalidValue(f"passes are nested {self.depth} deep in fixpoint and nested; at most {MAX_DEPTH} are possible")
 
     def apply(self, graph: Graph) -> bool:
-        return any([run_pass(each, graph) for each in self.passes])
+        return any([run_pass(pass_, graph) for pass_ in self.passes])
 
     def run(self, graph: Graph) -> Report:
         """Run the passes; one whose place cannot work is refused before any runs.
@@ -673,13 +674,13 @@ class Pipeline(Pass):
         return Report(changed, tuple(timings.steps), seconds, (ops, len(graph.ops)), (values, len(graph.values)))
 
     def parts(self) -> tuple[Pass, ...]:
-        return tuple(part for each in self.passes for part in each.parts())
+        return tuple(part for pass_ in self.passes for part in pass_.parts())
 
     def intended(self, program: Program, values: Mapping[str, object]) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
-        for each in self.passes:
-            found.update(each.intended(program, {**values, **found}))
-        return found
+        attrs: dict[str, Any] = {}
+        for pass_ in self.passes:
+            attrs.update(pass_.intended(program, {**values, **attrs}))
+        return attrs
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.passes))
@@ -688,7 +689,7 @@ class Pipeline(Pass):
         return f"<Pipeline: {self}>"
 
     def _repr_html_(self) -> str:
-        rows = [(str(each), type(each).summary()) for each in self.passes]
+        rows = [(str(pass_), type(pass_).summary()) for pass_ in self.passes]
         return Table(("pass", "what it does"), tuple(rows)).html()
 
     def __eq__(self, other: object) -> bool:
@@ -732,12 +733,12 @@ class Fixpoint(Pass):
         """Run some rounds more, and say which passes change what until the same graph comes back."""
         texts, did = [str(graph)], []
         for _ in range(_CYCLE):
-            did.append([f"{each}{_last_rewrite(graph)}" for each in self.inner.passes if run_pass(each, graph)])
+            did.append([f"{pass_}{_last_rewrite(graph)}" for pass_ in self.inner.passes if run_pass(pass_, graph)])
             text = str(graph)
             if text in texts:
                 around = did[texts.index(text) :]
                 often = "round" if len(around) == 1 else f"{len(around)} rounds"
-                return f"the same graph comes back every {often}, changed by {', then '.join(each for names in around for each in names)}"
+                return f"the same graph comes back every {often}, changed by {', then '.join(word for names in around for word in names)}"
             texts.append(text)
         return f"it has {len(graph.ops)} operators, and the last round was changed by {', '.join(did[-1])}"
 
@@ -771,8 +772,8 @@ class Nested(Pass):
         self.inner = Pipeline(*passes)
 
     def apply(self, graph: Graph) -> bool:
-        graphs = [each for each in graph.tree() if each is not graph]
-        return any([self.inner.apply(each) for each in reversed(graphs)])
+        graphs = [subgraph for subgraph in graph.tree() if subgraph is not graph]
+        return any([self.inner.apply(subgraph) for subgraph in reversed(graphs)])
 
     def __str__(self) -> str:
         return f"nested({self.inner})"
@@ -797,7 +798,7 @@ def _combined(call: Call) -> Pass:
     if call.options or not call.inner or type(limit) is not int:
         also = ", and a whole number as its limit" if call.name == Fixpoint.name else ""
         call.fail(f"{call.name} takes passes in parentheses{also}")
-    inner = [_built(each) for each in call.inner]
+    inner = [_built(item) for item in call.inner]
     if call.name == Nested.name:
         return Nested(*inner)
     try:
@@ -835,8 +836,8 @@ def _fits(value: object, hint: object) -> bool:
     """Whether an option's value is of the type that its field declares."""
     if get_origin(hint) is tuple and isinstance(value, list):
         inner = get_args(hint)
-        each = inner[:1] * len(value) if inner[-1:] == (...,) else inner
-        return len(each) == len(value) and all(map(_fits, value, each))
+        item = inner[:1] * len(value) if inner[-1:] == (...,) else inner
+        return len(item) == len(value) and all(map(_fits, value, item))
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if get_origin(hint) is tuple or isinstance(value, list):

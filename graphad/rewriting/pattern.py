@@ -102,7 +102,7 @@ def compute(function: Callable[..., object], *parts: object) -> Any:
 def is_float(*terms: Term) -> Any:
     """A condition: the tensors are of a floating-point dtype."""
     text = f"is_float({', '.join(map(repr, terms))})"
-    return Scalar(text, lambda found, *terms: all(found.type_of(term).dtype in FLOATS for term in terms), (FOUND, *terms))
+    return Scalar(text, lambda match, *terms: all(match.type_of(term).dtype in FLOATS for term in terms), (FOUND, *terms))
 
 
 class Term(Symbol):
@@ -113,12 +113,12 @@ class Term(Symbol):
     @property
     def shape(self) -> Any:
         """Its shape, -1 where unknown."""
-        return Scalar(f"{self!r}.shape", lambda found, term: found.type_of(term).shape, (FOUND, self))
+        return Scalar(f"{self!r}.shape", lambda match, term: match.type_of(term).shape, (FOUND, self))
 
     @property
     def dtype(self) -> Any:
         """Its dtype."""
-        return Scalar(f"{self!r}.dtype", lambda found, term: found.type_of(term).dtype, (FOUND, self))
+        return Scalar(f"{self!r}.dtype", lambda match, term: match.type_of(term).dtype, (FOUND, self))
 
     @property
     def ndim(self) -> Any:
@@ -128,7 +128,7 @@ class Term(Symbol):
     @property
     def uses(self) -> Scalar:
         """How many operators read it, plus one if it is requested or read from outside the graph."""
-        return Uses(f"{self!r}.uses", lambda found, term: found.uses_of(term), (FOUND, self))
+        return Uses(f"{self!r}.uses", lambda match, term: match.uses_of(term), (FOUND, self))
 
     def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         return called(op, inputs, attrs)
@@ -217,7 +217,7 @@ class Attribute(Scalar):
     """An attribute of an operator, or the number in a constant, that a rule calls by a name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, lambda found: found.attrs[name], (FOUND,))
+        super().__init__(name, lambda match: match.attrs[name], (FOUND,))
         self.name = name
 
 
@@ -269,9 +269,9 @@ class Result(Term):
 def called(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
     """The results of an operator over terms: one, or a tuple; a slot that takes a list gives as many results as are taken from it."""
     slots = {}
-    for slot, given in zip(definition.inputs, inputs, strict=False):
-        if given is not None:
-            items = tuple(given) if isinstance(given, list | tuple | Several) else (given,)
+    for slot, argument in zip(definition.inputs, inputs, strict=False):
+        if argument is not None:
+            items = tuple(argument) if isinstance(argument, list | tuple | Several) else (argument,)
             slots[slot] = tuple(_term(definition, item) for item in items)
     unknown = [name for name in attrs if name not in definition.attrs]
     if unknown:
@@ -368,9 +368,9 @@ def _check_after(name: str, term: Term, known: set[Term]) -> None:
 
 def _check_scalars(name: str, before: Sequence[Term], scalars: Sequence[object], known: set[Term]) -> None:
     calls = {call for term in before for call in calls_in(term)}
-    given = {part.name for value in _scalars(before) for part in _bound(value)}
+    bound = {part.name for value in _scalars(before) for part in _bound(value)}
     for part in (part for value in scalars for part in parts_of(value)):
-        if isinstance(part, Attribute) and part.name not in given:
+        if isinstance(part, Attribute) and part.name not in bound:
             raise InvalidValue(f"rule {name} needs {part!r}, which is no attribute and no number of an operator before")
         if isinstance(part, Term) and (part.call not in calls if isinstance(part, Result) else part not in known):
             raise InvalidValue(f"rule {name} has a condition on {part!r}, which does not occur before: give it a name there")
@@ -380,7 +380,7 @@ def _scalars(terms: Sequence[Term]) -> Iterator[object]:
     """The attributes of the operators of terms, and the numbers in constants."""
     for call in (call for term in terms for call in calls_in(term)):
         yield from call.attrs.values()
-        yield from (t.number for each in call.inputs.values() for t in each if isinstance(t, Constant))
+        yield from (t.number for term in call.inputs.values() for t in term if isinstance(t, Constant))
 
 
 def _bound(value: object) -> Iterator[Attribute]:
@@ -395,8 +395,8 @@ def leaves(term: Term) -> Iterator[Term]:
         yield term
         return
     for terms in term.call.inputs.values():
-        for each in terms:
-            yield from leaves(each)
+        for leaf in terms:
+            yield from leaves(leaf)
 
 
 def calls_in(term: Term) -> Iterator[Call]:
@@ -404,5 +404,5 @@ def calls_in(term: Term) -> Iterator[Call]:
     if isinstance(term, Result):
         yield term.call
         for terms in term.call.inputs.values():
-            for each in terms:
-                yield from calls_in(each)
+            for leaf in terms:
+                yield from calls_in(leaf)

@@ -241,8 +241,8 @@ def _type_in(setting: Setting, term: Term) -> TensorType:
 def _drawn(model: Element, setting: Setting, elements: Elements, numbers: Mapping[str, Element]) -> Drawn:
     """Arrays filled with the solver's values."""
     drawn = Drawn(types=setting)
-    found = {name: _python(model.eval(symbol, model_completion=True)) for name, symbol in numbers.items()}
-    setting.attrs = {**setting.attrs, **found}
+    assignment = {name: _python(model.eval(symbol, model_completion=True)) for name, symbol in numbers.items()}
+    setting.attrs = {**setting.attrs, **assignment}
     for term, type in setting.values.items():
         value = _python(model.eval(elements.elements[term], model_completion=True))
         drawn.values[term] = np.full(type.shape, value, type.dtype)

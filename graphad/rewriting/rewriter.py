@@ -31,7 +31,7 @@ def in_graph(op: Op) -> bool:
 
 def operator_count(graph: Graph) -> int:
     """How many operators a graph and those nested in it have."""
-    return sum(len(each.ops) for each in graph.tree()) if graph.controls else len(graph.ops)
+    return sum(len(subgraph.ops) for subgraph in graph.tree()) if graph.controls else len(graph.ops)
 
 
 class Follower:
@@ -161,7 +161,7 @@ class RuleSet(Sequence[Rule]):
     """
 
     def __init__(self, *rules: Rule | Iterable[Rule]) -> None:
-        parts = (each if isinstance(each, Iterable) else [each] for each in rules)
+        parts = (item if isinstance(item, Iterable) else [item] for item in rules)
         self.rules: tuple[Rule, ...] = tuple(rule for part in parts for rule in part)
         for rule in self.rules:
             if not isinstance(rule, Rule):
@@ -183,10 +183,10 @@ class RuleSet(Sequence[Rule]):
 
     def __getitem__(self, index: int | slice | str) -> Rule:  # type: ignore[override]
         if isinstance(index, str):
-            found = next((rule for rule in self.rules if rule.name == index), None)
-            if found is None:
+            match_ = next((rule for rule in self.rules if rule.name == index), None)
+            if match_ is None:
                 raise InvalidValue(f"no rule is named {index!r}{did_you_mean(index, [r.name for r in self.rules])}")
-            return found
+            return match_
         return self.rules[index]  # type: ignore[return-value]
 
     def __add__(self, other: Iterable[Rule]) -> RuleSet:
@@ -198,10 +198,10 @@ class RuleSet(Sequence[Rule]):
 
     def for_type(self, type: str) -> tuple[Rule, ...]:
         """The rules that start at operators of a type."""
-        found = self._by_type.get(type)
-        if found is None:
-            found = self._by_type[type] = tuple(r for r in self.rules if r.types is None or type in r.types)
-        return found
+        rules = self._by_type.get(type)
+        if rules is None:
+            rules = self._by_type[type] = tuple(r for r in self.rules if r.types is None or type in r.types)
+        return rules
 
     @cached_property
     def _by_type(self) -> dict[str, tuple[Rule, ...]]:
@@ -249,12 +249,12 @@ class _Table:
     def candidates(self, op: Op) -> tuple[tuple[Rule, object], ...]:
         """The rules that can apply; the same for all operators that read from operators of the same types."""
         types = tuple([_writer_type(op, slot, index) for slot, index in self.places])
-        found = self.known.get(types)
-        if found is None:
+        candidates = self.known.get(types)
+        if candidates is None:
             of = dict(zip(self.places, types, strict=True))
-            fitting = ((rule, start) for rule, start in self.starts if all(of[place] in wanted for place, wanted in start.writers))
-            found = self.known[types] = tuple((rule, start.form) for rule, start in fitting)
-        return found
+            fitting = ((rule, start) for rule, start in self.starts if all(of[place] in accepted for place, accepted in start.writers))
+            candidates = self.known[types] = tuple((rule, start.form) for rule, start in fitting)
+        return candidates
 
 
 def _writer_type(op: Op, slot: str, index: int) -> str:
@@ -297,10 +297,10 @@ class Triggers:
     @staticmethod
     def of(rules: RuleSet) -> Triggers:
         """The triggers of a set of rules, made once."""
-        found: Triggers | None = vars(rules).get("_triggers")
-        if found is None:
-            found = vars(rules)["_triggers"] = Triggers(rules)
-        return found
+        triggers: Triggers | None = vars(rules).get("_triggers")
+        if triggers is None:
+            triggers = vars(rules)["_triggers"] = Triggers(rules)
+        return triggers
 
     def _add(self, rule: Rule) -> None:
         for distance, types in rule.looks_at():
@@ -312,15 +312,15 @@ class Triggers:
         if self.aside:
             yield from self._beside(op, self.depth - 1)
         level = [op]
-        for wanted in self.levels.get(op.type) or self._levels(op.type):
-            level = list(dict.fromkeys(r for each in level for values in each.outputs.values() for v in values for r in v.readers))
-            yield from level if ANY in wanted else (reader for reader in level if reader.type in wanted)
+        for types in self.levels.get(op.type) or self._levels(op.type):
+            level = list(dict.fromkeys(r for member in level for values in member.outputs.values() for v in values for r in v.readers))
+            yield from level if ANY in types else (reader for reader in level if reader.type in types)
 
     def _levels(self, changed: str) -> Levels:
-        wanted = [frozenset(self.up.get((changed, d), set()) | self.up.get((ANY, d), set())) for d in range(1, self.depth + 1)]
-        while wanted and not wanted[-1]:
-            wanted.pop()
-        self.levels[changed] = tuple(wanted)
+        types = [frozenset(self.up.get((changed, d), set()) | self.up.get((ANY, d), set())) for d in range(1, self.depth + 1)]
+        while types and not types[-1]:
+            types.pop()
+        self.levels[changed] = tuple(types)
         return self.levels[changed]
 
     def _beside(self, op: Op, levels: int) -> Iterator[Op]:
@@ -408,7 +408,7 @@ class _Worklist:
         self.triggers = Triggers.of(rules)
         self.journal = graph.journal
         fresh = self.follower.fresh()
-        self.queue: deque[Op] = deque(op for each in graph.tree() for op in each.ops) if fresh is None else deque()
+        self.queue: deque[Op] = deque(op for subgraph in graph.tree() for op in subgraph.ops) if fresh is None else deque()
         self.queued = set(self.queue)
         self.take(fresh or [])
 

@@ -83,14 +83,15 @@ class Gradients:
         places = {slot: [place for term in terms for place in self._places(term)] for slot, terms in call.inputs.items()}
         operands = {slot: [array for term in terms for array in self.values.operands(term, call)] for slot, terms in call.inputs.items()}
         inputs = {slot: [np.asarray(array) for array in arrays] for slot, arrays in operands.items()}
-        wanted = [slot + GRAD for slot in definition.grads if inputs.get(slot) and inputs[slot][0].dtype.kind == "f"]
-        given: Slots[Array] = {
+        slots = [slot + GRAD for slot in definition.grads if inputs.get(slot) and inputs[slot][0].dtype.kind == "f"]
+        gradients: Slots[Array] = {
             **inputs,
             **outputs,
             **{slot + GRAD: self._cotangents(call, slot, arrays) for slot, arrays in outputs.items()},
         }
         attrs = {name: self.values.scalar(value) for name, value in call.attrs.items()}
-        for name, arrays in grad.run({s: given[s] for s in grad.inputs if given.get(s)}, _with_defaults(call, attrs), wanted).items():
+        inputs_of_grad = {slot: gradients[slot] for slot in grad.inputs if gradients.get(slot)}
+        for name, arrays in grad.run(inputs_of_grad, _with_defaults(call, attrs), slots).items():
             for place, array in zip(places[name.removesuffix(GRAD)], arrays, strict=True):
                 if array is not None and place is not None:
                     self._add(place, array)
@@ -235,7 +236,7 @@ def applicable(rule: PatternRule, rng: np.random.Generator, example: Example | N
                 setting = inputs.of_example(example(rng))
             else:
                 dtype = APPLICABLE[rng.integers(len(APPLICABLE))]
-                shapes = max((profiles[i] for i in rng.integers(len(profiles), size=2)), key=lambda each: max(map(len, each), default=0))
+                shapes = max((profiles[i] for i in rng.integers(len(profiles), size=2)), key=lambda item: max(map(len, item), default=0))
                 if rng.integers(CUBES) == 0:  # transposed or not, the shapes are the same, and so the rule applies where it should not
                     shapes = ((3,) * int(rng.choice((2, 3, 3, 4))),) * len(inputs.leaves)
                 setting = _first(inputs, shapes, dtype)

@@ -256,7 +256,7 @@ def int_lists(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     shapes = [shape, (-1,), (count,), (0, -1), (1, *shape), (*shape, 1), shape[::-1], (-1, *shape[1:]), (2, *shape), (1, -1)]
     amounts = [(0,) * rank, (1,) * rank, (2, *(1,) * (rank - 1)), (0,) * (2 * rank), (1, 0) * rank, (0, 2) * rank, (2, 1) * rank]
     few = [(), (0,), (1,), (2,), (-1,), (3,), (9,), (1, 2), (2, 1), (-2, 1)]
-    return tuple(dict.fromkeys(tuple(each) for each in [*orders, *axes, *shapes, *amounts, *few]))
+    return tuple(dict.fromkeys(tuple(item) for item in [*orders, *axes, *shapes, *amounts, *few]))
 
 
 # -- rule inputs -----------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ class Inputs:
     def _options(self, kind: tuple[str, object], shape: Shape, place: int) -> list[object]:
         text, default = kind
         if text.startswith("list[int]"):
-            options: list[Any] = [list(each) for each in int_lists(shape)]
+            options: list[Any] = [list(item) for item in int_lists(shape)]
         else:
             plain = default if isinstance(default, int | float | str | bool) else None
             options = list(numbers_for(text, len(shape), plain, self.numbers, self.exact))
@@ -436,25 +436,25 @@ class Inputs:
                 f"rule {self.rule.name} is wrong: what comes after fails, {error}\n  {self.rule.text}{place}\n{types}"
             ) from None
 
-    def of_example(self, given: Mapping[str, Any]) -> Setting | None:
+    def of_example(self, values: Mapping[str, Any]) -> Setting | None:
         """The setting that an example is one of; None if the rule does not apply there."""
-        setting = Setting(originals=given)
+        setting = Setting(originals=values)
         names = {attribute.name for call in self.calls for value in call.attrs.values() for attribute in _attributes_in(value)}
-        setting.attrs.update({name: value for name, value in given.items() if name in names})
+        setting.attrs.update({name: value for name, value in values.items() if name in names})
         self.turn += 1
-        like = next((np.asarray(v) for v in given.values() if isinstance(v, np.ndarray)), np.zeros((2, 3)))
+        like = next((np.asarray(v) for v in values.values() if isinstance(v, np.ndarray)), np.zeros((2, 3)))
         for i, leaf in enumerate(self.leaves):
             name = getattr(leaf, "name", "")
             if isinstance(leaf, Several):
-                setting.lists[leaf] = [_type(a) for a in given.get(name) or [like] * ((self.turn + i) % 3)]
+                setting.lists[leaf] = [_type(a) for a in values.get(name) or [like] * ((self.turn + i) % 3)]
             elif isinstance(leaf, Constant):
-                if isinstance(leaf.number, Attribute) and leaf.number.name in given:
-                    setting.attrs[leaf.number.name] = given[leaf.number.name]
+                if isinstance(leaf.number, Attribute) and leaf.number.name in values:
+                    setting.attrs[leaf.number.name] = values[leaf.number.name]
                 if not self._set_number(setting, leaf, like.dtype.name, i):
                     return None
                 setting.values[leaf] = _type(like)
             else:
-                setting.values[leaf] = _type(np.asarray(given.get(name, like)))
+                setting.values[leaf] = _type(np.asarray(values.get(name, like)))
         return setting if self._bind(setting, iter(self.calls)) and self.applies(setting) else None
 
     # -- arrays --------------------------------------------------------------------------------------
@@ -516,8 +516,8 @@ def _has(dtype: str, number: Any) -> bool:
     """Whether arrays of a dtype hold a number as it is, but for rounding."""
     if dtype.startswith("float"):
         return True
-    whole = bool(np.isfinite(number)) and number == int(number)
-    return whole and (dtype != "bool" or number in (0, 1))
+    integral = bool(np.isfinite(number)) and number == int(number)
+    return integral and (dtype != "bool" or number in (0, 1))
 
 
 def _takes(setting: Setting, call: Call) -> bool:
@@ -571,5 +571,5 @@ def _literals(rule: PatternRule) -> Iterator[float]:
     values = [*rule.conditions, *(value for call in calls for value in call.attrs.values())]
     terms = [term for call in calls for ts in call.inputs.values() for term in ts]
     values += [term.number for term in terms if isinstance(term, Constant)]
-    found = [n for value in values for n in parts_of(value) if isinstance(n, int | float) and not isinstance(n, bool)]
-    return iter(dict.fromkeys(float(n) for n in found if n == n))
+    literals = [n for value in values for n in parts_of(value) if isinstance(n, int | float) and not isinstance(n, bool)]
+    return iter(dict.fromkeys(float(n) for n in literals if n == n))

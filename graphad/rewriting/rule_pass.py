@@ -25,8 +25,8 @@ class RulePass(Pass):
         return rewrite_greedily(graph, self.rules, follower=self)
 
 
-def rules_of(each: Pass) -> RuleSet:
+def rules_of(pass_: Pass) -> RuleSet:
     """The rules that a pass says it has, as an attribute or by a method; none if it is not made of rules."""
-    rules = getattr(each, "rules", RuleSet())
-    found = rules() if callable(rules) else rules
-    return found if isinstance(found, RuleSet) else RuleSet()
+    rules = getattr(pass_, "rules", RuleSet())
+    rule_set = rules() if callable(rules) else rules
+    return rule_set if isinstance(rule_set, RuleSet) else RuleSet()

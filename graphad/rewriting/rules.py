@@ -80,14 +80,14 @@ class PatternRule(Rule):
         self.conditions = tuple(conditions)
         self.variants = tuple(_variants(self.before))
         self.types = frozenset(variant.calls[0].definition.type for variant in self.variants)
-        self.depth = max(map(_depth, self.before)) + any(_counts_readers(each) for each in self.conditions)
+        self.depth = max(map(_depth, self.before)) + any(_counts_readers(item) for item in self.conditions)
         self.aside = len(self.variants[0].calls) > 1
         where = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
         self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{where}"
 
     def match(self, op: Op, trace: Trace | None = None) -> Match | None:
         """The bindings of the rule's tensors and attributes at an operator; None if it does not apply there."""
-        return next((found for variant in self.variants if (found := self._match_as(variant, op, trace)) is not None), None)
+        return next((match for variant in self.variants if (match := self._match_as(variant, op, trace)) is not None), None)
 
     def _match_as(self, variant: Variant, op: Op, trace: Trace | None = None) -> Match | None:
         if variant.is_simple:
@@ -121,18 +121,18 @@ class PatternRule(Rule):
         return any(self.rewrite_as(op, variant) for variant in self.variants)
 
     def rewrite_as(self, op: Op, form: Variant) -> bool:
-        found = self._match_as(form, op)
-        if found is None or not op.graph.allows(self.name, *found.ops.values()):
+        match = self._match_as(form, op)
+        if match is None or not op.graph.allows(self.name, *match.ops.values()):
             return False
-        results = [found.value_of(term) for term in self.before]
-        instance = Instance(op, found)
+        results = [match.value_of(term) for term in self.before]
+        instance = Instance(op, match)
         for old, new in zip(results, [instance.value(term) for term in self.after], strict=True):
             if new is not old:
                 if new in instance.made:
                     _take_over(old, new)
                 op.graph.substitute(old, new)
         for call in dict.fromkeys(term.call for term in self.before):
-            sweep(found.ops[call])
+            sweep(match.ops[call])
         return True
 
     def _holds(self, match: Match) -> bool:
@@ -271,8 +271,8 @@ def _attributes(function: Callable[..., object]) -> dict[str, Attribute]:
     return {p.name: Attribute(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def _terms(name: str, side: str, given: object) -> tuple[Term, ...]:
-    items = tuple(given) if isinstance(given, tuple | list) else (given,)
+def _terms(name: str, side: str, result: object) -> tuple[Term, ...]:
+    items = tuple(result) if isinstance(result, tuple | list) else (result,)
     for item in items:
         if not isinstance(item, Term):
             raise InvalidType(f"{side} of rule {name} is a tensor of the pattern, or several, not {item!r}")
@@ -326,8 +326,8 @@ def _below(term: Term, distance: int = 0) -> Iterator[tuple[int, frozenset[str]]
     if isinstance(term, Result | Constant):
         yield distance, _types_of(term)
     for terms in term.call.inputs.values() if isinstance(term, Result) else ():
-        for each in terms:
-            yield from _below(each, distance + 1)
+        for leaf in terms:
+            yield from _below(leaf, distance + 1)
 
 
 def _depth(term: Term) -> int:

@@ -302,8 +302,8 @@ def _with_sign(x: Element, y: Element) -> Element:
 
 def _sign(x: Element) -> Element:
     if z3.is_fp(x):
-        one = literal(1.0, x.sort())
-        return z3.If(z3.Or(z3.fpIsNaN(x), z3.fpIsZero(x)), x, z3.If(z3.fpIsPositive(x), one, z3.fpNeg(one)))
+        unit = literal(1.0, x.sort())
+        return z3.If(z3.Or(z3.fpIsNaN(x), z3.fpIsZero(x)), x, z3.If(z3.fpIsPositive(x), unit, z3.fpNeg(unit)))
     zero = number(0, dtype_of(x))
     return z3.If(x > zero, number(1, dtype_of(x)), z3.If(x == zero, zero, number(-1, dtype_of(x))))
 

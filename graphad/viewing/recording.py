@@ -95,10 +95,10 @@ class Recorder:
         finally:
             journal.watcher = None
 
-    def _apply(self, each: Pass, graph: Graph) -> bool:
-        if not each.combines:
-            self.at_work = str(each)
-        return each.apply(graph)
+    def _apply(self, pass_: Pass, graph: Graph) -> bool:
+        if not pass_.combines:
+            self.at_work = str(pass_)
+        return pass_.apply(graph)
 
     # -- rewrites --------------------------------------------------------------------------------
 
@@ -121,17 +121,17 @@ class Recorder:
 
     # -- passes ----------------------------------------------------------------------------------
 
-    def observe(self, each: Pass, graph: Graph, step: Step) -> None:
+    def observe(self, pass_: Pass, graph: Graph, step: Step) -> None:
         """A pass ran."""
-        if each.combines or graph is not self.graph:
+        if pass_.combines or graph is not self.graph:
             return
-        doc = inspect.cleandoc(type(each).__doc__ or "").split("\n\n", 1)[0]
-        frame = Frame(step.name, step.text, doc, step.seconds, self.tables.line(_line_of_pass(each)), step.ops, step.values)
+        doc = inspect.cleandoc(type(pass_).__doc__ or "").split("\n\n", 1)[0]
+        frame = Frame(step.name, step.text, doc, step.seconds, self.tables.line(_line_of_pass(pass_)), step.ops, step.values)
         if step.changed or self.rewrites:
             self._complete()
             before = set(self.states.ops) if not self.rewrites else set()
             frame.delta = self.states.everything()
-            sources = {rule.name: getattr(rule, "source", None) for rule in rules_of(each)}
+            sources = {rule.name: getattr(rule, "source", None) for rule in rules_of(pass_)}
             for rewrite in self.rewrites:
                 rewrite.line = self.tables.line(sources[rewrite.rule]) if sources.get(rewrite.rule) is not None else rewrite.line
             if not self.rewrites:
@@ -141,8 +141,8 @@ class Recorder:
 
     def _made_for(self, frame: Frame, before: set[Op]) -> list[Rewrite]:
         """The rewrites of a pass that counts none: one for each operator of the graph that it made for another one."""
-        made = [(op, op.forward) for op in self.graph.ops if op not in before and op.forward is not None]
-        return [self._made(op, forward, frame) for op, forward in made] if len(made) > 1 else []
+        pairs = [(op, op.forward) for op in self.graph.ops if op not in before and op.forward is not None]
+        return [self._made(op, forward, frame) for op, forward in pairs] if len(pairs) > 1 else []
 
     def _made(self, op: Op, forward: Op, frame: Frame) -> Rewrite:
         """The part of a pass that made one operator."""
@@ -180,8 +180,8 @@ class Recorder:
             cost = estimated(self.graph, self.batch)
         except Exception:  # between passes of the backward a graph has values without types and with several writers
             return {}, ()
-        found: dict[int, Record] = {self.states.number(op): (each.flops, each.read, each.written) for op, each in _all_costs(cost)}
-        new = {number: each for number, each in found.items() if self.costs.get(number) != each}
+        costs: dict[int, Record] = {self.states.number(op): (one.flops, one.read, one.written) for op, one in _all_costs(cost)}
+        new = {number: item for number, item in costs.items() if self.costs.get(number) != item}
         self.costs |= new
         return new, (cost.total.flops, cost.total.read, cost.total.written, cost.peak)
 
@@ -207,7 +207,7 @@ def _line_of_rewrite(frame: FrameType | None) -> SourceLine | None:
     return None if frame is None else SourceLine(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _line_of_pass(each: Pass) -> SourceLine | None:
+def _line_of_pass(pass_: Pass) -> SourceLine | None:
     """The line where a pass begins to be written."""
-    code = getattr(type(each).apply, "__code__", None)
+    code = getattr(type(pass_).apply, "__code__", None)
     return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)

@@ -102,8 +102,8 @@ class States:
             delta.after += [self.number(op), NOTHING if op.previous is None else self.number(op.previous)]
         self._record_op(op, delta)
         for graph in op.graphs.values():
-            for each in graph.tree() if graph not in self.graphs else ():
-                self._whole(each, delta)
+            for subgraph in graph.tree() if graph not in self.graphs else ():
+                self._whole(subgraph, delta)
 
     def _whole(self, graph: Graph, delta: Delta) -> None:
         """A graph, without those nested in it."""
@@ -211,12 +211,12 @@ class States:
 
     def _residual(self, value: Value) -> Record:
         """Of an input of a gradient's graph that stands for a residual, that residual."""
-        kept = residual_of(value) if value.given and value.graph.owner is not None else None
-        return () if kept is None else (self.number(kept),)
+        residual = residual_of(value) if value.given and value.graph.owner is not None else None
+        return () if residual is None else (self.number(residual),)
 
     def graph_record(self, graph: Graph) -> Record:
         """What the page knows of a graph besides the order of its operators."""
-        name = next((name for name, each in graph.owner.graphs.items() if each is graph), None) if graph.owner is not None else None
+        name = next((name for name, subgraph in graph.owner.graphs.items() if subgraph is graph), None) if graph.owner is not None else None
         owner = NOTHING if graph.owner is None else self.number(graph.owner)
         return (
             owner,
@@ -236,9 +236,9 @@ class States:
         written = self._written(op.graph)
         for value in op.reads():
             stem, mark, _ = value.name.partition(GRAD)
-            found = written.get((definition.forward.type, stem)) if mark else None
-            if found is not None:
-                return found
+            forward = written.get((definition.forward.type, stem)) if mark else None
+            if forward is not None:
+                return forward
         return None
 
     def _written(self, graph: Graph) -> dict[tuple[str, str], Op]:
@@ -260,10 +260,10 @@ def runs(numbers: Sequence[int]) -> list[int]:
     >>> runs([4, 5, 6, 9, 2, 3])
     [4, 3, 9, 1, 2, 2]
     """
-    found: list[int] = []
+    lengths: list[int] = []
     for number in numbers:
-        if found and number == found[-2] + found[-1]:
-            found[-1] += 1
+        if lengths and number == lengths[-2] + lengths[-1]:
+            lengths[-1] += 1
         else:
-            found += [number, 1]
-    return found
+            lengths += [number, 1]
+    return lengths

@@ -42,8 +42,8 @@ def statistics(graph: Graph, feed: Mapping[str, object] | None, numbers: Mapping
         return Statistics()
     copy = graph.clone()
     pairs = [(old, new) for old, new in zip(graph.values, copy.values, strict=True) if new.kind == TENSOR]
-    drawn, scope, given = _given(copy, feed)
-    arrays: dict[int, Array] = {numbers[old]: given[new.name] for old, new in pairs if new.given and new.name in given}
+    drawn, scope, inputs = _given(copy, feed)
+    arrays: dict[int, Array] = {numbers[old]: inputs[new.name] for old, new in pairs if new.given and new.name in inputs}
     fetched = [(old, new) for old, new in pairs if not new.given and new.writers and new.name != EMPTY]
     _name_apart(copy, [new for _, new in fetched])
     copy.targets = {new: None for _, new in fetched}
@@ -51,7 +51,7 @@ def statistics(graph: Graph, feed: Mapping[str, object] | None, numbers: Mapping
     program = schedule(copy)
     data = {
         name: array
-        for name, array in given.items()
+        for name, array in inputs.items()
         if name in program.global_block().vars and not program.global_block().var(name).persistable
     }
     results = Executor().run(program, data, names, scope)
@@ -67,14 +67,14 @@ def _given(graph: Graph, feed: Mapping[str, object]) -> tuple[list[str], Scope, 
         if name not in known:
             raise InvalidValue(f"the feed has {name!r}, which is no input of the program{did_you_mean(name, known)}")
     rng, scope, drawn = np.random.default_rng(_SEED), Scope(), []
-    given = {name: np.asarray(array) for name, array in feed.items()}
+    arrays = {name: np.asarray(array) for name, array in feed.items()}
     for value in graph.inputs:
         if value.persistable:
-            if value.name not in given:
-                given[value.name] = _random(value, rng)
+            if value.name not in arrays:
+                arrays[value.name] = _random(value, rng)
                 drawn.append(value.name)
-            scope.set(value.name, given[value.name])
-    return drawn, scope, given
+            scope.set(value.name, arrays[value.name])
+    return drawn, scope, arrays
 
 
 def _random(value: Value, rng: np.random.Generator) -> Array:

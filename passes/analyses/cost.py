@@ -37,13 +37,13 @@ def extents(graph: Graph, batch: int) -> dict[Value, Shape]:
     Where inference does not say what an extent is, it is that of an input of the operator that is unknown at the same axis, else the
     batch.
     """
-    found: dict[Value, Shape] = {}
+    shapes: dict[Value, Shape] = {}
     facts = Extents(batch).of(graph)
-    for value in (value for each in graph.tree() for value in each.values):
+    for value in (value for subgraph in graph.tree() for value in subgraph.values):
         shape = _filled(value.shape, batch) if facts[value] is None else facts[value]
         if shape is not None:
-            found[value] = shape
-    return found
+            shapes[value] = shape
+    return shapes
 
 
 def bytes_of(value: Value, shapes: Shapes) -> int:
@@ -52,14 +52,14 @@ def bytes_of(value: Value, shapes: Shapes) -> int:
 
 
 def _cotangents(
-    definition: GradOpDef, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object], wanted: Sequence[str]
+    definition: GradOpDef, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object], slots: Sequence[str]
 ) -> dict[str, list[TensorType]]:
     """The types of the gradients of what a grad operator does not read: by its rules, applied to types."""
     if definition.forward is None or definition.forward.grads is None:
         return {}
     symbols = {slot: [_Typed(type) for type in types] for slot, types in inputs.items()}
-    found = definition.meaning(symbols, attrs, wanted)
-    return {slot: [v.type for v in values] for slot, values in found.items() if all(isinstance(v, _Typed) for v in values)}
+    cotangents = definition.meaning(symbols, attrs, slots)
+    return {slot: [v.type for v in values] for slot, values in cotangents.items() if all(isinstance(v, _Typed) for v in values)}
 
 
 class _Typed(TypedSymbol):
@@ -71,7 +71,7 @@ class _Typed(TypedSymbol):
         slots = {slot: [v.type for v in _listed(x)] for slot, x in zip(op.inputs, inputs, strict=False) if x is not None}
         types = op.infer_types(slots, attrs)
         outputs = [(slot, [*map(_Typed, types[slot.name])]) for slot in op.outputs.values() if not slot.optional]
-        results = [each if slot.variadic else each[0] for slot, each in outputs]
+        results = [item if slot.variadic else item[0] for slot, item in outputs]
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -102,12 +102,12 @@ class Extents(Dataflow[Shape | None]):
         known = not any(value.shape is None or -1 in value.shape for value in op.writes())
         inferred = {} if known else _inferred(op, facts)
         beside = [(v.shape, shape) for v in op.reads() if v.shape is not None and (shape := facts[v]) is not None]
-        found: dict[Value, Shape | None] = {}
+        output_shapes: dict[Value, Shape | None] = {}
         for slot, values in op.outputs.items():
             types: Sequence[TensorType | None] = inferred.get(slot) or [None] * len(values)
             for value, type in zip(values, types, strict=False):
-                found[value] = _filled(value.shape if type is None else type.shape, self.batch, beside)
-        return found
+                output_shapes[value] = _filled(value.shape if type is None else type.shape, self.batch, beside)
+        return output_shapes
 
 
 def _inferred(op: Op, facts: Facts[Shape | None]) -> dict[str, list[TensorType]]:
@@ -133,11 +133,11 @@ def _filled(shape: Shape | None, batch: int, beside: Sequence[tuple[Shape, Shape
     """A shape with numbers for unknown extents: those that were put in beside it at the same axis, else the batch."""
     if shape is None or -1 not in shape:
         return shape
-    found = []
+    sizes = []
     for axis, extent in enumerate(shape):
         others = (known[axis] for declared, known in beside if axis < len(declared) and declared[axis] == -1)
-        found.append(next(others, batch) if extent == -1 else extent)
-    return tuple(found)
+        sizes.append(next(others, batch) if extent == -1 else extent)
+    return tuple(sizes)
 
 
 # -- operations counted ----------------------------------------------------------------------------
@@ -367,11 +367,11 @@ class _Estimate:
     def cost(self) -> Cost:
         """Operator by operator."""
         ops = {op: self.operator(op) for op in self.live.order}
-        each = ops.values()
-        total = OpCost(sum(c.flops for c in each), sum(c.read for c in each), sum(c.written for c in each))
+        op_cost = ops.values()
+        total = OpCost(sum(c.flops for c in op_cost), sum(c.read for c in op_cost), sum(c.written for c in op_cost))
         sizes = {value: self.size(value) for value in self.graph.values}
-        given = sum(sizes[value] for value in self.graph.inputs)
-        return Cost(ops, sizes, self.nested, total, given, self.peak(sizes, given), self.unknown)
+        input_bytes = sum(sizes[value] for value in self.graph.inputs)
+        return Cost(ops, sizes, self.nested, total, input_bytes, self.peak(sizes, input_bytes), self.unknown)
 
     def shape(self, value: Value) -> Shape:
         """The shape of a value for the size of the batch; () if its rank is not known."""
@@ -395,8 +395,8 @@ class _Estimate:
     def blocks(self, op: Op) -> OpCost:
         """What an operator with blocks costs: its loop so often, or the dearer of its branches."""
         inner = [self.block(graph) for graph in op.graphs.values()]
-        self.unknown += sum(each.unknown for each in inner)
-        totals = [each.total for each in inner]
+        self.unknown += sum(cost.unknown for cost in inner)
+        totals = [cost.total for cost in inner]
         flops, read, written = max(t.flops for t in totals), max(t.read for t in totals), max(t.written for t in totals)
         if not is_loop(op):
             return OpCost(flops, read, written)
@@ -407,8 +407,8 @@ class _Estimate:
 
     def block(self, graph: Graph) -> Cost:
         """One run of a nested graph."""
-        found = self.nested[graph] = _Estimate(graph, self.shapes).cost()
-        return found
+        estimate = self.nested[graph] = _Estimate(graph, self.shapes).cost()
+        return estimate
 
     # -- memory ----------------------------------------------------------------------------------
 
@@ -432,13 +432,13 @@ class _Estimate:
         sizes = self.nested[graph].sizes if graph in self.nested else {}
         return sum(sizes.get(value, 0) for value in graph.residuals)
 
-    def peak(self, sizes: Mapping[Value, int], given: int) -> int:
+    def peak(self, sizes: Mapping[Value, int], input_bytes: int) -> int:
         """Go through the schedule: what is written comes, what nothing needs any more goes."""
         ends: list[int] = [0] * (len(self.live.order) + 1)
         for value, end in self.live.last.items():
             if value not in self.live.owner and not value.given:
                 ends[end] += sizes[value]
-        now = most = given
+        now = most = input_bytes
         for place, op in enumerate(self.live.order):
             now += sum(sizes[value] for value in op.writes())
             most = max(most, now + max((self.inside(graph) for graph in op.graphs.values()), default=0))
@@ -478,9 +478,9 @@ def _table(cost: Cost) -> Iterator[str]:
 
 
 def _rows(cost: Cost, indent: str) -> Iterator[str]:
-    for op, each in cost.ops.items():
+    for op, op_cost in cost.ops.items():
         names = ", ".join(value.name for value in op.writes())
-        yield _row(each, f"{indent}{op.type} -> {names}{_times(op, each)}")
+        yield _row(op_cost, f"{indent}{op.type} -> {names}{_times(op, op_cost)}")
         for graph in op.graphs.values():
             yield from _rows(cost.nested[graph], indent + "  ")
 

@@ -141,7 +141,7 @@ def _next_iteration(body: Graph, env: dict[Value, Array], count: int) -> dict[Va
 def _what_decides(body: Graph) -> list[Op] | None:
     """The operators that a loop's condition depends on, in order; None if it cannot be computed."""
     pending, seen = [body.results[-1]], set[Value]()
-    found: set[Op] = set()
+    deciding: set[Op] = set()
     while pending:
         value = pending.pop()
         if value in seen:
@@ -153,9 +153,9 @@ def _what_decides(body: Graph) -> list[Op] | None:
         elif value.writer is None or not is_plain(value.writer) or not _is_single(value):
             return None
         else:
-            found.add(value.writer)
+            deciding.add(value.writer)
             pending += value.writer.reads()
-    return [op for op in body.ordered_ops() if op in found]
+    return [op for op in body.ordered_ops() if op in deciding]
 
 
 def is_plain(op: Op) -> bool:

@@ -13,5 +13,5 @@ def shapes_read(op: Op) -> set[str]:
     if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.grads is None:
         return {"X"} if op.type == "fill_zeros_like" else set()
     forward, grads = definition.forward, definition.forward.grads
-    wanted = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]
-    return {s for s in op.inputs if all(s not in grads[slot].reads or forward.reads_shape(s, slot) for slot in wanted)}
+    slots = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]
+    return {s for s in op.inputs if all(s not in grads[slot].reads or forward.reads_shape(s, slot) for slot in slots)}

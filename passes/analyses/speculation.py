@@ -19,12 +19,12 @@ from graphad.types import DTYPES, FLOATS, TENSOR, TensorType
 
 def runs_once(graphs: Iterable[Graph]) -> bool:
     """Whether there is an operator in some graphs, or nested in them, that runs once per scope."""
-    return any("run_once" in op.attrs for graph in graphs for each in graph.tree() for op in each.ops)
+    return any("run_once" in op.attrs for graph in graphs for subgraph in graph.tree() for op in subgraph.ops)
 
 
 def holds_bound(graphs: Iterable[Graph]) -> bool:
     """Whether there is an operator that may not be copied: a random one, or one that runs once per scope."""
-    return any(is_random(op) or "run_once" in op.attrs for graph in graphs for each in graph.tree() for op in each.ops)
+    return any(is_random(op) or "run_once" in op.attrs for graph in graphs for subgraph in graph.tree() for op in subgraph.ops)
 
 
 def is_random(op: Op) -> bool:

@@ -49,7 +49,7 @@ class TripCounts(Analysis):
     @classmethod
     def compute(cls, graph: Graph) -> TripCounts:
         known = KnownValues(graph)
-        loops = [op for each in graph.tree() for op in each.controls if LoopLike.of(op) is not None]
+        loops = [op for subgraph in graph.tree() for op in subgraph.controls if LoopLike.of(op) is not None]
         return cls({op: count for op in loops if (count := count_trips(op, known)) is not None})
 
 
@@ -80,8 +80,8 @@ def _counted(loop: LoopLike, known: KnownValues) -> int | None:
     test = _origin(loop.goes_on).writer
     if test is None or test.definition is None or len([*test.reads()]) != 2:
         return None
-    found = formula_of(test.definition, [value.dtype or "float32" for value in test.reads()], test.attrs)
-    until = _UNTIL.get(found.calls[0].function) if found is not None and len(found.calls) == 1 else None
+    formula = formula_of(test.definition, [value.dtype or "float32" for value in test.reads()], test.attrs)
+    until = _UNTIL.get(formula.calls[0].function) if formula is not None and len(formula.calls) == 1 else None
     counter, bound = map(_origin, test.reads())
     start, limit, step = _start(loop, counter, known), _number(bound, known), _step(counter)
     if until is None or start is None or limit is None or step is None or known.truth(*loop.condition) is not True:

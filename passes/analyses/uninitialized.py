@@ -54,7 +54,7 @@ class Certain(Analysis):
     @classmethod
     def compute(cls, graph: Graph) -> Certain:
         there = _There().solve(graph)
-        return cls(frozenset(value for each in graph.tree() for value in each.values if there[value]))
+        return cls(frozenset(value for subgraph in graph.tree() for value in subgraph.values if there[value]))
 
 
 @dataclass(frozen=True)

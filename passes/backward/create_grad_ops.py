@@ -141,8 +141,8 @@ def _region_grad(grad_ops: GradOps, op: Op) -> Op:
     inputs[f"Out{GRAD}"] = side.of_all(tuple(results_of(op)[k] for k in carried))
     outputs = {f"X{GRAD}": side.written(tuple(given[i] for i in starts))} if starts else {}
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
-    graphs = {name: each.side.graph for name, each in zip(gradient.blocks, inner, strict=True)}
-    grad_ops.inner.update((each.side.graph, each) for each in inner)
+    graphs = {name: nested_ops.side.graph for name, nested_ops in zip(gradient.blocks, inner, strict=True)}
+    grad_ops.inner.update((nested_ops.side.graph, nested_ops) for nested_ops in inner)
     return side.graph.add_op(gradient.type, inputs, outputs, attrs, role=BACKWARD, forward=op, graphs=graphs)
 
 
@@ -165,9 +165,9 @@ def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[in
 
 def _share_arguments(inner: list[GradOps], summed: list[int], cotangents: int) -> list[int]:
     """Give all graphs the same inputs: operands with summed gradients, other operands that they read, cotangents, residuals."""
-    arguments = [*summed, *sorted({i for each in inner for i in each.side.arguments} - set(summed))]
-    for each in inner:
-        graph, side = each.side.graph, each.side
+    arguments = [*summed, *sorted({i for branch in inner for i in branch.side.arguments} - set(summed))]
+    for nested_ops in inner:
+        graph, side = nested_ops.side.graph, nested_ops.side
         starts = graph.inputs[:cotangents]
         graph.inputs = [*(side.operand(i) for i in arguments), *starts]
         take_residuals(graph, side.forward, side.residuals)

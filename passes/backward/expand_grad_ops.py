@@ -47,7 +47,7 @@ def expand_region(op: Op) -> None:
 
 def _reads(inner: Graph) -> dict[Value, Value]:
     """The inputs of a gradient's graph that stand for residuals and are read, and the residuals: not those of expanded gradients in it."""
-    return {value: kept for value, kept in residual_inputs(inner).items() if is_read(value)}
+    return {value: residual for value, residual in residual_inputs(inner).items() if is_read(value)}
 
 
 # -- the forward operator writes a tape ----------------------------------------------------------
@@ -59,10 +59,10 @@ def _tape_of_loop(forward: Op, op: Op) -> Value:
     start = _tape(around, forward)
     end = _next(start)
     around.add_op("create_tape", {}, {"Out": [start]}, before=forward, role=BACKWARD)
-    given = _like(body, start, start.name, given=True)
-    pushed = _next(given)
-    _push(body, given, pushed, inner)
-    insert_carried(forward, [start], [given], [pushed], [end])
+    start_value = _like(body, start, start.name, is_input=True)
+    pushed = _next(start_value)
+    _push(body, start_value, pushed, inner)
+    insert_carried(forward, [start], [start_value], [pushed], [end])
     return end
 
 
@@ -124,23 +124,23 @@ def _pop(graph: Graph, tape: Value) -> Value:
 def _loop(op: Op, tape: Value) -> None:
     """A loop that pops the residuals of each iteration, the last one first, and sums the gradients of operands."""
     graph, (inner,) = op.graph, op.graphs.values()
-    carried, given = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
-    count = len(given)
-    summed = given[: len(results_of(op)) - carried]
+    carried, inputs = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
+    count = len(inputs)
+    summed = inputs[: len(results_of(op)) - carried]
     outs = _not_empty(graph, results_of(op), inner.results)
     condition = _condition(graph, tape, op)
     totals = [_zeros(graph, value, op) for value in summed]
     inner.block = None
     cotangents, constants = inner.inputs[count : count + carried], inner.inputs[:count]
-    top, holds = _like(inner, tape, tape.name, given=True), _like(inner, condition, condition.name, given=True)
+    top, holds = _like(inner, tape, tape.name, is_input=True), _like(inner, condition, condition.name, is_input=True)
     rest = _pop(inner, top)
-    sums = [_like(inner, value, f"{value.name}@SUM", given=True) for value in summed]
+    sums = [_like(inner, value, f"{value.name}@SUM", is_input=True) for value in summed]
     terms = [_added(inner, a, b) for a, b in zip(sums, inner.results[carried:], strict=True)]
     more = _next(holds)
     inner.add_op("tape_has_more", {"Scopes": [rest]}, {"Out": [more]}, role=op.role)
     inner.inputs = [top, *cotangents, *sums, holds, *constants]
     inner.results = [rest, *inner.results[:carried], *terms, more]
-    reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *given]
+    reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *inputs]
     writes = [_like(graph, tape, tape.name) if tape.given else _next(tape), *outs, _next(condition)]
     _replace(op, definition_of(op).ordinary, {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
 
@@ -151,7 +151,7 @@ def _branches(op: Op, tape: Value) -> None:
     outs = _not_empty(graph, results_of(op), next(iter(op.graphs.values())).results)
     for inner in op.graphs.values():
         inner.block = None
-        top = _like(inner, tape, tape.name, given=True)
+        top = _like(inner, tape, tape.name, is_input=True)
         _pop(inner, top)
         inner.inputs = [*(value for value in inner.inputs if value is not top), top]
     inputs: dict[str, Sequence[Value]] = {definition.condition: op.inputs[definition.condition]} if definition.condition else {}
@@ -195,10 +195,10 @@ def _added(graph: Graph, a: Value, b: Value) -> Value:
     return total
 
 
-def _like(graph: Graph, value: Value, name: str, given: bool = False) -> Value:
+def _like(graph: Graph, value: Value, name: str, is_input: bool = False) -> Value:
     """A new value of the same type, under a name that may get a number."""
     fresh = graph.add_value(name, value.shape, value.dtype)
-    fresh.kind, fresh.given = value.kind, given
+    fresh.kind, fresh.given = value.kind, is_input
     return fresh
 
 

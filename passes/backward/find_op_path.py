@@ -63,13 +63,13 @@ class FindOpPath(Pass):
 
     def apply(self, graph: Graph) -> bool:
         targets = tuple(map(graph.value, self.targets))
-        blocked = {v for each in graph.tree() for name in self.no_grad for v in each.versions(name)}
-        given = (
+        blocked = {v for subgraph in graph.tree() for name in self.no_grad for v in subgraph.versions(name)}
+        starts = (
             [source_value(graph, name) for name in self.inputs]
             if self.inputs
             else [v for v in graph.inputs if not v.stop_gradient and v.dtype in FLOATS]
         )
-        sources = tuple(v for v in given if v not in blocked and v.dtype in FLOATS)
+        sources = tuple(v for v in starts if v not in blocked and v.dtype in FLOATS)
         varied = Varied(frozenset(sources), frozenset(blocked)).solve(graph)
         path = _path(graph, varied, Useful(varied, targets).solve(graph), targets)
         graph.analyses[OpPath] = replace(path, sources=sources)
@@ -163,10 +163,10 @@ def _path(graph: Graph, varied: Facts[bool], useful: Facts[bool], targets: tuple
     path = OpPath(targets, tuple(ops), active, inner={}, carried={})
     for op in [op for op in ops if op.graphs and not definition_of(op).is_grad] if graph.controls else ():
         graphs, loop = [*op.graphs.values()], is_forward_loop(op)
-        wanted = [k for k, out in enumerate(results_of(op)) if out in useful or (loop and graphs[0].inputs[k] in useful)]
-        for each in graphs:
-            path.inner[each] = _path(each, varied, useful, tuple(each.results[k] for k in wanted))
-        path.carried[op] = tuple(k for k in wanted if any(g.results[k] in varied or (loop and g.inputs[k] in varied) for g in graphs))
+        indices = [k for k, out in enumerate(results_of(op)) if out in useful or (loop and graphs[0].inputs[k] in useful)]
+        for subgraph in graphs:
+            path.inner[subgraph] = _path(subgraph, varied, useful, tuple(subgraph.results[k] for k in indices))
+        path.carried[op] = tuple(k for k in indices if any(g.results[k] in varied or (loop and g.inputs[k] in varied) for g in graphs))
     return path
 
 

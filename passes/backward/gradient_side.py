@@ -28,20 +28,20 @@ class GradientSide:
         """The gradients of values."""
         if len(values) != 1:
             return tuple(map(self.of, values))
-        found = self.gradient.get(values[0])
-        return (self.of(values[0]) if found is None else found,)
+        gradient = self.gradient.get(values[0])
+        return (self.of(values[0]) if gradient is None else gradient,)
 
     def written(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """The gradients that one operator writes: of several values of a name, the first version's keeps the name of the gradient."""
-        found = self.of_all(values)
+        cotangent = self.of_all(values)
         if len({value.name for value in values}) == len(values):
-            return found
+            return cotangent
         first: dict[str, Value] = {}
         for value in sorted(dict.fromkeys(values), key=_version):
             gradient = self.gradient[value]
             if first.setdefault(gradient.name, gradient) is not gradient:
                 self.graph.rename(gradient, self.graph.values.fresh(gradient.name))
-        return found
+        return cotangent
 
     def of(self, value: Value) -> Value:
         """The gradient of a value."""
@@ -59,8 +59,8 @@ class GradientSide:
         return gradient
 
     def _name(self, name: str) -> str:
-        made = self._names[name] = self.graph.values.fresh(name + GRAD)
-        return made
+        gradient_name = self._names[name] = self.graph.values.fresh(name + GRAD)
+        return gradient_name
 
     def read_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """Forward values as the gradients read them."""

@@ -38,12 +38,12 @@ def keep_shapes_only(op: Op) -> bool:
     """Do so for the graphs nested in a gradient operator; return whether anything changed."""
     changed = False
     for inner in op.graphs.values():
-        for value, kept in residual_inputs(inner).items():
+        for value, residual in residual_inputs(inner).items():
             if value.kind != TENSOR or not _read_for_shape(value):
                 continue
             changed = True
             if value.shape is None or -1 in value.shape:
-                _keep_shape(inner, value, kept)
+                _keep_shape(inner, value, residual)
             else:
                 _pass_in_shape(op, inner, value)
     for forward in forward_op(op).graphs.values() if changed else ():
@@ -57,32 +57,32 @@ def _read_for_shape(value: Value) -> bool:
     return all(slot in shapes_read(op) for op in value.readers for slot, values in op.inputs.items() if value in values)
 
 
-def _keep_shape(inner: Graph, value: Value, kept: Value) -> None:
+def _keep_shape(inner: Graph, value: Value, residual: Value) -> None:
     """Keep a placeholder, made in the forward graph, in the place of a value whose shape is known at run time only."""
-    forward = kept.graph
-    result = next((op.output("Out") for op in kept.readers if op.type == "stand_in"), None)
+    forward = residual.graph
+    result = next((op.output("Out") for op in residual.readers if op.type == "stand_in"), None)
     if result is None:
-        result = forward.add_value(f"{kept.name}@SHAPE", kept.shape, kept.dtype)
-        forward.add_op("stand_in", {"X": [kept]}, {"Out": [result]}, role=BACKWARD, forward=kept.writer)
+        result = forward.add_value(f"{residual.name}@SHAPE", residual.shape, residual.dtype)
+        forward.add_op("stand_in", {"X": [residual]}, {"Out": [result]}, role=BACKWARD, forward=residual.writer)
     inner.replace(value, add_residual(forward, result)[inner])
 
 
 def _pass_in_shape(op: Op, inner: Graph, value: Value) -> None:
     """Make a placeholder of a known shape once, outside of the gradient operator, and pass it in."""
-    graph, given = op.graph, op.inputs.get("X", ())
-    stand_in = next((v for v in given if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
+    graph, inputs = op.graph, op.inputs.get("X", ())
+    stand_in = next((v for v in inputs if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
     if stand_in is not None:
-        return inner.replace(value, inner.inputs[given.index(stand_in)])
+        return inner.replace(value, inner.inputs[inputs.index(stand_in)])
     result = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
     attrs = {"shape": list(value.shape or ()), "dtype": value.dtype}
     graph.add_op("stand_in", {}, {"Out": [result]}, attrs, before=op, role=op.role, forward=op.forward)
-    for each in op.graphs.values():
-        own = each.add_input(each.values.fresh(value.name), value.shape, value.dtype)
-        each.inputs.pop()
-        if each is inner:  # the operand keeps the name; the new input, which is unread, takes its place among the residuals
-            each.inputs[each.inputs.index(value)] = own
-        each.inputs.insert(len(given), value if each is inner else own)
-    graph.set_inputs(op, "X", [*given, result])
+    for subgraph in op.graphs.values():
+        own = subgraph.add_input(subgraph.values.fresh(value.name), value.shape, value.dtype)
+        subgraph.inputs.pop()
+        if subgraph is inner:  # the operand keeps the name; the new input, which is unread, takes its place among the residuals
+            subgraph.inputs[subgraph.inputs.index(value)] = own
+        subgraph.inputs.insert(len(inputs), value if subgraph is inner else own)
+    graph.set_inputs(op, "X", [*inputs, result])
 
 
 # -- the pass --------------------------------------------------------------------------------------
@@ -103,27 +103,27 @@ class PruneNoGrad(Pass):
 def prune(grad_ops: GradOps) -> bool:
     """Prune one graph's grad operators, and those in graphs nested in them; return whether anything changed."""
     graph, active = grad_ops.side.graph, grad_ops.path.active
-    kept, narrow, fill, changed = [], [], [], False
+    survivors, narrow, fill, changed = [], [], [], False
     for op in grad_ops.ops:
         written, missing = _gradients_read(op, active)
         needed, useless = _gradients_written(op, active)
         if needed == 0 or (missing and not written):
             _remove(graph, op)
             continue
-        kept.append(op)
+        survivors.append(op)
         if useless:
             narrow.append(op)
         if missing:
             fill.append(op)
         for inner in op.graphs.values():
             changed |= prune(grad_ops.inner[inner])
-    changed |= len(kept) < len(grad_ops.ops) or bool(narrow or fill)
-    grad_ops.ops = kept
+    changed |= len(survivors) < len(grad_ops.ops) or bool(narrow or fill)
+    grad_ops.ops = survivors
     for op in narrow:
         _narrow(graph, op, active)
     for op in fill:
         _fill(grad_ops, op)
-    for op in kept:
+    for op in survivors:
         if op.graphs:
             changed |= _tidy(graph, op, grad_ops)
     return changed
@@ -169,11 +169,11 @@ def _gradients_written(op: Op, active: frozenset[Value]) -> tuple[int, int]:
 def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> None:
     """Leave out the outputs without gradient, and inputs that only they needed."""
     for slot, values in list(op.outputs.items()):
-        kept = [value.grad_of in active for value in values]
-        if not any(kept) and not op.graphs:
+        is_active = [value.grad_of in active for value in values]
+        if not any(is_active) and not op.graphs:
             graph.set_outputs(op, slot, ())
-        elif not all(kept):
-            graph.set_outputs(op, slot, [v if keep else graph.add_version(EMPTY) for v, keep in zip(values, kept, strict=True)])
+        elif not all(is_active):
+            graph.set_outputs(op, slot, [v if keep else graph.add_version(EMPTY) for v, keep in zip(values, is_active, strict=True)])
     if op.graphs:
         return
     needed = {slot for rule in _rules(op) for slot in rule.reads}
@@ -238,12 +238,12 @@ def _tidy(graph: Graph, op: Op, grad_ops: GradOps) -> bool:
 
 def _drop_unread(graph: Graph, op: Op, graphs: list[Graph]) -> bool:
     """Drop unused arguments and residuals. Operands whose gradients are summed over iterations stay: their zeros are made like them."""
-    given = op.inputs.get("X", ())
-    dropped = [i for i in range(added_count(op), len(given)) if not any(is_read(inner.inputs[i]) for inner in graphs)]
+    inputs = op.inputs.get("X", ())
+    dropped = [i for i in range(added_count(op), len(inputs)) if not any(is_read(inner.inputs[i]) for inner in graphs)]
     for inner in graphs:
         for value in [inner.inputs[i] for i in dropped]:
             inner.drop(value)
     if dropped:
-        graph.set_inputs(op, "X", [value for i, value in enumerate(given) if i not in dropped])
+        graph.set_inputs(op, "X", [value for i, value in enumerate(inputs) if i not in dropped])
     unread = [drop_unread_residuals(forward) for forward in forward_op(op).graphs.values()]
     return bool(dropped) or any(unread)

@@ -35,7 +35,7 @@ class CanonicalOrder(Pass):
     def apply(self, graph: Graph) -> bool:
         follower = Follower(self, graph)
         fresh = follower.fresh()
-        ops = [op for each in graph.tree() for op in each.ops] if fresh is None else _with_readers(fresh)
+        ops = [op for subgraph in graph.tree() for op in subgraph.ops] if fresh is None else _with_readers(fresh)
         order = _Order()
         changed = any([order.put(op) for op in ops if is_commutative(op.type)])
         follower.catch_up()
@@ -50,7 +50,7 @@ def is_commutative(op_type: str) -> bool:
 
 def _with_readers(fresh: list[Op]) -> list[Op]:
     """The changed operators, and the readers of their results, which may be constants now."""
-    return list(dict.fromkeys(op for each in fresh for op in (each, *(r for value in each.writes() for r in value.readers))))
+    return list(dict.fromkeys(op for member in fresh for op in (member, *(r for value in member.writes() for r in value.readers))))
 
 
 class _Order:

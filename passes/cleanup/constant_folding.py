@@ -73,8 +73,8 @@ class Fold(Rule):
         """An ``assign_value`` of equal elements becomes a ``fill_constant``."""
         (value,) = op.outputs["Out"]
         array = known_array(value)
-        found = None if array is None or array.size < 2 else constant_for(array, array.shape)
-        return found is not None and found[0] == "fill_constant" and _replaced(op, {value: found})
+        constant = None if array is None or array.size < 2 else constant_for(array, array.shape)
+        return constant is not None and constant[0] == "fill_constant" and _replaced(op, {value: constant})
 
     def _folded_by_shape(self, op: Op, definition: OpDef) -> bool:
         values, (result, *others) = list(op.reads()), list(op.writes())
@@ -87,8 +87,8 @@ class Fold(Rule):
         number = filling(definition, [value.dtype for value in values], op.attrs)
         if number is not None:
             (value,) = values
-            found = ("fill_constant", {"shape": list(value.shape or ()), "value": float(number.value), "dtype": number.dtype})
-            return _replaced(op, {result: found})
+            constant = ("fill_constant", {"shape": list(value.shape or ()), "value": float(number.value), "dtype": number.dtype})
+            return _replaced(op, {result: constant})
         count = element_count(result.shape)
         if count is None or count > self.limit:
             return False
@@ -100,51 +100,53 @@ class Fold(Rule):
             slot: [lookup("stand_in").kernel(None, shape=v.shape, dtype=v.dtype) for v in values] for slot, values in op.inputs.items()
         }
         ((array,),) = definition.run(inputs, op.attrs, tuple(op.outputs)).values()
-        found = constant_for(array, array.shape)
-        return found is not None and _replaced(op, {result: found})
+        constant = constant_for(array, array.shape)
+        return constant is not None and _replaced(op, {result: constant})
 
     def _computed(self, op: Op, definition: OpDef) -> dict[Value, tuple[str, dict[str, object]]] | None:
         """The constants that an operator's outputs are, None if one cannot be written as such."""
-        wanted = {value: (slot, i) for slot, values in op.outputs.items() for i, value in enumerate(values) if _is_used(value)}
-        if any(value.kind != TENSOR for value in wanted):
+        requested = {value: (slot, i) for slot, values in op.outputs.items() for i, value in enumerate(values) if _is_used(value)}
+        if any(value.kind != TENSOR for value in requested):
             return None
-        counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, definition, wanted)
+        counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, definition, requested)
         small = any(count is None or count > self.limit for count in counts)
         if small and (not definition.uniform or None in counts or any(v.writers[0].type != "fill_constant" for v in op.reads())):
             return None
         outputs = _run(op, definition, small)
         if outputs is None:
             return None
-        found = {value: _constant(outputs[slot][i], value, small) for value, (slot, i) in wanted.items()}
-        return None if None in found.values() else found  # type: ignore[return-value]
+        constants = {value: _constant(outputs[slot][i], value, small) for value, (slot, i) in requested.items()}
+        return None if None in constants.values() else constants  # type: ignore[return-value]
 
 
 def _is_used(value: Value) -> bool:
     return bool(value.readers) or value.graph.is_observed(value)
 
 
-def _written_counts(op: Op, definition: OpDef, wanted: Mapping[Value, tuple[str, int]]) -> list[int | None]:
+def _written_counts(op: Op, definition: OpDef, requested: Mapping[Value, tuple[str, int]]) -> list[int | None]:
     """How many elements outputs will have; None where that is not known."""
     if op.type == "range":
         return [_range_length(op)]
-    declared = [element_count(value.shape) for value in wanted]
+    declared = [element_count(value.shape) for value in requested]
     if None not in declared:
         return declared
     try:
-        found = definition.infer_types(
+        counts = definition.infer_types(
             {slot: [value.type for value in values if value.type] for slot, values in op.inputs.items()}, op.attrs
         )
-        return [element_count(found[slot][i].shape) for slot, i in wanted.values()]
+        return [element_count(counts[slot][i].shape) for slot, i in requested.values()]
     except Exception:
         return declared
 
 
 def _range_length(op: Op) -> int | None:
     """How many numbers a range of constants has; None if it has no end."""
-    start, end, step = (known_array(op.input(slot)) for slot in ("Start", "End", "Step"))
-    if start is None or end is None or step is None or not all(np.isfinite(each).all() and each.size == 1 for each in (start, end, step)):
-        return None
-    return None if step.item() == 0 else max(0, math.ceil((end.item() - start.item()) / step.item()))
+    start, end, step = (_finite_number(known_array(op.input(slot))) for slot in ("Start", "End", "Step"))
+    return max(0, math.ceil((end - start) / step)) if start is not None and end is not None and step else None
+
+
+def _finite_number(array: Array | None) -> float | None:
+    return float(array.item()) if array is not None and array.size == 1 and np.isfinite(array).all() else None
 
 
 def _run(op: Op, definition: OpDef, small: bool) -> Any:

@@ -57,9 +57,9 @@ class Captures:
         owner = self.owners.get(value.graph)
         if owner is None or definition_of(owner).is_grad:
             return None
-        place, given = value.graph.inputs.index(value), operands(owner)
+        place, inputs = value.graph.inputs.index(value), operands(owner)
         start = first_captured(owner)
-        return given[place] if start <= place < len(given) else None
+        return inputs[place] if start <= place < len(inputs) else None
 
     def has(self, value: Value, graph: Graph) -> bool:
         """Whether a graph captures a value of a graph around it."""

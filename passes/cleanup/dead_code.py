@@ -48,20 +48,20 @@ class Needed:
         self.pending: list[Value] = []
         self.controls = [op, *(inner for inner in operators_in(op) if inner.graphs)]
         self.residuals: dict[Value, Value] = {}
-        for each in self.controls:
-            for graph in each.graphs.values():
-                self.places |= {value: (each, i) for i, value in enumerate(graph.inputs)}
+        for member in self.controls:
+            for graph in member.graphs.values():
+                self.places |= {value: (member, i) for i, value in enumerate(graph.inputs)}
                 self.residuals |= residual_inputs(graph)
         self._need_roots()
         while self.pending:
             self._follow(self.pending.pop())
 
     def _need_roots(self) -> None:
-        graphs = {graph: None for each in self.controls for graph in each.graphs.values()}
+        graphs = {graph: None for op in self.controls for graph in op.graphs.values()}
         for graph in graphs:
-            for each in gradient_graphs(graph) if graph.residuals else ():
-                if each not in graphs:
-                    self._need(kept for value, kept in residual_inputs(each).items() if is_read(value))
+            for gradient_graph in gradient_graphs(graph) if graph.residuals else ():
+                if gradient_graph not in graphs:
+                    self._need(residual for value, residual in residual_inputs(gradient_graph).items() if is_read(value))
         self._run(self.op)
         self._need(value for value in self.op.writes() if value.readers or value.graph.is_observed(value))
         for inner in operators_in(self.op):
@@ -116,11 +116,11 @@ class Needed:
             self._need([operands(op)[place]])
 
     def _need_operand(self, value: Value, op: Op, place: int) -> None:
-        given = operands(op)
-        if place >= len(given):
+        inputs = operands(op)
+        if place >= len(inputs):
             self._need([self.residuals[value]])
             return
-        self._need([given[place]])
+        self._need([inputs[place]])
         if place < first_captured(op):
             self._need_place(op, place)
 
@@ -132,51 +132,52 @@ class Needed:
 
     def _spare(self, op: Op) -> bool:
         graphs = op.graphs.values()
-        if any(each not in self.ops for graph in graphs for each in graph.ops) or any(map(self._spare_residuals, graphs)):
+        if any(member not in self.ops for graph in graphs for member in graph.ops) or any(map(self._spare_residuals, graphs)):
             return True
-        kept = self._kept(op)
-        return (len(kept[0]), len(kept[1])) != (len(operands(op)), len(results_of(op)))
+        ports = self._kept(op)
+        return (len(ports[0]), len(ports[1])) != (len(operands(op)), len(results_of(op)))
 
     def _spare_residuals(self, graph: Graph) -> list[Value]:
         """What a graph keeps, and no gradient needs."""
         needed: set[Value] = set()
-        for each in gradient_graphs(graph) if graph.residuals else ():
-            inside = each.owner in self.controls
-            needed.update(kept for value, kept in residual_inputs(each).items() if (value in self.values if inside else is_read(value)))
+        for gradient_graph in gradient_graphs(graph) if graph.residuals else ():
+            inside = gradient_graph.owner in self.controls
+            pairs = residual_inputs(gradient_graph).items()
+            needed.update(residual for value, residual in pairs if (value in self.values if inside else is_read(value)))
         return [value for value in graph.residuals if value not in needed]
 
     def _kept(self, op: Op) -> tuple[list[int], list[int]]:
         """The places of the operands and of the results that stay."""
-        given, written = range(len(operands(op))), range(len(results_of(op)))
+        inputs, written = range(len(operands(op))), range(len(results_of(op)))
         if op in self.frozen:
-            return [*given], [*written]
+            return [*inputs], [*written]
         results = [i for i in written if results_of(op)[i] in self.values]
         carried = written if is_forward_loop(op) else ()
-        reads = [i for i in given if (i in results if i in carried else any(g.inputs[i] in self.values for g in op.graphs.values()))]
+        reads = [i for i in inputs if (i in results if i in carried else any(g.inputs[i] in self.values for g in op.graphs.values()))]
         return reads, results
 
     def trim(self) -> None:
         """Remove all that is dead."""
-        kept = {op: self._kept(op) for op in self.controls if op in self.ops}
-        for op, (_, results) in kept.items():
+        ports = {op: self._kept(op) for op in self.controls if op in self.ops}
+        for op, (_, results) in ports.items():
             for graph in op.graphs.values():
                 graph.results = [graph.results[i] for i in results]
-        for op in kept:
+        for op in ports:
             for graph in op.graphs.values():
-                for each in [each for each in reversed(graph.ops) if each not in self.ops]:
-                    graph.remove_op(each)
-        for op, (reads, results) in kept.items():
+                for member in [candidate for candidate in reversed(graph.ops) if candidate not in self.ops]:
+                    graph.remove_op(member)
+        for op, (reads, results) in ports.items():
             self._trim_slots(op, reads, results)
 
     def _trim_slots(self, op: Op, reads: list[int], results: list[int]) -> None:
-        definition, given, written = definition_of(op), operands(op), results_of(op)
+        definition, inputs, written = definition_of(op), operands(op), results_of(op)
         for graph in op.graphs.values():
             stays = {graph.inputs[i] for i in reads}
-            for value in [v for v in graph.inputs[: len(given)] if v not in stays] if len(reads) < len(given) else ():
+            for value in [v for v in graph.inputs[: len(inputs)] if v not in stays] if len(reads) < len(inputs) else ():
                 graph.drop(value)
             drop_residuals(graph, self._spare_residuals(graph))
-        if len(reads) < len(given):
-            op.graph.set_inputs(op, definition.operands, [given[i] for i in reads])
+        if len(reads) < len(inputs):
+            op.graph.set_inputs(op, definition.operands, [inputs[i] for i in reads])
         if len(results) < len(written):
             op.graph.set_outputs(op, definition.results, [written[i] for i in results])
 
@@ -226,10 +227,10 @@ class DeadCode(Pass):
         """Make ``keep`` the targets; return whether they were others."""
         if not self.keep or graph.parent is not None:
             return False
-        wanted: dict[Value, None] = dict.fromkeys(graph.given(name) for name in self.keep)
-        if wanted == graph.targets or not graph.allows("keep"):
+        requested: dict[Value, None] = dict.fromkeys(graph.given(name) for name in self.keep)
+        if requested == graph.targets or not graph.allows("keep"):
             return False
-        graph.targets = wanted
+        graph.targets = requested
         graph.journal.requested = self.keep
         graph.journal.edits += 1
         return True
@@ -240,13 +241,13 @@ def _outermost(graph: Graph, fresh: list[Op]) -> list[Op]:
     if not graph.controls:
         return fresh
     owners: Owners = owners_of(graph)
-    found: dict[Op, None] = {}
+    outermost: dict[Op, None] = {}
     for op in fresh:
         while op.graph is not graph and op.graph in owners:
             op = owners[op.graph]
         if op.graph is graph:
-            found[op] = None
-    return list(found)
+            outermost[op] = None
+    return list(outermost)
 
 
 def _swept(pending: list[Op]) -> bool:

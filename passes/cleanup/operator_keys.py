@@ -36,12 +36,12 @@ def frozen_attrs(definition: OpDef, attrs: Any) -> Hashable:
     known = definition.memory.get(frozen)
     if known is None:
         known = definition.memory[frozen] = {name: frozen(attr.default) for name, attr in definition.attrs.items()}
-    given = [(name, frozen(value)) for name, value in attrs.items()]
-    return tuple(sorted((name, value) for name, value in given if known.get(name) != value)) if len(given) > 1 else _other(given, known)
+    items = [(name, frozen(value)) for name, value in attrs.items()]
+    return tuple(sorted((name, value) for name, value in items if known.get(name) != value)) if len(items) > 1 else _other(items, known)
 
 
-def _other(given: list[tuple[str, Hashable]], known: dict[str, Hashable]) -> Hashable:
-    ((name, value),) = given
+def _other(items: list[tuple[str, Hashable]], known: dict[str, Hashable]) -> Hashable:
+    ((name, value),) = items
     return () if known.get(name) == value else ((name, value),)
 
 
@@ -58,24 +58,24 @@ def comparable(op: Op) -> bool:
 
 
 def _is_repeatable(definition: OpDef) -> bool:
-    found = definition.memory[comparable] = not (
+    repeatable = definition.memory[comparable] = not (
         definition.random or definition.side_effect or isinstance(definition, ControlDef) or definition.type in _UNLIKE
     )
-    return found
+    return repeatable
 
 
 def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
     """The key that an operator shares with those that compute the same. ``origin`` maps inputs to captured values."""
     definition = REGISTRY[op.type]
     attrs = frozen_attrs(definition, op.attrs) if op.attrs else ()
-    found: list[object] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]
+    key: list[object] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]
     if definition.commutative and not attrs:
         values = [value if origin is None else origin(value) for slot in op.inputs.values() for value in slot]
-        return *found, *sorted(values, key=id)
+        return *key, *sorted(values, key=id)
     for slot in definition.inputs:
-        given = op.inputs.get(slot, ())
-        found.append(given if origin is None else tuple([origin(value) for value in given]))
-    return tuple(found)
+        operands = op.inputs.get(slot, ())
+        key.append(operands if origin is None else tuple([origin(value) for value in operands]))
+    return tuple(key)
 
 
 # -- owners ----------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ Owners = dict[Graph, Op]
 
 def owners_of(graph: Graph) -> Owners:
     """The operator that each nested graph belongs to."""
-    return {inner: op for each in graph.tree() for op in each.controls for inner in op.graphs.values()}
+    return {inner: op for subgraph in graph.tree() for op in subgraph.controls for inner in op.graphs.values()}
 
 
 def operators_in(op: Op) -> Iterator[Op]:

@@ -40,8 +40,8 @@ class _Choice(Rule):
         """The number that a mask is all over, None if it is not known to be one."""
         value = op.input(slot)
         array = self.known.array(value)
-        found = uniform_number(value) if array is None else array.item()
-        return None if found is None else int(found)
+        number = uniform_number(value) if array is None else array.item()
+        return None if number is None else int(number)
 
     def put(self, op: Op, value: Value) -> bool:
         """Replace the operator's result by a value, unless gradients would no longer stop there."""
@@ -124,19 +124,19 @@ RULES = (SelectInput, SelectOutput, Merge, Where)
 _Pairs = dict[Value, Value]
 
 
-def same_graphs(one: Graph, other: Graph) -> bool:
+def same_graphs(first: Graph, other: Graph) -> bool:
     """Whether two graphs make the same results of the same inputs by the same operators, each in the order of its own."""
-    return _same(one, other, {})
+    return _same(first, other, {})
 
 
-def _same(one: Graph, other: Graph, pairs: _Pairs) -> bool:
-    if len(one.ops) != len(other.ops) or len(one.inputs) != len(other.inputs) or residual_inputs(one) or residual_inputs(other):
+def _same(first: Graph, other: Graph, pairs: _Pairs) -> bool:
+    if len(first.ops) != len(other.ops) or len(first.inputs) != len(other.inputs) or residual_inputs(first) or residual_inputs(other):
         return False
-    pairs.update(zip(one.inputs, other.inputs, strict=True))
-    for a, b in zip(one.ordered_ops(), other.ordered_ops(), strict=True):
+    pairs.update(zip(first.inputs, other.inputs, strict=True))
+    for a, b in zip(first.ordered_ops(), other.ordered_ops(), strict=True):
         if not _same_op(a, b, pairs):
             return False
-    return [pairs.get(value) for value in one.results] == other.results
+    return [pairs.get(value) for value in first.results] == other.results
 
 
 def _same_op(a: Op, b: Op, pairs: _Pairs) -> bool:
@@ -196,11 +196,11 @@ class _Facts:
 
     def inline(self, op: Op, name: str, rule: str) -> bool:
         """Put one of an operator's graphs in its place, if nothing speaks against it."""
-        kept = op.graphs[name]
+        branch = op.graphs[name]
         if gradients_of(op) is None or runs_once(op.graphs.values()):
             return False
-        given = dict(zip(kept.inputs, operands(op), strict=False))
-        passed = ((out, given[result]) for out, result in zip(results_of(op), kept.results, strict=True) if result in given)
+        arguments = dict(zip(branch.inputs, operands(op), strict=False))
+        passed = ((out, arguments[result]) for out, result in zip(results_of(op), branch.results, strict=True) if result in arguments)
         if not all(is_safe(out, value) for out, value in passed) or not op.graph.allows(rule, op):
             return False
         before = list(writers_of(op))
@@ -251,8 +251,8 @@ class _SameBranches(Rule):
     types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
-        one, other = op.graphs.values()
-        if has_gradient(op) or holds_bound((one,)) or not same_graphs(one, other):
+        first, other = op.graphs.values()
+        if has_gradient(op) or holds_bound((first,)) or not same_graphs(first, other):
             return False
         return self.facts.inline(op, next(iter(op.graphs)), self.name)
 
@@ -266,25 +266,25 @@ class _SameResults(Rule):
     types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
-        found = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, results_of(op)[k])]
-        if not found or not op.graph.allows(self.name, op):
+        passed_through = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, results_of(op)[k])]
+        if not passed_through or not op.graph.allows(self.name, op):
             return False
-        for k, value in reversed(found):
+        for k, value in reversed(passed_through):
             op.graph.substitute(results_of(op)[k], value)
             remove_result(op, k)
         return True
 
 
 def _passed_through(op: Op) -> list[tuple[int, Value]]:
-    given, found = operands(op), []
-    one, other = op.graphs.values()
-    place = {value: i for i, value in enumerate(one.inputs)}
-    for k, results in enumerate(zip(one.results, other.results, strict=True)):
+    inputs, pairs = operands(op), []
+    first, other = op.graphs.values()
+    place = {value: i for i, value in enumerate(first.inputs)}
+    for k, results in enumerate(zip(first.results, other.results, strict=True)):
         a, b = map(_copied, results)
         i = place.get(a)
         if i is not None and other.inputs[i] is b:
-            found.append((k, given[i]))
-    return found
+            pairs.append((k, inputs[i]))
+    return pairs
 
 
 def _copied(value: Value) -> Value:

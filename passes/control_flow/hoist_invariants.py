@@ -31,7 +31,7 @@ class HoistInvariants(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        loops = [op for each in graph.tree() for op in each.controls if is_loop(op)]
+        loops = [op for subgraph in graph.tree() for op in subgraph.controls if is_loop(op)]
         if not loops:
             return False
         certain = set(Certain.of(graph).values)
@@ -100,7 +100,7 @@ def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:
     """The loop-invariant arguments of a loop's body, captured or carried unchanged, with the operands that they are."""
     loop = LoopLike.of(op)
     assert loop is not None
-    given, at = loop.operands, loop.carried_at
+    inputs, at = loop.operands, loop.carried_at
     carried = () if loop.is_gradient else at
-    same = {body.inputs[i]: given[i] for i in carried if body.results[i] is body.inputs[i]}
-    return same | {body.inputs[i]: value for i, value in enumerate(given) if i not in at}
+    same = {body.inputs[i]: inputs[i] for i in carried if body.results[i] is body.inputs[i]}
+    return same | {body.inputs[i]: value for i, value in enumerate(inputs) if i not in at}

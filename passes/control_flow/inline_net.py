@@ -27,7 +27,7 @@ class InlineNet(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        calls = [call for each in graph.tree() for op in each.controls if (call := CallLike.of(op)) and not call.is_fused]
+        calls = [call for subgraph in graph.tree() for op in subgraph.controls if (call := CallLike.of(op)) and not call.is_fused]
         return any([_inline(call.op) for call in reversed(calls) if not call.is_gradient])
 
 

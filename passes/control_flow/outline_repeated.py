@@ -59,8 +59,8 @@ class Repeats:
         order = np.argsort(names, kind="stable")
         starts = np.flatnonzero(np.diff(names[order], prepend=names[order[0]] - 1))
         ends = np.append(starts[1:], len(order))
-        found = [order[a:b] for a, b in zip(starts, ends, strict=True) if order[b - 1] - order[a] >= length]
-        return sorted(_apart(places.tolist(), length) for places in found)
+        repeats = [order[a:b] for a, b in zip(starts, ends, strict=True) if order[b - 1] - order[a] >= length]
+        return sorted(_apart(places.tolist(), length) for places in repeats)
 
     def longest(self, most: int) -> int:
         """The greatest length, at most ``most``, of a stretch that occurs twice without overlap; 0 if there is none."""
@@ -85,17 +85,17 @@ class Repeats:
 def _paired(names: _Names, shift: int) -> _Names:
     """Names for pairs of a stretch and the one that starts ``shift`` places on."""
     first, second = names[: len(names) - shift], names[shift:]
-    _, found = np.unique(first * (int(names.max(initial=0)) + 1) + second, return_inverse=True)
-    return np.asarray(found, np.int64)
+    _, numbers = np.unique(first * (int(names.max(initial=0)) + 1) + second, return_inverse=True)
+    return np.asarray(numbers, np.int64)
 
 
 def _apart(places: list[int], length: int) -> list[int]:
     """The places of which none overlaps the one before, from the first on."""
-    kept: list[int] = []
+    starts: list[int] = []
     for place in places:
-        if not kept or place - kept[-1] >= length:
-            kept.append(place)
-    return kept
+        if not starts or place - starts[-1] >= length:
+            starts.append(place)
+    return starts
 
 
 def period(tokens: Sequence[int]) -> int:
@@ -135,7 +135,7 @@ class OutlineRepeated(Pass):
             raise InvalidValue(f"outline-repeated: a net has one operator or more, not min_ops={self.min_ops}")
 
     def apply(self, graph: Graph) -> bool:
-        return any([_Outlining(each, self.min_ops).run() for each in list(graph.tree())])
+        return any([_Outlining(subgraph, self.min_ops).run() for subgraph in list(graph.tree())])
 
 
 @dataclass
@@ -238,7 +238,7 @@ def _is_connected(ops: Sequence[Op]) -> bool:
     while pending:
         op = pending.pop()
         near = [*(w for v in op.reads() for w in v.writers), *(r for v in op.writes() for r in v.readers)]
-        fresh = [each for each in dict.fromkeys(near) if each in inside and each not in seen]
+        fresh = [member for member in dict.fromkeys(near) if member in inside and member not in seen]
         seen.update(fresh)
         pending += fresh
     return len(seen) == len(inside)

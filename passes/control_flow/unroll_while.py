@@ -56,12 +56,12 @@ class UnrollWhile(Pass):
     def _round(self, graph: Graph, stays: set[Op]) -> bool:
         """Try every loop, the innermost first; return whether one was unrolled, so that more may be known of others."""
         known, changed = KnownValues(graph), False
-        pending = [op for each in graph.tree() for op in each.controls if is_forward_loop(op) and op not in stays]
+        pending = [op for subgraph in graph.tree() for op in subgraph.controls if is_forward_loop(op) and op not in stays]
         while pending:
             op = pending.pop()
-            made = self._unrolled(op, known, stays)
-            changed |= made is not None
-            pending += made or ()
+            new_loops = self._unrolled(op, known, stays)
+            changed |= new_loops is not None
+            pending += new_loops or ()
         return changed
 
     def _unrolled(self, op: Op, known: KnownValues, stays: set[Op]) -> list[Op] | None:
@@ -70,7 +70,7 @@ class UnrollWhile(Pass):
         if edit.gradients_of(op) != [] or holds_bound((body,)):
             return None
         count = count_trips(op, known, max(self.limit, MOST if self.factor > 1 else 0))
-        size = sum(len(each.ops) for each in body.tree())
+        size = sum(len(subgraph.ops) for subgraph in body.tree())
         if count is None:
             return None
         if count == 0 and not all(is_safe(out, start) for out, start in zip(results_of(op), operands(op), strict=False)):
@@ -89,8 +89,8 @@ def _written_out(op: Op, count: int, known: KnownValues) -> list[Op]:
     if count == 0:
         edit.skip(op)
         return []
-    made = [each for _ in range(count - 1) for each in edit.peel(op, runs=True)]
-    made += edit.run_once(op)
-    controls = [each for op in made for graph in op.graphs.values() for each in [op, *(c for g in graph.tree() for c in g.controls)]]
-    known.note(made)
-    return [each for each in controls if is_forward_loop(each)]
+    copies = [member for _ in range(count - 1) for member in edit.peel(op, runs=True)]
+    copies += edit.run_once(op)
+    controls = [member for op in copies for graph in op.graphs.values() for member in [op, *(c for g in graph.tree() for c in g.controls)]]
+    known.note(copies)
+    return [member for member in controls if is_forward_loop(member)]

@@ -139,14 +139,14 @@ def transposed(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
         backwards.setdefault(result, []).append(builder.symbol(tangent))
     written_out = list(_between(op, after))
     varied = {symbol.value for symbol in symbols.values()}
-    for each in reversed(_carrying(written_out, varied)):
-        if any(v in backwards for v in each.writes()):
-            _back_through(builder, each, varied, backwards)
-    found = {value: _total(builder, backwards[symbol.value]) for value, symbol in symbols.items() if symbol.value in backwards}
+    for member in reversed(_carrying(written_out, varied)):
+        if any(v in backwards for v in member.writes()):
+            _back_through(builder, member, varied, backwards)
+    totals = {value: _total(builder, backwards[symbol.value]) for value, symbol in symbols.items() if symbol.value in backwards}
     # What was written out served to be differentiated; most of it is dead now.
-    for each in reversed(written_out):
-        sweep(each)
-    return {value: symbol.value for value, symbol in found.items()}
+    for member in reversed(written_out):
+        sweep(member)
+    return {value: symbol.value for value, symbol in totals.items()}
 
 
 def _symbolic(builder: Builder, value: Value) -> GraphSymbol:
@@ -286,10 +286,10 @@ def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     if op.type == "write_to_array" and not op.inputs.get("Array"):
         attrs["fresh"] = True
     outputs = {slot: op.outputs[slot] for _, slot in grad_definition(op).cotangents if slot in op.outputs}
-    found = {value: tangents.new(value) for values in outputs.values() for value in values}
-    slots = {slot: [found[v] for v in values] for slot, values in outputs.items()}
+    tangents_by_value = {value: tangents.new(value) for values in outputs.values() for value in values}
+    slots = {slot: [tangents_by_value[v] for v in values] for slot, values in outputs.items()}
     op.graph.add_op(op_type, {s: v for s, v in inputs.items() if v}, slots, attrs, before=after, forward=op)
-    return found
+    return tangents_by_value
 
 
 def _passed_on(tangents: Tangents, op: Op, moving: Sequence[str]) -> Value | None:
@@ -297,11 +297,11 @@ def _passed_on(tangents: Tangents, op: Op, moving: Sequence[str]) -> Value | Non
     if op.definition is None or moving[0] not in op.definition.passed_on:
         return None
     values = list(op.reads())
-    found = [v for v in values if v in tangents.tangent]
+    carriers = [v for v in values if v in tangents.tangent]
     still = [v.shape for v in values if v not in tangents.tangent]
     out = op.output("Out")
-    known = found[0].kind == out.kind and found[0].type is not None and not any(s is None or -1 in s for s in still)
-    return tangents.tangent[found[0]] if len(found) == 1 and known and found[0].type == out.type else None
+    known = carriers[0].kind == out.kind and carriers[0].type is not None and not any(s is None or -1 in s for s in still)
+    return tangents.tangent[carriers[0]] if len(carriers) == 1 and known and carriers[0].type == out.type else None
 
 
 # -- bilinear and symmetric ----------------------------------------------------------------------
@@ -350,15 +350,15 @@ def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
     """The loop carries tangents before its condition, and captures those of loop-invariant operands."""
     (body,) = op.graphs.values()
     moving, first = path.carried[op], carried_count(op)
-    given, outs = operands(op), results_of(op)
-    starts = [made.of(given[k], op) for k in moving]
+    inputs, outs = operands(op), results_of(op)
+    starts = [made.of(inputs[k], op) for k in moving]
     carried = [made.given(body.inputs[k]) for k in moving]
     tangents = _pass_in(made, op, path, first)
     follow(made, path.inner[body])
     ends = [made.of(body.results[k], None) for k in moving]
     values = [made.new(outs[k]) for k in moving]
     slot = definition_of(op).operands
-    op.graph.set_inputs(op, slot, [*given, *tangents])
+    op.graph.set_inputs(op, slot, [*inputs, *tangents])
     insert_carried(op, starts, carried, ends, values)
     for k, tangent in zip(moving, values, strict=True):
         made.keep(outs[k], tangent)
@@ -366,14 +366,14 @@ def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
 
 def _through_branches(made: Tangents, op: Op, path: OpPath) -> None:
     """Every branch takes the same tangents, and returns those of the same results."""
-    definition, around, given, outs = definition_of(op), op.graph, operands(op), results_of(op)
+    definition, around, inputs, outs = definition_of(op), op.graph, operands(op), results_of(op)
     moving, tangents = path.carried[op], _pass_in(made, op, path, 0)
     ends: list[list[Value]] = []
     for graph in op.graphs.values():
         follow(made, path.inner[graph])
         ends.append([made.of(graph.results[k], None) for k in moving])
     values = [made.new(outs[k]) for k in moving]
-    around.set_inputs(op, definition.operands, [*given, *tangents])
+    around.set_inputs(op, definition.operands, [*inputs, *tangents])
     insert_results(op, values, ends)
     for k, tangent in zip(moving, values, strict=True):
         made.keep(outs[k], tangent)
@@ -442,7 +442,7 @@ class Jvp(Pass):
         """The operators on the way from the inputs to the targets, gradients among them expanded."""
         find = FindOpPath(self.targets, self.inputs)
         find.apply(graph)
-        if any(is_grad_op(op) for each in graph.tree() for op in each.ops):
+        if any(is_grad_op(op) for subgraph in graph.tree() for op in subgraph.ops):
             ExpandGradOps().apply(graph)
             find.apply(graph)
         path: OpPath = graph.analyses[OpPath]

@@ -93,7 +93,7 @@ def _matched(op: Op) -> _Match | None:
 
 
 def _attributes(op: Op) -> BatchNorm:
-    known = {each.name for each in fields(BatchNorm)}
+    known = {option.name for option in fields(BatchNorm)}
     return BatchNorm(**{name: value for name, value in op.attrs.items() if name in known})
 
 
@@ -118,8 +118,8 @@ def _is_bias(op: Op, axis: int, rank: int) -> bool:
     bias, definition = op.input("Y"), op.definition
     if definition is None or not _is_parameter(bias) or bias.shape is None or len(bias.shape) != 1 or op.input("X") is bias:
         return False
-    given = definition.attr("axis", op.attrs)
-    return bool(given == axis or (given == -1 and axis == rank - 1))
+    own_axis = definition.attr("axis", op.attrs)
+    return bool(own_axis == axis or (own_axis == -1 and axis == rank - 1))
 
 
 def _weight(op: Op, axis: int, rank: int) -> tuple[str, int]:
@@ -162,8 +162,8 @@ def _product(match: _Match, builder: Builder, factor: object) -> GraphSymbol:
     product, definition = match.product, match.product.definition
     assert definition is not None
     weights = ops.elementwise_mul(builder.symbol(product.input(match.weight)), factor, axis=match.along)
-    given = [slot for slot in definition.inputs if slot in product.inputs and slot != "Bias"]
-    inputs = [weights if slot == match.weight else builder.symbol(product.input(slot)) for slot in given]
+    slots = [slot for slot in definition.inputs if slot in product.inputs and slot != "Bias"]
+    inputs = [weights if slot == match.weight else builder.symbol(product.input(slot)) for slot in slots]
     result: GraphSymbol = definition(*inputs, **{name: value for name, value in product.attrs.items() if name in definition.attrs})
     return result
 

@@ -48,10 +48,10 @@ class FuseElementwise(Pass):
 
     def apply(self, graph: Graph) -> bool:
         graphs = list(graph.tree())
-        fused = {inner for each in graphs for op in each.controls if op.type == FUSED_ELEMENTWISE for inner in op.graphs.values()}
+        fused = {inner for subgraph in graphs for op in subgraph.controls if op.type == FUSED_ELEMENTWISE for inner in op.graphs.values()}
         if graph.owner is not None and graph.owner.type == FUSED_ELEMENTWISE:
             return False
-        return any([self._fuse(each) for each in graphs if each not in fused])
+        return any([self._fuse(subgraph) for subgraph in graphs if subgraph not in fused])
 
     def _fuse(self, graph: Graph) -> bool:
         changed = False
@@ -74,11 +74,11 @@ def _groups(order: Sequence[Op], smallest: int) -> list[list[Op]]:
         for writer in _writers(op):
             if kinds[op] is not None and kinds[writer] == kinds[op] and levels[writer] == levels[op]:
                 parent[_root(parent, op)] = _root(parent, writer)
-    found: dict[Op, list[Op]] = {}
+    groups: dict[Op, list[Op]] = {}
     for op in order:
         if kinds[op] is not None:
-            found.setdefault(_root(parent, op), []).append(op)
-    return list(found.values())
+            groups.setdefault(_root(parent, op), []).append(op)
+    return list(groups.values())
 
 
 def _earliest(order: Sequence[Op], kinds: Mapping[Op, _Class | None]) -> dict[Op, int]:
@@ -149,8 +149,8 @@ class _Fusion:
     def run(self) -> None:
         """Copy the operators into a graph of their own, and put one operator in their place."""
         # In the order of first use, so that the result does not depend on hashes.
-        given = list(dict.fromkeys(value for op in self.group for value in op.reads() if not self.members.intersection(value.writers)))
-        for value in given:
+        inputs = list(dict.fromkeys(value for op in self.group for value in op.reads() if not self.members.intersection(value.writers)))
+        for value in inputs:
             self.inside[value] = self.inner.add_input(value.name, value.shape, value.dtype)
         for op in self.group:
             self.copy(op)
@@ -158,7 +158,7 @@ class _Fusion:
         self.inner.results = [self.inside[value] for value in outs]
         self.tell_apart(outs)
         first, place = self.group[0], self.place()
-        slots: Mapping[str, list[Value]] = {"X": given} if given else {}
+        slots: Mapping[str, list[Value]] = {"X": inputs} if inputs else {}
         self.graph.add_op(
             FUSED_ELEMENTWISE, slots, {"Out": outs}, before=place, role=first.role, forward=first.forward, graphs={"sub_block": self.inner}
         ).source = first.source
@@ -181,10 +181,10 @@ class _Fusion:
     def place(self) -> Op | None:
         """The insertion point: after the last of the group, or before that at the first reader of a result of the group."""
         readers = (reader for op in self.group for value in op.writes() for reader in value.readers if reader not in self.members)
-        reader = min(readers, key=lambda each: each.order, default=None)
+        reader = min(readers, key=lambda op: op.order, default=None)
         last = self.group[-1]
         writers = (value.writers[0] for op in self.group for value in op.reads() if value.writers)
-        ready = max((each.order for each in writers if each not in self.members), default=-1)
+        ready = max((op.order for op in writers if op not in self.members), default=-1)
         return reader if reader is not None and ready < reader.order < last.order else last.next
 
     def copy(self, op: Op) -> None:

@@ -53,11 +53,11 @@ class AnnotateCost(Pass):
 
 
 def _annotate(graph: Graph, cost: Cost) -> None:
-    for op, each in cost.ops.items():
+    for op, op_cost in cost.ops.items():
         attributes = graph.nodes[op]
-        attributes.update(_attributes(each))
+        attributes.update(_attributes(op_cost))
         if is_loop(op):
-            attributes["trips"] = each.trips
+            attributes["trips"] = op_cost.trips
     for value, size in cost.sizes.items():
         graph.nodes[value]["bytes"] = size
     graph.graph.update(_attributes(cost.total) | {"bytes_given": cost.given, "peak_memory": cost.peak})

@@ -50,10 +50,10 @@ class Probe:
         """The same fact, held by a value further out."""
         return replace(self, value=value)
 
-    def like(self, graph: Graph, name: str, given: bool = False) -> Value:
+    def like(self, graph: Graph, name: str, is_input: bool = False) -> Value:
         """A new value for the fact."""
         name = graph.values.fresh(name)
-        return graph.add_input(name, (), self.dtype) if given else graph.add_version(name, (), self.dtype)
+        return graph.add_input(name, (), self.dtype) if is_input else graph.add_version(name, (), self.dtype)
 
 
 def stem(value: Value) -> str:
@@ -79,18 +79,18 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
     return Probe(name, kind, add.op(_REDUCED[kind], [elements], (), value.dtype, held, {"reduce_all": True}))
 
 
-def nothing_seen(graph: Graph, each: Probe, before: Op | None) -> Value:
+def nothing_seen(graph: Graph, probe: Probe, before: Op | None) -> Value:
     """The value of a probe where nothing was written."""
-    result = each.like(graph, f"{each.name}@NOTHING")
-    attrs = {"shape": [], "value": _EMPTY[each.kind], "dtype": each.dtype}
+    result = probe.like(graph, f"{probe.name}@NOTHING")
+    attrs = {"shape": [], "value": _EMPTY[probe.kind], "dtype": probe.dtype}
     graph.add_op("fill_constant", {}, {"Out": [result]}, attrs, before=before, role=before.role if before else None)
     return result
 
 
-def joined(graph: Graph, each: Probe, seen: Value) -> Value:
+def joined(graph: Graph, probe: Probe, seen: Value) -> Value:
     """Combine the earlier result of a probe with the current one."""
-    result = each.like(graph, f"{each.name}@TOTAL")
-    graph.add_op(_JOINED[each.kind], {"X": [seen], "Y": [each.value]}, {"Out": [result]})
+    result = probe.like(graph, f"{probe.name}@TOTAL")
+    graph.add_op(_JOINED[probe.kind], {"X": [seen], "Y": [probe.value]}, {"Out": [result]})
     return result
 
 
@@ -165,7 +165,7 @@ class ProbeNumerics(Pass):
         watch.look(graph)
         missing = [name for name in self.values if name not in watch.found]
         if missing:
-            known = [repr(value) for each in graph.tree() for value in each.values if value.writers]
+            known = [repr(value) for subgraph in graph.tree() for value in subgraph.values if value.writers]
             raise InvalidValue(f"no operator writes a value {missing[0]!r} of floating point{did_you_mean(missing[0], known)}")
         return any([self._probe(graph, watch, op) for op in watch.roots])
 
@@ -173,7 +173,7 @@ class ProbeNumerics(Pass):
         if not graph.allows(self.name, op):
             return False
         probes = watch.insert_probes(op)
-        graph.targets.update(dict.fromkeys(each.value for each in probes))
+        graph.targets.update(dict.fromkeys(probe.value for probe in probes))
         return True
 
 
@@ -203,14 +203,14 @@ class _Watch:
         """Whether an operator, or a graph of it, has watched results; ``sure`` are the values that are definitely assigned."""
         if _writes_for_sure(op, sure):
             sure.update(op.writes())
-        chosen = [value for value in op.writes() if self._is_chosen(value, value in sure)]
-        if chosen:
-            self.values[op] = chosen
+        candidates = [value for value in op.writes() if self._is_chosen(value, value in sure)]
+        if candidates:
+            self.values[op] = candidates
         if not op.graphs or definition_of(op).is_grad or _is_fused(op):
-            return bool(chosen)
+            return bool(candidates)
         for graph in op.graphs.values():
             self.inside[graph] = self._of_graph(graph)
-        return bool(chosen) or any(self.inside[graph] for graph in op.graphs.values())
+        return bool(candidates) or any(self.inside[graph] for graph in op.graphs.values())
 
     def _is_chosen(self, value: Value, sure: bool) -> bool:
         if value.dtype not in FLOATS or value.shape is None or value.kind != TENSOR or MARK in value.name or value.name == EMPTY:
@@ -259,23 +259,23 @@ def _writes_for_sure(op: Op, sure: set[Value]) -> bool:
 def _loop(op: Op, probes: Sequence[Probe]) -> list[Probe]:
     """Let a loop carry the totals of probes in its body."""
     around, (body,) = op.graph, op.graphs.values()
-    starts, ends, given, totals = [], [], [], []
-    for each in probes:
-        starts.append(nothing_seen(around, each, op))
-        ends.append(each.like(around, each.name))
-        seen = each.like(body, f"{each.name}@SEEN", given=True)
-        given.append(seen)
-        totals.append(joined(body, each, seen))
-    insert_carried(op, starts, given, totals, ends)
-    return [each.at(end) for each, end in zip(probes, ends, strict=True)]
+    starts, ends, inputs, totals = [], [], [], []
+    for probe in probes:
+        starts.append(nothing_seen(around, probe, op))
+        ends.append(probe.like(around, probe.name))
+        seen = probe.like(body, f"{probe.name}@SEEN", is_input=True)
+        inputs.append(seen)
+        totals.append(joined(body, probe, seen))
+    insert_carried(op, starts, inputs, totals, ends)
+    return [item.at(end) for item, end in zip(probes, ends, strict=True)]
 
 
 def _branches(op: Op, inner: dict[Graph, list[Probe]]) -> list[Probe]:
     """Hand the probes of each branch out; in the others nothing is seen."""
-    all_probes = [(home, each) for home, probes in inner.items() for each in probes]
+    all_probes = [(home, probe) for home, probes in inner.items() for probe in probes]
     yielded = [
-        [each.value if graph is home else nothing_seen(graph, each, None) for home, each in all_probes] for graph in op.graphs.values()
+        [probe.value if graph is home else nothing_seen(graph, probe, None) for home, probe in all_probes] for graph in op.graphs.values()
     ]
-    made = [each.at(each.like(op.graph, each.name)) for _, each in all_probes]
-    insert_results(op, [each.value for each in made], yielded)
-    return made
+    results = [probe.at(probe.like(op.graph, probe.name)) for _, probe in all_probes]
+    insert_results(op, [probe.value for probe in results], yielded)
+    return results

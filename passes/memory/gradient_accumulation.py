@@ -177,7 +177,7 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
         count: how many parts.
     """
     graph, (body,) = net.graph, net.graphs.values()
-    given, results = operands(net), results_of(net)
+    inputs, results = operands(net), results_of(net)
     for value in results:
         if value.type is None:
             graph.set_type(value, *(_gradient_type(graph, value) or (None, None)))
@@ -191,8 +191,8 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     # Inside: the parts by their number in the place of the data, then the new totals and the next number.
     first = body.ops.first
     for value, array in zip(data, inner_arrays, strict=True):
-        _read_part(body, body.inputs[given.index(value)], array, carried[-2], first)
-    fixed = [v for v, outside in zip(body.inputs, given, strict=True) if outside not in data]
+        _read_part(body, body.inputs[inputs.index(value)], array, carried[-2], first)
+    fixed = [v for v, outside in zip(body.inputs, inputs, strict=True) if outside not in data]
     for value in [v for v in body.inputs if v not in fixed]:
         body.drop(value)
     _retype(body)
@@ -200,7 +200,7 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     index = _next(body, "increment", {"X": [carried[-2]]}, carried[-2])
     body.results = [*totals, index, _next(body, "less_than", {"X": [index], "Y": [inner_limit]}, carried[-1])]
     body.inputs = [*carried, *fixed, *inner_arrays, inner_limit]
-    reads = [*starts, number, more, *(v for v in given if v not in data), *arrays, limit]
+    reads = [*starts, number, more, *(v for v in inputs if v not in data), *arrays, limit]
     loop = _replaced(net, body, reads)
     # A mean is that of the parts' means, since the parts are of one size.
     after = loop.next
@@ -261,10 +261,10 @@ def _input(body: Graph, value: Value) -> Value:
     return result
 
 
-def _read_part(body: Graph, whole: Value, array: Value, index: Value, before: Op | None) -> None:
-    part = body.add_value(f"{whole.name}@PART", array.shape, array.dtype)
+def _read_part(body: Graph, source: Value, array: Value, index: Value, before: Op | None) -> None:
+    part = body.add_value(f"{source.name}@PART", array.shape, array.dtype)
     body.add_op("read_from_array", {"X": [array], "I": [index]}, {"Out": [part]}, before=before, role=FORWARD)
-    body.replace(whole, part)
+    body.replace(source, part)
 
 
 def _next(body: Graph, op_type: str, inputs: Slots, value: Value) -> Value:

@@ -58,7 +58,7 @@ class InPlace(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        return any([_mark_graph(each) for each in graph.tree()])
+        return any([_mark_graph(subgraph) for subgraph in graph.tree()])
 
 
 def _mark_graph(graph: Graph) -> bool:
@@ -78,9 +78,9 @@ def _marks(graph: Graph) -> dict[Op, list[str]]:
 def _mark(op: Op, lasting: set[Value]) -> None:
     """Give an operator the mark that it should have."""
     slot = _reusable_slot(op, lasting)
-    wanted, old = ([] if slot is None else [f"Out:{slot}"]), op.attrs.get(INPLACE, [])
-    if wanted != old and op.graph.allows("in-place", op):
-        op.graph.set_attr(op, INPLACE, wanted)
+    marks, old = ([] if slot is None else [f"Out:{slot}"]), op.attrs.get(INPLACE, [])
+    if marks != old and op.graph.allows("in-place", op):
+        op.graph.set_attr(op, INPLACE, marks)
 
 
 def _reusable_slot(op: Op, lasting: set[Value]) -> str | None:

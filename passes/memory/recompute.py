@@ -100,14 +100,14 @@ def kept_by_cut(part: ForwardPart) -> Kept:
     while pending:
         value = pending.pop()
         network.add_edge((value, "in"), (value, "out"), capacity=part.bytes_of(value))
-        for given in _made_from(value):
-            if given is None:
+        for source in _made_from(value):
+            if source is None:
                 network.add_edge("source", (value, "in"))
-            elif not part.is_there(given):
-                network.add_edge((given, "out"), (value, "in"))
-                if given not in seen:
-                    seen.add(given)
-                    pending.append(given)
+            elif not part.is_there(source):
+                network.add_edge((source, "out"), (value, "in"))
+                if source not in seen:
+                    seen.add(source)
+                    pending.append(source)
     _, (reached, _) = nx.minimum_cut(network, "source", "sink", flow_func=nx.algorithms.flow.boykov_kolmogorov)
     # A value is kept if the cut goes between its two nodes.
     return frozenset(value for value in seen if (value, "in") in reached and (value, "out") not in reached)
@@ -151,14 +151,14 @@ def _live(part: ForwardPart, alive: Collection[Value], place: Mapping[Op, int], 
     return list(accumulate(changes))
 
 
-def _cuts(made: list[int], live: list[int], count: int) -> list[int]:
+def _cuts(sizes: list[int], live: list[int], count: int) -> list[int]:
     """Places to cut: where the least is alive in the quarter of a segment around each nominal end."""
-    sums = list(accumulate(made))
-    width = max(len(made) // (8 * count), 1)
+    sums = list(accumulate(sizes))
+    width = max(len(sizes) // (8 * count), 1)
     cuts = []
     for k in range(1, count):
         at = bisect_left(sums, sums[-1] * k / count)
-        cuts.append(min(range(max(at - width, 1), min(at + width + 1, len(made))), key=lambda i: (live[i], abs(i - at)), default=at))
+        cuts.append(min(range(max(at - width, 1), min(at + width + 1, len(sizes))), key=lambda i: (live[i], abs(i - at)), default=at))
     return sorted(cuts)
 
 
@@ -206,11 +206,11 @@ class Recompute(Pass):
 
     def apply(self, graph: Graph) -> bool:
         before = self._peak(graph)
-        found = None if self.budget and before <= self.budget else self._best(graph, before)
-        if found is None:
+        best = None if self.budget and before <= self.budget else self._best(graph, before)
+        if best is None:
             graph.analyses[Recomputed] = Recomputed(before, before, 0, 0)
             return False
-        segments, expected = found
+        segments, expected = best
         rewrites = graph.journal.rewrites
         self._compute_again(graph, segments)
         graph.analyses[Recomputed] = expected
@@ -223,12 +223,12 @@ class Recompute(Pass):
             tried.append((segments, self._tried(graph, before, segments)))
             if self.budget and tried[-1][1].after <= self.budget:
                 break
-        fitting = [each for each in tried if each[1].after <= (self.budget or before - 1)]
+        fitting = [item for item in tried if item[1].after <= (self.budget or before - 1)]
         if fitting:
-            return min(fitting, key=lambda each: each[1].flops)
+            return min(fitting, key=lambda item: item[1].flops)
         if not self.budget:
             return None
-        least = min(found.after for _, found in tried)
+        least = min(candidate.after for _, candidate in tried)
         raise Refused(f"the graph needs {before} bytes at once, with recompute {least} at least: not the {self.budget} of the budget")
 
     def _segments(self, graph: Graph) -> Iterator[int]:
@@ -264,9 +264,9 @@ class Recompute(Pass):
 class _Copies:
     """The forward values that are computed again, each once, before the first operator that needs it."""
 
-    def __init__(self, part: ForwardPart, kept: Kept) -> None:
+    def __init__(self, part: ForwardPart, residuals: Kept) -> None:
         self.part = part
-        self.kept = kept
+        self.kept = residuals
         self.copies: dict[Value, Value] = {}
         self.shape: dict[Value, Value] = {}
         self.made: list[Op] = []

@@ -39,12 +39,12 @@ class CheckpointWhile(Pass):
             raise InvalidValue(f"checkpoint-while keeps every k-th state, k from 1 on, not every={self.every}")
 
     def apply(self, graph: Graph) -> bool:
-        loops = [op for each in graph.tree() for op in each.controls if is_loop_gradient(op)]
+        loops = [op for subgraph in graph.tree() for op in subgraph.controls if is_loop_gradient(op)]
         return any([self._mark(op) for op in loops])
 
     def _mark(self, op: Op) -> bool:
-        wanted = {"checkpoint_every": 0 if self.recursive else self.every, "recursive": self.recursive}
-        changed = {name: value for name, value in wanted.items() if op.attrs.get(name, 0) != value}
+        attrs = {"checkpoint_every": 0 if self.recursive else self.every, "recursive": self.recursive}
+        changed = {name: value for name, value in attrs.items() if op.attrs.get(name, 0) != value}
         for name, value in changed.items():
             op.graph.set_attr(op, name, value)
         return bool(changed)

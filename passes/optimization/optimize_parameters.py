@@ -27,7 +27,7 @@ def optimizers() -> list[str]:
 
 def accumulators(type: str) -> dict[str, str]:
     """What an optimizer keeps for a parameter: the names by the operator's slots; see ``accumulator_name``."""
-    return {each.slot: each.name for each in lookup(type).state or ()}
+    return {state.slot: state.name for state in lookup(type).state or ()}
 
 
 def accumulator_name(parameter: str, accumulator: str, instance: int = 0) -> str:
@@ -66,13 +66,13 @@ def _applied(name: str) -> str:
 
 def updates_of(graph: Graph, parameters: tuple[str, ...]) -> Updates:
     """The updates of a graph; at first each parameter's gradient is ``<parameter>@GRAD``."""
-    found: Updates | None = graph.analyses.get(Updates)
-    if found is None:
-        found = graph.analyses[Updates] = Updates({})
+    updates: Updates | None = graph.analyses.get(Updates)
+    if updates is None:
+        updates = graph.analyses[Updates] = Updates({})
     for name in parameters:
-        if name not in found.gradient:
-            found.gradient[name] = graph.value(f"{name}{GRAD}")
-    return found
+        if name not in updates.gradient:
+            updates.gradient[name] = graph.value(f"{name}{GRAD}")
+    return updates
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,11 @@ class OptimizeParameters(Pass):
 
     def _state(self, name: str) -> dict[str, str]:
         """The state of a parameter: the names by the operator's slots."""
-        return {slot: accumulator_name(name, each, self.instance) for slot, each in accumulators(self.type).items()}
+        return {slot: accumulator_name(name, word, self.instance) for slot, word in accumulators(self.type).items()}
 
     def _check_state(self, graph: Graph, names: tuple[str, ...]) -> None:
-        wanted = [(name, state) for name in names for state in (self.learning_rate, *self._state(name).values())]
-        for name, state in wanted:
+        expected = [(name, state) for name in names for state in (self.learning_rate, *self._state(name).values())]
+        for name, state in expected:
             if not graph.versions(state) and (graph.block is None or not graph.block.has_var_recursive(state)):
                 raise Refused(f"{self.type} cannot update {name!r}: the program declares no {state!r}; minimize declares what is needed")
 
@@ -136,37 +136,37 @@ class OptimizeParameters(Pass):
         """The operator's kernel, on what Fluid's names say it reads."""
         gradients = applied(program, values, self.parameters)
         factors = self.factors or (1.0,) * len(gradients)
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for (name, gradient), factor in zip(gradients.items(), factors, strict=True):
-            found.update(self._updated(name, gradient, np.asarray(values[self.learning_rate] * factor), values))
-        return found
+            options.update(self._updated(name, gradient, np.asarray(values[self.learning_rate] * factor), values))
+        return options
 
     def _updated(self, name: str, gradient: object, rate: object, values: Mapping[str, Any]) -> dict[str, object]:
         attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
         names, definition = {"Param": name, **self._state(name)}, lookup(self.type)
-        state = {slot: [values[each]] for slot, each in names.items()}
+        state = {slot: [values[word]] for slot, word in names.items()}
         outputs = definition.run({**state, "Grad": [gradient], "LearningRate": [rate]}, attrs, list(definition.outputs))
-        found = {name: outputs["ParamOut"][0]}
+        updated = {name: outputs["ParamOut"][0]}
         for slot, _, output, factor in definition.state or ():
             if factor:
-                found[names[slot]] = values[names[slot]] * np.asarray(definition.attr(factor, attrs), values[names[slot]].dtype)
+                updated[names[slot]] = values[names[slot]] * np.asarray(definition.attr(factor, attrs), values[names[slot]].dtype)
             elif output in outputs:
-                found[names[slot]] = outputs[output][0]
-        return found
+                updated[names[slot]] = outputs[output][0]
+        return updated
 
     def _update(self, graph: Graph, name: str, factor: float, gradient: Value) -> None:
         state = {"Param": graph.versions(name)[-1]}
-        state |= {slot: graph.given(each) for slot, each in self._state(name).items()}
+        state |= {slot: graph.given(word) for slot, word in self._state(name).items()}
         rate = self._rate(graph, name, factor, gradient)
         inputs = {**{s: [v] for s, v in state.items()}, "Grad": [gradient], "LearningRate": [rate]}
         definition = lookup(self.type)
-        kept = definition.state or ()
+        state_inputs = definition.state or ()
         outputs = {"ParamOut": [_next(graph, state["Param"])]}
-        outputs |= {each.output: [_next(graph, state[each.slot])] for each in kept if each.output}
+        outputs |= {element.output: [_next(graph, state[element.slot])] for element in state_inputs if element.output}
         attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
         graph.add_op(self.type, inputs, outputs, attrs, role=OPTIMIZE, forward=gradient.writer)
-        for each in [each for each in kept if each.factor]:
-            power, by = state[each.slot], {"scale": definition.attr(each.factor, attrs)}
+        for item in [element for element in state_inputs if element.factor]:
+            power, by = state[item.slot], {"scale": definition.attr(item.factor, attrs)}
             graph.add_op("scale", {"X": [power]}, {"Out": [_next(graph, power)]}, by, role=OPTIMIZE, forward=gradient.writer)
 
     def _rate(self, graph: Graph, name: str, factor: float, gradient: Value) -> Value:

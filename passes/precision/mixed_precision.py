@@ -96,10 +96,10 @@ def _keeps(op: Op, scaled: Container[Value]) -> bool:
     if definition.bilinear:
         return len(slots) == 1 and slots[0] in definition.bilinear
     linear = {slot for slot, _ in definition.cotangents} if isinstance(definition, GradOpDef) else definition.linear
-    whole = all(
+    is_safe = all(
         value in scaled or value.name == EMPTY or uniform_number(value) == 0.0 for slot in linear for value in op.inputs.get(slot, ())
     )
-    return whole and all(slot in linear or slot in _of_shape(definition) for slot in slots) and not op.attrs.get(definition.offset)
+    return is_safe and all(slot in linear or slot in _of_shape(definition) for slot in slots) and not op.attrs.get(definition.offset)
 
 
 def _by_value(value: Value) -> list[Op]:
@@ -176,7 +176,7 @@ class MixedPrecision(Pass):
 
     def apply(self, graph: Graph) -> bool:
         scaled = self.loss_scale != 1.0 and scale_loss(graph, self.loss_scale)
-        return any([_Narrowing(each, self).run() for each in graph.tree()]) or scaled
+        return any([_Narrowing(subgraph, self).run() for subgraph in graph.tree()]) or scaled
 
 
 @dataclass
@@ -218,8 +218,8 @@ class _Narrowing:
         if definition is None or op.graphs or not wide:
             return False
         forward = definition.forward if isinstance(definition, GradOpDef) and definition.forward is not None else definition
-        kept = self.options.keep
-        if forward.type in kept or any(value.name in kept for value in op.writes()):
+        names = self.options.keep
+        if forward.type in names or any(value.name in names for value in op.writes()):
             return False
         return forward.narrow == "gains" or (forward.narrow == "follows" and self._follows(wide))
 

@@ -61,24 +61,27 @@ def _program_path(folder: Path, name: str | None) -> Path:
         return folder / name
     if not folder.is_dir():
         return folder.with_name(f"{folder.name}.pdmodel")
-    found = [folder / "__model__"] if (folder / "__model__").is_file() else sorted(folder.glob("*.pdmodel"))
-    if len(found) != 1:
+    candidates = [folder / "__model__"] if (folder / "__model__").is_file() else sorted(folder.glob("*.pdmodel"))
+    if len(candidates) != 1:
         raise InvalidValue(
-            f"{str(folder)!r} has {len(found)} programs ({', '.join(p.name for p in found) or '__model__, *.pdmodel'}); name one"
+            f"{str(folder)!r} has {len(candidates)} programs ({', '.join(p.name for p in candidates) or '__model__, *.pdmodel'}); name one"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _parameters(program: Path, name: str | None, known: Mapping[str, Variable]) -> dict[str, Array]:
     folder = program.parent
     usual = [program.with_suffix(".pdiparams"), folder / "__params__", folder / "params"]
-    one = folder / name if name is not None else next((path for path in usual if path.is_file()), None)
+    combined = folder / name if name is not None else next((path for path in usual if path.is_file()), None)
     try:
-        found = {name: _own_file(folder, name) for name in known} if one is None else read_tensors(read_bytes(one), sorted(known))
-        check_values(known, found)
+        if combined is None:
+            arrays = {name: _own_file(folder, name) for name in known}
+        else:
+            arrays = read_tensors(read_bytes(combined), sorted(known))
+        check_values(known, arrays)
     except (InvalidValue, InvalidType) as error:
-        raise ParseError(f"{one or folder}: {error}") from None
-    return found
+        raise ParseError(f"{combined or folder}: {error}") from None
+    return arrays
 
 
 def _own_file(folder: Path, name: str) -> Array:
@@ -95,7 +98,7 @@ def _columns(program: Program, op_type: str) -> list[str]:
     """The variables of operators that feed or fetch, in the order of their columns."""
     ops = [op for op in program.global_block().ops if op.type == op_type]
     names = [(op.attrs.get("col", 0), op.output("Out") if op_type == "feed" else op.input("X")) for op in ops]
-    return [name for _, found in sorted(names, key=lambda pair: pair[0]) for name in found]
+    return [name for _, columns in sorted(names, key=lambda pair: pair[0]) for name in columns]
 
 
 def _drop(program: Program, types: set[str]) -> None:
@@ -103,5 +106,5 @@ def _drop(program: Program, types: set[str]) -> None:
     block = program.global_block()
     dropped = {n for op in block.ops if op.type in types for n in (*op.input_names(), *op.output_names())}
     block.ops = [op for op in block.ops if op.type not in types]
-    used = {n for each in program.blocks for op in each.ops for n in (*op.input_names(), *op.output_names())}
+    used = {n for ancestor in program.blocks for op in ancestor.ops for n in (*op.input_names(), *op.output_names())}
     block.vars = {name: var for name, var in block.vars.items() if name in used or name not in dropped}

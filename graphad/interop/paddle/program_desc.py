@@ -125,8 +125,8 @@ FORMAT = Format(PACKAGE, MESSAGES, "Paddle's programs are read and written", "pa
 @cache
 def message(name: str) -> type[Any]:
     """The class of a message: ``message("ProgramDesc")()``; ``MissingProtobuf`` names what to install."""
-    found: type[Any] = message_class(FORMAT, name)
-    return found
+    class_: type[Any] = message_class(FORMAT, name)
+    return class_
 
 
 def text(value: object) -> str:
@@ -216,20 +216,21 @@ def value_of(message: Desc, program: Program) -> Any:
     if not 0 <= message.type < len(KINDS):
         raise ParseError(f"attribute {message.name!r} is of type {message.type}; types are 0 to {len(KINDS) - 1}")
     kind = KINDS[message.type]
-    found = getattr(message, kind.field)
+    content = getattr(message, kind.field)
     if kind.many:
-        return [_item(kind, item, program) for item in found]
-    return _item(kind, found, program)
+        return [_item(kind, item, program) for item in content]
+    return _item(kind, content, program)
 
 
-def _item(kind: Kind, found: Any, program: Program) -> Any:
-    if isinstance(found, bytes):
-        return found.decode("utf-8", "surrogateescape")
+def _item(kind: Kind, content: Any, program: Program) -> Any:
+    if isinstance(content, bytes):
+        return content.decode("utf-8", "surrogateescape")
     if kind.item is Block:
-        return program.block(found)
+        return program.block(content)
     if kind.item is object:
-        return str(complex(found.c.r, found.c.i)) if found.type not in _SCALAR_FIELDS else getattr(found, _SCALAR_FIELDS[found.type])
-    return found
+        field = _SCALAR_FIELDS.get(content.type)
+        return str(complex(content.c.r, content.c.i)) if field is None else getattr(content, field)
+    return content
 
 
 def canonical(definition: OpDef | None, name: str, value: object) -> Any:
@@ -302,10 +303,10 @@ def single(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _kind_for(name: str, value: object, wanted: str) -> str:
+def _kind_for(name: str, value: object, expected: str) -> str:
     """The name of the first type of attribute that holds a value; an empty list is of the kind that the definition wants."""
     if value == [] and isinstance(value, list):
-        return _EMPTY.get(wanted, "INTS")
+        return _EMPTY.get(expected, "INTS")
     for kind in KINDS:
         if _holds(kind, value):
             return kind.name
@@ -374,12 +375,12 @@ def _tensor(kind: Desc) -> Desc | None:
 
 def _own(content: bytes) -> Mapping[str, object]:
     try:
-        found = json.loads(content)
+        fields = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ParseError(f"its attribute {OWN!r} is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise ParseError(f"its attribute {OWN!r} is not a JSON object")
-    return found
+    return fields
 
 
 def write_variable(desc: Desc, var: Variable, scalars: bool) -> None:
@@ -456,8 +457,8 @@ def _values(desc: Desc, program: Program) -> Attrs:
 def _slots(side: str, messages: Iterable[Desc]) -> dict[str, list[str]]:
     """Names by slot; a slot with nothing in it is as one that is not there."""
     slots: dict[str, list[str]] = {}
-    for each in messages:
-        slot, names = text(each.parameter), [text(name) for name in each.arguments]
+    for item in messages:
+        slot, names = text(item.parameter), [text(name) for name in item.arguments]
         if slot in slots:
             raise ParseError(f"{side} slot {slot!r} is given twice")
         if not all(names):
@@ -524,7 +525,7 @@ def write_operator(desc: Desc, op: Operator) -> None:
     if not desc.HasField("type") or desc.type != op.type:
         desc.type = op.type
     for slots, messages in ((op.inputs, desc.inputs), (op.outputs, desc.outputs)):
-        if {each.parameter: list(each.arguments) for each in messages if each.arguments} != {s: n for s, n in slots.items() if n}:
+        if {item.parameter: list(item.arguments) for item in messages if item.arguments} != {s: n for s, n in slots.items() if n}:
             del messages[:]
             for slot, names in slots.items():
                 messages.add(parameter=slot, arguments=names)
@@ -583,12 +584,12 @@ def load_program(data: bytes) -> Program:
     program = Program()
     scalars = _has_scalars(desc)
     depths: list[int] = []
-    for each in desc.blocks:
-        if each.idx != len(depths):
-            raise ParseError(f"block {each.idx} is where block {len(depths)} should be")
-        add_block(program, depths, each.parent_idx)
-    for block, each in zip(program.blocks, desc.blocks, strict=True):
-        _read_block(block, each, scalars)
+    for item in desc.blocks:
+        if item.idx != len(depths):
+            raise ParseError(f"block {item.idx} is where block {len(depths)} should be")
+        add_block(program, depths, item.parent_idx)
+    for block, item in zip(program.blocks, desc.blocks, strict=True):
+        _read_block(block, item, scalars)
     check_blocks(program)
     desc.ClearField("blocks")
     program.allows_unknown = True  # of another version of Paddle, say
@@ -616,12 +617,12 @@ def _has_scalars(desc: Desc) -> bool:
 
 
 def _read_block(block: Block, desc: Desc, scalars: bool) -> None:
-    for i, each in enumerate(desc.vars):
-        with _place(block, "variable", i, each, "name"):
-            read_variable(block, each, scalars)
-    for i, each in enumerate(desc.ops):
-        with _place(block, "operator", i, each, "type"):
-            block.ops.append(read_operator(block, each))
+    for i, item in enumerate(desc.vars):
+        with _place(block, "variable", i, item, "name"):
+            read_variable(block, item, scalars)
+    for i, item in enumerate(desc.ops):
+        with _place(block, "operator", i, item, "type"):
+            block.ops.append(read_operator(block, item))
     desc.ClearField("vars")
     desc.ClearField("ops")
     block.stored = desc.SerializeToString()

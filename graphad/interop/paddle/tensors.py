@@ -48,15 +48,15 @@ def read_tensor(data: bytes) -> Array:
 
 def read_tensors(data: bytes, names: Iterable[str]) -> dict[str, Array]:
     """The arrays of a file that holds many, by their names in order; ParseError says at which the file goes wrong."""
-    source, found = _Bytes(data), {}
+    source, arrays = _Bytes(data), {}
     for name in names:
         try:
-            found[name] = _tensor(source)
+            arrays[name] = _tensor(source)
         except GraphadError as error:
             raise ParseError(f"tensor {name!r}: {error}") from None
     if source.left:
-        raise ParseError(f"byte {source.place}: {source.left} bytes are left after the last of {len(found)} tensors")
-    return found
+        raise ParseError(f"byte {source.place}: {source.left} bytes are left after the last of {len(arrays)} tensors")
+    return arrays
 
 
 def _tensor(source: _Bytes) -> Array:

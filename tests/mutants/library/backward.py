@@ -371,8 +371,8 @@ _FORWARD = (
         "starts-loops-at-zero",
         Patch(
             f"{TANGENTS}.jvp:_through_loop",
-            "starts = [made.of(given[k], op) for k in moving]",
-            "starts = [made._zeros(given[k], op) for k in moving]",
+            "starts = [made.of(inputs[k], op) for k in moving]",
+            "starts = [made._zeros(inputs[k], op) for k in moving]",
         ),
         _loop("elementwise_mul(X=h, Y=w) -> (Out=h)"),
         feeds={"n": [2]},

@@ -84,8 +84,8 @@ _BRANCHES = (
         "ignores-which-result-it-is",
         "fold-branches",
         f"{SAME}:_same",
-        "[pairs.get(value) for value in one.results] == other.results",
-        "set(map(pairs.get, one.results)) == set(other.results)",
+        "[pairs.get(value) for value in first.results] == other.results",
+        "set(map(pairs.get, first.results)) == set(other.results)",
         """
         x: float64[1]
         c: bool[1]
