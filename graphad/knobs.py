@@ -1,141 +1,15 @@
-"""The few settings, from the environment or from the file ``graphad.toml`` in the current folder.
+"""Deprecated: ``graphad.settings``, under its old name for one minor version more."""
 
-| environment            | graphad.toml       | default             |                                                                  |
-|------------------------|--------------------|---------------------|------------------------------------------------------------------|
-| GRAPHAD_VERIFY         | verify = true      | true                | verify the graph after every pass                                |
-| GRAPHAD_CHECK_CLAIMS   | check_claims =     | false               | compute what passes claim to preserve again, and compare         |
-| GRAPHAD_REPRODUCERS    | reproducers = "."  | graphad-reproducers | where a failing pass leaves its reproducer; empty: nowhere       |
-| GRAPHAD_PLUGINS        | plugins = true     | true                | load passes and operators that other packages bring              |
+import warnings
 
-The folder graphad-reproducers is in the temporary folder. The environment wins. Truth is written 1, true, yes, on or 0, false, no, off.
+from graphad import settings
 
-They are read when one of them is first used, not by ``import graphad``, and hold for the process: ``KNOBS.verify = False`` changes one
-for all threads. ``with changed_knobs(verify=False):`` changes it for what runs within, and for no other thread or asyncio task.
-"""
-
-from __future__ import annotations
-
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, fields
-from importlib import import_module
-from pathlib import Path
-from threading import Lock
-from types import MappingProxyType
-from typing import Any, Generic, TypeVar
-
-from graphad.errors import InvalidValue
-
-Value = TypeVar("Value")
-FILE = "graphad.toml"
-_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_NAMES = {"KNOBS": "SETTINGS", "Knobs": "Settings", "changed_knobs": "changed_settings", "read_knobs": "read_settings"}
 
 
-@dataclass
-class Knobs:
-    """The settings; ``KNOBS`` has those that hold now."""
-
-    verify: bool = True
-    check_claims: bool = False
-    reproducers: str = field(default_factory=lambda: str(Path(tempfile.gettempdir()) / "graphad-reproducers"))
-    plugins: bool = True
-
-
-def read_knobs(environment: Mapping[str, str], folder: Path) -> Knobs:
-    """The settings that an environment and the file in a folder say.
-
-    Raises:
-        ValueError: a setting that does not exist, or a value that it cannot have; the message says where it was set.
-    """
-    knobs = Knobs()
-    kinds = {f.name: type(getattr(knobs, f.name)) for f in fields(knobs)}
-    for name, value in _from_file(folder / FILE).items():
-        if name not in kinds:
-            raise InvalidValue(f"{FILE}: there is no setting {name!r}; there are {', '.join(kinds)}")
-        if type(value) is not kinds[name]:
-            raise InvalidValue(f"{FILE}: {name} is {kinds[name].__name__}, not {value!r}")
-        setattr(knobs, name, value)
-    for name, kind in kinds.items():
-        variable = f"GRAPHAD_{name.upper()}"
-        if variable in environment:
-            text = environment[variable]
-            setattr(knobs, name, text if kind is str else _truth(variable, text))
-    return knobs
-
-
-def _from_file(path: Path) -> dict[str, object]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    except ValueError as error:
-        raise InvalidValue(f"{FILE}: {error}") from None
-    try:
-        return dict(import_module("tomllib").loads(text))  # only where there is a file: it costs 4 ms
-    except ValueError as error:
-        raise InvalidValue(f"{FILE}: {error}") from None
-
-
-def _truth(variable: str, text: str) -> bool:
-    word = text.strip().lower()
-    if word not in _TRUE + _FALSE:
-        raise InvalidValue(f"{variable} is one of {', '.join(_TRUE + _FALSE)}, not {text!r}")
-    return word in _TRUE
-
-
-class _Setting(Generic[Value]):
-    """A setting as it holds now; to assign it changes that of the process."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: object, owner: type | None = None) -> Value:
-        changes = _changes.get()
-        return changes[self.name] if self.name in changes else getattr(_of_process(), self.name)  # type: ignore[no-any-return]
-
-    def __set__(self, instance: object, value: Value) -> None:
-        setattr(_of_process(), self.name, value)
-
-
-class _Current:
-    """The settings that hold now: those that ``changed_knobs`` has changed in this context, else those of the process."""
-
-    verify = _Setting[bool]()
-    check_claims = _Setting[bool]()
-    reproducers = _Setting[str]()
-    plugins = _Setting[bool]()
-
-    def __repr__(self) -> str:
-        return repr(Knobs(**{**asdict(_of_process()), **_changes.get()}))
-
-
-_changes: ContextVar[Mapping[str, Any]] = ContextVar("changes of settings", default=MappingProxyType({}))
-_process: list[Knobs] = []
-_reading = Lock()
-KNOBS = _Current()
-
-
-def _of_process() -> Knobs:
-    if not _process:
-        with _reading:
-            if not _process:
-                _process.append(read_knobs(os.environ, Path()))
-    return _process[0]
-
-
-@contextmanager
-def changed_knobs(**changes: Any) -> Iterator[None]:
-    """Within it, settings have other values: in this thread or asyncio task, and in tasks that it starts.
-
-    Raises:
-        TypeError: there is no such setting.
-    """
-    Knobs(**changes)
-    token = _changes.set({**_changes.get(), **changes})
-    try:
-        yield
-    finally:
-        _changes.reset(token)
+def __getattr__(name: str) -> object:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    message = f"graphad.knobs.{name} is deprecated and goes in the next minor version: use graphad.settings.{_NAMES[name]}"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return getattr(settings, _NAMES[name])

@@ -20,7 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from threading import RLock
 from types import ModuleType
 
-from graphad.knobs import KNOBS
+from graphad.settings import SETTINGS
 
 GROUPS = ("graphad.ops", "graphad.passes")
 
@@ -52,7 +52,7 @@ class _Loader:
                 self.is_loading, self.is_done = False, True
 
     def _untried(self) -> Iterator[EntryPoint]:
-        for point in plugins() if KNOBS.plugins else ():
+        for point in plugins() if SETTINGS.plugins else ():
             key = (point.group, point.name, point.value)
             if key not in self.tried:
                 self.tried.add(key)

@@ -9,10 +9,10 @@ import time
 import pytest
 from hypothesis import settings
 
-from graphad.knobs import KNOBS
+from graphad.settings import SETTINGS
 from tests.fuzz import EXAMPLES, FIRST, SEED, UNTIL
 
-KNOBS.reproducers = ""  # tests make passes fail on purpose; those that look at reproducers name a folder
+SETTINGS.reproducers = ""  # tests make passes fail on purpose; those that look at reproducers name a folder
 
 # The same few programs each time: what looks for new ones, at length, is make fuzz.
 settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=40, print_blob=True)

@@ -18,8 +18,8 @@ from tests.source_tree import ROOT, modules
 # From the lowest up: a module imports from rows above its own, and from its own package.
 LAYERS = (
     "errors",
-    "knobs showing",
-    "plugins",
+    "settings showing",
+    "plugins knobs",
     "types",
     "ops",
     "program",

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from graphad import plugins
-from graphad.knobs import KNOBS
+from graphad.settings import SETTINGS
 from tests.source_tree import ROOT
 
 EXAMPLE = ROOT / "docs" / "example-package"
@@ -119,7 +119,7 @@ def test_the_example_says_what_it_brings() -> None:
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Load entry points given as ``group: (name, what it stands for)``; return the names of those that were loaded."""
-    monkeypatch.setattr(KNOBS, "plugins", True)
+    monkeypatch.setattr(SETTINGS, "plugins", True)
     monkeypatch.setattr(plugins, "_loader", plugins._Loader())
 
     class Point(EntryPoint):
@@ -172,7 +172,7 @@ def test_one_that_fails_is_told_and_the_rest_goes_on(loads: Callable[..., list[s
 
 
 def test_nothing_is_loaded_where_it_is_switched_off(loads: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KNOBS, "plugins", False)
+    monkeypatch.setattr(SETTINGS, "plugins", False)
     assert loads(("graphad.passes", "good", lambda: pytest.fail("loaded"))) == []
 
 

@@ -60,7 +60,7 @@ class Journal:
     requested: tuple[str, ...] | None = None
     history: list[Any] = field(default_factory=list)
     touched: list[Op] | None = None
-    followers: dict[object, int] = field(default_factory=dict)
+    cursors: dict[object, int] = field(default_factory=dict)
     kept: dict[Any, Any] = field(default_factory=dict)
     memory: dict[Any, Any] = field(default_factory=dict)
     watcher: Callable[[str, Sequence[Op]], None] | None = None

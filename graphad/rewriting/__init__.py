@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphad.rewriting.analysis import Analysis, claims_checked
 from graphad.rewriting.dataflow import Dataflow
+from graphad.rewriting.old_names import Follower, sweep
 from graphad.rewriting.passes import (
     PASSES,
     Fixpoint,
@@ -25,7 +26,7 @@ from graphad.rewriting.passes import (
     verification,
 )
 from graphad.rewriting.pattern import compute, constant, is_float
-from graphad.rewriting.rewriter import Follower, Rule, RuleSet, in_graph, rewrite_greedily, sweep, timing_rules
+from graphad.rewriting.rewriter import ChangeCursor, Rule, RuleSet, erase_if_dead, in_graph, rewrite_greedily, timing_rules
 from graphad.rewriting.rule_pass import RulePass, rules_of
 from graphad.rewriting.rules import PatternRule, explain, rewrite, several
 from graphad.rewriting.runs import Report, Step
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PASSES",
     "Analysis",
+    "ChangeCursor",
     "Dataflow",
     "Fixpoint",
     "Follower",
@@ -55,6 +57,7 @@ __all__ = [
     "compute",
     "constant",
     "diagnoses_only",
+    "erase_if_dead",
     "explain",
     "fixpoint",
     "in_graph",

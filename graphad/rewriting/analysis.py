@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from graphad.errors import PassError
 from graphad.ir import Graph
-from graphad.knobs import KNOBS, changed_knobs
+from graphad.settings import SETTINGS, changed_settings
 
 T = TypeVar("T")
 
 
-class _Kept(NamedTuple):
+class _CacheEntry(NamedTuple):
     """An analysis, and the state of the graph it is true of."""
 
     edits: int
@@ -45,7 +45,7 @@ class Analysis(ABC):
     @classmethod
     def of(cls, graph: Graph) -> Self:
         """The analysis of the graph as it is now: the one kept if the graph has not changed, else a new one."""
-        return kept_or_new(graph, cls, cls.compute)
+        return cached(graph, cls, cls.compute)
 
     @classmethod
     def recomputed(cls, graph: Graph, claimed: object) -> Analysis:
@@ -53,21 +53,21 @@ class Analysis(ABC):
         return cls.compute(graph)
 
 
-def kept_or_new(graph: Graph, kind: type, compute: Callable[[Graph], T]) -> T:
+def cached(graph: Graph, kind: type, compute: Callable[[Graph], T]) -> T:
     """What is kept about a graph under a class, if the graph has not changed since; else what ``compute`` says, which is then kept."""
-    entry: _Kept | None = graph.analyses.get(kind)
+    entry: _CacheEntry | None = graph.analyses.get(kind)
     now = graph.journal.edits, graph.journal.typings
     if entry is not None and entry[:2] == now:
         return entry.result  # type: ignore[no-any-return]
     result = compute(graph)
-    graph.analyses[kind] = _Kept(*now, result)
+    graph.analyses[kind] = _CacheEntry(*now, result)
     return result
 
 
-def drop_outgrown(graph: Graph) -> None:
+def drop_stale(graph: Graph) -> None:
     """Forget the analyses that were computed before the graph's last change: no pass can preserve what is not true any more."""
     now = graph.journal.edits, graph.journal.typings
-    graph.analyses = {kind: entry for kind, entry in graph.analyses.items() if not isinstance(entry, _Kept) or entry[:2] == now}
+    graph.analyses = {kind: entry for kind, entry in graph.analyses.items() if not isinstance(entry, _CacheEntry) or entry[:2] == now}
 
 
 def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, object], who: str) -> None:
@@ -76,13 +76,13 @@ def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type,
     Raises:
         PassError: within ``claims_checked``, an analysis that is said to be preserved is not what it was.
     """
-    now, checking = graph.analyses, KNOBS.check_claims
+    now, checking = graph.analyses, SETTINGS.check_claims
     graph.analyses = {kind: before.get(kind, now[kind]) for kind in preserved if kind in now}
     for kind, entry in list(graph.analyses.items()):
-        if isinstance(entry, _Kept):
+        if isinstance(entry, _CacheEntry):
             if checking:
                 _check(graph, kind, entry.result, who)
-            graph.analyses[kind] = _Kept(graph.journal.edits, graph.journal.typings, entry.result)
+            graph.analyses[kind] = _CacheEntry(graph.journal.edits, graph.journal.typings, entry.result)
 
 
 def _check(graph: Graph, kind: type, claimed: object, who: str) -> None:
@@ -96,5 +96,5 @@ def _check(graph: Graph, kind: type, claimed: object, who: str) -> None:
 @contextmanager
 def claims_checked(on: bool = True) -> Iterator[None]:
     """Within it, what passes claim to preserve is computed again and compared."""
-    with changed_knobs(check_claims=on):
+    with changed_settings(check_claims=on):
         yield

@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from graphad.errors import PassError
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import BACK, KEPT, SUM, Edge, conditions, region_edges
-from graphad.rewriting.analysis import kept_or_new
+from graphad.rewriting.analysis import cached
 
 F = TypeVar("F")
 ROUNDS = 1000  # how often the fact about one block argument may grow
@@ -122,10 +122,10 @@ class Dataflow(ABC, Generic[F]):
         Raises:
             PassError: the facts about a value grow without end.
         """
-        cached: dict[Dataflow[F], Facts[F]] = kept_or_new(graph, type(self), lambda _: {})
-        if self not in cached:
-            cached[self] = self.solve(graph)
-        return cached[self]
+        by_analysis: dict[Dataflow[F], Facts[F]] = cached(graph, type(self), lambda _: {})
+        if self not in by_analysis:
+            by_analysis[self] = self.solve(graph)
+        return by_analysis[self]
 
     def solve(self, graph: Graph) -> Facts[F]:
         """The same, computed now."""

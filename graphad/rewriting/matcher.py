@@ -40,7 +40,7 @@ class Choices:
         self.made.append((which, count))
         return which
 
-    def following(self) -> Choices | None:
+    def next(self) -> Choices | None:
         """The next way, None after the last."""
         decisions = list(self.made)
         while decisions:

@@ -21,14 +21,14 @@ from graphad.errors import GraphadError, InvalidGraph, InvalidType, InvalidValue
 from graphad.ir import Graph, check_graph, lower, paused_collector
 from graphad.ir.provenance import Origin
 from graphad.ir.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
-from graphad.knobs import KNOBS, changed_knobs
 from graphad.ops.definition import did_you_mean
 from graphad.plugins import ensure_plugins
 from graphad.program import Program
 from graphad.program.operator import check_known
-from graphad.rewriting.analysis import Analysis, drop_outgrown, keep_preserved
+from graphad.rewriting.analysis import Analysis, drop_stale, keep_preserved
 from graphad.rewriting.dataflow import Dataflow
 from graphad.rewriting.runs import Report, Step, arrow
+from graphad.settings import SETTINGS, changed_settings
 from graphad.showing import Table
 
 # -- text ------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def reported(pass_: Pass, graph: Graph, run: Run) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        is_reported = bool(KNOBS.reproducers) and not inside and not _replaying.get()
+        is_reported = bool(SETTINGS.reproducers) and not inside and not _replaying.get()
         if is_reported and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
             _mention(error, _written(pass_, graph, journal.history[:done], run, error))
         raise
@@ -277,7 +277,7 @@ def _written(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error
     try:
         files = _files(pass_, graph, history, run, error)
         digest = hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:8]
-        folder = Path(KNOBS.reproducers) / f"{pass_.name or 'pass'}-{digest}"
+        folder = Path(SETTINGS.reproducers) / f"{pass_.name or 'pass'}-{digest}"
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -358,11 +358,11 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
     journal = graph.journal
     if journal.is_exhausted:
         return False
-    verifying, applier = KNOBS.verify, _applier.get()
+    verifying, applier = SETTINGS.verify, _applier.get()
     ops, values, rewrites = len(graph.ops), len(graph.values), journal.rewrites
     with reported(pass_, graph, run_pass):
         _check_required(pass_, graph)
-        drop_outgrown(graph)
+        drop_stale(graph)
         if verifying and graph.parent is None and not journal.history and _Verified not in graph.analyses:
             verify(graph)  # else a pass would be blamed for the program that it was given, or fail on it
         before, author, last = dict(graph.analyses), journal.author, journal.origin
@@ -375,7 +375,7 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
         seconds = perf_counter() - start
         if journal.rewrites == rewrites:
             journal.rewrites, journal.origin = (rewrites + 1, Origin(pass_.name, ())) if changed else (rewrites, last)
-        _keep_books(pass_, graph, changed, before)
+        _update_claims(pass_, graph, changed, before)
         if verifying:
             _verify_after(pass_, graph)
     if not pass_.combines and graph.parent is None:
@@ -430,7 +430,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
         available |= set(pass_.establishes)
 
 
-def _keep_books(pass_: Pass, graph: Graph, changed: bool, before: dict[type, object]) -> None:
+def _update_claims(pass_: Pass, graph: Graph, changed: bool, before: dict[type, object]) -> None:
     graph.properties.difference_update(pass_.clears)
     graph.properties.update(claim for claim in pass_.establishes if isinstance(claim, str))
     if changed and not pass_.combines:
@@ -464,7 +464,7 @@ def _rules_to_check(last: _Verified | None, now: _Verified) -> tuple[Rule, ...]:
 @contextmanager
 def verification(on: bool) -> Iterator[None]:
     """Within it, graphs are verified after every pass, or not."""
-    with changed_knobs(verify=on):
+    with changed_settings(verify=on):
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from graphad.ops.definition import did_you_mean
 from graphad.showing import Table
 
 # -- what changed ----------------------------------------------------------------------------------
-# Listeners to the changes of a graph: from its second run on, a pass visits only what changed since the first.
+# Cursors in the list of changes of a graph: from its second run on, a pass visits only what changed since the first.
 
 _REMEMBERED = 100_000  # changed operators that are kept for later passes, at least
 
@@ -34,12 +35,12 @@ def operator_count(graph: Graph) -> int:
     return sum(len(subgraph.ops) for subgraph in graph.tree()) if graph.controls else len(graph.ops)
 
 
-class Follower:
+class ChangeCursor:
     """A cursor in the list of changed operators. If the list gets too long, its start is dropped: then all operators are
-    visited anew, and the tables that passes keep about the graph are dropped.
+    visited again, and the tables that passes keep about the graph are dropped.
 
     Args:
-        who: the pass, for instance; its next follower goes on where this one was.
+        who: the pass, for instance; its next cursor goes on where this one was.
         graph: where it works.
     """
 
@@ -47,22 +48,22 @@ class Follower:
         self.journal = graph.journal
         self.key = (who, graph)
         if self.journal.touched is None or len(self.journal.touched) > _REMEMBERED + 8 * operator_count(graph):
-            self.journal.touched, self.journal.followers, self.journal.kept = [], {}, {}
+            self.journal.touched, self.journal.cursors, self.journal.kept = [], {}, {}
         self.touched = self.journal.touched
 
-    def fresh(self) -> list[Op] | None:
+    def changed_ops(self) -> list[Op] | None:
         """The operators touched since the last call that are still there, in order, each once; None the first time, for all."""
-        start = self.journal.followers.get(self.key)
+        start = self.journal.cursors.get(self.key)
         self.catch_up()
         return None if start is None else [op for op in dict.fromkeys(self.touched[start:]) if in_graph(op)]
 
     def catch_up(self) -> None:
-        """Mark all changes so far as seen."""
-        self.journal.followers[self.key] = len(self.touched)
+        """Move to the end of the list: all changes so far are seen."""
+        self.journal.cursors[self.key] = len(self.touched)
 
-    def forget(self) -> None:
-        """Look at all the next time."""
-        self.journal.followers.pop(self.key, None)
+    def reset(self) -> None:
+        """Visit all operators the next time."""
+        self.journal.cursors.pop(self.key, None)
 
 
 # -- rules and sets of rules -----------------------------------------------------------------------
@@ -73,14 +74,17 @@ class Follower:
 Place = tuple[str, int]  # an input slot, and which of the values in it
 
 
-class Start(NamedTuple):
-    """A way in which a rule can start at an operator: the types that the writers of some of its inputs have to be of.
+class Root(NamedTuple):
+    """What a rule requires of its root operator: the types of the operators that write some of its inputs.
 
-    ``form`` is passed to the rule when it is tried; it says for instance in which order the inputs are matched.
+    ``variant`` is passed to the rule when it is tried. It says, for instance, in which order the inputs are matched.
     """
 
     writers: tuple[tuple[Place, frozenset[str]], ...] = ()
-    form: object = None
+    variant: object = None
+
+
+_OLD_NAMES = {"aside": "multi_root", "starts": "roots", "looks_at": "dependencies"}
 
 
 class Rule(ABC):
@@ -88,31 +92,38 @@ class Rule(ABC):
 
     Attributes:
         name: what the rule is called in listings, timings and provenance.
-        types: the types of the operators that it starts at; None for all.
-        depth: the length of the longest chain of operators that it looks at.
-        aside: whether it looks at operators beside the one it starts at, which read what is read or written there.
+        types: the types of its root operators; None for all.
+        depth: the length of the longest chain of operators that it matches.
+        multi_root: whether it also matches operators next to its root, which read what the root reads or writes.
     """
 
     name: str = ""
     types: frozenset[str] | None = None
     depth: int = 1
-    aside: bool = False
+    multi_root: bool = False
 
     @abstractmethod
     def rewrite(self, op: Op) -> bool:
         """Rewrite the neighborhood of an operator, if the rule applies; ``op.graph.allows(self.name, ...)`` has to agree first."""
 
-    def rewrite_as(self, op: Op, form: Any) -> bool:
-        """Rewrite in one of the forms that ``starts`` names."""
+    def rewrite_as(self, op: Op, variant: Any) -> bool:
+        """Rewrite one of the variants that ``roots`` lists."""
         return self.rewrite(op)
 
-    def starts(self) -> Iterable[Start]:
-        """Where the rule can start, as far as the operators that write its inputs say."""
-        return (Start(),)
+    def roots(self) -> Iterable[Root]:
+        """The operators at which the rule can match, by the types of the writers of their inputs."""
+        return (Root(),)
 
-    def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
+    def dependencies(self) -> Iterable[tuple[int, frozenset[str] | None]]:
         """The dependencies of a rule besides its root: the number of operators below, operators of these types (None: any)."""
         return ((distance, None) for distance in range(1, self.depth))
+
+    def __init_subclass__(cls) -> None:
+        for old, new in _OLD_NAMES.items():
+            if old in vars(cls):
+                message = f"{cls.__name__}.{old} is deprecated and goes in the next minor version: call it {new}"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                setattr(cls, new, vars(cls)[old])
 
     def __repr__(self) -> str:
         return f"<rule {self.name}>"
@@ -197,7 +208,7 @@ class RuleSet(Sequence[Rule]):
         return RuleSet(rule for rule in self.rules if rule.name not in names)
 
     def for_type(self, type: str) -> tuple[Rule, ...]:
-        """The rules that start at operators of a type."""
+        """The rules whose roots are of a type."""
         rules = self._by_type.get(type)
         if rules is None:
             rules = self._by_type[type] = tuple(r for r in self.rules if r.types is None or type in r.types)
@@ -208,7 +219,7 @@ class RuleSet(Sequence[Rule]):
         return {}
 
     def candidates(self, op: Op) -> tuple[tuple[Rule, object], ...]:
-        """The rules that can apply at an operator, as far as its type and those of the writers of its inputs say, with their forms."""
+        """The rules that can apply at an operator, as far as its type and those of the writers of its inputs say, with their variants."""
         table = self._tables.get(op.type)
         if table is None:
             table = self._tables[op.type] = _Table(self.for_type(op.type))
@@ -224,9 +235,9 @@ class RuleSet(Sequence[Rule]):
         return max((rule.depth for rule in self.rules), default=1)
 
     @cached_property
-    def aside(self) -> bool:
-        """Whether a rule looks at operators beside the one it starts at."""
-        return any(rule.aside for rule in self.rules)
+    def multi_root(self) -> bool:
+        """Whether a rule also matches operators next to its root."""
+        return any(rule.multi_root for rule in self.rules)
 
     def __str__(self) -> str:
         width = max((len(rule.name) for rule in self.rules), default=0)
@@ -242,8 +253,8 @@ class _Table:
     """The rules for operators of one type, by the types of the operators that write their inputs."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self.starts = [(rule, start) for rule in rules for start in rule.starts()]
-        self.places = tuple(dict.fromkeys(place for _, start in self.starts for place, _ in start.writers))
+        self.roots = [(rule, root) for rule in rules for root in rule.roots()]
+        self.places = tuple(dict.fromkeys(place for _, root in self.roots for place, _ in root.writers))
         self.known: dict[tuple[str, ...], tuple[tuple[Rule, object], ...]] = {}
 
     def candidates(self, op: Op) -> tuple[tuple[Rule, object], ...]:
@@ -252,8 +263,8 @@ class _Table:
         candidates = self.known.get(types)
         if candidates is None:
             of = dict(zip(self.places, types, strict=True))
-            fitting = ((rule, start) for rule, start in self.starts if all(of[place] in accepted for place, accepted in start.writers))
-            candidates = self.known[types] = tuple((rule, start.form) for rule, start in fitting)
+            fitting = ((rule, root) for rule, root in self.roots if all(of[place] in accepted for place, accepted in root.writers))
+            candidates = self.known[types] = tuple((rule, root.variant) for rule, root in fitting)
         return candidates
 
 
@@ -262,12 +273,12 @@ def _writer_type(op: Op, slot: str, index: int) -> str:
     return values[index].writers[0].type if len(values) > index and values[index].writers else ""
 
 
-def timed(rule: Rule, op: Op, form: object, running: tuple[RuleTimings, ...]) -> bool:
+def timed(rule: Rule, op: Op, variant: object, running: tuple[RuleTimings, ...]) -> bool:
     """Try a rule, and add its time to those that are being taken."""
     if not running:
-        return rule.rewrite_as(op, form)
+        return rule.rewrite_as(op, variant)
     start = perf_counter()
-    applied = rule.rewrite_as(op, form)
+    applied = rule.rewrite_as(op, variant)
     seconds = perf_counter() - start
     for times in running:
         time = times.setdefault(rule.name, RuleTime())
@@ -284,13 +295,13 @@ Levels = tuple[Types, ...]
 
 
 class Triggers:
-    """By the type of an operator that changed: the types of operators that rules start at, one level of readers up, two, ..."""
+    """By the type of an operator that changed: the types of the roots of rules, one level of readers up, two, ..."""
 
     def __init__(self, rules: RuleSet) -> None:
         self.depth = rules.depth
         self.up: dict[tuple[str, int], set[str]] = {}
         self.levels: dict[str, Levels] = {}
-        self.aside = any(rule.aside for rule in rules)
+        self.multi_root = any(rule.multi_root for rule in rules)
         for rule in rules:
             self._add(rule)
 
@@ -303,13 +314,13 @@ class Triggers:
         return triggers
 
     def _add(self, rule: Rule) -> None:
-        for distance, types in rule.looks_at():
+        for distance, types in rule.dependencies():
             for changed in (ANY,) if types is None else types:
                 self.up.setdefault((changed, distance), set()).update((ANY,) if rule.types is None else rule.types)
 
-    def starts(self, op: Op) -> Iterator[Op]:
-        """The operators at which rules can start that look at this one."""
-        if self.aside:
+    def roots(self, op: Op) -> Iterator[Op]:
+        """The possible roots of rules that depend on this operator."""
+        if self.multi_root:
             yield from self._beside(op, self.depth - 1)
         level = [op]
         for types in self.levels.get(op.type) or self._levels(op.type):
@@ -360,7 +371,7 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
     Args:
         graph: the graph; operators that a rewrite leaves without readers are removed.
         rules: in the order in which they are tried at an operator.
-        follower: who asks, the pass for instance: its next run starts from what was touched since this one.
+        follower: the pass, for instance: its next run visits only what was touched since this one.
 
     Raises:
         PassError: the rules still apply after many times as many rewrites as there are operators; the message names those that do.
@@ -376,19 +387,19 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
             if count > _FEW + _MANY * size:
                 again = ", ".join(sorted(set(last)))
                 raise PassError(f"rules still apply after {count} rewrites of {size} operators, again and again: {again}")
-            sweep(op)
+            erase_if_dead(op)
             work.again(op)
     return count > 0
 
 
 def _first_that_applies(rules: RuleSet, op: Op, running: tuple[RuleTimings, ...]) -> Rule | None:
-    for rule, form in rules.candidates(op):
-        if timed(rule, op, form, running):
+    for rule, variant in rules.candidates(op):
+        if timed(rule, op, variant, running):
             return rule
     return None
 
 
-def sweep(op: Op) -> None:
+def erase_if_dead(op: Op) -> None:
     """Remove an operator if it is dead, and the operators that die with it."""
     pending = [op]
     while pending:
@@ -401,19 +412,19 @@ def sweep(op: Op) -> None:
 
 
 class _Worklist:
-    """The operators to look at: all, or those touched since the follower's last run; then those touched meanwhile."""
+    """The operators to look at: all, or those touched since the cursor was last moved; then those touched meanwhile."""
 
     def __init__(self, graph: Graph, rules: RuleSet, who: Hashable) -> None:
-        self.follower = Follower(who, graph)
+        self.cursor = ChangeCursor(who, graph)
         self.triggers = Triggers.of(rules)
         self.journal = graph.journal
-        fresh = self.follower.fresh()
-        self.queue: deque[Op] = deque(op for subgraph in graph.tree() for op in subgraph.ops) if fresh is None else deque()
+        changed = self.cursor.changed_ops()
+        self.queue: deque[Op] = deque(op for subgraph in graph.tree() for op in subgraph.ops) if changed is None else deque()
         self.queued = set(self.queue)
-        self.take(fresh or [])
+        self.take(changed or [])
 
     def __iter__(self) -> Iterator[Op]:
-        touched, place = self.follower.touched, len(self.follower.touched)
+        touched, place = self.cursor.touched, len(self.cursor.touched)
         while True:
             if place < len(touched):
                 self.take(list(dict.fromkeys(touched[place:])))
@@ -425,9 +436,9 @@ class _Worklist:
             if in_graph(op):
                 yield op
         if self.journal.is_exhausted:
-            self.follower.forget()  # the rest is still to be looked at
+            self.cursor.reset()  # the rest is still to be looked at
         else:
-            self.follower.catch_up()
+            self.cursor.catch_up()
 
     def again(self, op: Op) -> None:
         """Look at an operator once more, if it is still there."""
@@ -438,8 +449,8 @@ class _Worklist:
         """Look at operators that were touched, and at those where rules can start that depend on them."""
         for op in touched:
             self.add(op)
-            for start in self.triggers.starts(op):
-                self.add(start)
+            for root in self.triggers.roots(op):
+                self.add(root)
 
     def add(self, op: Op) -> None:
         """Look at an operator, once."""

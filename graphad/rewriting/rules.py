@@ -30,7 +30,7 @@ from graphad.rewriting.pattern import (
     leaves,
     parts_of,
 )
-from graphad.rewriting.rewriter import Place, Rule, Start, sweep
+from graphad.rewriting.rewriter import Place, Root, Rule, erase_if_dead
 from graphad.rewriting.rule_check import Evidence, Kinks, check_rule
 from graphad.rewriting.rule_inputs import Example
 from graphad.types import FLOATS, Function
@@ -81,7 +81,7 @@ class PatternRule(Rule):
         self.variants = tuple(_variants(self.before))
         self.types = frozenset(variant.calls[0].definition.type for variant in self.variants)
         self.depth = max(map(_depth, self.before)) + any(_counts_readers(item) for item in self.conditions)
-        self.aside = len(self.variants[0].calls) > 1
+        self.multi_root = len(self.variants[0].calls) > 1
         where = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
         self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{where}"
 
@@ -92,16 +92,16 @@ class PatternRule(Rule):
     def _match_as(self, variant: Variant, op: Op, trace: Trace | None = None) -> Match | None:
         if variant.is_simple:
             match = Match(trace=trace)
-            return match if match_op(variant.calls[0], op, match) and self._is_right(variant, op, match) else None
+            return match if match_op(variant.calls[0], op, match) and self._satisfies(variant, op, match) else None
         choices: Choices | None = Choices()
         while choices is not None:
             for match in match_roots(variant.calls, op, Match(trace=trace, choices=choices)):
-                if self._is_right(variant, op, match):
+                if self._satisfies(variant, op, match):
                     return match
-            choices = choices.following()
+            choices = choices.next()
         return None
 
-    def _is_right(self, variant: Variant, op: Op, match: Match) -> bool:
+    def _satisfies(self, variant: Variant, op: Op, match: Match) -> bool:
         try:
             fits = compare_later(match) and self._holds(match) and keeps_types(self.before, self.after, match)
         except UnknownType as error:
@@ -109,19 +109,19 @@ class PatternRule(Rule):
             return match.fail(lambda: reason)
         return fits and self._is_possible(variant, op, match)
 
-    def starts(self) -> Iterable[Start]:
-        return [Start(variant.writers, variant) for variant in self.variants]
+    def roots(self) -> Iterable[Root]:
+        return [Root(variant.writers, variant) for variant in self.variants]
 
-    def looks_at(self) -> Iterable[tuple[int, frozenset[str] | None]]:
+    def dependencies(self) -> Iterable[tuple[int, frozenset[str] | None]]:
         if any(_counts_readers(condition) for condition in self.conditions):
-            return super().looks_at()
+            return super().dependencies()
         return [(distance, types) for term in self.before for distance, types in _below(term) if distance]
 
     def rewrite(self, op: Op) -> bool:
         return any(self.rewrite_as(op, variant) for variant in self.variants)
 
-    def rewrite_as(self, op: Op, form: Variant) -> bool:
-        match = self._match_as(form, op)
+    def rewrite_as(self, op: Op, variant: Variant) -> bool:
+        match = self._match_as(variant, op)
         if match is None or not op.graph.allows(self.name, *match.ops.values()):
             return False
         results = [match.value_of(term) for term in self.before]
@@ -132,7 +132,7 @@ class PatternRule(Rule):
                     _take_over(old, new)
                 op.graph.substitute(old, new)
         for call in dict.fromkeys(term.call for term in self.before):
-            sweep(match.ops[call])
+            erase_if_dead(match.ops[call])
         return True
 
     def _holds(self, match: Match) -> bool:

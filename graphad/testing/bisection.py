@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from graphad.ir import Graph, schedule
 from graphad.ir.provenance import Origin
-from graphad.knobs import changed_knobs
 from graphad.rewriting import Pass, Step, observing
+from graphad.settings import changed_settings
 from graphad.testing.cases import Case
 from graphad.testing.trial import Observed, Subject, observe, observed_difference
 
@@ -69,7 +69,7 @@ def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | N
     subject = Subject(what, prepare, tolerance)
     targets = case.targets
     expected = observe(subject.before(case, subject.prepared(case)), case, targets)
-    with changed_knobs(reproducers=""):
+    with changed_settings(reproducers=""):
         whole = _run(subject, case, targets, expected, None)
         if not whole.wrong:
             return None

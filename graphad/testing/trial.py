@@ -20,7 +20,6 @@ from graphad.execution.compiled import FIRST
 from graphad.execution.executor import OneRun
 from graphad.ir import SINGLE_WRITER, Graph, Value, lower, schedule
 from graphad.ir.verify import verify
-from graphad.knobs import changed_knobs
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
 from graphad.ops.definition import GRAD
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
@@ -29,6 +28,7 @@ from graphad.passes.backward.find_op_path import source_value
 from graphad.program import FORWARD, Block, Operator, Program
 from graphad.rewriting import PASSES, Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.passes import check_order
+from graphad.settings import changed_settings
 from graphad.testing.cases import Case
 from graphad.testing.values import number, short_text
 from graphad.testing.watched import watch
@@ -871,5 +871,5 @@ def _fetched(program: Program) -> list[str]:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Within it, everything a pass claims is checked, and a pass that fails leaves no files."""
-    with changed_knobs(verify=True, check_claims=True, reproducers=""):
+    with changed_settings(verify=True, check_claims=True, reproducers=""):
         yield

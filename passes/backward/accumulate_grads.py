@@ -33,7 +33,7 @@ class AccumulateGrads(Pass):
 
 def accumulate(grad_ops: GradOps) -> bool:
     """Sum shared gradients in one graph, and in those nested in its grad operators; return whether there were any."""
-    graph = grad_ops.side.graph
+    graph = grad_ops.adjoints.graph
     changed = any([accumulate(grad_ops.inner[inner]) for op in grad_ops.ops for inner in op.graphs.values()])
     shared = [value for value in grad_ops.gradient.values() if len(value.writers) > 1]
     if not shared:

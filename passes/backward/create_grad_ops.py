@@ -20,8 +20,8 @@ from graphad.ir import SINGLE_WRITER, TYPED, Graph, Op, Value
 from graphad.ir.regions import definition_of, first_captured, operands, results_of, scopes_of
 from graphad.ir.residuals import take_residuals
 from graphad.ops import GRAD, ControlDef, lookup
+from graphad.passes.backward.adjoints import Adjoints
 from graphad.passes.backward.find_op_path import OpPath
-from graphad.passes.backward.gradient_side import GradientSide
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
 from graphad.types import STEP_SCOPES
@@ -35,7 +35,7 @@ class GradOps:
     """
 
     path: OpPath
-    side: GradientSide
+    adjoints: Adjoints
     ops: list[Op] = field(default_factory=list)
     first: Op | None = None
     inner: dict[Graph, GradOps] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class GradOps:
     @property
     def gradient(self) -> Mapping[Value, Value]:
         """The gradient of each value that has one."""
-        return self.side.gradient
+        return self.adjoints.gradient
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,16 @@ class CreateGradOps(Pass):
         if len(starts) != len(path.targets):
             raise InvalidValue(f"{len(starts)} target_gradients are given for {len(path.targets)} targets")
         _refuse_gradients(path)
-        grad_ops = GradOps(path, GradientSide(graph, graph))
-        seeds = [_seed(grad_ops.side, target, start) for target, start in zip(path.targets, starts, strict=True)]
+        grad_ops = GradOps(path, Adjoints(graph, graph))
+        seeds = [_seed(grad_ops.adjoints, target, start) for target, start in zip(path.targets, starts, strict=True)]
         grad_ops.first = seeds[0]
         _reverse(grad_ops)
         graph.analyses[GradOps] = grad_ops
         return True
 
 
-def _seed(side: GradientSide, target: Value, start: str) -> Op:
-    graph, out, forward = side.graph, {"Out": [side.of(target)]}, target.writer
+def _seed(adjoints: Adjoints, target: Value, start: str) -> Op:
+    graph, out, forward = adjoints.graph, {"Out": [adjoints.of(target)]}, target.writer
     if start:
         return graph.add_op("assign", {"X": [graph.given(start)]}, out, role=BACKWARD, forward=forward)
     if target.shape is None or -1 in target.shape:
@@ -103,21 +103,21 @@ def _refuse_gradients(path: OpPath) -> None:
 
 def _reverse(grad_ops: GradOps) -> None:
     for op in reversed(grad_ops.path.ops):
-        grad_ops.ops.append(_region_grad(grad_ops, op) if op.graphs else _grad_op(grad_ops.side, op))
+        grad_ops.ops.append(_region_grad(grad_ops, op) if op.graphs else _grad_op(grad_ops.adjoints, op))
 
 
-def _grad_op(side: GradientSide, op: Op) -> Op:
+def _grad_op(adjoints: Adjoints, op: Op) -> Op:
     assert op.definition is not None
     grad = op.definition.grad
     assert grad is not None  # _refuse_gradients has looked
-    inputs = {slot: side.read_all(values) for slot, at in grad.given if (values := getattr(op, at).get(slot))}
+    inputs = {slot: adjoints.read_all(values) for slot, at in grad.given if (values := getattr(op, at).get(slot))}
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
-            inputs[slot] = side.of_all(values)
-    outputs = {slot: side.written(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
-    new_op = Op(side.graph, grad.type, inputs, outputs, op.attrs)
-    new_op.role, new_op.forward, new_op.source, new_op.made_by = BACKWARD, op, op.source, side.graph.journal.author
-    side.graph.link(new_op)
+            inputs[slot] = adjoints.of_all(values)
+    outputs = {slot: adjoints.written(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
+    new_op = Op(adjoints.graph, grad.type, inputs, outputs, op.attrs)
+    new_op.role, new_op.forward, new_op.source, new_op.made_by = BACKWARD, op, op.source, adjoints.graph.journal.author
+    adjoints.graph.link(new_op)
     return new_op
 
 
@@ -126,51 +126,51 @@ def _grad_op(side: GradientSide, op: Op) -> Op:
 
 def _region_grad(grad_ops: GradOps, op: Op) -> Op:
     """The gradient of an operator with nested graphs: its graphs are their backwards."""
-    definition, side, path = definition_of(op), grad_ops.side, grad_ops.path
+    definition, adjoints, path = definition_of(op), grad_ops.adjoints, grad_ops.path
     gradient = lookup(definition.gradient)
     assert isinstance(gradient, ControlDef)
     carried, given = path.carried[op], operands(op)
     first = first_captured(op)
     summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
     starts = [*carried, *summed] if first else summed
-    inner = [_backward_graph(side.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
+    inner = [_backward_graph(adjoints.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
     arguments = _share_arguments(inner, summed, len(carried))
-    inputs = {gradient.condition: side.read_all(op.inputs[definition.condition])} if gradient.condition else {}
-    inputs |= {"X": side.read_all(tuple(given[i] for i in arguments))} if arguments else {}
-    inputs[gradient.scopes] = (side.read(_scopes(op)),)
-    inputs[f"Out{GRAD}"] = side.of_all(tuple(results_of(op)[k] for k in carried))
-    outputs = {f"X{GRAD}": side.written(tuple(given[i] for i in starts))} if starts else {}
+    inputs = {gradient.condition: adjoints.read_all(op.inputs[definition.condition])} if gradient.condition else {}
+    inputs |= {"X": adjoints.read_all(tuple(given[i] for i in arguments))} if arguments else {}
+    inputs[gradient.scopes] = (adjoints.read(_scopes(op)),)
+    inputs[f"Out{GRAD}"] = adjoints.of_all(tuple(results_of(op)[k] for k in carried))
+    outputs = {f"X{GRAD}": adjoints.written(tuple(given[i] for i in starts))} if starts else {}
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
-    graphs = {name: nested_ops.side.graph for name, nested_ops in zip(gradient.blocks, inner, strict=True)}
-    grad_ops.inner.update((nested_ops.side.graph, nested_ops) for nested_ops in inner)
-    return side.graph.add_op(gradient.type, inputs, outputs, attrs, role=BACKWARD, forward=op, graphs=graphs)
+    graphs = {name: nested_ops.adjoints.graph for name, nested_ops in zip(gradient.blocks, inner, strict=True)}
+    grad_ops.inner.update((nested_ops.adjoints.graph, nested_ops) for nested_ops in inner)
+    return adjoints.graph.add_op(gradient.type, inputs, outputs, attrs, role=BACKWARD, forward=op, graphs=graphs)
 
 
 def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[int, ...], starts: list[int], first: int) -> GradOps:
     """The backward of a nested graph: from the cotangents of its results, its arguments, to the gradients of its inputs."""
-    side = GradientSide(around.nested(), graph, first)
-    grad_ops = GradOps(path, side)
+    adjoints = Adjoints(around.nested(), graph, first)
+    grad_ops = GradOps(path, adjoints)
     read = {value for op in path.ops for value in op.reads()}
     results = [graph.results[k] for k in carried]
     for result in results:
-        start = side.given(result)
+        start = adjoints.given(result)
         if result in read or results.count(result) > 1:
-            side.graph.add_op("assign", {"X": [start]}, {"Out": [side.of(result)]}, role=BACKWARD, forward=result.writer)
+            adjoints.graph.add_op("assign", {"X": [start]}, {"Out": [adjoints.of(result)]}, role=BACKWARD, forward=result.writer)
         else:
-            side.gradient[result] = start
+            adjoints.gradient[result] = start
     _reverse(grad_ops)
-    side.graph.results = [side.of(graph.inputs[i]) for i in starts]
+    adjoints.graph.results = [adjoints.of(graph.inputs[i]) for i in starts]
     return grad_ops
 
 
 def _share_arguments(inner: list[GradOps], summed: list[int], cotangents: int) -> list[int]:
     """Give all graphs the same inputs: operands with summed gradients, other operands that they read, cotangents, residuals."""
-    arguments = [*summed, *sorted({i for branch in inner for i in branch.side.arguments} - set(summed))]
+    arguments = [*summed, *sorted({i for branch in inner for i in branch.adjoints.arguments} - set(summed))]
     for nested_ops in inner:
-        graph, side = nested_ops.side.graph, nested_ops.side
+        graph, adjoints = nested_ops.adjoints.graph, nested_ops.adjoints
         starts = graph.inputs[:cotangents]
-        graph.inputs = [*(side.operand(i) for i in arguments), *starts]
-        take_residuals(graph, side.forward, side.residuals)
+        graph.inputs = [*(adjoints.operand(i) for i in arguments), *starts]
+        take_residuals(graph, adjoints.forward, adjoints.residuals)
     return arguments
 
 

@@ -33,7 +33,7 @@ class CreateGradVars(Pass):
 
 def declare(grad_ops: GradOps) -> bool:
     """Infer types in one graph from the first grad operator on, and in graphs nested in those; return whether there were any to infer."""
-    graph = grad_ops.side.graph
+    graph = grad_ops.adjoints.graph
     op: Op | None = grad_ops.first or graph.ops.first
     changed = any([declare(grad_ops.inner[inner]) for member in grad_ops.ops for inner in member.graphs.values()])
     while op is not None:

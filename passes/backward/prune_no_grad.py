@@ -20,9 +20,9 @@ from graphad.ir.residuals import add_residual, drop_unread_residuals, find_forwa
 from graphad.ops import GRAD, REGISTRY, GradOpDef
 from graphad.ops.definition import GradRule
 from graphad.passes.analyses.shapes_read import shapes_read
+from graphad.passes.backward.adjoints import Adjoints
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
-from graphad.passes.backward.gradient_side import GradientSide
 from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import Pass
 from graphad.types import TENSOR
@@ -102,7 +102,7 @@ class PruneNoGrad(Pass):
 
 def prune(grad_ops: GradOps) -> bool:
     """Prune one graph's grad operators, and those in graphs nested in them; return whether anything changed."""
-    graph, active = grad_ops.side.graph, grad_ops.path.active
+    graph, active = grad_ops.adjoints.graph, grad_ops.path.active
     survivors, narrow, fill, changed = [], [], [], False
     for op in grad_ops.ops:
         written, missing = _gradients_read(op, active)
@@ -200,21 +200,21 @@ def _fill(grad_ops: GradOps, op: Op) -> None:
         values = op.inputs[slot]
         unread = not op.graphs and all(slot in rule.optional or slot not in rule.reads for rule in _rules(op))
         if unread and not any(v.writers or v.given for v in values):
-            grad_ops.side.graph.set_inputs(op, slot, ())
+            grad_ops.adjoints.graph.set_inputs(op, slot, ())
             continue
         for value in values:
             if not value.writers and not value.given:
-                _zero(grad_ops.side, value, op)
+                _zero(grad_ops.adjoints, value, op)
 
 
-def _zero(side: GradientSide, gradient: Value, before: Op | None) -> None:
+def _zero(adjoints: Adjoints, gradient: Value, before: Op | None) -> None:
     """Write zeros to a gradient without a writer."""
     of = gradient.grad_of
     if of is None:
         return
-    graph, forward = side.graph, before and before.forward
-    if graph is side.forward or of.shape is None or -1 in of.shape or of.kind != TENSOR:
-        graph.add_op("fill_zeros_like", {"X": [side.read(of)]}, {"Out": [gradient]}, before=before, role=BACKWARD, forward=forward)
+    graph, forward = adjoints.graph, before and before.forward
+    if graph is adjoints.forward or of.shape is None or -1 in of.shape or of.kind != TENSOR:
+        graph.add_op("fill_zeros_like", {"X": [adjoints.read(of)]}, {"Out": [gradient]}, before=before, role=BACKWARD, forward=forward)
     else:
         attrs = {"shape": list(of.shape), "value": 0.0, "dtype": of.dtype}
         graph.add_op("fill_constant", {}, {"Out": [gradient]}, attrs, before=before, role=BACKWARD, forward=forward)
@@ -227,10 +227,10 @@ def _tidy(graph: Graph, op: Op, grad_ops: GradOps) -> bool:
     """Fill in zeros that nested graphs return, and drop their unused inputs."""
     graphs, changed = list(op.graphs.values()), False
     for inner in graphs:
-        side = grad_ops.inner[inner].side
+        adjoints = grad_ops.inner[inner].adjoints
         for value in dict.fromkeys(inner.results):
             if not value.writers and not value.given:
-                _zero(side, value, None)
+                _zero(adjoints, value, None)
                 changed = True
     changed |= _drop_unread(graph, op, graphs)
     return keep_shapes_only(op) or changed

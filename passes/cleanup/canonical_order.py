@@ -16,7 +16,7 @@ from graphad.ir import Graph, Op, Value
 from graphad.ops import REGISTRY
 from graphad.passes.cleanup.constant_arrays import is_source
 from graphad.passes.cleanup.operator_keys import frozen_attrs
-from graphad.rewriting import Follower, Pass
+from graphad.rewriting import ChangeCursor, Pass
 
 Place = tuple[bool, int, int]  # whether it is a constant, the place of its writer, and its place there or among the inputs
 
@@ -33,12 +33,12 @@ class CanonicalOrder(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        follower = Follower(self, graph)
-        fresh = follower.fresh()
-        ops = [op for subgraph in graph.tree() for op in subgraph.ops] if fresh is None else _with_readers(fresh)
+        cursor = ChangeCursor(self, graph)
+        changed_ops = cursor.changed_ops()
+        ops = [op for subgraph in graph.tree() for op in subgraph.ops] if changed_ops is None else _with_readers(changed_ops)
         order = _Order()
         changed = any([order.put(op) for op in ops if is_commutative(op.type)])
-        follower.catch_up()
+        cursor.catch_up()
         return changed
 
 
@@ -48,9 +48,9 @@ def is_commutative(op_type: str) -> bool:
     return definition is not None and definition.commutative
 
 
-def _with_readers(fresh: list[Op]) -> list[Op]:
+def _with_readers(changed_ops: list[Op]) -> list[Op]:
     """The changed operators, and the readers of their results, which may be constants now."""
-    return list(dict.fromkeys(op for member in fresh for op in (member, *(r for value in member.writes() for r in value.readers))))
+    return list(dict.fromkeys(op for member in changed_ops for op in (member, *(r for value in member.writes() for r in value.readers))))
 
 
 class _Order:

@@ -23,7 +23,7 @@ from graphad.ir import Graph, Op, Value
 from graphad.ops import ControlDef, OpDef, lookup
 from graphad.ops.out_kernels import filling, takes_required
 from graphad.passes.cleanup.constant_arrays import constant_for, element_count, is_source, known_array
-from graphad.rewriting import Pass, Rule, RuleSet, rewrite_greedily, sweep
+from graphad.rewriting import Pass, Rule, RuleSet, erase_if_dead, rewrite_greedily
 from graphad.types import TENSOR, Array
 
 Arrays = dict[str, list[Array]]
@@ -181,5 +181,5 @@ def _replaced(op: Op, results: Mapping[Value, tuple[str, dict[str, Any]]]) -> bo
         graph.set_outputs(op, slot, [value for value in values if value not in results])
     graph.remove_op(op)
     for writer in dict.fromkeys(before):
-        sweep(writer)
+        erase_if_dead(writer)
     return True

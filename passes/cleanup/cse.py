@@ -21,7 +21,7 @@ from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import add_operand
 from graphad.ir.regions import definition_of, first_captured, operands
 from graphad.passes.cleanup.operator_keys import Key, Owners, comparable, key_of, operators_in, owners_of
-from graphad.rewriting import Follower, Pass
+from graphad.rewriting import ChangeCursor, Pass
 from graphad.rewriting.rewriter import in_graph
 
 # -- captured values -------------------------------------------------------------------------------
@@ -110,14 +110,14 @@ class Cse(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        follower = Follower(self, graph)
-        fresh = follower.fresh()
+        cursor = ChangeCursor(self, graph)
+        changed_ops = cursor.changed_ops()
         tables: dict[Graph, Table] = graph.journal.kept.setdefault(Cse, {})
-        if fresh is None or graph not in tables:
+        if changed_ops is None or graph not in tables:
             tables[graph] = {}
-        search = _Search(graph, tables[graph], in_order=fresh is None)
-        changed = search.merge(_all(graph) if fresh is None else _with_nested(fresh))
-        while again := follower.fresh():
+        search = _Search(graph, tables[graph], in_order=changed_ops is None)
+        changed = search.merge(_all(graph) if changed_ops is None else _with_nested(changed_ops))
+        while again := cursor.changed_ops():
             search.in_order = False
             changed |= search.merge(_with_nested(again))
         return changed
@@ -130,9 +130,9 @@ def _all(graph: Graph) -> Iterator[Op]:
             yield from operators_in(op)
 
 
-def _with_nested(fresh: Iterable[Op]) -> Iterator[Op]:
+def _with_nested(changed_ops: Iterable[Op]) -> Iterator[Op]:
     """The changed operators, and those in their nested graphs, which may read other values now."""
-    for op in fresh:
+    for op in changed_ops:
         yield op
         if op.graphs:
             yield from operators_in(op)

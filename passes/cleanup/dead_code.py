@@ -17,7 +17,7 @@ from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import carried_count, definition_of, first_captured, has_effects, is_forward_loop, operands, results_of
 from graphad.ir.residuals import drop_residuals, gradient_graphs, is_read, residual_inputs
 from graphad.passes.cleanup.operator_keys import Owners, operators_in, owners_of
-from graphad.rewriting import Follower, Pass
+from graphad.rewriting import ChangeCursor, Pass
 from graphad.rewriting.rewriter import in_graph
 
 # -- liveness in nested graphs ---------------------------------------------------------------------
@@ -216,11 +216,11 @@ class DeadCode(Pass):
 
     def apply(self, graph: Graph) -> bool:
         requested = self._request(graph)
-        follower = Follower(self, graph)
-        fresh = follower.fresh()
-        pending = list(graph.ops) if requested or fresh is None else _outermost(graph, fresh)
+        cursor = ChangeCursor(self, graph)
+        changed_ops = cursor.changed_ops()
+        pending = list(graph.ops) if requested or changed_ops is None else _outermost(graph, changed_ops)
         changed = _swept(pending)
-        follower.catch_up()
+        cursor.catch_up()
         return changed or requested
 
     def _request(self, graph: Graph) -> bool:
@@ -236,13 +236,13 @@ class DeadCode(Pass):
         return True
 
 
-def _outermost(graph: Graph, fresh: list[Op]) -> list[Op]:
+def _outermost(graph: Graph, changed_ops: list[Op]) -> list[Op]:
     """The operators of a graph in which operators were touched."""
     if not graph.controls:
-        return fresh
+        return changed_ops
     owners: Owners = owners_of(graph)
     outermost: dict[Op, None] = {}
-    for op in fresh:
+    for op in changed_ops:
         while op.graph is not graph and op.graph in owners:
             op = owners[op.graph]
         if op.graph is graph:

@@ -20,7 +20,7 @@ from graphad.ir.residuals import residual_inputs
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.analyses.speculation import holds_bound, runs_once
 from graphad.passes.analyses.uninitialized import is_safe
-from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, rewrite_greedily, sweep
+from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, erase_if_dead, rewrite_greedily
 from graphad.rewriting.constants import uniform_number
 
 # -- choices by a known mask -----------------------------------------------------------------------
@@ -206,7 +206,7 @@ class _Facts:
         before = list(writers_of(op))
         self.known.note(inline(op, name))
         for writer in before:
-            sweep(writer)
+            erase_if_dead(writer)
         return True
 
 
@@ -312,5 +312,5 @@ class _NeverRuns(Rule):
         before = list(writers_of(op))
         skip(op)
         for writer in before:
-            sweep(writer)
+            erase_if_dead(writer)
         return True

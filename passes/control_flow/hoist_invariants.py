@@ -19,7 +19,7 @@ from graphad.ir.edits import add_operands, clone_ops
 from graphad.ir.regions import LoopLike, is_loop
 from graphad.passes.analyses.speculation import may_run_early
 from graphad.passes.analyses.uninitialized import Certain
-from graphad.rewriting import OnTrial, Pass, sweep
+from graphad.rewriting import OnTrial, Pass, erase_if_dead
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class _Hoist:
                 if self.mapping.values[value] in self.certain:
                     self.certain.add(inner)
         for op in reversed(moved):
-            sweep(op)
+            erase_if_dead(op)
 
 
 def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:

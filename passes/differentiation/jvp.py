@@ -21,7 +21,7 @@ from graphad.ir.regions import carried_count, definition_of, is_forward_loop, is
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef
 from graphad.passes.backward.expand_grad_ops import ExpandGradOps
 from graphad.passes.backward.find_op_path import FindOpPath, OpPath, source_value
-from graphad.rewriting import Pass, sweep
+from graphad.rewriting import Pass, erase_if_dead
 from graphad.types import TENSOR, joined_shape
 
 # -- tangents --------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def transposed(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     totals = {value: _total(builder, backwards[symbol.value]) for value, symbol in symbols.items() if symbol.value in backwards}
     # What was written out served to be differentiated; most of it is dead now.
     for member in reversed(written_out):
-        sweep(member)
+        erase_if_dead(member)
     return {value: symbol.value for value, symbol in totals.items()}
 
 

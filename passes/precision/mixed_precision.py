@@ -18,7 +18,7 @@ from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
 from graphad.ops import GradOpDef, OpDef
 from graphad.program import BACKWARD, EMPTY
-from graphad.rewriting import Pass, sweep
+from graphad.rewriting import Pass, erase_if_dead
 from graphad.rewriting.constants import uniform_number
 from graphad.types import TENSOR
 
@@ -201,7 +201,7 @@ class _Narrowing:
                 self._narrow(op)
                 changed = True
         for op in reversed(self.made):
-            sweep(op)
+            erase_if_dead(op)
         return changed
 
     def _remember(self, op: Op) -> None:

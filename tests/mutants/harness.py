@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from graphad.knobs import KNOBS
 from graphad.program import Program
 from graphad.rewriting import Pass
+from graphad.settings import SETTINGS
 from graphad.testing import Case, Counterexample, check_case, check_pass
 from tests.mutants.corpus import Check, Mutant, UserPass
 from tests.mutants.entries import MUTANTS, RIGHT, UNORDERED, WRONG, Entry, planted, register
@@ -71,7 +71,7 @@ HEADS = ("entry", "family", "verdict", "finding", "seconds", "programs", "operat
 
 def tried(entry: Entry, seconds: float, examples: int, seed: int) -> Outcome:
     """Give one entry to the checker, in this process."""
-    KNOBS.reproducers = ""
+    SETTINGS.reproducers = ""
     register()
     if isinstance(entry, Mutant):
         _without_twin()
@@ -128,7 +128,7 @@ def _unpacked(data: tuple[Any, ...]) -> Case:
 
 def _is_accused(check: Check, case: tuple[Any, ...]) -> bool:
     """Whether something is found on a program with graphad as it is."""
-    KNOBS.reproducers = ""
+    SETTINGS.reproducers = ""
     register()
     what = check.what if isinstance(check.what, str | Pass) else check.what()
     try:

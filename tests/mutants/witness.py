@@ -19,11 +19,11 @@ from graphad.backward import gradients
 from graphad.errors import NoValue, PassError
 from graphad.execution import Executor, Scope
 from graphad.ir import Graph, lower, schedule
-from graphad.knobs import KNOBS
 from graphad.ops import lookup
 from graphad.program import Block, Program
 from graphad.program.operator import check
 from graphad.rewriting import Pass, Pipeline
+from graphad.settings import SETTINGS
 from graphad.types import TENSOR
 
 Array = NDArray[Any]
@@ -151,7 +151,7 @@ class Trial:
             Exception: a pass fails, the graph is not valid or the program does not run.
             AssertionError: a second run of the passes changes the graph.
         """
-        witness, KNOBS.reproducers = self.witness, ""
+        witness, SETTINGS.reproducers = self.witness, ""
         graph = lower(self.program, None if witness.targets is None else list(witness.targets))
         if witness.prepare:
             Pipeline.parse(witness.prepare.replace(LOSS, witness.loss)).run(graph)

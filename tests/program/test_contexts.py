@@ -14,9 +14,9 @@ import pytest
 import graphad as ga
 from graphad.execution import global_scope
 from graphad.ir import Graph
-from graphad.knobs import KNOBS, changed_knobs
 from graphad.passes import DeadCode
 from graphad.rewriting import Step, observing, timing_rules, verification
+from graphad.settings import SETTINGS, changed_settings
 
 layers: Any = ga.layers
 Work = Iterator[None]
@@ -30,7 +30,7 @@ def guarded(name: str, seen: list[str]) -> Work:
     def observer(each: ga.Pass, graph: Graph, step: Step) -> None:
         heard.append(graph)
 
-    with ga.program_guard(main), ga.scope_guard(scope), changed_knobs(reproducers=name), verification(name == "a"), observing(observer):
+    with ga.program_guard(main), ga.scope_guard(scope), changed_settings(reproducers=name), verification(name == "a"), observing(observer):
         yield
         x = layers.data(name, shape=[2])
         yield
@@ -48,7 +48,7 @@ def guarded(name: str, seen: list[str]) -> Work:
         assert not times
         assert global_scope() is scope
         assert scope.runs == 1
-        assert (KNOBS.reproducers, KNOBS.verify) == (name, name == "a")
+        assert (SETTINGS.reproducers, SETTINGS.verify) == (name, name == "a")
         assert [*main.global_block().vars] == [name, y.name]
         assert y.name == "relu_0.tmp_0"
         yield
@@ -119,6 +119,6 @@ def test_a_task_takes_the_guards_around_it_along() -> None:
 
 
 def test_what_is_assigned_holds_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KNOBS, "reproducers", "everywhere")
-    with changed_knobs(reproducers="here"):
-        assert in_thread(lambda: KNOBS.reproducers) == "everywhere"
+    monkeypatch.setattr(SETTINGS, "reproducers", "everywhere")
+    with changed_settings(reproducers="here"):
+        assert in_thread(lambda: SETTINGS.reproducers) == "everywhere"

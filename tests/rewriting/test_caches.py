@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import pytest
+
 import graphad as ga
 from graphad.ir import Graph
 from graphad.ops import REGISTRY, OpDef
 from graphad.passes import CanonicalOrder, Cse
-from graphad.rewriting import Follower
+from graphad.rewriting import ChangeCursor, Follower, Rule, sweep
 from graphad.testing.operator_programs import operators
 from graphad.testing.trial import as_pass
 from tests.scratch import passes
@@ -73,6 +75,22 @@ def test_what_a_pass_keeps_goes_with_the_list_of_what_was_touched() -> None:
     Cse().run(graph)
     assert graph.journal.kept
     graph.journal.touched = None
-    Follower("another", graph)
+    ChangeCursor("another", graph)
     assert not graph.journal.kept
     assert not Cse().run(graph)
+
+
+def test_old_names_are_deprecated() -> None:
+    graph = ga.lower(ga.Program.parse("program { block 0 { var x: float64[2] tanh(X=x) -> (Out=y) } }"))
+    with pytest.warns(DeprecationWarning, match="use ChangeCursor"):
+        cursor = Follower(test_old_names_are_deprecated, graph)
+    assert cursor.fresh() is None
+    assert cursor.fresh() == []
+    with pytest.warns(DeprecationWarning, match="use erase_if_dead"):
+        sweep(next(iter(graph.ops)))
+    with pytest.warns(DeprecationWarning, match="Beside.aside is deprecated .* call it multi_root"):
+
+        class Beside(Rule):
+            aside = True
+
+    assert Beside.multi_root

@@ -13,8 +13,8 @@ import pytest
 
 import graphad as ga
 from graphad.errors import NoGradient, PassError
-from graphad.knobs import KNOBS
 from graphad.rewriting import Step, diagnoses_only, observing
+from graphad.settings import SETTINGS
 from tests.rewriting.samples import Fail, body, looping, lowered
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
@@ -23,7 +23,7 @@ from tests.source_tree import ROOT
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where reproducers go."""
-    monkeypatch.setattr(KNOBS, "reproducers", str(tmp_path / "left"))
+    monkeypatch.setattr(SETTINGS, "reproducers", str(tmp_path / "left"))
     with passes(Swap, Fail):
         yield tmp_path / "left"
 
@@ -167,7 +167,7 @@ def test_a_gradient_that_cannot_be_is_a_diagnosis(folder: Path) -> None:
 
 def test_where_nothing_can_be_written_the_error_comes_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("not a folder")
-    monkeypatch.setattr(KNOBS, "reproducers", str(tmp_path / "file"))
+    monkeypatch.setattr(SETTINGS, "reproducers", str(tmp_path / "file"))
     error = failed(Swap() | Fail(), graph())
     assert isinstance(error, ZeroDivisionError)
     (note,) = error.__notes__
@@ -175,7 +175,7 @@ def test_where_nothing_can_be_written_the_error_comes_through(tmp_path: Path, mo
 
 
 def test_nowhere_is_a_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KNOBS, "reproducers", "")
+    monkeypatch.setattr(SETTINGS, "reproducers", "")
     assert not hasattr(failed(Swap() | Fail(), graph()), "__notes__")
     assert not folder.exists()
 

@@ -264,8 +264,8 @@ def sin_and_cos(x: Any) -> Any:
 def test_a_rule_says_what_it_is() -> None:
     assert repr(log_exp) == "<rule log-exp: log(exp(x)) ⇒ x>"
     assert log_exp.__doc__ == "Log undoes exp."
-    assert (log_exp.types, log_exp.depth, log_exp.aside) == (frozenset({"log"}), 2, False)
-    assert (sin_and_cos.types, sin_and_cos.aside) == (frozenset({"sin"}), True)
+    assert (log_exp.types, log_exp.depth, log_exp.multi_root) == (frozenset({"log"}), 2, False)
+    assert (sin_and_cos.types, sin_and_cos.multi_root) == (frozenset({"sin"}), True)
     assert add_zero.depth == 2, "the operator that fills a constant counts"
 
 

@@ -79,10 +79,10 @@ def test_rules_by_the_type_they_start_at() -> None:
 
 
 def test_how_far_it_looks() -> None:
-    assert (RULES.depth, RULES.aside) == (2, False)
+    assert (RULES.depth, RULES.multi_root) == (2, False)
     assert (RuleSet().depth, RuleSet(Counting(depth=7)).depth) == (1, 7)
     beside = rewrite(sin_and_cos)
-    assert (RULES + [beside]).aside  # noqa: RUF005
+    assert (RULES + [beside]).multi_root  # noqa: RUF005
 
 
 def sin_and_cos(x: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir.verify import verify
-from graphad.rewriting import sweep
+from graphad.rewriting import erase_if_dead
 from tests.graphs import sound
 from tests.rewriting.samples import arrays_of, log_exp, lowered, only, type_names, written
 
@@ -46,15 +46,15 @@ def test_no_targets_are_none() -> None:
     graph = lowered(*LINES, targets=[])
     assert names(graph) == []
     assert graph.journal.requested == ()
-    sweep(only(graph, "exp"))
-    sweep(only(graph, "tanh"))
+    erase_if_dead(only(graph, "exp"))
+    erase_if_dead(only(graph, "tanh"))
     assert len(graph.ops) == 0
 
 
 def test_data_can_be_requested() -> None:
     graph = lowered(*LINES, targets=["x", "b"])
     assert names(graph) == ["x", "b"]
-    sweep(only(graph, "tanh"))
+    erase_if_dead(only(graph, "tanh"))
     x = np.ones((2, 3))
     np.testing.assert_array_equal(arrays_of(graph, {"x": x}, ["x"])[0], x)
 
@@ -90,7 +90,7 @@ def test_of_a_name_written_twice_the_last_value_is_meant() -> None:
     lines = ("increment", "x", "x"), ("increment", "x", "x"), ("sin", "x", "y")
     graph = lowered(*lines, targets=["x"])
     assert list(graph.targets) == [graph.value("x#2")]
-    sweep(only(graph, "sin"))
+    erase_if_dead(only(graph, "sin"))
     assert arrays_of(graph, {"x": np.zeros((2, 3))}, ["x"])[0].tolist() == [[2.0] * 3] * 2
 
 
@@ -104,7 +104,7 @@ def test_persistables_are_kept_without_being_requested() -> None:
     graph = ga.lower(program, ["y"])
     assert [graph.is_observed(value) for value in graph.versions("w")] == [False, False, True]
     graph = ga.lower(program, [])
-    sweep(only(graph, "sin"))
+    erase_if_dead(only(graph, "sin"))
     assert type_names(graph) == ["increment", "increment"]
 
 
@@ -139,7 +139,7 @@ def test_two_targets_that_become_one_value_keep_both_names() -> None:
     graph.targets = dict.fromkeys([graph.value("a"), graph.value("b"), graph.value("y")])
     graph.substitute(graph.value("b"), graph.value("a"))
     for op in list(graph.ops):
-        sweep(op)
+        erase_if_dead(op)
     verify(graph)
     assert sound(graph)
     assert type_names(graph) == ["sin", "assign", "exp"]
@@ -156,7 +156,7 @@ def test_the_name_of_what_is_given_stays_with_it() -> None:
     assert graph.value("a").writers[0].input("X") is graph.value("x")
     assert only(graph, "sin").input("X") is graph.value("x")
     for op in list(graph.ops):
-        sweep(op)
+        erase_if_dead(op)
     verify(graph)
     assert sound(graph)
     assert sorted(type_names(graph)) == ["assign", "sin"]
@@ -180,7 +180,7 @@ def test_a_persistable_value_is_handed_over_with_its_variable() -> None:
     graph.add_op("scale", {"X": [graph.value("w#0")]}, {"Out": [new]}, {"bias": 1.0})
     graph.substitute(old, new)
     assert (new.name, new.persistable, old.persistable) == ("w", True, False)
-    sweep(only(graph, "increment"))
+    erase_if_dead(only(graph, "increment"))
     assert [str(op) for op in ga.schedule(graph).global_block().ops] == [str(op) for op in ga.schedule(graph.clone()).global_block().ops]
     assert graph.versions("w")[-1] is new
     verify(graph)
@@ -192,7 +192,7 @@ def test_a_version_takes_the_place_of_a_later_one() -> None:
     graph = lowered(("increment", "x", "x"), ("assign", "x", "x"), ("sin", "x", "y"), targets=["x", "y"])
     graph.substitute(graph.value("x#2"), graph.value("x#1"))
     for op in list(graph.ops):
-        sweep(op)
+        erase_if_dead(op)
     verify(graph)
     assert sound(graph)
     x, y = arrays_of(graph, {"x": np.zeros((2, 3))}, ["x", "y"])
@@ -225,7 +225,7 @@ def test_a_target_keeps_its_name_where_its_name_is_wanted_by_two() -> None:
 
 def test_what_was_requested_reads_back() -> None:
     graph = lowered(*LINES, targets=["a", "c"])
-    sweep(only(graph, "exp"))
+    erase_if_dead(only(graph, "exp"))
     again = ga.lower(ga.schedule(graph), ["a", "c"])
     assert str(again) == str(graph)
 
@@ -237,7 +237,7 @@ def test_gradients_that_stop_at_the_old_value_stop_at_the_new_one() -> None:
         fresh = graph.add_value("fresh", old.shape, old.dtype)
         graph.add_op("sin", {"X": [graph.value("x")]}, {"Out": [fresh]}, before=only(graph, "exp"))
         graph.substitute(old, fresh)
-        sweep(only(graph, "tanh"))
+        erase_if_dead(only(graph, "tanh"))
         verify(around)
         assert only(graph, "exp").input("X").stop_gradient
         assert not graph.value("x").stop_gradient
@@ -246,7 +246,7 @@ def test_gradients_that_stop_at_the_old_value_stop_at_the_new_one() -> None:
 def test_a_value_where_gradients_flow_does_not_stop_them_for_its_other_readers() -> None:
     for graph, around in stopped_programs():
         graph.substitute(graph.value("a"), graph.value("x"))
-        sweep(only(graph, "tanh"))
+        erase_if_dead(only(graph, "tanh"))
         verify(around)
         assert only(graph, "exp").input("X").stop_gradient
         assert not graph.value("x").stop_gradient
@@ -282,7 +282,7 @@ def test_an_operator_never_gets_one_name_for_two_values() -> None:
     graph = ga.lower(program)
     graph.substitute(graph.value("w"), graph.value("t"))
     for op in list(graph.ops):
-        sweep(op)
+        erase_if_dead(op)
     verify(graph)
     norm, copy = ga.schedule(graph).global_block().ops
     assert norm.outputs == {"Y": ["y"], "Mean": ["w"], "Variance": ["t"]}

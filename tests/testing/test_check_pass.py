@@ -12,8 +12,8 @@ import pytest
 
 import graphad as ga
 from graphad.ir import Graph
-from graphad.knobs import KNOBS
 from graphad.rewriting import Fixpoint, Pass, Pipeline
+from graphad.settings import SETTINGS
 from graphad.testing import Counterexample, MissingHypothesis, Vacuous, check_pass
 from graphad.testing.trial import HEADLINES, Finding
 from tests.drawing.test_drawing import labels, texts
@@ -159,10 +159,10 @@ def test_rounding_is_allowed_where_the_pass_says_so(tmp_path: Path) -> None:
 
 
 def test_a_failing_pass_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KNOBS, "reproducers", str(tmp_path / "reproducers"))
+    monkeypatch.setattr(SETTINGS, "reproducers", str(tmp_path / "reproducers"))
     caught(next(kind for kind in WRONG if kind.name == "wrong-stumbles")(), tmp_path)
     assert not (tmp_path / "reproducers").exists()
-    assert str(tmp_path / "reproducers") == KNOBS.reproducers
+    assert str(tmp_path / "reproducers") == SETTINGS.reproducers
 
 
 # -- without hypothesis --------------------------------------------------------------------------

@@ -134,8 +134,8 @@ _OPERATORS = (
     _mutant(
         "loses-attributes",
         f"{CREATE}:_grad_op",
-        "new_op = Op(side.graph, grad.type, inputs, outputs, op.attrs)",
-        "new_op = Op(side.graph, grad.type, inputs, outputs, {})",
+        "new_op = Op(adjoints.graph, grad.type, inputs, outputs, op.attrs)",
+        "new_op = Op(adjoints.graph, grad.type, inputs, outputs, {})",
         """
         x: float64[2]
         scale(X=x) -> (Out=y) {scale=3.0}
@@ -161,7 +161,7 @@ _OPERATORS = (
     ),
     _mutant(
         "reads-the-last-iteration",
-        f"{PASSES}.gradient_side:GradientSide.__init__",
+        f"{PASSES}.adjoints:Adjoints.__init__",
         "enumerate(forward.inputs) if i >= first}",
         "enumerate(forward.inputs)}",
         _loop("elementwise_mul(X=h, Y=w) -> (Out=h)"),
@@ -206,8 +206,8 @@ _PRUNING = (
     _mutant(
         "fills-ones-for-zeros",
         f"{PRUNE}:_zero",
-        'graph.add_op("fill_zeros_like", {"X": [side.read(of)]}, {"Out": [gradient]}, before',
-        'graph.add_op("fill_any_like", {"X": [side.read(of)]}, {"Out": [gradient]}, {"value": 1.0}, before',
+        'graph.add_op("fill_zeros_like", {"X": [adjoints.read(of)]}, {"Out": [gradient]}, before',
+        'graph.add_op("fill_any_like", {"X": [adjoints.read(of)]}, {"Out": [gradient]}, {"value": 1.0}, before',
         """
         x: float64[4]
         split(X=x) -> (Out=[a, b]) {num=2}

@@ -7,7 +7,7 @@ from graphad.ir.residuals import add_residual
 from graphad.ops.definition import GRAD
 
 
-class GradientSide:
+class Adjoints:
     """The gradient of each value, made on first use: ``y@GRAD``, or ``y@GRAD_0`` if an earlier backward has that name.
 
     Gradients are made in ``graph``. If that is not the ``forward`` graph, a forward value is read through an input. Operands of the
