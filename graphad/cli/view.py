@@ -94,7 +94,7 @@ def _ticks() -> Iterator[None]:
 
 
 def watch(paths: Sequence[Path], build: Callable[[], object], ticks: Iterator[None]) -> None:
-    """Build anew at each tick before which one of the files was changed."""
+    """Build again at each tick before which one of the files was changed."""
     seen = [_stamp(path) for path in paths]
     for _ in ticks:
         now = [_stamp(path) for path in paths]

@@ -56,7 +56,7 @@ class Runner(Reader, Protocol):
 class Replay:
     """Runs a loop's block again on two frames: its own, and what it carries and reads.
 
-    From checkpoints at equal distances each stretch is run again once. From the start alone, checkpoints are set anew while going
+    From checkpoints at equal distances each stretch is run again once. From the start alone, checkpoints are set again while going
     backwards, as few and as well placed as the binomial schedule says (A. Griewank and A. Walther, "Algorithm 799: revolve",
     2000): for n iterations about 2 log2(n) of them, each iteration being run three or four times.
     """

@@ -60,7 +60,7 @@ class Function:
         self.returned: list[tuple[int, Tensor]] = list(zip(self.source.returned, types, strict=True))
         self.results: list[Array | None] = [None] * len(
             self.returned
-        )  # what the last run returned: written to again once nobody else has it
+        )  # what the last run returned: written to again once nothing else refers to it
         self.iterations: list[int] = []
         self.trips: set[int] = set()
         self.failures = 0
@@ -143,7 +143,7 @@ class Function:
         return results, kept
 
     def commit(self, kept: Sequence[Tensor], scope: Scope) -> None:
-        """Keep the new values of variables in the scope. The arrays of the old ones may be written to if nobody else has them."""
+        """Keep the new values of variables in the scope. The arrays of the old ones may be written to if nothing else refers to them."""
         scope.runs += 1
         if not kept:
             return
@@ -175,7 +175,7 @@ def _is_foreign(thing: Tensor) -> bool:
 
 
 def _is_usable(array: Tensor, kind: Tensor) -> bool:
-    """Whether a new value can be written into an array, if nobody else has it."""
+    """Whether a new value can be written into an array, if nothing else refers to it."""
     return type(array) is np.ndarray and (array.shape, array.dtype) == kind and array.base is None and bool(array.flags.carray)
 
 

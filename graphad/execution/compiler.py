@@ -306,7 +306,7 @@ class Compiler:
         return [(depth(layout, name), name) for name in sorted(self.run.saved.get(block.idx, ()))]
 
     def loop(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
-        """``while``: the names that its block writes outside are variables, which each iteration sets anew."""
+        """``while``: the names that its block writes outside are variables, which each iteration sets again."""
         block: Block = op.attrs[definition.blocks[0]]
         condition = op.input(definition.condition)[0]
         inner_layout = (block.vars, *layout)

@@ -240,7 +240,7 @@ class Executor:
         return None
 
     def _give_back(self, key: tuple[object, ...], prepared: Prepared) -> None:
-        """Keep a prepared program for later runs, and forget the program that was not run for longest; or let go of it at once."""
+        """Keep a prepared program for later runs, and drop the least recently run one; or free it right away."""
         if not self._keeps:
             prepared.bodies.clear()  # whose steps refer to it: Python's collector need not look for them
             return

@@ -38,7 +38,7 @@ from graphad.types import FLOATS, Array, Tensor
 
 Env = dict[str, Any]
 _PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
-SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have none; 0: every run draws anew
+SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have none; 0: every run draws again
 
 
 class Prepared:
@@ -221,7 +221,7 @@ class Prepared:
         raise InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
 
     def again(self) -> None:
-        """Begin the run anew."""
+        """Begin the run again."""
         self.iterations, self.trips, self.iterations_left = [], set(), self.max_iterations
 
     def commit(self) -> None:

@@ -1,4 +1,4 @@
-"""An operator as a function of its inputs, one after the other: what compiled programs call where they call a kernel as a whole."""
+"""An operator as a function of positional inputs: what compiled programs call where they call a kernel as a whole."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
 
 
 def _is_plain(definition: Tensor, inputs: Mapping[str, int], wanted: Sequence[str]) -> bool:
-    """Whether its kernel takes these arrays one after the other, and returns the one output."""
+    """Whether its kernel takes these arrays as positional arguments, and returns the one output."""
     if definition.random or definition.partial or hasattr(definition, "forward") or len(definition.outputs) != 1:
         return False
     slots = [*(definition.inputs[slot] for slot in inputs), *definition.outputs.values()]

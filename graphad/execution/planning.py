@@ -1,4 +1,4 @@
-"""Where the values of a compiled program are in memory: which share an array, one after the other.
+"""Where the values of a compiled program are in memory: which share an array at different times.
 
     t0 = x @ w        0      1024      4096
     t1 = t0 + b       |--t0--|                 t1 is put where t0 was,
@@ -28,7 +28,7 @@ _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
 
 @dataclass(eq=False)
 class Place:
-    """Bytes of the common block: some values one after the other, the first written at ``start``, the last read at ``end``."""
+    """Bytes of the common block: some values in sequence, the first written at ``start``, the last read at ``end``."""
 
     start: int
     end: int

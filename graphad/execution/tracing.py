@@ -33,7 +33,7 @@ class Value:
         absent: whether it may have no value when it is read.
         kept: of residuals, what they are.
         scalar: the value of one element that it is everywhere.
-        in_order: whether its elements are laid out one after the other.
+        in_order: whether it is contiguous in C order.
     """
 
     example: Tensor = None

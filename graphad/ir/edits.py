@@ -666,7 +666,7 @@ def _forget_summed(op: Op, i: int) -> bool:
 #     split    while(h) { f }     ⇒   while(h, 0) { f; count } up to n times; while(h) { f }
 #     skip     while(h) -> h'     ⇒   h in the place of h'
 #
-# Each needs a loop without gradient, whose body may be copied: a random operator draws anew in each iteration, a copy would draw the same.
+# Each needs a loop without gradient, whose body may be copied: a random operator draws again in each iteration, a copy would draw the same.
 
 
 def peel(op: Op, runs: bool = False) -> list[Op]:
@@ -869,7 +869,7 @@ def _both(graph: Graph, holds: Value, number: Value, most: Value, before: Op | N
 def split_writers(graph: Graph, value: Value, part: Callable[[], Value]) -> list[Value]:
     """Make each operator that writes a value write a ``part()`` of its own instead, and return these; nothing writes the value then.
 
-    All writers are taken at once: taking one after the other out of the list of writers is quadratic in their number.
+    All writers are taken at once: removing them from the list of writers one by one is quadratic in their number.
     """
     parts: list[Value] = []
     writers, value.writers = dict.fromkeys(value.writers), []

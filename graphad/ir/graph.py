@@ -45,7 +45,7 @@ class Journal:
     ``requested`` are the names requested when the program was lowered, None for all that are unused, ``history`` the passes that ran.
     ``rewrites`` counts single rewrites, of which there may be ``limit``; ``origin`` describes the last one.
     ``touched`` holds, once there is a listener, the operators that changed or may have become dead, in order. ``kept`` are
-    tables of passes about the graph, by class: they are dropped when the list is started anew, and entries for changed operators are
+    tables of passes about the graph, by class: they are dropped when the list is started again, and entries for changed operators are
     checked again. ``memory`` lasts as long as the graph. ``watcher`` is told of every rewrite before it is made: its rule and the
     operators that it sees.
     """

@@ -157,7 +157,7 @@ def dropout(
     Args:
         dropout_prob: the probability.
         is_test: whether this is inference, where no element is zeroed.
-        seed: draws the same in every run; None or 0 draws anew.
+        seed: draws the same in every run; None or 0 draws again.
         dropout_implementation: "downgrade_in_infer" multiplies by ``1 - dropout_prob`` in inference; "upscale_in_train" divides by it
             in training, so that inference needs no change.
     """

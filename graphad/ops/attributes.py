@@ -34,7 +34,7 @@ def one_number(t: Array) -> int:
 
 
 def how_many(slot: str, attr: list[int], tensor: TensorType | None, parts: Types | None) -> int:
-    """How many integers there will be; ShapeError if the tensors hold none, or their number is not known beforehand."""
+    """How many integers there will be; ShapeError if the tensors hold none, or their number is not known before the run."""
     if parts:
         for i, t in enumerate(parts):
             check_index(f"{slot}[{i}]", t)
@@ -57,7 +57,7 @@ def given(name: str, attr: list[int] | None, tensor: object, parts: Sequence[obj
 
 
 def hinted(slot: str, attr: list[int], tensor: TensorType | None, parts: Types | None) -> list[int]:
-    """What is known of the integers beforehand: the attribute, -1 for each where it does not have as many."""
+    """What is known of the integers before the run: the attribute, -1 for each where it does not have as many."""
     count = how_many(slot, attr, tensor, parts)
     return list(attr) if len(attr) == count else [-1] * count
 

@@ -506,7 +506,7 @@ def _extents(equation: str, shapes: list[Shape]) -> tuple[dict[str, int], str]:
 
 @lru_cache(maxsize=1024)
 def _order(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
-    """Which operands to contract one after the other: numpy's greedy choice."""
+    """The order of pairwise contractions: numpy's greedy choice."""
     if len(shapes) < 3:
         return [tuple(range(len(shapes)))]
     path = np.einsum_path(equation, *(np.broadcast_to(0.0, s) for s in shapes), optimize="greedy")[0]

@@ -123,7 +123,7 @@ def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, object], slots: Seque
 
 
 def _ties(op: OpDef, X: Tensor, Out: Tensor, like: Tensor, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
-    """1 where X is the extremum, 0 elsewhere; that is found anew where the result was rounded to another dtype."""
+    """1 where X is the extremum, 0 elsewhere; that is found again where the result was rounded to another dtype."""
     is_rounded = dtype_name(Out.dtype) != dtype_name(X.dtype)
     extremum = op(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all) if is_rounded else Out
     return as_mask(X == kept(extremum, X, dim, keep_dim, reduce_all), like)

@@ -216,7 +216,7 @@ def _unsqueezed(old: Shape, *, axes: list[int]) -> Shape:
 
 @_reshaping(_unsqueezed, speculatable="types", rows="X", along="axes", **PART_OF_X)
 def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
-    """X with an axis of one element inserted at each of ``axes``, one after the other."""
+    """X with an axis of one element inserted at each of ``axes``, in this order."""
     return X.reshape(_unsqueezed(X.shape, axes=axes)), _old_shape(X)
 
 

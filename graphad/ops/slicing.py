@@ -64,7 +64,7 @@ class Bounds(NamedTuple):
         return replace(cut, starts=starts, ends=ends, strides=strides)
 
     def known(self, cut: StridedCut) -> list[bool]:
-        """For each axis whether its slice is known beforehand: the attributes hold it, and ``infer_flags`` does not say otherwise."""
+        """For each axis whether its slice is known before the run: the attributes hold it, and ``infer_flags`` does not say otherwise."""
         counts = {f"{what}Tensor": how_many(f"{what}Tensor", *tensors) for what, *tensors in self.pairs(cut) if is_given(*tensors[1:])}
         if not counts:
             return [True] * len(cut.axes)

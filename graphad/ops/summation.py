@@ -14,7 +14,7 @@ import numpy as np
 from graphad.ops.formulas import as_array
 from graphad.types import Array, Function
 
-FEW = 64  # rows that are added one after the other
+FEW = 64  # rows that are added in sequence
 BLOCK = 128  # rows of a block
 SMALL = 512  # elements up to which blocks are not worth the effort
 

@@ -343,7 +343,7 @@ class Program:
         return copy
 
     def drop_blocks(self, unused: set[int]) -> None:
-        """Forget the blocks of some indices, which no operator holds any more, and count the others anew."""
+        """Forget the blocks of some indices, which no operator holds any more, and renumber the others."""
         left = [block for block in self.blocks if block.idx not in unused]
         new = {block.idx: i for i, block in enumerate(left)}
         for i, block in enumerate(left):
@@ -439,7 +439,7 @@ def program_guard(main: Program, startup: Program | None = None) -> Iterator[Pro
 
 
 class unique_name:  # a namespace, spelt as Fluid spells it
-    """``unique_name.generate(key)`` counts per program; ``unique_name.guard(prefix)`` starts counting anew."""
+    """``unique_name.generate(key)`` counts per program; ``unique_name.guard(prefix)`` counts from zero."""
 
     @staticmethod
     def generate(key: str) -> str:

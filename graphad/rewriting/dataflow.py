@@ -148,7 +148,7 @@ class Dataflow(ABC, Generic[F]):
 
     @classmethod
     def recomputed(cls, graph: Graph, claimed: Mapping[Self, Facts[F]]) -> dict[Self, Facts[F]]:
-        """What was kept, computed anew."""
+        """What was kept, computed again."""
         return {item: item.solve(graph) for item in claimed}
 
 

@@ -241,7 +241,7 @@ def diagnoses_only() -> Iterator[None]:
 def reported(pass_: Pass, graph: Graph, run: Run) -> Iterator[None]:
     """Within it, an exception leaves a reproducer, which its message names. Nested passes leave one reproducer only.
 
-    ``run`` runs a pass, to make the graph before anew from the program. Of passes at work on a nested graph the one that runs them on
+    ``run`` runs a pass, to make the graph before again from the program. Of passes at work on a nested graph the one that runs them on
     the whole graph is reported: it is what can be run again.
     """
     journal, inside = graph.journal, graph.parent is not None and graph.journal.author is not None
@@ -639,7 +639,7 @@ class Pass(ABC):
 
 
 class Pipeline(Pass):
-    """Passes one after the other: ``Pipeline(a, b)``, ``a | b`` or ``Pipeline.parse("a, b")``."""
+    """Passes run in sequence: ``Pipeline(a, b)``, ``a | b`` or ``Pipeline.parse("a, b")``."""
 
     combines = True
 

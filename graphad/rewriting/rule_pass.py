@@ -22,7 +22,7 @@ class RulePass(Pass):
     rules: ClassVar[RuleSet] = RuleSet()
 
     def apply(self, graph: Graph) -> bool:
-        return rewrite_greedily(graph, self.rules, cursor=self)
+        return rewrite_greedily(graph, self.rules, follower=self)
 
 
 def rules_of(pass_: Pass) -> RuleSet:

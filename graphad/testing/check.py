@@ -282,7 +282,7 @@ class _Search:
         return finding
 
     def _checks(self) -> set[str]:
-        """The checks to make on the next program: the dear ones seldom."""
+        """The checks to make on the next program: the expensive ones rarely."""
         tried = self.checked.examples
         return {kind for kind in ALL if tried % SELDOM.get(kind, 1) == 0 or (kind == "gradients" and self.subject.is_backward)}
 

@@ -40,7 +40,7 @@ def places(program: Program) -> list[Place]:
 def edited(program: Program, edit: Edit) -> Program | None:
     """What an edit makes of a copy, mended where operators or variables are gone; None if that is no valid program.
 
-    What operators write is declared anew, as it is inferred from what is given from outside: after an edit it may have another shape.
+    What operators write is declared again, with the types inferred from the inputs: after an edit it may have another shape.
     """
     twin = program.clone()
     try:
@@ -401,7 +401,7 @@ def _held(program: Program, place: Place) -> list[object]:
 
 
 def _reduction_simpler(search: _Search, edits: Callable[[Program], Iterator[Edit]]) -> None:
-    """Take each edit that goes; those that are left are found anew, since an edit moves what follows it."""
+    """Take each edit that goes; those that are left are found again, since an edit moves what follows it."""
     while any(search.take(edit) for edit in list(edits(search.program))):
         pass
 
@@ -452,7 +452,7 @@ class _Shrinking:
                 break
 
     def shrink_forward(self, forward: Case, order: int) -> None:
-        """Make the program smaller that was differentiated, and differentiate it anew each time; gradients alone are hard to shrink."""
+        """Make the program smaller that was differentiated, and differentiate it again each time; gradients alone are hard to shrink."""
         fewest = next((fewer for fewer in range(1, order + 1) if self.take_gradients(forward, fewer)), None)
         if fewest is not None:
             values = _intermediate_values(forward)

@@ -425,7 +425,7 @@ class Definitions:
     # -- values ----------------------------------------------------------------------------------
 
     def expression(self, value: object, name: str = "value") -> str:
-        """An expression that makes the value anew, of what is then imported or defined.
+        """An expression that makes the value again, of what is then imported or defined.
 
         Args:
             value: a number, text, a container, an array, a class, a function, a pass or another dataclass.
@@ -608,7 +608,7 @@ class Definitions:
             self._missing(name, "its value is no longer known" if value is UNKNOWN else f"it is {type(value).__name__} {_short(value)}")
 
     def _is_written(self, name: str, value: object) -> bool:
-        """Write down a value by what makes it anew, if all of that is known."""
+        """Write down a value by what makes it again, if all of that is known."""
         before = dict(self.missing)
         text = self.expression(value, name)
         is_known = self.missing == before

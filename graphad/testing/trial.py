@@ -596,7 +596,7 @@ def as_pass(what: Pass | str, loss: str) -> Pass:
 
 @lru_cache
 def _parsed(text: str, known: tuple[type[Pass], ...]) -> Pass:
-    """The passes of a text; ``known`` are those there are, since a pass that is defined anew is another one."""
+    """The passes of a text; ``known`` are those there are, since a pass that is defined again is another one."""
     pipeline = Pipeline.parse(text)
     return pipeline.passes[0] if len(pipeline.passes) == 1 else pipeline
 

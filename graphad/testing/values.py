@@ -11,7 +11,7 @@ from graphad.ops.sample import Value
 from graphad.types import FLOATS, STEP_SCOPES, TENSOR, TENSOR_ARRAY, Array, TensorType
 
 # -- array text ------------------------------------------------------------------------------------
-# Arrays as text: whole, as Python that makes them anew, or just so much of them as a reader takes in.
+# Arrays as text: whole, as Python that makes them again, or just so much of them as a reader takes in.
 
 MOST, EDGE = 12, 5
 

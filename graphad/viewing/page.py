@@ -75,7 +75,7 @@ def view(
         feed: arrays by the name of the variable. The program is run on them, and the page shows what values are. Parameters that
             are not among them are drawn at random, and the page says so.
         batch: what unknown extents of the data are taken to be in costs.
-        watched: whether the page loads itself anew whenever its window is looked at again, since it is written again and again.
+        watched: whether the page loads itself again whenever its window is looked at again, since it is written again and again.
 
     Returns:
         The page. It is one file, which needs nothing from elsewhere.

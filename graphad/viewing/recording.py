@@ -114,7 +114,7 @@ class Recorder:
     def _complete(self) -> None:
         """Say of the rewrite before what it changed; of those that are not shown one by one, the end of the pass says it."""
         touched = self.graph.journal.touched or []
-        start = self.seen if self.seen <= len(touched) else 0  # the list was started anew
+        start = self.seen if self.seen <= len(touched) else 0  # the list was started again
         self.seen = len(touched)
         if self.rewrites and self.count == len(self.rewrites):
             self.rewrites[-1].delta = self.states.around(touched[start:])

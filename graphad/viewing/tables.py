@@ -58,7 +58,7 @@ class Tables:
         return NOTHING if text is None else self.texts.of(text)
 
     def attrs(self, attrs: Mapping[str, object]) -> int:
-        """The number of an operator's attributes: names and values as text, one after the other."""
+        """The number of an operator's attributes: names and values as text, concatenated."""
         if not attrs:
             return NOTHING
         return self.attributes.of(tuple(self.texts.of(part) for name, value in attrs.items() for part in (name, repr(value))))

@@ -6,7 +6,7 @@
     total    the sum over the rows                           reduce_sum over axis 0
     mixed    anything else, or not known                     a maximum over the batch, statistics of the batch
 
-Of the parts of a batch that is cut into parts of one size, ``rows`` are put together one after the other, ``mean`` by the mean,
+Of the parts of a batch that is cut into parts of one size, ``rows`` are concatenated, ``mean`` by the mean,
 ``total`` by the sum.
 """
 

@@ -14,7 +14,7 @@ from graphad.types import DTYPES, FLOATS, TENSOR, TensorType
 # Operators that a pass may not move to another graph, or may not copy.
 #
 # Random operators draw from streams of their own, wherever they are: they may move, but a copy would draw the same numbers, and in a
-# loop each iteration draws anew. An operator that runs once per scope looks for what it wrote in the block that it is in.
+# loop each iteration draws again. An operator that runs once per scope looks for what it wrote in the block that it is in.
 
 
 def runs_once(graphs: Iterable[Graph]) -> bool:
@@ -35,7 +35,7 @@ def is_random(op: Op) -> bool:
 # -- speculation -----------------------------------------------------------------------------------
 # Which operators may run although their results are not needed: they cannot fail, print, or draw random numbers.
 #
-# A kernel can fail where values decide (an index out of range, an integer power below zero) or where extents that are not known beforehand
+# A kernel can fail where values decide (an index out of range, an integer power below zero) or where extents unknown before the run
 # do not fit together. So an operator must say of itself that only types decide (``speculatable``), and its types must fit, whatever
 # the unknown extents are. That a result may be nan or infinite is no failure.
 

@@ -25,7 +25,7 @@ from graphad.rewriting import OnTrial, Pass
 class UnrollWhile(Pass):
     """Replace loops that are known to run at most ``limit`` times by their iterations, the innermost first.
 
-    Loops stay that have a gradient (unroll before differentiating), or hold random operators, which draw anew in each iteration.
+    Loops stay that have a gradient (unroll before differentiating), or hold random operators, which draw again in each iteration.
 
     Args:
         limit: how many iterations are written out, at most.

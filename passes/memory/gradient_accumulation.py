@@ -1,4 +1,4 @@
-"""Run forward and backward on parts of the batch, one after the other, and update the parameters once.
+"""Run forward and backward on parts of the batch in sequence, and update the parameters once.
 
     x, y ─▶ forward, backward ─▶ w@GRAD ─▶ sgd ─▶ w
 
@@ -275,7 +275,7 @@ def _next(body: Graph, op_type: str, inputs: Slots, value: Value) -> Value:
 
 
 def _retype(body: Graph) -> None:
-    """Infer the types in the body anew: a part has fewer rows than the batch. A gradient has the type of its value."""
+    """Infer the types in the body again: a part has fewer rows than the batch. A gradient has the type of its value."""
     for op in body.ordered_ops():
         definition = op.definition
         if definition is None or op.type == "read_from_array":

@@ -3,7 +3,7 @@
     while { h = f(h) }  ┄ every h kept ┄▶  while_grad      ⇒      while { h = f(h) }  ┄ every k-th h kept ┄▶  while_grad{checkpoint_every=k}
 
 For n iterations, ``every=k`` keeps n / k carried states and what k iterations leave; each iteration is run twice.
-``recursive`` keeps about 2 log2(n) states, set anew going backwards, and runs each iteration three or four times.
+``recursive`` keeps about 2 log2(n) states, set again going backwards, and runs each iteration three or four times.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class OnnxModel:
 
 
 class Undecided(OnnxModel):
-    """A model whose program depends on the values of some inputs: it is read anew for each of them.
+    """A model whose program depends on the values of some inputs: it is read again for each of them.
 
     ``run`` does that by itself; for its program and its gradients, ``load(path, bind={...})`` says what these inputs are.
     """

@@ -384,7 +384,7 @@ def _own(content: bytes) -> Mapping[str, object]:
 
 
 def write_variable(desc: Desc, var: Variable, scalars: bool) -> None:
-    """Fill a message from a variable; where it was read from one, only what has changed is written anew."""
+    """Fill a message from a variable; where it was read from one, only what has changed is written again."""
     now = fields_of(var)
     if var.stored is not None:
         desc.CopyFrom(message("VarDesc").FromString(var.stored))
@@ -518,7 +518,7 @@ def _source(callstack: object) -> SourceLine | None:
 
 
 def write_operator(desc: Desc, op: Operator) -> None:
-    """Fill a message from an operator; where it was read from one, only what has changed is written anew."""
+    """Fill a message from an operator; where it was read from one, only what has changed is written again."""
     check_distinct(op)
     if op.stored is not None:
         desc.CopyFrom(message("OpDesc").FromString(op.stored))

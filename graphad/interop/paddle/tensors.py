@@ -1,4 +1,4 @@
-"""Arrays as Paddle stores them: each after a small header, in a file of its own or one after the other in the order of names.
+"""Arrays as Paddle stores them: each after a small header, one file each, or all concatenated in the order of their names.
 
 A tensor is: u32 version, u64 number of levels of detail, for each u64 size and content, u32 version, i32 size of the
 TensorDesc, the TensorDesc, the elements. All are little-endian.

@@ -197,7 +197,7 @@ def is_in_order(axis):
 
 
 def composed(first, second):
-    """The order of axes that does what two do, one after the other."""
+    """The composition of two permutations of axes."""
     return [first[a] % len(first) for a in second]
 
 

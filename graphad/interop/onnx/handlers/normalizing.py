@@ -234,7 +234,7 @@ def _bernoulli(node: Node) -> Value:
 
 @handles("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike")
 def _random(node: Node) -> Value:
-    """Numbers that are drawn anew in each run."""
+    """Numbers that are drawn again in each run."""
     like = node.get(0)
     shape = [int(each) for each in node.attr("shape", [])] if like is None else list(like.shape)
     if -1 in shape:
