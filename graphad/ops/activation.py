@@ -114,11 +114,15 @@ def stanh(X: Array, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> Tensor
 # -- linear where positive -----------------------------------------------------------------------
 
 
-def _clipped_grad(Out: Tensor, dOut: Tensor, *, threshold: float) -> Tensor:
-    return dOut * between(Out, 0.0, threshold, dOut)
-
-
-@operator("X -> Out", infer=same_float, grad={"X": _clipped_grad}, **FUNCTION, own=True, narrow="follows", flops=2)
+@operator(
+    "X -> Out",
+    infer=same_float,
+    grad={"X": lambda Out, dOut, *, threshold: dOut * between(Out, 0.0, threshold, dOut)},
+    **FUNCTION,
+    own=True,
+    narrow="follows",
+    flops=2,
+)
 def relu6(X: Array, *, threshold: float = 6.0) -> Tensor:
     """X kept between 0 and ``threshold``."""
     return np.minimum(np.maximum(X, 0.0), threshold)
@@ -151,18 +155,17 @@ def elu(X: Array, *, alpha: float = 1.0) -> Tensor:
     return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0)) * like(alpha, X))
 
 
-def _selu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, scale: float, alpha: float) -> Tensor:
-    return where(X > 0.0, dOut * scale, dOut * (Out + scale * alpha))
-
-
-@operator("X -> Out", infer=same_float, grad={"X": _selu_grad}, **FUNCTION, own=True, flops=5)
+@operator(
+    "X -> Out",
+    infer=same_float,
+    grad={"X": lambda X, Out, dOut, *, scale, alpha: where(X > 0.0, dOut * scale, dOut * (Out + scale * alpha))},
+    **FUNCTION,
+    own=True,
+    flops=5,
+)
 def selu(X: Array, *, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772) -> Tensor:
     """``scale`` times the elu of X."""
     return elu.function(X, alpha=alpha) * scale
-
-
-def _celu_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, alpha: float) -> Tensor:
-    return where(X > 0.0, dOut, dOut * (Out * (1.0 / alpha) + 1.0))
 
 
 def _celu_type(X: TensorType, *, alpha: float = 1.0) -> TensorType:
@@ -171,7 +174,14 @@ def _celu_type(X: TensorType, *, alpha: float = 1.0) -> TensorType:
     return same_float(X)
 
 
-@operator("X -> Out", infer=_celu_type, grad={"X": _celu_grad}, **FUNCTION, own=True, flops=4)
+@operator(
+    "X -> Out",
+    infer=_celu_type,
+    grad={"X": lambda X, Out, dOut, *, alpha: where(X > 0.0, dOut, dOut * (Out * (1.0 / alpha) + 1.0))},
+    **FUNCTION,
+    own=True,
+    flops=4,
+)
 def celu(X: Array, *, alpha: float = 1.0) -> Tensor:
     """X where it is positive, else ``alpha * (exp(X / alpha) - 1)``."""
     return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0) / like(alpha, X)) * like(alpha, X))
@@ -265,11 +275,14 @@ def mish(X: Array, *, threshold: float = 20.0) -> Tensor:
     return X * np.tanh(_soft_plus(X))
 
 
-def _softplus_grad(X: Tensor, dOut: Tensor, *, beta: float, threshold: float) -> Tensor:
-    return where(X * beta > threshold, dOut, dOut * sigmoid(X * beta))
-
-
-@operator("X -> Out", infer=same_float, grad={"X": _softplus_grad}, **FUNCTION, own=True, flops=5)
+@operator(
+    "X -> Out",
+    infer=same_float,
+    grad={"X": lambda X, dOut, *, beta, threshold: where(X * beta > threshold, dOut, dOut * sigmoid(X * beta))},
+    **FUNCTION,
+    own=True,
+    flops=5,
+)
 def softplus(X: Array, *, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * X)) / beta``; X itself where ``beta * X`` is above ``threshold``."""
     z = X * like(beta, X)
@@ -391,11 +404,13 @@ def _maxout_grad(X: Tensor, dOut: Tensor, *, groups: int, axis: int) -> Tensor:
     return put_along_axis(fill_zeros_like(X), maxout_index(X, groups=groups, axis=axis), dOut, Axis=axis, Reduce="add")
 
 
-def _maxout_type(X: TensorType, *, groups: int, axis: int = 1) -> TensorType:
-    return TensorType(_grouped(X.shape, groups, axis)[1], X.dtype)
-
-
-@operator("X -> Out", infer=_maxout_type, grad={"X": _maxout_grad}, rows="X", along="axis")
+@operator(
+    "X -> Out",
+    infer=lambda X, *, groups, axis=1: TensorType(_grouped(X.shape, groups, axis)[1], X.dtype),
+    grad={"X": _maxout_grad},
+    rows="X",
+    along="axis",
+)
 def maxout(X: Array, *, groups: int, axis: int = 1) -> Array:
     """The greatest of every ``groups`` neighbors along ``axis`` (Goodfellow et al., "Maxout networks", 2013); of equal ones the first."""
     at, parts = _split_groups(X, groups, axis)

@@ -30,13 +30,9 @@ def assign(X: Array) -> Array:
     return X
 
 
-def _cast_type(X: TensorType, *, out_dtype: DType, in_dtype: DType = "") -> TensorType:
-    return TensorType(X.shape, out_dtype)
-
-
 @operator(
     "X -> Out",
-    infer=_cast_type,
+    infer=lambda X, *, out_dtype, in_dtype="": TensorType(X.shape, out_dtype),
     grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))},
     shapes="X",
     safe_dtypes="all",

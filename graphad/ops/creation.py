@@ -35,14 +35,10 @@ def _filled(
     return TensorType(checked_shape(hinted(slot, known, ShapeTensor, ShapeTensorList)), dtype)
 
 
-def _value_grad(ValueTensor: Tensor, dOut: Tensor) -> Tensor:
-    return sum_like(dOut, ValueTensor) if dOut.ndim else reshape_like(dOut, ValueTensor)
-
-
 @operator(
     "ValueTensor? ShapeTensor? ShapeTensorList*? -> Out",
     infer=_filled,
-    grad={"ValueTensor": _value_grad},
+    grad={"ValueTensor": lambda ValueTensor, dOut: sum_like(dOut, ValueTensor) if dOut.ndim else reshape_like(dOut, ValueTensor)},
     shapes="ValueTensor",
     speculatable="extents",
     extents="ShapeTensor ShapeTensorList",
@@ -102,11 +98,7 @@ def one_hot(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_rang
 # -- constants -----------------------------------------------------------------------------------
 
 
-def _valued(*, shape: list[int], dtype: DType, **_: object) -> TensorType:
-    return TensorType(checked_shape(shape), dtype)
-
-
-@operator("-> Out", infer=_valued, grad={}, flops=0)
+@operator("-> Out", infer=lambda *, shape, dtype, **_: TensorType(checked_shape(shape), dtype), grad={}, flops=0)
 def assign_value(
     *,
     shape: list[int],
@@ -157,11 +149,14 @@ def _triangle_type(X: TensorType, **_: object) -> TensorType:
     return X
 
 
-def _triangle_grad(dOut: Tensor, *, diagonal: int, lower: bool) -> Tensor:
-    return tril_triu(dOut, diagonal=diagonal, lower=lower)
-
-
-@operator("X -> Out", infer=_triangle_type, grad={"X": _triangle_grad}, speculatable="extents", linear="X", flops=0)
+@operator(
+    "X -> Out",
+    infer=_triangle_type,
+    grad={"X": lambda dOut, *, diagonal, lower: tril_triu(dOut, diagonal=diagonal, lower=lower)},
+    speculatable="extents",
+    linear="X",
+    flops=0,
+)
 def tril_triu(X: Array, *, diagonal: int = 0, lower: bool = False) -> Array:
     """The part of each matrix on and below (``lower``) or above a diagonal, zeros elsewhere."""
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)
@@ -220,18 +215,13 @@ def _summed_like(cotangent: Tensor, like: Tensor) -> Tensor:
     return in_dtype_of(reshape_like(reduce_sum(cotangent, reduce_all=True), like), like)
 
 
-def _start_grad(Start: Tensor, Num: Tensor, dOut: Tensor, *, dtype: str) -> Tensor:
-    return _summed_like(dOut * (1.0 - _shares(Start, Num, dtype)), Start)
-
-
-def _stop_grad(Stop: Tensor, Num: Tensor, dOut: Tensor, *, dtype: str) -> Tensor:
-    return _summed_like(dOut * _shares(Stop, Num, dtype), Stop)
-
-
 @operator(
     "Start Stop Num -> Out",
     infer=_spaced_type,
-    grad={"Start": _start_grad, "Stop": _stop_grad},
+    grad={
+        "Start": lambda Start, Num, dOut, *, dtype: _summed_like(dOut * (1.0 - _shares(Start, Num, dtype)), Start),
+        "Stop": lambda Stop, Num, dOut, *, dtype: _summed_like(dOut * _shares(Stop, Num, dtype), Stop),
+    },
     shapes="Start:Start Stop:Stop",
     linear="Start Stop",
 )

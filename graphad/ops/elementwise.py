@@ -23,15 +23,21 @@ from graphad.ops.traits import ELEMENTWISE, FUNCTION, Declared
 from graphad.types import FLOATS, Array, Function, Tensor, TensorType, broadcast_shapes, element_count
 
 
-def _scale_grad(dOut: Tensor, *, scale: float) -> Tensor:
-    return dOut if scale == 1.0 else _scaled(dOut, scale=scale)
-
-
 def _scaled(X: Tensor, *, scale: float) -> Tensor:
     return scale_(X, scale=scale)
 
 
-@operator("X -> Out", name="scale", infer=same, grad={"X": _scale_grad}, **FUNCTION, linear="X", offset="bias", uniform=True, flops=2)
+@operator(
+    "X -> Out",
+    name="scale",
+    infer=same,
+    grad={"X": lambda dOut, *, scale: dOut if scale == 1.0 else _scaled(dOut, scale=scale)},
+    **FUNCTION,
+    linear="X",
+    offset="bias",
+    uniform=True,
+    flops=2,
+)
 def scale_(X: Array, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True) -> Tensor:
     """``scale * X + bias``, or ``scale * (X + bias)``; the dtype of X is kept."""
     s, b = like(scale, X), like(bias, X)
@@ -375,26 +381,23 @@ elementwise_fmax = _plain_binary("elementwise_fmax", np.fmax, _first(greater_equ
 elementwise_fmin = _plain_binary("elementwise_fmin", np.fmin, _first(less_equal), _float_broadcast, uniform=True, narrow="follows")
 
 
-def _no_step(X: Tensor, dOut: Tensor) -> Tensor:
-    return fill_zeros_like(X)
-
-
-def _at_zero(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
-    return unbroadcast(dOut * as_mask(equal(X, fill_zeros_like(X)), dOut), Y, axis)
-
-
-elementwise_heaviside = _plain_binary("elementwise_heaviside", np.heaviside, {"X": _no_step, "Y": _at_zero}, _float_broadcast, uniform=True)
+elementwise_heaviside = _plain_binary(
+    "elementwise_heaviside",
+    np.heaviside,
+    {
+        "X": lambda X, dOut: fill_zeros_like(X),
+        "Y": lambda X, Y, dOut, *, axis: unbroadcast(dOut * as_mask(equal(X, fill_zeros_like(X)), dOut), Y, axis),
+    },
+    _float_broadcast,
+    uniform=True,
+)
 
 # -- angles and lines ----------------------------------------------------------------------------
 
 
-def _angle_type(X1: TensorType, X2: TensorType) -> TensorType:
-    return _float_broadcast(X1, X2)
-
-
 @operator(
     "X1 X2 -> Out",
-    infer=_angle_type,
+    infer=lambda X1, X2: _float_broadcast(X1, X2),
     grad={
         "X1": lambda X1, X2, dOut: unbroadcast(dOut * X2 / (X1 * X1 + X2 * X2), X1),
         "X2": lambda X1, X2, dOut: unbroadcast(-(dOut * X1 / (X1 * X1 + X2 * X2)), X2),

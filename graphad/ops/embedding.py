@@ -66,11 +66,13 @@ def _embedding_scattered(X: TensorType, Ids: TensorType, Like: TensorType, *, pa
     return TensorType(Like.shape, X.dtype)
 
 
-def _rows_back(X: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Tensor:
-    return reshape_like(lookup_table_v2(dOut, Ids, padding_idx=padding_idx), X)
-
-
-@operator("X Ids Like -> Out", infer=_embedding_scattered, grad={"X": _rows_back}, shapes="X", linear="X")
+@operator(
+    "X Ids Like -> Out",
+    infer=_embedding_scattered,
+    grad={"X": lambda X, Ids, dOut, *, padding_idx: reshape_like(lookup_table_v2(dOut, Ids, padding_idx=padding_idx), X)},
+    shapes="X",
+    linear="X",
+)
 def embedding_scatter(X: Array, Ids: Array, Like: Array, *, padding_idx: int = -1) -> Array:
     """Zeros in the shape of Like with the rows of X added at Ids: the transpose of ``lookup_table_v2``."""
     ids, rows = Ids.reshape(-1), X.reshape(Ids.size, Like.shape[1])

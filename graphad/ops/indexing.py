@@ -90,15 +90,14 @@ def ungather(X: Array, Index: Array, Like: Array, Axis: Array | None = None, *, 
     return added
 
 
-def _selected(X: TensorType, Index: TensorType, *, dim: int = 0) -> TensorType:
-    return TensorType(_picked(X, Index, dim), X.dtype)
-
-
-def _select_grad(X: Tensor, Index: Tensor, dOut: Tensor, *, dim: int) -> Tensor:
-    return index_add(fill_zeros_like(X), Index, dOut, axis=dim)
-
-
-@operator("X Index -> Out", infer=_selected, grad={"X": _select_grad}, shapes="X", linear="X", flops=0)
+@operator(
+    "X Index -> Out",
+    infer=lambda X, Index, *, dim=0: TensorType(_picked(X, Index, dim), X.dtype),
+    grad={"X": lambda X, Index, dOut, *, dim: index_add(fill_zeros_like(X), Index, dOut, axis=dim)},
+    shapes="X",
+    linear="X",
+    flops=0,
+)
 def index_select(X: Array, Index: Array, *, dim: int = 0) -> Array:
     """The slices of X at Index along ``dim``."""
     return _index_taken(X, Index, dim)
@@ -138,11 +137,14 @@ def _nd_gathered(X: TensorType, Index: TensorType) -> TensorType:
     return TensorType(Index.shape[:-1] + X.shape[Index.shape[-1] :], X.dtype)
 
 
-def _gather_nd_grad(X: Tensor, Index: Tensor, dOut: Tensor) -> Tensor:
-    return scatter_nd_add(fill_zeros_like(X), Index, dOut)
-
-
-@operator("X Index -> Out", infer=_nd_gathered, grad={"X": _gather_nd_grad}, shapes="X", linear="X", flops=0)
+@operator(
+    "X Index -> Out",
+    infer=_nd_gathered,
+    grad={"X": lambda X, Index, dOut: scatter_nd_add(fill_zeros_like(X), Index, dOut)},
+    shapes="X",
+    linear="X",
+    flops=0,
+)
 def gather_nd(X: Array, Index: Array) -> Array:
     """The parts of X at the coordinates in the last axis of Index."""
     if not Index.shape[-1]:
@@ -442,11 +444,13 @@ def _sampled_type(X: TensorType, Index: TensorType) -> TensorType:
     return TensorType(Index.shape, X.dtype)
 
 
-def _sample_grad(X: Tensor, Index: Tensor, dOut: Tensor) -> Tensor:
-    return put_along_axis(fill_zeros_like(X), Index, dOut, Axis=1, Reduce="add")
-
-
-@operator("X Index -> Out", infer=_sampled_type, grad={"X": _sample_grad}, shapes="X", linear="X")
+@operator(
+    "X Index -> Out",
+    infer=_sampled_type,
+    grad={"X": lambda X, Index, dOut: put_along_axis(fill_zeros_like(X), Index, dOut, Axis=1, Reduce="add")},
+    shapes="X",
+    linear="X",
+)
 def index_sample(X: Array, Index: Array) -> Array:
     """From each row of X the elements at that row's indices."""
     return np.asarray(X[at(from_front("Index", Index, X.shape[1]), 1)])
@@ -462,10 +466,6 @@ def _scattered_type(X: TensorType, Ids: TensorType, Updates: TensorType, **_: ob
     return TensorType(X.shape, same_dtypes(X=X, Updates=Updates))
 
 
-def _scatter_x_grad(Ids: Tensor, Updates: Tensor, dOut: Tensor) -> Tensor:
-    return scatter(dOut, Ids, fill_zeros_like(Updates))
-
-
 def _scatter_updates_grad(Ids: Tensor, dOut: Tensor, *, overwrite: bool) -> Tensor:
     rows = gather(dOut, Ids)
     if not overwrite:
@@ -477,7 +477,7 @@ def _scatter_updates_grad(Ids: Tensor, dOut: Tensor, *, overwrite: bool) -> Tens
 @operator(
     "X Ids Updates -> Out",
     infer=_scattered_type,
-    grad={"X": _scatter_x_grad, "Updates": _scatter_updates_grad},
+    grad={"X": lambda Ids, Updates, dOut: scatter(dOut, Ids, fill_zeros_like(Updates)), "Updates": _scatter_updates_grad},
     shapes="Updates",
     linear="X Updates",
 )

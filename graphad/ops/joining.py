@@ -12,7 +12,7 @@ from graphad.ops.definition import operator
 from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.traits import PART_OF_X, Declared
-from graphad.types import Array, Shape, Tensor, TensorType, joined_shape
+from graphad.types import Array, Shape, TensorType, joined_shape
 
 NO_INTS: list[int] = []
 _COPIED_TOGETHER: Declared = {
@@ -57,14 +57,10 @@ def _concatenated(X: list[TensorType], *, axis: int = 0, **_: object) -> TensorT
     return TensorType(_with(_alike(X, at), at, -1 if -1 in extents else sum(extents)), X[0].dtype)
 
 
-def _concat_grad(X: list[Tensor], dOut: Tensor, *, axis: int) -> Tensor:
-    return split_like(dOut, X, axis=axis)
-
-
 @operator(
     "X* -> Out",
     infer=_concatenated,
-    grad={"X": _concat_grad},
+    grad={"X": lambda X, dOut, *, axis: split_like(dOut, X, axis=axis)},
     shapes="X",
     **_COPIED_TOGETHER,
 )
@@ -139,14 +135,10 @@ def _stacked(X: list[TensorType], *, axis: int = 0) -> TensorType:
     return TensorType(_with(_alike(X), at, len(X)), X[0].dtype)
 
 
-def _stack_grad(X: list[Tensor], dY: Tensor, *, axis: int) -> Tensor:
-    return unstack(dY, axis=axis, num=len(X))
-
-
 @operator(
     "X* -> Y",
     infer=_stacked,
-    grad={"X": _stack_grad},
+    grad={"X": lambda X, dY, *, axis: unstack(dY, axis=axis, num=len(X))},
     shapes="X",
     **_COPIED_TOGETHER,
 )

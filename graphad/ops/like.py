@@ -35,11 +35,17 @@ def fill_zeros_like(X: Array) -> Array:
     return X.zeros_like() if isinstance(X, Aggregate) else X if X is None else np.zeros_like(X)
 
 
-def _filled_like(X: TensorType, *, value: float, dtype: DType = "") -> TensorType:
-    return TensorType(X.shape, dtype or X.dtype)
-
-
-@operator("X -> Out", infer=_filled_like, grad={}, safe_dtypes="all", **FUNCTION, cheap=True, uniform=True, of_shape=True, flops=0)
+@operator(
+    "X -> Out",
+    infer=lambda X, *, value, dtype="": TensorType(X.shape, dtype or X.dtype),
+    grad={},
+    safe_dtypes="all",
+    **FUNCTION,
+    cheap=True,
+    uniform=True,
+    of_shape=True,
+    flops=0,
+)
 def fill_any_like(X: Array, *, value: float, dtype: DType = "") -> Tensor:
     """One value in the shape of X."""
     return filled(X, value, dtype or X.dtype.name)

@@ -7,7 +7,6 @@ import string
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -208,15 +207,14 @@ def _bmm_type(X: TensorType, Y: TensorType) -> TensorType:
     return _matmul_type(X, Y)
 
 
-def _bmm_x_grad(Y: Tensor, dOut: Tensor) -> Tensor:
-    return bmm(dOut, transpose(Y, axis=[0, 2, 1]))
-
-
-def _bmm_y_grad(X: Tensor, dOut: Tensor) -> Tensor:
-    return bmm(transpose(X, axis=[0, 2, 1]), dOut)
-
-
-@operator("X Y -> Out", infer=_bmm_type, grad={"X": _bmm_x_grad, "Y": _bmm_y_grad}, speculatable="types", bilinear="X Y", **PRODUCT)
+@operator(
+    "X Y -> Out",
+    infer=_bmm_type,
+    grad={"X": lambda Y, dOut: bmm(dOut, transpose(Y, axis=[0, 2, 1])), "Y": lambda X, dOut: bmm(transpose(X, axis=[0, 2, 1]), dOut)},
+    speculatable="types",
+    bilinear="X Y",
+    **PRODUCT,
+)
 def bmm(X: Array, Y: Array) -> Array:
     """The matrix product of each of a batch of matrices."""
     return as_array(np.matmul(X, Y))
@@ -299,11 +297,13 @@ def _diagonal_type(Input: TensorType, *, offset: int = 0, axis1: int = 0, axis2:
     return TensorType(_diagonal_shape(Input.shape, offset, axis1, axis2), Input.dtype)
 
 
-def _diagonal_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis2: int) -> Tensor:
-    return undiagonal(dOut, Input, offset=offset, axis1=axis1, axis2=axis2)
-
-
-@operator("Input -> Out", infer=_diagonal_type, grad={"Input": _diagonal_grad}, shapes="Input", linear="Input")
+@operator(
+    "Input -> Out",
+    infer=_diagonal_type,
+    grad={"Input": lambda Input, dOut, *, offset, axis1, axis2: undiagonal(dOut, Input, offset=offset, axis1=axis1, axis2=axis2)},
+    shapes="Input",
+    linear="Input",
+)
 def diagonal(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonals of the matrices that two axes make, as the last axis; ``offset`` counts columns to the right."""
     return np.array(np.diagonal(Input, offset, axis1, axis2))
@@ -316,11 +316,12 @@ def _undiagonal_type(X: TensorType, Like: TensorType, *, offset: int = 0, axis1:
     return TensorType(Like.shape, X.dtype)
 
 
-def _undiagonal_grad(dOut: Tensor, *, offset: int, axis1: int, axis2: int) -> Tensor:
-    return diagonal(dOut, offset=offset, axis1=axis1, axis2=axis2)
-
-
-@operator("X Like -> Out", infer=_undiagonal_type, grad={"X": _undiagonal_grad}, linear="X")
+@operator(
+    "X Like -> Out",
+    infer=_undiagonal_type,
+    grad={"X": lambda dOut, *, offset, axis1, axis2: diagonal(dOut, offset=offset, axis1=axis1, axis2=axis2)},
+    linear="X",
+)
 def undiagonal(X: Array, Like: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Zeros in the shape of Like with X on a diagonal: the transpose of ``diagonal``."""
     out = np.zeros(Like.shape, X.dtype)
@@ -340,11 +341,12 @@ def _embedded_type(Input: TensorType, *, offset: int = 0, dim1: int = -2, dim2: 
     return TensorType(tuple(shape), Input.dtype)
 
 
-def _embed_grad(dOut: Tensor, *, offset: int, dim1: int, dim2: int) -> Tensor:
-    return diagonal(dOut, offset=offset, axis1=dim1, axis2=dim2)
-
-
-@operator("Input -> Out", infer=_embedded_type, grad={"Input": _embed_grad}, linear="Input")
+@operator(
+    "Input -> Out",
+    infer=_embedded_type,
+    grad={"Input": lambda dOut, *, offset, dim1, dim2: diagonal(dOut, offset=offset, axis1=dim1, axis2=dim2)},
+    linear="Input",
+)
 def diag_embed(Input: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Square matrices with the last axis of Input on a diagonal, along two new axes."""
     shape = _embedded_type(TensorType(Input.shape, Input.dtype.name), offset=offset, dim1=dim1, dim2=dim2).shape
@@ -358,11 +360,14 @@ def _diag_type(X: TensorType, *, offset: int = 0, padding_value: float = 0.0) ->
     return _embedded_type(X, offset=offset) if len(X.shape) == 1 else _diagonal_type(X, offset=offset)
 
 
-def _diag_grad(X: Tensor, dOut: Tensor, *, offset: int) -> Tensor:
-    return diagonal(dOut, offset=offset) if X.ndim == 1 else undiagonal(dOut, X, offset=offset)
-
-
-@operator("X -> Out", infer=_diag_type, grad={"X": _diag_grad}, shapes="X", linear="X", offset="padding_value")
+@operator(
+    "X -> Out",
+    infer=_diag_type,
+    grad={"X": lambda X, dOut, *, offset: diagonal(dOut, offset=offset) if X.ndim == 1 else undiagonal(dOut, X, offset=offset)},
+    shapes="X",
+    linear="X",
+    offset="padding_value",
+)
 def diag_v2(X: Array, *, offset: int = 0, padding_value: float = 0.0) -> Array:
     """The diagonal of a matrix, or the matrix with a vector on its diagonal and ``padding_value`` elsewhere."""
     if X.ndim == 2:
@@ -388,16 +393,18 @@ def diag(Diagonal: Array) -> Array:
 # -- sums and products ---------------------------------------------------------------------------
 
 
-def _trace_type(Input: TensorType, **attrs: Any) -> TensorType:
-    return TensorType(_diagonal_type(Input, **attrs).shape[:-1], Input.dtype)
-
-
 def _trace_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis2: int) -> Tensor:
     place = {"offset": offset, "axis1": axis1, "axis2": axis2}
     return undiagonal(expand_like(unsqueeze(dOut, axes=[dOut.ndim]), diagonal(Input, **place)), Input, **place)
 
 
-@operator("Input -> Out", infer=_trace_type, grad={"Input": _trace_grad}, shapes="Input", linear="Input")
+@operator(
+    "Input -> Out",
+    infer=lambda Input, **attrs: TensorType(_diagonal_type(Input, **attrs).shape[:-1], Input.dtype),
+    grad={"Input": _trace_grad},
+    shapes="Input",
+    linear="Input",
+)
 def trace(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The sums of diagonals."""
     return as_array(np.add.reduce(np.diagonal(Input, offset, axis1, axis2), axis=-1, dtype=Input.dtype))
@@ -785,10 +792,6 @@ def solve(X: Array, Y: Array) -> Array:
     return array[..., 0] if Y.ndim == 1 else array
 
 
-def _factored_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
-    return unbroadcast(cholesky_solve(dOut, Y, upper=upper), X)
-
-
 def _factor_grad(Y: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
     """With A the product of the factor, the cotangent of A is -S Outᵀ, S solving the same system; A is symmetric in the factor."""
     outer = matmul_v2(cholesky_solve(dOut, Y, upper=upper), Out, trans_y=True)
@@ -801,7 +804,7 @@ def _factor_grad(Y: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor
 @operator(
     "X Y -> Out",
     infer=lambda X, Y, *, upper=False: _solved_type(Y, X, "Y", "X"),
-    grad={"X": _factored_grad, "Y": _factor_grad},
+    grad={"X": lambda X, Y, dOut, *, upper: unbroadcast(cholesky_solve(dOut, Y, upper=upper), X), "Y": _factor_grad},
     shapes="X",
 )
 def cholesky_solve(X: Array, Y: Array, *, upper: bool = False) -> Array:

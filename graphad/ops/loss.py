@@ -300,14 +300,6 @@ def _through_softmax(P: Tensor, Label: Tensor, dLoss: Tensor, soft_label: bool, 
     return put_along_axis(P * weight, label, -weight, Axis=axis, Reduce="add")
 
 
-def _x_grad(X: Tensor, Label: Tensor, dY: Tensor, *, soft_label: bool, ignore_index: int) -> Tensor:
-    return _through_logarithm(X, Label, dY, soft_label, ignore_index, -1)
-
-
-def _label_grad(X: Tensor, Label: Tensor, dY: Tensor, *, soft_label: bool) -> Tensor:
-    return -(dY * log(X)) if soft_label else fill_zeros_like(Label)
-
-
 def _logits_grad(
     Label: Tensor,
     Softmax: Tensor,
@@ -357,7 +349,10 @@ def _chosen(logarithms: Array, label: Array, soft_label: bool, ignore_index: int
 @operator(
     "X Label -> Y",
     infer=lambda X, Label, *, soft_label=False, ignore_index=-100: _chosen_type(X, Label, soft_label, -1),
-    grad={"X": _x_grad, "Label": _label_grad},
+    grad={
+        "X": lambda X, Label, dY, *, soft_label, ignore_index: _through_logarithm(X, Label, dY, soft_label, ignore_index, -1),
+        "Label": lambda X, Label, dY, *, soft_label: -(dY * log(X)) if soft_label else fill_zeros_like(Label),
+    },
     rows="X Label",
     own=True,
 )
@@ -367,15 +362,9 @@ def cross_entropy(X: Array, Label: Array, *, soft_label: bool = False, ignore_in
         return _chosen(np.log(X), Label, soft_label, ignore_index, X.ndim - 1)
 
 
-def _softmax_loss_type(
-    Logits: TensorType, Label: TensorType, *, soft_label: bool = False, axis: int = -1, **_: object
-) -> tuple[TensorType, TensorType]:
-    return Logits, _chosen_type(Logits, Label, soft_label, axis)
-
-
 @operator(
     "Logits Label -> Softmax Loss",
-    infer=_softmax_loss_type,
+    infer=lambda Logits, Label, *, soft_label=False, axis=-1, **_: (Logits, _chosen_type(Logits, Label, soft_label, axis)),
     grad={"Logits": _logits_grad, "Label": _soft_label_grad},
     rows="Logits Label",
     along="axis",
@@ -471,21 +460,22 @@ def _slope(Residual: Tensor, dOut: Tensor, dResidual: Tensor, delta: float) -> T
     return along if dResidual is None else along + dResidual
 
 
-def _huber_x_grad(Residual: Tensor, dOut: Tensor, dResidual: Tensor = None, *, delta: float) -> Tensor:
-    return -_slope(Residual, dOut, dResidual, delta)
-
-
-def _huber_y_grad(Residual: Tensor, dOut: Tensor, dResidual: Tensor = None, *, delta: float) -> Tensor:
-    return _slope(Residual, dOut, dResidual, delta)
-
-
 def _huber_type(X: TensorType, Y: TensorType, *, delta: float) -> tuple[TensorType, TensorType]:
     if not delta >= 0:
         raise ShapeError(f"huber_loss is quadratic where the residual is at most delta, which is no less than 0, not {delta}")
     return _alike(X, Y), _alike(X, Y)
 
 
-@operator("X Y -> Residual Out", infer=_huber_type, grad={"X": _huber_x_grad, "Y": _huber_y_grad}, rows="X Y", own=True)
+@operator(
+    "X Y -> Residual Out",
+    infer=_huber_type,
+    grad={
+        "X": lambda Residual, dOut, dResidual=None, *, delta: -_slope(Residual, dOut, dResidual, delta),
+        "Y": lambda Residual, dOut, dResidual=None, *, delta: _slope(Residual, dOut, dResidual, delta),
+    },
+    rows="X Y",
+    own=True,
+)
 def huber_loss(X: Array, Y: Array, *, delta: float) -> tuple[Array, Array]:
     """``r^2 / 2`` where the residual ``r = Y - X`` is at most delta, else ``delta (|r| - delta / 2)``."""
     residual = as_array(Y - X)
@@ -572,17 +562,20 @@ def _kl_share(X: Tensor, dLoss: Tensor, reduction: str) -> Tensor:
     return expand_like(dLoss / cast(count, out_dtype=dtype_name(X.dtype)), X)
 
 
-def _kl_x_grad(X: Tensor, Target: Tensor, dLoss: Tensor, *, reduction: str) -> Tensor:
-    return -(_kl_share(X, dLoss, reduction) * Target * as_mask(Target > 0.0, X))
-
-
 def _kl_target_grad(X: Tensor, Target: Tensor, dLoss: Tensor, *, reduction: str) -> Tensor:
     positive = as_mask(Target > 0.0, X)
     known = Target * positive + (1.0 - positive)
     return _kl_share(X, dLoss, reduction) * positive * (log(known) + 1.0 - X)
 
 
-@operator("X Target -> Loss", infer=_kl_type, grad={"X": _kl_x_grad, "Target": _kl_target_grad})
+@operator(
+    "X Target -> Loss",
+    infer=_kl_type,
+    grad={
+        "X": lambda X, Target, dLoss, *, reduction: -(_kl_share(X, dLoss, reduction) * Target * as_mask(Target > 0.0, X)),
+        "Target": _kl_target_grad,
+    },
+)
 def kldiv_loss(X: Array, Target: Array, *, reduction: str = "mean") -> Array:
     """``Target (log Target - X)``, X being a logarithm; zero where Target is not positive. "batchmean" divides the sum by N."""
     loss = np.where(Target > 0, Target * (np.log(np.where(Target > 0, Target, 1)) - X), X.dtype.type(0))
@@ -595,16 +588,12 @@ def kldiv_loss(X: Array, Target: Array, *, reduction: str = "mean") -> Array:
 # -- of probabilities ----------------------------------------------------------------------------
 
 
-def _bce_label_grad(X: Tensor, dOut: Tensor) -> Tensor:
-    return dOut * (clip(log1p(-X), min=-100.0, max=0.0) - clip(log(X), min=-100.0, max=0.0))
-
-
 @operator(
     "X Label -> Out",
     infer=_alike,
     grad={
         "X": lambda X, Label, dOut: dOut * (X - Label) / at_least(X * (1.0 - X), 1e-12),
-        "Label": _bce_label_grad,
+        "Label": lambda X, dOut: dOut * (clip(log1p(-X), min=-100.0, max=0.0) - clip(log(X), min=-100.0, max=0.0)),
     },
     **ELEMENTWISE,
 )
@@ -619,11 +608,15 @@ def _log_loss_grad(Predicted: Tensor, Labels: Tensor, dLoss: Tensor, *, epsilon:
     return dLoss * ((1.0 - Labels) / (1.0 - Predicted + epsilon) - Labels / (Predicted + epsilon))
 
 
-def _log_loss_label_grad(Predicted: Tensor, dLoss: Tensor, *, epsilon: float) -> Tensor:
-    return dLoss * (log1p(epsilon - Predicted) - log(Predicted + epsilon))
-
-
-@operator("Predicted Labels -> Loss", infer=_alike, grad={"Predicted": _log_loss_grad, "Labels": _log_loss_label_grad}, **ELEMENTWISE)
+@operator(
+    "Predicted Labels -> Loss",
+    infer=_alike,
+    grad={
+        "Predicted": _log_loss_grad,
+        "Labels": lambda Predicted, dLoss, *, epsilon: dLoss * (log1p(epsilon - Predicted) - log(Predicted + epsilon)),
+    },
+    **ELEMENTWISE,
+)
 def log_loss(Predicted: Array, Labels: Array, *, epsilon: float = 1e-4) -> Tensor:
     """``-Labels log(Predicted + epsilon) - (1 - Labels) log(1 - Predicted + epsilon)``."""
     return -Labels * np.log(Predicted + epsilon) - (1 - Labels) * np.log1p(epsilon - Predicted)
@@ -645,11 +638,15 @@ def _logits_x_grad(X: Tensor, Label: Tensor, dOut: Tensor, *, ignore_index: int,
     return (sigmoid(X) - Label) * _loss_counted(Label, dOut, ignore_index, normalize)
 
 
-def _logits_label_grad(X: Tensor, Label: Tensor, dOut: Tensor, *, ignore_index: int, normalize: bool) -> Tensor:
-    return -(X * _loss_counted(Label, dOut, ignore_index, normalize))
-
-
-@operator("X Label -> Out", infer=_alike, grad={"X": _logits_x_grad, "Label": _logits_label_grad}, own=True)
+@operator(
+    "X Label -> Out",
+    infer=_alike,
+    grad={
+        "X": _logits_x_grad,
+        "Label": lambda X, Label, dOut, *, ignore_index, normalize: -(X * _loss_counted(Label, dOut, ignore_index, normalize)),
+    },
+    own=True,
+)
 def sigmoid_cross_entropy_with_logits(X: Array, Label: Array, *, ignore_index: int = -100, normalize: bool = False) -> Array:
     """``log(1 + exp(X)) - X Label``; zero where Label is ``ignore_index``, divided by the number of the others if ``normalize``."""
     counted = Label != ignore_index
@@ -674,18 +671,13 @@ def _one_shape(**inputs: TensorType) -> TensorType:
 # -- a score against a sign ----------------------------------------------------------------------
 
 
-def _hinge_logits_grad(Labels: Tensor, Loss: Tensor, dLoss: Tensor) -> Tensor:
-    return dLoss * as_mask(Loss > 0.0, Loss) * (1.0 - Labels * 2.0)
-
-
-def _hinge_labels_grad(Logits: Tensor, Loss: Tensor, dLoss: Tensor) -> Tensor:
-    return dLoss * as_mask(Loss > 0.0, Loss) * Logits * -2.0
-
-
 @operator(
     "Logits Labels -> Loss",
     infer=lambda Logits, Labels: _one_shape(Logits=Logits, Labels=Labels),
-    grad={"Logits": _hinge_logits_grad, "Labels": _hinge_labels_grad},
+    grad={
+        "Logits": lambda Labels, Loss, dLoss: dLoss * as_mask(Loss > 0.0, Loss) * (1.0 - Labels * 2.0),
+        "Labels": lambda Logits, Loss, dLoss: dLoss * as_mask(Loss > 0.0, Loss) * Logits * -2.0,
+    },
     elementwise=True,
 )
 def hinge_loss(Logits: Array, Labels: Array) -> Tensor:

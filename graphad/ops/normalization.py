@@ -316,11 +316,7 @@ def _window_type(X: TensorType, *, n: int, axis: int = 1) -> TensorType:
     return X
 
 
-def _window_grad(dOut: Tensor, *, n: int, axis: int) -> Tensor:
-    return window_sum(dOut, n=n, axis=axis)
-
-
-@operator("X -> Out", infer=_window_type, grad={"X": _window_grad}, linear="X")
+@operator("X -> Out", infer=_window_type, grad={"X": lambda dOut, *, n, axis: window_sum(dOut, n=n, axis=axis)}, linear="X")
 def window_sum(X: Array, *, n: int, axis: int = 1) -> Array:
     """The sum of every element and its ``n - 1`` nearest neighbors along an axis: its own transpose."""
     x, out = np.moveaxis(X, axis, 0), np.array(X, order="C")

@@ -83,16 +83,21 @@ def _mean_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduc
     return expand_like(kept(_share(in_dtype_of(dOut, X), X), X, dim, keep_dim, reduce_all), X)
 
 
-def _sum(X: Array, axis: Axes, keepdims: bool) -> Array:
-    return summed(X, axis, keepdims)
-
-
 def _mean(X: Array, axis: Axes, keepdims: bool) -> Array:
     total, count = summed(X, axis, keepdims), math.prod(X.shape[a] for a in axis)
     return total / count if count else np.full_like(total, np.nan, X.dtype)
 
 
-reduce_sum = _define("reduce_sum", _sum, _sum_grad, shapes="X", speculatable="types", linear="X", own=True, flops=1)
+reduce_sum = _define(
+    "reduce_sum",
+    lambda X, axis, keepdims: summed(X, axis, keepdims),
+    _sum_grad,
+    shapes="X",
+    speculatable="types",
+    linear="X",
+    own=True,
+    flops=1,
+)
 reduce_mean = _define("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents", linear="X", own=True, flops=1)
 
 
@@ -239,18 +244,17 @@ def _frobenius_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], kee
     return X * kept(in_dtype_of(dOut, X) / _or_one(in_dtype_of(Out, X)), X, dim, keep_dim, reduce_all)
 
 
-def _frobenius(X: Array, axis: Axes, keepdims: bool) -> Array:
-    return power_norm(X, axis, keepdims)
+frobenius_norm = _define("frobenius_norm", lambda X, axis, keepdims: power_norm(X, axis, keepdims), _frobenius_grad, flops=2)
 
 
-frobenius_norm = _define("frobenius_norm", _frobenius, _frobenius_grad, flops=2)
-
-
-def _squared_norm_grad(X: Tensor, dOut: Tensor) -> Tensor:
-    return X * (reshape_like(dOut, X) if X.ndim == 0 else dOut) * 2.0
-
-
-@operator("X -> Out", infer=lambda X: TensorType((1,), X.dtype), grad={"X": _squared_norm_grad}, speculatable="types", own=True, flops=2)
+@operator(
+    "X -> Out",
+    infer=lambda X: TensorType((1,), X.dtype),
+    grad={"X": lambda X, dOut: X * (reshape_like(dOut, X) if X.ndim == 0 else dOut) * 2.0},
+    speculatable="types",
+    own=True,
+    flops=2,
+)
 def squared_l2_norm(X: Array) -> Array:
     """The sum of the squares of all elements, of shape [1]."""
     flat = X.reshape(-1)

@@ -82,15 +82,14 @@ def _recurrence_type(A: TensorType, B: TensorType, *, axis: int, reverse: bool =
     return TensorType(tuple(map(max, A.shape, B.shape)), A.dtype)
 
 
-def _factor_grad(A: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, reverse: bool) -> Tensor:
-    return Out * linear_recurrence(A, dOut, axis=axis, reverse=not reverse)
-
-
-def _term_grad(A: Tensor, dOut: Tensor, *, axis: int, reverse: bool) -> Tensor:
-    return linear_recurrence(A, dOut, axis=axis, reverse=not reverse)
-
-
-@operator("A B -> Out", infer=_recurrence_type, grad={"A": _factor_grad, "B": _term_grad})
+@operator(
+    "A B -> Out",
+    infer=_recurrence_type,
+    grad={
+        "A": lambda A, Out, dOut, *, axis, reverse: Out * linear_recurrence(A, dOut, axis=axis, reverse=not reverse),
+        "B": lambda A, dOut, *, axis, reverse: linear_recurrence(A, dOut, axis=axis, reverse=not reverse),
+    },
+)
 def linear_recurrence(A: Array, B: Array, *, axis: int, reverse: bool = False) -> Array:
     """``Out[0] = 0`` and ``Out[i + 1] = A[i] * Out[i] + B[i]`` along ``axis``; ``reverse`` runs from the end."""
     step = -1 if reverse else 1

@@ -28,18 +28,13 @@ def _where_type(Condition: TensorType, X: TensorType, Y: TensorType) -> TensorTy
         raise ShapeError(f"Condition is {Condition}, X is {X}, Y is {Y}: they do not broadcast together") from None
 
 
-def _chosen_grad(Condition: Tensor, X: Tensor, dOut: Tensor) -> Tensor:
-    return unbroadcast(where(Condition, dOut, fill_zeros_like(dOut)), X)
-
-
-def _other_grad(Condition: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
-    return unbroadcast(where(Condition, fill_zeros_like(dOut), dOut), Y)
-
-
 @operator(
     "Condition X Y -> Out",
     infer=_where_type,
-    grad={"X": _chosen_grad, "Y": _other_grad},
+    grad={
+        "X": lambda Condition, X, dOut: unbroadcast(where(Condition, dOut, fill_zeros_like(dOut)), X),
+        "Y": lambda Condition, Y, dOut: unbroadcast(where(Condition, fill_zeros_like(dOut), dOut), Y),
+    },
     shapes="X Y",
     safe_dtypes="all",
     **ELEMENTWISE,

@@ -163,12 +163,13 @@ def inverse_order(axis: list[int]) -> list[int]:
     return [order.index(i) for i in range(len(order))]
 
 
-def _transpose2_grad(dOut: Tensor, XShape: Tensor = None, *, axis: list[int]) -> Tensor:
-    return _transpose_grad(dOut, axis=axis)
-
-
 @operator(
-    "X -> Out XShape?", infer=_with_old_shape(_transposed), grad={"X": _transpose2_grad}, shapes="XShape", speculatable="types", **PART_OF_X
+    "X -> Out XShape?",
+    infer=_with_old_shape(_transposed),
+    grad={"X": lambda dOut, XShape=None, *, axis: _transpose_grad(dOut, axis=axis)},
+    shapes="XShape",
+    speculatable="types",
+    **PART_OF_X,
 )
 def transpose2(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> tuple[Array, Array]:
     """X with its axes in another order."""
@@ -331,10 +332,6 @@ def expand_as_v2(X: Array, Y: Array | None = None, *, target_shape: list[int] = 
 # -- order along an axis -------------------------------------------------------------------------
 
 
-def _flip_grad(dOut: Tensor, *, axis: list[int]) -> Tensor:
-    return flip(dOut, axis=axis)
-
-
 def _along_axes(X: TensorType, *, axis: list[int] = NO_INTS, shifts: list[int] = NO_INTS) -> TensorType:
     for number in axis:
         normal_axis(number, len(X.shape))
@@ -347,17 +344,20 @@ def _flipped(X: TensorType, *, axis: list[int]) -> TensorType:
     return X
 
 
-@operator("X -> Out", infer=_flipped, grad={"X": _flip_grad}, speculatable="extents", **PART_OF_X)
+@operator("X -> Out", infer=_flipped, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, speculatable="extents", **PART_OF_X)
 def flip(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis))
 
 
-def _roll_grad(dOut: Tensor, *, shifts: list[int], axis: list[int]) -> Tensor:
-    return roll(dOut, shifts=[-s for s in shifts], axis=axis) if shifts else assign(dOut)
-
-
-@operator("X -> Out", infer=_along_axes, grad={"X": _roll_grad}, linear="X", narrow="follows", flops=0)
+@operator(
+    "X -> Out",
+    infer=_along_axes,
+    grad={"X": lambda dOut, *, shifts, axis: roll(dOut, shifts=[-s for s in shifts], axis=axis) if shifts else assign(dOut)},
+    linear="X",
+    narrow="follows",
+    flops=0,
+)
 def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     """X moved along each of ``axis``, what leaves at the end coming back at the front; all of X as one row without ``axis``."""
     return np.roll(X, tuple(shifts), tuple(axis)) if axis else np.roll(X, sum(shifts))

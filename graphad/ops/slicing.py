@@ -443,12 +443,12 @@ def _crop_tensor_type(
     return TensorType(tuple(e if e > 0 else -1 for e in extents), X.dtype)
 
 
-def _crop_tensor_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, OffsetsTensor: list[Tensor], *, offsets: list[int]) -> Tensor:
-    return uncrop(dOut, X, Offsets, OffsetsTensor, offsets=offsets)
-
-
 @operator(
-    "X Shape? Offsets? ShapeTensor*? OffsetsTensor*? -> Out", infer=_crop_tensor_type, grad={"X": _crop_tensor_grad}, shapes="X", linear="X"
+    "X Shape? Offsets? ShapeTensor*? OffsetsTensor*? -> Out",
+    infer=_crop_tensor_type,
+    grad={"X": lambda X, dOut, Offsets, OffsetsTensor, *, offsets: uncrop(dOut, X, Offsets, OffsetsTensor, offsets=offsets)},
+    shapes="X",
+    linear="X",
 )
 def crop_tensor(
     X: Array,
@@ -480,11 +480,13 @@ def _crop_type(
     return _crop_tensor_type(X, None, Offsets, offsets=offsets, shape=target)
 
 
-def _crop_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, *, offsets: list[int]) -> Tensor:
-    return uncrop(dOut, X, Offsets, offsets=offsets)
-
-
-@operator("X Y? Offsets? -> Out", infer=_crop_type, grad={"X": _crop_grad}, shapes="X", linear="X")
+@operator(
+    "X Y? Offsets? -> Out",
+    infer=_crop_type,
+    grad={"X": lambda X, dOut, Offsets, *, offsets: uncrop(dOut, X, Offsets, offsets=offsets)},
+    shapes="X",
+    linear="X",
+)
 def crop(
     X: Array, Y: Array | None = None, Offsets: Array | None = None, *, offsets: list[int] = NO_INTS, shape: list[int] = NO_INTS
 ) -> Array:

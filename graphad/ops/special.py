@@ -12,7 +12,7 @@ from graphad.ops.definition import operator
 from graphad.ops.formulas import as_array, primitive
 from graphad.ops.inference import same_float
 from graphad.ops.traits import FUNCTION
-from graphad.types import Array, Tensor, TensorType
+from graphad.types import Array, TensorType
 
 # -- error function --------------------------------------------------------------------------------
 # The error function on arrays: in float64 by the rational Chebyshev approximations of W. J. Cody (Math. Comp. 23, 1969).
@@ -202,11 +202,7 @@ def _poly_type(x: TensorType, *, n: int) -> TensorType:
     return same_float(x)
 
 
-def _poly_grad(x: Tensor, dout: Tensor, *, n: int) -> Tensor:
-    return dout * polygamma(x, n=n + 1)
-
-
-@operator("x -> out", infer=_poly_type, grad={"x": _poly_grad}, elementwise=True)
+@operator("x -> out", infer=_poly_type, grad={"x": lambda x, dout, *, n: dout * polygamma(x, n=n + 1)}, elementwise=True)
 def polygamma(x: Array, *, n: int) -> Array:
     """The n-th derivative of ``digamma``."""
     return _as(x, _poly_gamma_anywhere(n, x.astype("float64")))

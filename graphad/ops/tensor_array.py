@@ -99,11 +99,11 @@ def _stacked(X: TensorType, *, axis: int = 0, use_stack: bool = False) -> Tensor
     return TensorType(shape, X.dtype)
 
 
-def _pieces_grad(X: Tensor, dOut: Tensor, *, axis: int = 0, use_stack: bool = False) -> Tensor:
-    return tensor_to_tensor_array(dOut, X, axis=axis, use_stack=use_stack)
-
-
-@operator("X -> Out", infer=_stacked, grad={"X": _pieces_grad})
+@operator(
+    "X -> Out",
+    infer=_stacked,
+    grad={"X": lambda X, dOut, *, axis=0, use_stack=False: tensor_to_tensor_array(dOut, X, axis=axis, use_stack=use_stack)},
+)
 def tensor_array_to_tensor(X: TensorArray, *, axis: int = 0, use_stack: bool = False) -> Array:
     """The elements of an array in one tensor: stacked along a new axis, or concatenated."""
     items = [X.read(i) for i in range(len(X))]

@@ -79,11 +79,13 @@ def _channels_shuffled(X: TensorType, *, group: int = 1) -> TensorType:
     return X
 
 
-def _channel_grad(dOut: Tensor, *, group: int) -> Tensor:
-    return shuffle_channel(dOut, group=max(dOut.shape[1] // group, 1))
-
-
-@operator("X -> Out", infer=_channels_shuffled, grad={"X": _channel_grad}, linear="X", rows="X")
+@operator(
+    "X -> Out",
+    infer=_channels_shuffled,
+    grad={"X": lambda dOut, *, group: shuffle_channel(dOut, group=max(dOut.shape[1] // group, 1))},
+    linear="X",
+    rows="X",
+)
 def shuffle_channel(X: Array, *, group: int = 1) -> Array:
     """The channels in ``group`` groups, taken from each group in turn (Zhang et al. 2017)."""
     n, c, h, w = X.shape
