@@ -90,13 +90,9 @@ class _Pairing:
         old_of = {new: old for y, x in partners.items() for old, new in _outputs(x, y)} | {new: old for old, new in _inputs(a, b)}
         self.difference.ops |= pairs
         self.difference.values |= {old: new for new, old in old_of.items()}
-        same = {y for y, x in partners.items() if _look(x) == _look(y) and _reads_the_same(x, y, old_of)}
+        same = {y for y, x in partners.items() if _look(x) == _look(y) and [*x.reads()] == [old_of.get(value) for value in y.reads()]}
         self.difference.removed += [x for x in a.ops if pairs.get(x) not in same]
         self.difference.added += [y for y in b.ops if y not in same]
-
-
-def _reads_the_same(x: Op, y: Op, old_of: Mapping[Value, Value]) -> bool:
-    return [*x.reads()] == [old_of.get(value) for value in y.reads()]
 
 
 def _inputs(a: Graph, b: Graph) -> Iterator[tuple[Value, Value]]:

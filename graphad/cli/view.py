@@ -57,7 +57,15 @@ def run(args: argparse.Namespace) -> int:
 def _write(args: argparse.Namespace) -> None:
     feed = None if args.feed is None else arrays(args.feed)
     passes = None if args.pipeline is None else pipeline(args.pipeline)
-    view(lowered(args), passes, args.output, title=_title(args.program), feed=feed, batch=args.batch, watched=args.watch)
+    view(
+        lowered(args),
+        passes,
+        args.output,
+        title="standard input" if args.program == "-" else Path(args.program).name,
+        feed=feed,
+        batch=args.batch,
+        watched=args.watch,
+    )
     print(f"written: {args.output}")
 
 
@@ -69,10 +77,6 @@ def _attempt(args: argparse.Namespace) -> bool:
         print(f"graphad: {error}", file=sys.stderr)
         return False
     return True
-
-
-def _title(program: str) -> str:
-    return "standard input" if program == "-" else Path(program).name
 
 
 def _files(args: argparse.Namespace) -> list[Path]:

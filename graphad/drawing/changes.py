@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from graphad.difference import Difference, compare
+from graphad.difference import compare
 from graphad.drawing.composing import Composer, Marks, planned, scene_of
 from graphad.drawing.dot import dot_text
 from graphad.drawing.frames import Frame
@@ -127,7 +127,7 @@ class Union:
         here = _twins(graph, difference.before)
         known = self.steps[i + 1].nodes
         for original, clone in here.items():
-            twin = _twin(clone, difference)
+            twin = difference.ops.get(clone) if isinstance(clone, Op) else difference.values.get(clone)
             if twin is not None:
                 nodes[original] = known[back[twin]]
         for subgraph in graph.tree():
@@ -230,10 +230,6 @@ def _twins(graph: Graph, clone: Graph) -> dict[Node, Node]:
             counterparts[op] = other
             counterparts.update(zip((*op.reads(), *op.writes()), (*other.reads(), *other.writes()), strict=True))
     return counterparts
-
-
-def _twin(node: Node, difference: Difference) -> Node | None:
-    return difference.ops.get(node) if isinstance(node, Op) else difference.values.get(node)
 
 
 def _value(node: Node) -> Value:

@@ -298,7 +298,7 @@ class Ends:
 def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
     """The arrows without the folded values: each arrow to one goes on along each arrow from it."""
     places: dict[Value, int] = {}
-    numbered = {i: (places.setdefault(_subject(a), len(places)), a) for i, a in enumerate(arrows)}
+    numbered = {i: (places.setdefault(a.head if isinstance(a.head, Value) else a.value, len(places)), a) for i, a in enumerate(arrows)}
     into: dict[Node, dict[int, None]] = {}
     out_of: dict[Node, dict[int, None]] = {}
     for i, (_, arrow) in numbered.items():
@@ -319,11 +319,6 @@ def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
             into.setdefault(arrow.head, {})[fresh] = None
             fresh += 1
     return [arrow for _, arrow in sorted(numbered.values(), key=lambda placed: placed[0])]
-
-
-def _subject(arrow: Arrow) -> Value:
-    """The value at which an arrow was found."""
-    return arrow.head if isinstance(arrow.head, Value) else arrow.value
 
 
 def _joined(first: Arrow, second: Arrow, value: Value) -> Arrow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite, log10
 
@@ -151,12 +151,8 @@ def _given(graph: Graph, numbers: Measured, what: str) -> dict[Node, float]:
         if number is not None:
             found[node] = _number(number, what)
     if not found and keys:
-        raise InvalidValue(f"{what} has no operator or value of this graph, but {', '.join(map(repr, _few(numbers)))}")
+        raise InvalidValue(f"{what} has no operator or value of this graph, but {', '.join(map(repr, list(numbers)[:3]))}")
     return found
-
-
-def _few(numbers: Collection[object]) -> list[object]:
-    return list(numbers)[:3]
 
 
 def _number(value: object, what: str) -> float:

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from graphad.layers.signatures import Spec
 
-
-def _reduction(op: str) -> Spec:
-    return Spec("input, dim=None, keep_dim=False, name=None", op)
-
-
-def _elementwise(op: str) -> Spec:
-    return Spec("x, y, axis=-1, act=None, name=None", op)
-
-
 _PLAIN = Spec("x, name=None")
 
 SPECS: dict[str, Spec] = {
-    **{f"reduce_{kind}": _reduction(f"reduce_{kind}") for kind in ("sum", "mean", "max", "min", "prod", "all", "any")},
     **{
-        f"elementwise_{kind}": _elementwise(f"elementwise_{kind}")
+        f"reduce_{kind}": Spec("input, dim=None, keep_dim=False, name=None", f"reduce_{kind}")
+        for kind in ("sum", "mean", "max", "min", "prod", "all", "any")
+    },
+    **{
+        f"elementwise_{kind}": Spec("x, y, axis=-1, act=None, name=None", f"elementwise_{kind}")
         for kind in ("add", "sub", "mul", "div", "max", "min", "mod", "floordiv", "pow")
     },
     **dict.fromkeys(("abs", "acos", "asin", "atan", "ceil", "cos", "erf", "exp", "floor", "log", "logsigmoid", "reciprocal"), _PLAIN),

@@ -331,7 +331,7 @@ class Program:
             if needed.isdisjoint(op.output_names()):
                 continue
             ops.append(op)
-            if not _may_leave_unwritten(op):
+            if not (isinstance(REGISTRY.get(op.type), ControlDef) or op.type == "write_to_array"):
                 needed.difference_update(set(op.output_names()) - set(op.input_names()))
             needed.update(op.input_names())
             needed.update(*(_block_reads(sub) for sub in _sub_blocks(op)))
@@ -375,11 +375,6 @@ def _held(op: Operator) -> Iterator[Block]:
         yield sub
         for inner in sub.ops:
             yield from _held(inner)
-
-
-def _may_leave_unwritten(op: Operator) -> bool:
-    """Whether results of an operator may be partly the earlier values: its block may not run, or it writes to an array in place."""
-    return isinstance(REGISTRY.get(op.type), ControlDef) or op.type == "write_to_array"
 
 
 def _block_reads(block: Block) -> set[str]:

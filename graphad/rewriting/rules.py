@@ -157,7 +157,7 @@ class PatternRule(Rule):
             if new in match.values
         ):
             return match.fail(lambda: "gradients would flow where they stop")
-        if op.type == "assign" and isinstance(self.after[0], Unknown) and _is_bound(result):
+        if op.type == "assign" and isinstance(self.after[0], Unknown) and result.graph.parent is None and result.graph.is_observed(result):
             return match.fail(lambda: f"{result!r} is requested by name")
         if len(variant.calls) > 1 and _would_wait(match, variant):
             return match.fail(lambda: "an operator would wait for itself")
@@ -176,10 +176,6 @@ def _would_flow(old: Value, new: Value) -> bool:
     if old.dtype not in FLOATS or new.stop_gradient == old.stop_gradient:
         return False
     return old.stop_gradient or (bool(new.writers) and old.graph.is_observed(old))
-
-
-def _is_bound(value: Value) -> bool:
-    return value.graph.parent is None and value.graph.is_observed(value)
 
 
 def _would_wait(match: Match, variant: Variant) -> bool:

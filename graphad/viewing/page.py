@@ -18,7 +18,7 @@ from graphad.interop.files import write_bytes
 from graphad.ir import Graph, lower
 from graphad.program import Program
 from graphad.rewriting import Pass, Pipeline
-from graphad.viewing.recording import Frame, Recorder, Rewrite
+from graphad.viewing.recording import Frame, Recorder
 from graphad.viewing.statistics import Statistics, statistics
 from graphad.viewing.tables import Json
 
@@ -197,8 +197,6 @@ def _frame(frame: Frame, recorder: Recorder) -> dict[str, Json]:
         "costs": frame.costs,
         "totals": frame.totals,
     }
-    return shown | {"rewrites": [_rewrite(rewrite, recorder) for rewrite in frame.rewrites]}
-
-
-def _rewrite(rewrite: Rewrite, recorder: Recorder) -> list[Json]:
-    return [recorder.tables.text(rewrite.rule), rewrite.seen, rewrite.line, rewrite.delta.stored()]
+    return shown | {
+        "rewrites": [[recorder.tables.text(rewrite.rule), rewrite.seen, rewrite.line, rewrite.delta.stored()] for rewrite in frame.rewrites]
+    }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphad.ir.provenance import Ancestor, Origin
+from graphad.ir.provenance import Origin
 from graphad.program import SourceLine
 
 NOTHING = -1
@@ -73,14 +73,14 @@ class Tables:
             return NOTHING
         number = self._origin_numbers.get(id(origin))
         if number is None:
-            ancestors = [self._ancestor(ancestor) for ancestor in origin.ancestors]
+            ancestors = [
+                [self.text(ancestor.text), self.line(ancestor.source), self.text(ancestor.made_by), self.origin(ancestor.origin)]
+                for ancestor in origin.ancestors
+            ]
             number = self._origin_numbers[id(origin)] = len(self.origins)
             self._kept.append(origin)
             self.origins.append([self.text(origin.rule), ancestors])
         return number
-
-    def _ancestor(self, ancestor: Ancestor) -> Json:
-        return [self.text(ancestor.text), self.line(ancestor.source), self.text(ancestor.made_by), self.origin(ancestor.origin)]
 
     def stored(self) -> dict[str, Json]:
         """The tables as they are written into the page. Lines of source come with the lines around them."""

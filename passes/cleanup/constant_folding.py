@@ -105,7 +105,12 @@ class Fold(Rule):
 
     def _computed(self, op: Op, definition: OpDef) -> dict[Value, tuple[str, dict[str, object]]] | None:
         """The constants that an operator's outputs are, None if one cannot be written as such."""
-        requested = {value: (slot, i) for slot, values in op.outputs.items() for i, value in enumerate(values) if _is_used(value)}
+        requested = {
+            value: (slot, i)
+            for slot, values in op.outputs.items()
+            for i, value in enumerate(values)
+            if bool(value.readers) or value.graph.is_observed(value)
+        }
         if any(value.kind != TENSOR for value in requested):
             return None
         counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, definition, requested)
@@ -117,10 +122,6 @@ class Fold(Rule):
             return None
         constants = {value: _constant(outputs[slot][i], value, small) for value, (slot, i) in requested.items()}
         return None if None in constants.values() else constants  # type: ignore[return-value]
-
-
-def _is_used(value: Value) -> bool:
-    return bool(value.readers) or value.graph.is_observed(value)
 
 
 def _written_counts(op: Op, definition: OpDef, requested: Mapping[Value, tuple[str, int]]) -> list[int | None]:
