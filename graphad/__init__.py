@@ -29,11 +29,13 @@ from graphad.program import (
 )
 
 if TYPE_CHECKING:
+    from graphad import distribution as distribution
     from graphad import drawing as drawing
     from graphad import edit as edit
     from graphad import interop, optimizer, passes
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
+    from graphad.distribution import LocalGroup
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.experiments import experiment
     from graphad.interop import load, save
@@ -58,8 +60,22 @@ if TYPE_CHECKING:
 if not Path(__file__).with_name("passes").is_dir():  # a checkout without symbolic links: the link is a file, the passes are beside graphad
     __path__.append(str(Path(__file__).parents[1]))
 
-_PARTS = ("backward", "drawing", "edit", "experiments", "graph", "interop", "optimizer", "passes", "rewriting", "training", "viewing")
+_PARTS = (
+    "backward",
+    "distribution",
+    "drawing",
+    "edit",
+    "experiments",
+    "graph",
+    "interop",
+    "optimizer",
+    "passes",
+    "rewriting",
+    "training",
+    "viewing",
+)
 _HOMES = {
+    "LocalGroup": "distribution",
     "Pass": "rewriting",
     "Pipeline": "rewriting",
     "Rule": "rewriting",
@@ -123,6 +139,7 @@ __all__ = [
     "Block",
     "Executor",
     "Graph",
+    "LocalGroup",
     "Operator",
     "Parameter",
     "Pass",

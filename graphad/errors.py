@@ -68,6 +68,10 @@ class ExecutionError(GraphadError, RuntimeError):
     """An operator failed while a program ran; the message shows its inputs and the user's line."""
 
 
+class CommunicationError(GraphadError, RuntimeError):
+    """Ranks that run together cannot go on: they disagree about what comes next, or one has failed; the message shows both sides."""
+
+
 class TooManyIterations(ExecutionError):
     """The loops of a run took more iterations than ``Executor(max_iterations=...)`` allows; the message names the loop's line."""
 

@@ -30,6 +30,7 @@ LAYERS = (
     "difference",
     "initializer",
     "backward drawing execution layers",
+    "distribution",
     "interop",
     "optimizer viewing",
     "training",

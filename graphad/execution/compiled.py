@@ -19,6 +19,7 @@ from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
 from graphad.execution.source import Options, Source, written
 from graphad.execution.tracing import Value
+from graphad.ops.communication import rewind
 from graphad.types import Array, Tensor
 
 FIRST: ContextVar[int] = ContextVar("first", default=2)  # the run at which a program without loops is compiled; 0: never is any
@@ -224,6 +225,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
     except Exception as error:
         _failed(found, function, error)
         run.again()
+        rewind()
         return None
     run.trips = set(function.trips)
     run.iterations = []
@@ -248,6 +250,7 @@ def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor
     try:
         results, kept = function(args)
     except Exception:
+        rewind()
         return None
     function.commit(kept, scope)
     return list(results)

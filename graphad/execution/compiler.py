@@ -135,7 +135,7 @@ class Compiler:
     def operator(self, op: Operator, frames: Frames, layout: Layout) -> None:
         """One operator."""
         definition = REGISTRY.get(op.type)
-        if definition is None or (definition.side_effect and not definition.view):
+        if definition is None or (definition.side_effect and not (definition.view or definition.ordered)):
             raise Unsupported(f"operator {op.type}")
         if isinstance(definition, ControlDef):
             return self.control(op, definition, frames, layout)
@@ -184,7 +184,7 @@ class Compiler:
     def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Tensor:
         """The values that an operator makes, as the calls of its kernel; None if it is not to be traced."""
         values = [value for each in inputs.values() for value in each]
-        if definition.random or any(value is None or not value.static or value.absent for value in values):
+        if definition.random or definition.ordered or any(value is None or not value.static or value.absent for value in values):
             return None
         trace, attrs = self.trace, {k: v for k, v in op.attrs.items() if k in definition.attrs}
         before = trace.mark()
@@ -230,7 +230,10 @@ class Compiler:
         attrs, counts = {k: v for k, v in op.attrs.items() if k in definition.attrs}, {slot: len(each) for slot, each in inputs.items()}
         call = operation(op.type, counts, wanted, **attrs)
         name = self.trace.name(_Described(call, (op.type, counts, dict(wanted), attrs)), op.type)
-        examples = self.examples(definition, call, values, sum(wanted.values()))
+        if definition.ordered:  # whose effects are not to happen while a program is compiled
+            examples = _typed_examples(_inferred(definition, inputs, attrs, wanted), sum(wanted.values()))
+        else:
+            examples = self.examples(definition, call, values, sum(wanted.values()))
         made = tuple(Value(each, base=_shared_with(each, values)) for each in examples)
         self.random |= definition.random
         helper = "present" if definition.partial or writes_old_array(op) else "given"
@@ -278,7 +281,7 @@ class Compiler:
         number = self.numbers.setdefault(op, len(self.numbers))
         if number in self.unguarded:
             return
-        sure = _inferred(definition, inputs, attrs, wanted)
+        sure = None if definition.ordered else _inferred(definition, inputs, attrs, wanted)  # other ranks may pass in something else
         for i, value in enumerate(made):
             array = value.example
             if not isinstance(array, np.ndarray):
@@ -672,6 +675,11 @@ def _computed(found: Formula, operands: Sequence[Traced]) -> Traced:
         tracer = next(each for each in (*args, *operands) if isinstance(each, Traced))
         made.append(tracer.apply(call.function, args))
     return operands[found.result.number] if isinstance(found.result, Input) else made[found.result]
+
+
+def _typed_examples(types: Sequence[TensorType] | None, count: int) -> list[Tensor]:
+    """Arrays of some types; nothing where they are not known."""
+    return [None] * count if types is None else [np.ones(type.shape, type.dtype) for type in types]
 
 
 def _inferred(

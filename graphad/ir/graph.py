@@ -22,7 +22,7 @@ from graphad.ir.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.ir.old_names import OldNames
 from graphad.ir.printer import print_graph
 from graphad.ir.provenance import Origin, chain, origin_of
-from graphad.ir.regions import has_effects
+from graphad.ir.regions import has_effects, has_ordered_effects
 from graphad.ir.residuals import replace_residual
 from graphad.ir.tables import OpList, ValueTable, WideSlots
 from graphad.ir.views import Adjacency, NodeTable, PlainResults, predecessors, successors
@@ -153,15 +153,27 @@ def _in_order(ops: list[Op]) -> bool:
 def _sorted(ops: list[Op]) -> list[Op]:
     """The lexicographically first topological order (Kahn's algorithm with a heap), without the operators that wait for a cycle.
 
-    A value is complete once all its writers have run, an operator is ready once all it reads is complete.
+    A value is complete once all its writers have run, an operator is ready once all it reads is complete. Those with ordered effects
+    keep their order among themselves, unless what they read is against it.
     """
     writers = {value: len(value.writers) for op in ops for value in op.writes()}
+    chained = dict.fromkeys(op for op in ops if has_ordered_effects(op))
+    held: list[int] = []  # of these, those that are ready before it is their turn
     missing = {op: sum(value in writers for value in dict.fromkeys(op.reads())) for op in ops}
     ready = [op.order for op in ops if not missing[op]]
     heapify(ready)
     result = []
-    while ready:
-        op = ops[heappop(ready)]
+    while ready or held:
+        forced = not ready  # what they read wants another order
+        op = ops[heappop(held if forced else ready)]
+        if op in chained:
+            if not forced and op is not next(iter(chained)):
+                heappush(held, op.order)
+                continue
+            del chained[op]
+            ready += held
+            heapify(ready)
+            held.clear()
         result.append(op)
         for value in op.writes():
             writers[value] -= 1

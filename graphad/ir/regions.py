@@ -121,6 +121,14 @@ def has_effects(op: Op) -> bool:
     )
 
 
+def has_ordered_effects(op: Op) -> bool:
+    """Whether an operator, itself or in a nested graph, has effects in an order that has to stay, as a collective does."""
+    definition = REGISTRY.get(op.type)
+    if definition is not None and definition.ordered:
+        return True
+    return any(has_ordered_effects(inner) for graph in op.graphs.values() for inner in graph.ops)
+
+
 # -- interfaces ----------------------------------------------------------------------------------
 
 

@@ -5,8 +5,8 @@ graphad's own or another package's, is an attribute of this module by its type.
 
 Operators are in chapters, by what they do: creation, like, casting, elementwise, special, comparison, activation, reduction,
 scan, sort, selection, indexing, embedding, slicing, shapes, joining, padding, linalg, conv, pooling, normalization, attention,
-rnn, loss, metric, vision, random, optimizer, control_flow, tensor_array, feeding. What an operator is, is in definition,
-parameters, sample, traits, formulas, inference, attributes, symbol, tracing and aggregates; what chapters share in makers,
+rnn, loss, metric, vision, random, optimizer, control_flow, tensor_array, feeding, collective. What an operator is, is in definition,
+parameters, sample, traits, formulas, inference, attributes, symbol, tracing, communication and aggregates; what chapters share in makers,
 windows, indices and summation. An operator's samples are in ``graphad.testing.samples``, in the file of the same name; who asks
 for traits is in ``graphad.passes``.
 """
@@ -20,6 +20,7 @@ from graphad.ops import (
     activation,
     attention,
     casting,
+    collective,
     comparison,
     control_flow,
     conv,
@@ -89,6 +90,7 @@ CHAPTERS = (
     control_flow,
     tensor_array,
     feeding,
+    collective,
     definition,
 )
 

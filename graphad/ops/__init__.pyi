@@ -5,6 +5,7 @@ from types import ModuleType
 from graphad.ops import activation as activation
 from graphad.ops import attention as attention
 from graphad.ops import casting as casting
+from graphad.ops import collective as collective
 from graphad.ops import comparison as comparison
 from graphad.ops import control_flow as control_flow
 from graphad.ops import conv as conv
@@ -78,6 +79,8 @@ affine_grid_grad: GradOpDef
 affine_grid_spread: OpDef
 affine_grid_spread_grad: GradOpDef
 allclose: OpDef
+alltoall: OpDef
+alltoall_grad: GradOpDef
 arg_max: OpDef
 arg_min: OpDef
 argsort: OpDef
@@ -95,6 +98,8 @@ atan2_grad: GradOpDef
 atan_grad: GradOpDef
 atanh: OpDef
 atanh_grad: GradOpDef
+barrier: OpDef
+barrier_grad: GradOpDef
 batch_norm: OpDef
 batch_norm_grad: GradOpDef
 bce_loss: OpDef
@@ -118,6 +123,30 @@ bpr_loss: OpDef
 bpr_loss_grad: GradOpDef
 brelu: OpDef
 brelu_grad: GradOpDef
+c_allgather: OpDef
+c_allgather_grad: GradOpDef
+c_allreduce_max: OpDef
+c_allreduce_max_grad: GradOpDef
+c_allreduce_min: OpDef
+c_allreduce_min_grad: GradOpDef
+c_allreduce_prod: OpDef
+c_allreduce_prod_grad: GradOpDef
+c_allreduce_sum: OpDef
+c_allreduce_sum_grad: GradOpDef
+c_alltoall: OpDef
+c_alltoall_grad: GradOpDef
+c_broadcast: OpDef
+c_broadcast_grad: GradOpDef
+c_concat: OpDef
+c_concat_grad: GradOpDef
+c_identity: OpDef
+c_identity_grad: GradOpDef
+c_reduce_sum: OpDef
+c_reduce_sum_grad: GradOpDef
+c_reducescatter: OpDef
+c_reducescatter_grad: GradOpDef
+c_split: OpDef
+c_split_grad: GradOpDef
 cast: OpDef
 cast_grad: GradOpDef
 ceil: OpDef
@@ -485,6 +514,7 @@ read_from_array: OpDef
 read_from_array_grad: GradOpDef
 reciprocal: OpDef
 reciprocal_grad: GradOpDef
+recv_v2: OpDef
 reduce_all: OpDef
 reduce_amax: OpDef
 reduce_amax_grad: GradOpDef
@@ -541,6 +571,7 @@ select_output: OpDef
 select_output_grad: GradOpDef
 selu: OpDef
 selu_grad: GradOpDef
+send_v2: OpDef
 set_value: OpDef
 set_value_grad: GradOpDef
 sgd: OpDef

@@ -216,7 +216,7 @@ class OpDef(Traits):
     def run(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         """Compute the output slots (at least the wanted ones) from arrays; each slot is a list."""
         result = self.kernel(*self.arguments(inputs), **attrs)
-        values = result if len(self.outputs) > 1 else (result,)
+        values = result if len(self.outputs) != 1 else (result,)
         return {slot.name: list(v) if slot.variadic else [v] for slot, v in zip(self.outputs.values(), values, strict=True)}
 
     def arguments(self, inputs: Inputs) -> list[Tensor]:
@@ -226,7 +226,7 @@ class OpDef(Traits):
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit."""
         result = self.infer(*self.arguments(inputs), **attrs)
-        types = result if len(self.outputs) > 1 else (result,)
+        types = result if len(self.outputs) != 1 else (result,)
         return {slot.name: list(t) if slot.variadic else [t] for slot, t in zip(self.outputs.values(), types, strict=True)}
 
 
@@ -316,7 +316,7 @@ def operator(
             infer=infer,
             grads=None if grad is None else {slot: _grad_rule(f, inputs, outputs) for slot, f in grad.items()},
             random=random,
-            side_effect=side_effect,
+            side_effect=side_effect or traits.get("ordered", False),
             partial=partial,
             kinds=kinds or _NO_KINDS,
             shapes=frozenset(shapes.split()) if shapes else _NO_NAMES,
@@ -453,6 +453,8 @@ def _grad_operator(definition: OpDef) -> GradOpDef:
         grads=None,
         partial=definition.partial and not read.isdisjoint(definition.inputs),
         lazy=definition.lazy & read,
+        side_effect=definition.ordered,
+        ordered=definition.ordered,
         forward=definition,
     )
 

@@ -56,6 +56,7 @@ class Declared(TypedDict, total=False):
     narrow: Narrow
     flops: int
     in_order: bool
+    ordered: bool
     state: str
 
 
@@ -153,6 +154,8 @@ class Traits:
             elements. None: one for each element that it writes.
         extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
         in_order: whether the first output has the elements of X in their order, row by row, whatever its shape is.
+        ordered: whether it has ordered effects: each run makes the same calls in the same order, as the ranks of a group have to. So it is
+            never removed, merged, moved past another one, repeated, or run although the program would not have; nor is its gradient.
         state: of an update of Param by Grad and LearningRate, what it keeps for a parameter; None of any other operator. It is written
             ``slot:name``, ``slot:name:output`` where that is not ``<slot>Out``, ``slot:name:*attribute`` where the operator only reads it.
         safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
@@ -179,4 +182,5 @@ class Traits:
     narrow: Narrow = ""
     flops: int | None = None
     in_order: bool = False
+    ordered: bool = False
     state: tuple[State, ...] | None = None

@@ -229,7 +229,8 @@ ON_ZEROS = {"cholesky"}  # the others are not positive
 def test_linear() -> None:
     """Those that say so are, in all that have gradients; and those that are say so."""
     found = {type for type in plain() if verdict(type, is_linear, optional=True)}
-    assert found - ON_ZEROS == having("linear") - OF_AGGREGATES
+    assert found - ON_ZEROS == having("linear") - OF_AGGREGATES - having("ordered")
+    assert all(verdict(type, is_linear) for type in having("linear") & having("ordered"))  # of a process that is alone
     assert [type for type in having("linear") if {*REGISTRY[type].linear} != {*(REGISTRY[type].grads or ())}] == []
 
 

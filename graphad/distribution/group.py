@@ -1,0 +1,113 @@
+"""What all engines share: rings of ranks, the traffic of a rank, and the parts of what is fed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphad.errors import CommunicationError, InvalidValue
+from graphad.ops.communication import Contact
+from graphad.types import Array
+
+Rings = Mapping[int, Sequence[Sequence[int]]]  # by the ring's number: the groups of ranks that it consists of
+
+
+class Sent(NamedTuple):
+    """One collective that a rank took part in: its type, its ring, and the bytes that the rank passed in, or got by ``recv_v2``."""
+
+    type: str
+    ring: int
+    bytes: int
+
+
+class Traffic(list[Sent]):
+    """The collectives of a run, in their order."""
+
+    def counts(self) -> dict[str, int]:
+        """How many there were, by type."""
+        return dict(Counter(each.type for each in self))
+
+    def bytes(self) -> dict[str, int]:
+        """The bytes that the rank passed in, by type."""
+        total: Counter[str] = Counter()
+        for each in self:
+            total[each.type] += each.bytes
+        return dict(total)
+
+
+def checked_rings(rings: Rings | None, size: int) -> dict[int, tuple[tuple[int, ...], ...]]:
+    """The rings by number, ring 0 being all ranks; InvalidValue unless each has every rank once."""
+    found: dict[int, tuple[tuple[int, ...], ...]] = {0: (tuple(range(size)),)}
+    for number, groups in (rings or {}).items():
+        found[number] = tuple(map(tuple, groups))
+        if sorted(rank for group in groups for rank in group) != list(range(size)):
+            raise InvalidValue(f"ring {number} is {[*map(list, groups)]}: each of the ranks 0 to {size - 1} has to be in one of its groups")
+    return found
+
+
+def group_of(rings: Mapping[int, tuple[tuple[int, ...], ...]], ring: int, rank: int) -> tuple[int, ...]:
+    """The ranks that are in a rank's group of a ring; CommunicationError if there is no such ring."""
+    if ring not in rings:
+        raise CommunicationError(f"there is no ring {ring}; known are {', '.join(map(str, sorted(rings)))}")
+    return next(group for group in rings[ring] if rank in group)
+
+
+class Replay:
+    """What the collectives of a run have given so far: a run that is begun anew is given the same, without the other ranks."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Contact, Any]] = []
+        self.at = 0
+
+    def begin(self) -> None:
+        """A new run."""
+        self.log.clear()
+        self.at = 0
+
+    def rewind(self) -> None:
+        """The same run from its start."""
+        self.at = 0
+
+    def done(self, contact: Contact, work: Callable[[], Any]) -> Any:
+        """What a collective gives, or has given."""
+        if self.at == len(self.log):
+            self.log.append((contact, _copied(work())))
+        known, result = self.log[self.at]
+        if known != contact:
+            raise CommunicationError(f"the run that was begun anew is at {contact}, where it was at {known} before")
+        self.at += 1
+        return _copied(result)
+
+
+def _copied(result: Any) -> Any:
+    if isinstance(result, list):
+        return [each.copy() for each in result]
+    return result.copy() if isinstance(result, np.ndarray) else result
+
+
+def split_feed(feed: Mapping[str, object], ranks: int, whole: Iterable[str] = ()) -> list[dict[str, object]]:
+    """What each rank is fed: the rows of arrays in parts as equal as possible, the first ones larger.
+
+    Args:
+        feed: arrays by name.
+        ranks: how many parts.
+        whole: names of what every rank gets whole.
+
+    Raises:
+        ValueError: there are fewer rows than ranks, or arrays have different numbers of rows.
+
+    >>> [part["x"].tolist() for part in split_feed({"x": np.arange(5)}, 2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    kept = set(whole)
+    arrays: dict[str, Array] = {name: np.asarray(value) for name, value in feed.items() if name not in kept}
+    rows = {name: array.shape[0] if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(rows.values())) > 1:
+        raise InvalidValue(f"what is fed has different numbers of rows, {rows}; say with whole=... what each rank gets whole")
+    if any(count < ranks for count in rows.values()):
+        raise InvalidValue(f"{rows} rows cannot be shared out to {ranks} ranks")
+    parts = {name: np.array_split(array, ranks) for name, array in arrays.items()}
+    return [{name: feed[name] if name in kept else parts[name][rank] for name in feed} for rank in range(ranks)]

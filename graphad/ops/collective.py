@@ -1,0 +1,317 @@
+"""Collectives: operators in which all ranks of a ring take part, under Paddle's names.
+
+    rank 0: x0 ─▶ c_allreduce_sum ─▶ x0 + x1            rank 0: x0 ─▶ c_allgather ─▶ [x0, x1]
+    rank 1: x1 ─▶ c_allreduce_sum ─▶ x0 + x1            rank 1: x1 ─▶ c_allgather ─▶ [x0, x1]
+
+They have ordered effects: all ranks have to make the same calls in the same order, so no pass removes, merges, moves or repeats one.
+In a process that is alone each is the identity. Who the other ranks are, ``graphad.ops.communication`` says.
+
+A gradient is that of the sum of what all ranks make of the results: the transpose of a gather is a scatter. Where what follows is the
+same computation on all ranks (``use_model_parallel``, as in Megatron: Shoeybi et al. 2019, section 3), each rank has the whole
+cotangent already: then the transpose of an all-reduce is the identity, and that of the identity (``c_identity``) is an all-reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Unpack
+
+import numpy as np
+
+from graphad.errors import InvalidValue, ShapeError
+from graphad.ops.casting import as_mask
+from graphad.ops.communication import REDUCTIONS, Contact, check_rank, check_size, current
+from graphad.ops.definition import OpDef, operator
+from graphad.ops.inference import normal_axis, same, same_number
+from graphad.ops.selection import where
+from graphad.ops.traits import Declared
+from graphad.types import Array, Shape, Tensor, TensorType, checked_shape
+
+DType = str
+NO_INTS: list[int] = []
+_LINEAR: Declared = {"ordered": True, "linear": "X", "flops": 0, "own": True}
+
+
+def _contact(type: str, ring_id: int, X: Array, detail: str = "") -> Contact:
+    return Contact(type, ring_id, X.shape, X.dtype.name, detail)
+
+
+# -- all-reduce ----------------------------------------------------------------------------------
+
+
+def _define(kind: str, grad: Callable[..., Tensor], **traits: Unpack[Declared]) -> OpDef:
+    def kernel(X: Array, *, ring_id: int = 0, use_calc_stream: bool = False, use_model_parallel: bool = False) -> Array:
+        return current().all_reduce(_contact(f"c_allreduce_{kind}", ring_id, X), X, kind)
+
+    kernel.__doc__ = f"The {kind} over the ranks of a ring, element by element: every rank has it."
+    return operator("X -> Out", name=f"c_allreduce_{kind}", infer=same_number, grad={"X": grad}, **traits)(kernel)
+
+
+def _total(dOut: Tensor, ring_id: int, use_model_parallel: bool) -> Tensor:
+    """The cotangent of what every rank has: the sum of all, unless each has it already."""
+    return dOut if use_model_parallel else c_allreduce_sum(dOut, ring_id=ring_id)
+
+
+def _sum_grad(dOut: Tensor, *, ring_id: int, use_model_parallel: bool) -> Tensor:
+    return _total(dOut, ring_id, use_model_parallel)
+
+
+def _extremum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, ring_id: int, use_model_parallel: bool) -> Tensor:
+    """As of ``reduce_max``: to each element that is the extremum."""
+    return as_mask(X == Out, dOut) * _total(dOut, ring_id, use_model_parallel)
+
+
+def _prod_grad(X: Tensor, dOut: Tensor, *, ring_id: int, use_model_parallel: bool) -> Tensor:
+    """The product of the other ranks' elements, without a division by zero where one of all is zero."""
+    is_zero = as_mask(X == 0.0, X)
+    zeros = c_allreduce_sum(is_zero, ring_id=ring_id)
+    rest = X + is_zero
+    product = c_allreduce_prod(rest, ring_id=ring_id)
+    others = where(zeros == is_zero, product / rest, product * 0.0)
+    return others * _total(dOut, ring_id, use_model_parallel)
+
+
+c_allreduce_sum = _define("sum", _sum_grad, ordered=True, linear="X", own=True, flops=1)
+c_allreduce_max = _define("max", _extremum_grad, ordered=True, own=True, flops=1)
+c_allreduce_min = _define("min", _extremum_grad, ordered=True, own=True, flops=1)
+c_allreduce_prod = _define("prod", _prod_grad, ordered=True, own=True, flops=1)
+
+
+@operator(
+    "X -> Out",
+    infer=same_number,
+    grad={"X": lambda dOut, *, ring_id, root_id: c_broadcast(dOut, ring_id=ring_id, root=root_id)},
+    ordered=True,
+    linear="X",
+    own=True,
+    flops=1,
+)
+def c_reduce_sum(X: Array, *, ring_id: int = 0, root_id: int = 0, use_calc_stream: bool = False) -> Array:
+    """The sum over the ranks of a ring at rank ``root_id``, zeros at the others."""
+    check_rank("root_id", ring_id, root_id)
+    total = current().all_reduce(_contact("c_reduce_sum", ring_id, X, f"root_id={root_id}"), X, "sum")
+    return total if current().rank(ring_id) == root_id else np.zeros_like(total)
+
+
+@operator(
+    "X -> Out",
+    infer=same,
+    grad={"X": lambda dOut, *, ring_id: c_allreduce_sum(dOut, ring_id=ring_id, use_model_parallel=True)},
+    ordered=True,
+    linear="X",
+    view="X",
+    flops=0,
+)
+def c_identity(X: Array, *, ring_id: int = 0, use_calc_stream: bool = False, use_model_parallel: bool = True) -> Array:
+    """X itself, which all ranks have: what each makes of it has its share in the gradient, which is all-reduced."""
+    return X
+
+
+# -- gather and scatter --------------------------------------------------------------------------
+
+
+def _scaled(shape: Shape, axis: int, times: int, by: int) -> Shape:
+    at = normal_axis(axis, len(shape))
+    extent = shape[at]
+    if extent != -1 and extent % by:
+        raise ShapeError(f"X has the shape {list(shape)}: the {extent} places of axis {axis} cannot be shared out to nranks={by}")
+    return (*shape[:at], extent if extent == -1 else extent * times // by, *shape[at + 1 :])
+
+
+def _ranked(nranks: int) -> int:
+    if nranks < 1:
+        raise InvalidValue(f"nranks={nranks}: a ring has 1 rank at least")
+    return nranks
+
+
+def _gathered(X: TensorType, *, nranks: int = 1, axis: int = 0, **_: object) -> TensorType:
+    return TensorType(_scaled(X.shape, axis, _ranked(nranks), 1), X.dtype)
+
+
+def _scattered(X: TensorType, *, nranks: int = 1, axis: int = 0, **_: object) -> TensorType:
+    return TensorType(_scaled(X.shape, axis, 1, _ranked(nranks)), X.dtype)
+
+
+def _joined(X: TensorType, *, axis: int = -1, **attrs: int) -> TensorType:
+    return _gathered(X, axis=axis, **attrs)
+
+
+def _cut(X: TensorType, *, axis: int = -1, **attrs: int) -> TensorType:
+    return _scattered(X, axis=axis, **attrs)
+
+
+def _all_gathered(type: str, X: Array, ring_id: int, nranks: int, axis: int) -> Array:
+    check_size(type, ring_id, nranks)
+    return np.concatenate(current().all_gather(_contact(type, ring_id, X, f"axis={axis}"), X), axis=axis)
+
+
+@operator(
+    "X -> Out",
+    infer=_gathered,
+    grad={"X": lambda dOut, *, ring_id, nranks, axis: c_reducescatter(dOut, ring_id=ring_id, nranks=nranks, axis=axis)},
+    **_LINEAR,
+)
+def c_allgather(X: Array, *, ring_id: int = 0, nranks: int = 1, use_calc_stream: bool = False, axis: int = 0) -> Array:
+    """The tensors of all ranks one after the other along axis 0, in Paddle, or along ``axis``: every rank has it."""
+    return _all_gathered("c_allgather", X, ring_id, nranks, axis)
+
+
+@operator(
+    "X -> Out",
+    infer=_scattered,
+    grad={"X": lambda dOut, *, ring_id, nranks, axis: c_allgather(dOut, ring_id=ring_id, nranks=nranks, axis=axis)},
+    ordered=True,
+    linear="X",
+    own=True,
+    flops=1,
+)
+def c_reducescatter(X: Array, *, ring_id: int = 0, nranks: int = 1, use_calc_stream: bool = False, axis: int = 0) -> Array:
+    """The sum over the ranks, cut along axis 0, in Paddle, or along ``axis``, into a part for each rank."""
+    size = check_size("c_reducescatter", ring_id, nranks)
+    return current().reduce_scatter(_contact("c_reducescatter", ring_id, X, f"axis={axis}"), np.split(X, size, axis))
+
+
+@operator(
+    "X -> Out",
+    infer=_joined,
+    grad={"X": lambda dOut, *, ring_id, nranks, axis: c_split(dOut, ring_id=ring_id, nranks=nranks, axis=axis)},
+    **_LINEAR,
+)
+def c_concat(
+    X: Array,
+    *,
+    ring_id: int = 0,
+    nranks: int = 1,
+    rank: int = -1,
+    use_calc_stream: bool = False,
+    use_model_parallel: bool = True,
+    axis: int = -1,
+) -> Array:
+    """The tensors of all ranks along the last axis, or along ``axis``, of which every rank makes the same."""
+    return _all_gathered("c_concat", X, ring_id, nranks, axis)
+
+
+@operator(
+    "X -> Out",
+    infer=_cut,
+    grad={"X": lambda dOut, *, ring_id, nranks, axis: c_concat(dOut, ring_id=ring_id, nranks=nranks, axis=axis)},
+    ordered=True,
+    linear="X",
+    view="X",
+    flops=0,
+)
+def c_split(
+    X: Array,
+    *,
+    ring_id: int = 0,
+    nranks: int = 1,
+    rank: int = -1,
+    use_calc_stream: bool = False,
+    use_model_parallel: bool = True,
+    axis: int = -1,
+) -> Array:
+    """This rank's part of X, which all ranks have, along the last axis, or along ``axis``; that of ``rank`` if it is not -1."""
+    size = check_size("c_split", ring_id, nranks)
+    return np.asarray(np.split(X, size, axis)[current().rank(ring_id) if rank < 0 else rank])
+
+
+# -- one to all, all to all ----------------------------------------------------------------------
+
+
+@operator(
+    "X -> Out",
+    infer=same,
+    grad={"X": lambda dOut, *, ring_id, root: c_reduce_sum(dOut, ring_id=ring_id, root_id=root)},
+    **_LINEAR,
+)
+def c_broadcast(X: Array, *, ring_id: int = 0, root: int = 0, use_calc_stream: bool = False) -> Array:
+    """The tensor of rank ``root``: every rank has it."""
+    check_rank("root", ring_id, root)
+    return current().broadcast(_contact("c_broadcast", ring_id, X, f"root={root}"), X, root)
+
+
+def _exchanged(type: str) -> OpDef:
+    def kernel(X: Array, *, ring_id: int = 0, use_calc_stream: bool = False) -> Array:
+        size = current().size(ring_id)
+        if X.shape[0] % size:
+            raise ShapeError(f"X has the shape {list(X.shape)}: the {X.shape[0]} places of axis 0 cannot be shared out to {size} ranks")
+        return np.concatenate(current().all_to_all(_contact(type, ring_id, X), np.split(X, size)))
+
+    kernel.__doc__ = "Part i along axis 0 goes to rank i of the ring: the parts that this one gets, in the order of the ranks."
+    return operator("X -> Out", name=type, infer=_with_axis, grad={"X": _exchanged_grad}, **_LINEAR)(kernel)
+
+
+def _with_axis(X: TensorType, **_: object) -> TensorType:
+    if not X.shape:
+        raise ShapeError(f"X is {X}: it has no axis 0 whose parts the ranks could exchange")
+    return X
+
+
+def _exchanged_grad(dOut: Tensor, *, ring_id: int) -> Tensor:
+    return c_alltoall(dOut, ring_id=ring_id)
+
+
+c_alltoall = _exchanged("c_alltoall")
+alltoall = _exchanged("alltoall")  # Paddle's name
+
+# -- one to one ----------------------------------------------------------------------------------
+
+
+@operator("X ->", infer=lambda X, **_: (), grad={}, ordered=True, flops=0)
+def send_v2(X: Array, *, ring_id: int = 0, peer: int = 0, use_calc_stream: bool = False, dynamic_shape: bool = False) -> tuple[()]:
+    """Pass X to rank ``peer`` of the ring, where a ``recv_v2`` takes it."""
+    check_rank("peer", ring_id, peer)
+    current().send(_contact("send_v2", ring_id, X, f"peer={peer}"), X, peer)
+    return ()
+
+
+def _received(*, out_shape: list[int] = NO_INTS, dtype: DType = "float32", **_: object) -> TensorType:
+    return TensorType(checked_shape(out_shape), dtype)
+
+
+@operator("-> Out", infer=_received, grad={}, ordered=True, flops=0)
+def recv_v2(
+    *,
+    ring_id: int = 0,
+    peer: int = 0,
+    out_shape: list[int] = NO_INTS,
+    dtype: DType = "float32",
+    use_calc_stream: bool = False,
+    dynamic_shape: bool = False,
+) -> Array:
+    """What rank ``peer`` of the ring sends next, of the type ``dtype`` and ``out_shape``, where -1 is any extent."""
+    check_rank("peer", ring_id, peer)
+    contact = Contact("recv_v2", ring_id, tuple(out_shape), dtype, f"peer={peer}")
+    array = current().receive(contact, peer)
+    fits = len(out_shape) == array.ndim and all(e in (-1, a) for e, a in zip(out_shape, array.shape, strict=True))
+    if not fits or array.dtype.name != dtype:
+        raise ShapeError(f"{contact} gets {array.dtype.name}{list(array.shape)}")
+    return array
+
+
+@operator("X -> Out", infer=same, grad={"X": lambda dOut: dOut}, ordered=True, linear="X", view="X", flops=0)
+def barrier(X: Array, *, ring_id: int = 0) -> Array:
+    """X itself, once all ranks of the ring have come here."""
+    current().barrier(_contact("barrier", ring_id, X))
+    return X
+
+
+__all__ = [
+    "REDUCTIONS",
+    "alltoall",
+    "barrier",
+    "c_allgather",
+    "c_allreduce_max",
+    "c_allreduce_min",
+    "c_allreduce_prod",
+    "c_allreduce_sum",
+    "c_alltoall",
+    "c_broadcast",
+    "c_concat",
+    "c_identity",
+    "c_reduce_sum",
+    "c_reducescatter",
+    "c_split",
+    "recv_v2",
+    "send_v2",
+]

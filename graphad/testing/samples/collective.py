@@ -1,0 +1,21 @@
+"""Samples of the operators in ``graphad.ops.collective``: of a process that is alone."""
+
+from __future__ import annotations
+
+from graphad.ops.sample import Sample, away_from_zero, uniform
+
+_REDUCED = [Sample({"X": away_from_zero(2, 3)}), Sample({"X": away_from_zero(3)}, {"use_model_parallel": True})]
+_ALONG = [Sample({"X": uniform(2, 3)}, {"nranks": 1}), Sample({"X": uniform(2, 3)}, {"nranks": 1, "axis": 1})]
+
+SAMPLES: dict[str, list[Sample]] = {
+    **dict.fromkeys(("c_allreduce_sum", "c_allreduce_max", "c_allreduce_min", "c_allreduce_prod"), _REDUCED),
+    **dict.fromkeys(("c_allgather", "c_reducescatter", "c_concat", "c_split"), _ALONG),
+    "c_reduce_sum": [Sample({"X": uniform(2, 3)}), Sample({"X": uniform()}, {"root_id": 0})],
+    "c_identity": [Sample({"X": uniform(2, 3)})],
+    "c_broadcast": [Sample({"X": uniform(2, 3)}), Sample({"X": uniform()}, {"root": 0})],
+    "c_alltoall": [Sample({"X": uniform(2, 3)})],
+    "alltoall": [Sample({"X": uniform(4)})],
+    "send_v2": [],  # nobody is there to receive: tests/distribution has two ranks
+    "recv_v2": [],
+    "barrier": [Sample({"X": uniform(2, 3)})],
+}
