@@ -19,6 +19,7 @@ from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
 from graphad.execution.source import Options, Source, written
 from graphad.execution.tracing import Value
+from graphad.ops import lookup
 from graphad.ops.communication import rewind
 from graphad.types import Array, Tensor
 
@@ -172,6 +173,9 @@ def _is(array: Tensor, kind: Tensor) -> bool:
 
 def _is_foreign(thing: Tensor) -> bool:
     """Whether something that a function calls may look at context variables, which have to be those of the run."""
+    described = getattr(thing, "described", None)
+    if described is not None:
+        return lookup(described[0]).ordered  # who the other ranks are
     return callable(thing) and not isinstance(thing, np.ufunc) and not str(getattr(thing, "__module__", "")).startswith("graphad.ops.")
 
 
