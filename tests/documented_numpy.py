@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from graphad import layers as L
 from tests.documented_call import IDS, MASK, A, Call, K, M, N, P, V
 
 NUMPY = [
@@ -91,4 +92,75 @@ NUMPY = [
     Call("x.ndim and x.size", lambda x: x * x.ndim * x.size, lambda x: x * x.ndim * x.size, (A,)),
     Call("len(x)", lambda x: x * len(x), lambda x: x * len(x), (M,)),
     Call("rows of x by iteration", lambda x: sum(row * row for row in x), lambda x: (x * x).sum(0), (M,)),
+    Call("add(x, y)", L.add, np.add, (M, N)),
+    Call("subtract(x, y)", L.subtract, np.subtract, (M, N)),
+    Call("multiply(x, y)", L.multiply, np.multiply, (M, N)),
+    Call("divide(x, y)", L.divide, np.divide, (M, N)),
+    Call("maximum(x, y)", L.maximum, np.maximum, (M, N)),
+    Call("minimum(x, y)", L.minimum, np.minimum, (M, N)),
+    Call("fmax(x, y)", L.fmax, np.fmax, (M, N)),
+    Call("logaddexp(x, y)", L.logaddexp, np.logaddexp, (M, N)),
+    Call("power(x, 2.5)", lambda x: L.power(x, 2.5), lambda x: np.power(x, 2.5), (P,)),
+    Call("mod(x, 3)", lambda x: L.mod(x, 3), lambda x: np.mod(x, 3), (IDS,)),
+    Call("remainder(x, -2)", lambda x: L.remainder(x, -2), lambda x: np.remainder(x, -2), (IDS,)),
+    Call("floor_divide(x, 2)", lambda x: L.floor_divide(x, 2), lambda x: np.floor_divide(x, 2), (IDS,)),
+    Call("divide(x, 2) of integers", lambda x: L.divide(x, 2), lambda x: np.divide(x, 2), (IDS,)),
+    Call("max(x, axis=1)", lambda x: L.max(x, axis=1), lambda x: np.max(x, axis=1), (A,)),
+    Call("min(x)", lambda x: L.min(x), np.min, (A,)),
+    Call(
+        "prod(x, axis=[0, 1], keepdim=True)",
+        lambda x: L.prod(x, axis=[0, 1], keepdim=True),
+        lambda x: np.prod(x, axis=(0, 1), keepdims=True),
+        (A,),
+    ),
+    Call("all(x > 0, axis=0)", lambda x: L.all(x > 0, axis=0), lambda x: np.all(x > 0, axis=0), (A,), False),
+    Call("any(x > 0)", lambda x: L.any(x > 0), lambda x: np.any(x > 0), (A,), False),
+    Call("isnan(log(x))", lambda x: L.isnan(L.log(x)), lambda x: x < 0, (A,), False),
+    Call("isinf(x / 0)", lambda x: L.isinf(x / 0.0), lambda x: x == x, (A,), False),
+    Call("outer(x, y)", L.outer, np.outer, (V, M)),
+    Call("inner(x, y)", L.inner, np.inner, (A, M)),
+    Call("tensordot(x, y, 1)", lambda x, y: L.tensordot(x, y, 1), lambda x, y: np.tensordot(x, y, 1), (A, K)),
+    Call(
+        "tensordot(x, y, [[0, 2], [0, 2]])",
+        lambda x, y: L.tensordot(x, y, [[0, 2], [0, 2]]),
+        lambda x, y: np.tensordot(x, y, ([0, 2], [0, 2])),
+        (A, A[::-1].copy()),
+    ),
+    Call("std(x, axis=1)", lambda x: L.std(x, axis=1), lambda x: np.std(x, axis=1, ddof=1), (A,)),
+    Call("var(x, unbiased=False)", lambda x: L.var(x, unbiased=False), np.var, (A,)),
+    Call("median(x)", lambda x: L.median(x), np.median, (M,)),
+    Call(
+        "median(x, axis=0, keepdim=True)", lambda x: L.median(x, axis=0, keepdim=True), lambda x: np.median(x, axis=0, keepdims=True), (M,)
+    ),
+    Call("count_nonzero(x, axis=0)", lambda x: L.count_nonzero(x, axis=0), lambda x: np.count_nonzero(x, axis=0), (IDS,)),
+    Call("sort(x, axis=0)", lambda x: L.sort(x, axis=0), lambda x: np.sort(x, axis=0), (A,)),
+    Call("sort(x, descending=True)", lambda x: L.sort(x, descending=True), lambda x: -np.sort(-x), (A,)),
+    Call("moveaxis(x, 0, -1)", lambda x: L.moveaxis(x, 0, -1), lambda x: np.moveaxis(x, 0, -1), (A,)),
+    Call("moveaxis(x, [0, 1], [-1, 0])", lambda x: L.moveaxis(x, [0, 1], [-1, 0]), lambda x: np.moveaxis(x, [0, 1], [-1, 0]), (A,)),
+    Call("swapaxes(x, 0, 2)", lambda x: L.swapaxes(x, 0, 2), lambda x: np.swapaxes(x, 0, 2), (A,)),
+    Call("broadcast_to(x, [2, 3, 4])", lambda x: L.broadcast_to(x, [2, 3, 4]), lambda x: np.broadcast_to(x, (2, 3, 4)), (M,)),
+    Call("expand_dims(x, 1)", lambda x: L.expand_dims(x, 1), lambda x: np.expand_dims(x, 1), (M,)),
+    Call("chunk(x, 2, axis=2)", lambda x: L.chunk(x, 2, axis=2), lambda x: np.split(x, 2, axis=2), (A,)),
+    Call("diff(x, n=2, axis=1)", lambda x: L.diff(x, n=2, axis=1), lambda x: np.diff(x, n=2, axis=1), (A,)),
+    Call("repeat_interleave(x, 2, axis=1)", lambda x: L.repeat_interleave(x, 2, axis=1), lambda x: np.repeat(x, 2, axis=1), (A,)),
+    Call("masked_fill(x, m, -1.0)", lambda x, m: L.masked_fill(x, m, -1.0), lambda x, m: np.where(m, -1.0, x), (M.T.copy(), MASK)),
+    Call(
+        "nan_to_num(log(x), nan=7.0)",
+        lambda x: L.nan_to_num(L.log(x), nan=7.0),
+        lambda x: np.nan_to_num(np.log(x, where=x > 0, out=np.full_like(x, np.nan)), nan=7.0),
+        (A,),
+    ),
+    Call("nan_to_num(x / 0)", lambda x: L.nan_to_num(x / 0.0, posinf=1.0, neginf=-1.0), np.sign, (A,), False),
+    Call("logit(x)", L.logit, lambda x: np.log(x / (1 - x)), (P / 3,)),
+    Call("deg2rad(rad2deg(x)) * rad2deg(x)", lambda x: L.deg2rad(L.rad2deg(x)) * L.rad2deg(x), lambda x: x * np.rad2deg(x), (A,)),
+    Call("negative(x)", L.negative, np.negative, (A,)),
+    Call("meshgrid(x, y)", lambda x, y: L.meshgrid(x, y), lambda x, y: np.meshgrid(x, y, indexing="ij"), (V, V[:3].copy())),
+    Call("norm(x)", lambda x: L.norm(x), np.linalg.norm, (M,)),
+    Call("norm(x, p=3, axis=1)", lambda x: L.norm(x, p=3, axis=1), lambda x: np.linalg.norm(x, 3, axis=1), (M,)),
+    Call(
+        "norm(x, p=inf, axis=0, keepdim=True)",
+        lambda x: L.norm(x, p=np.inf, axis=0, keepdim=True),
+        lambda x: np.linalg.norm(x, np.inf, axis=0, keepdims=True),
+        (M,),
+    ),
 ]

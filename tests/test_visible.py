@@ -40,13 +40,16 @@ def test_the_stubs_are_current() -> None:
         assert stubs.STUBS[package].read_text(encoding="utf-8") == text, "run make stubs"
 
 
+ONE_BY_ONE = {"einsum": ["operands"], "meshgrid": ["inputs"]}  # tensors that numpy takes one by one
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_is_a_layer_with_named_parameters(name: str) -> None:
     assert name in dir(layers)
     assert name in dir(ops)
     layer = getattr(layers, name)
     parameters = inspect.signature(layer).parameters.values()
-    assert not [each for each in parameters if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    assert [each.name for each in parameters if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)] == ONE_BY_ONE.get(name, [])
     assert layer.__doc__
     assert name in pydoc.plain(pydoc.render_doc(layer))
 

@@ -50,7 +50,6 @@ SPECS: dict[str, Spec] = {
     "gather_nd": Spec("input, index, name=None"),
     "index_sample": Spec("x, index"),
     "index_select": Spec("input, index, dim=0"),
-    "meshgrid": Spec("input, name=None"),
     "multiplex": Spec("inputs, index", binds={"inputs": "X", "index": "Ids"}),
     "pad": Spec("x, paddings, pad_value=0.0, name=None"),
     "pad2d": Spec("input, paddings=[0, 0, 0, 0], mode='constant', pad_value=0.0, data_format='NCHW', name=None"),

@@ -10,6 +10,7 @@ import numpy as np
 from graphad.errors import InvalidType
 from graphad.layers.fluid_signatures import SPECS
 from graphad.layers.helper import checked_activation, layer
+from graphad.layers.numpy_signatures import NAMES
 from graphad.layers.signatures import EMPTY, LAST, Form, Part
 from graphad.layers.values import constant, is_literal, stopped_unless_float
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, Symbol, find, lookup
@@ -242,7 +243,7 @@ def _activated(form: Form, results: object, act: object) -> Any:
 
 def form_of(name: str) -> Form | None:
     """The signature of the layer of a name that Fluid's table or the operators have; None if neither does."""
-    spec = SPECS.get(name)
+    spec = SPECS.get(name) or NAMES.get(name)
     definition = find(spec.op or name) if spec is not None else find(name)
     return None if definition is None else Form(name, definition, spec)
 
@@ -261,4 +262,4 @@ def is_fixed(name: str) -> bool:
 
 def names() -> list[str]:
     """The names of such layers."""
-    return [*SPECS, *(name for name, definition in REGISTRY.items() if not isinstance(definition, GradOpDef | ControlDef))]
+    return [*SPECS, *NAMES, *(name for name, definition in REGISTRY.items() if not isinstance(definition, GradOpDef | ControlDef))]

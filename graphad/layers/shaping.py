@@ -292,7 +292,9 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None,
 
 
 @layer
-def topk(input: Variable, k: Any, name: Any = None, axis: int | None = None, largest: bool = True, sorted: bool = True) -> Any:
+def topk(
+    input: Variable, k: Any, name: Any = None, axis: int | None = None, largest: bool = True, sorted: bool = True
+) -> tuple[Variable, Variable]:
     """The k largest elements along an axis, the last by default, and where they are: two tensors with k in place of the extent.
 
     Args:
@@ -316,7 +318,8 @@ def topk(input: Variable, k: Any, name: Any = None, axis: int | None = None, lar
     )
     made = operator_layer("top_k" if last else "top_k_v2")
     assert made is not None
-    return made(input, k=k, name=name, **options)
+    values, places = made(input, k=k, name=name, **options)
+    return values, places
 
 
 @layer

@@ -27,6 +27,7 @@ SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.j
 DIFFERS = {
     "arange": "`end` may be left out, as numpy has it: the numbers up to `start`",
     "clip": "`min` or `max` may be left out, which leaves that side open",
+    "meshgrid": "the tensors may also be given one by one",
     "unique": "`dtype` is int32 unless said otherwise; with a word of Paddle 2's (`return_counts`, `axis` ...) it does what that does",
     "lstm_unit": "`cell_t_prev` may be left out: with two tensors it is the operator `lstm_unit`",
     "allclose": "the tolerances are text in the operator, as in Paddle 2: a number is taken as well",

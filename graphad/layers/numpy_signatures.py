@@ -1,0 +1,35 @@
+"""Operators under the names that numpy and Paddle 2 have for them, with Paddle 2's signatures: ``maximum``, ``max``, ``isnan``."""
+
+from __future__ import annotations
+
+from graphad.layers.signatures import Spec
+
+
+def _binary(op: str) -> Spec:
+    return Spec("x, y, name=None", op)
+
+
+def _reduction(op: str) -> Spec:
+    return Spec("x, axis=None, keepdim=False, name=None", op, binds={"axis": "dim", "keepdim": "keep_dim"})
+
+
+NAMES: dict[str, Spec] = {
+    "add": _binary("elementwise_add"),
+    "subtract": _binary("elementwise_sub"),
+    "multiply": _binary("elementwise_mul"),
+    "power": _binary("elementwise_pow"),
+    "mod": _binary("elementwise_mod"),
+    "remainder": _binary("elementwise_mod"),
+    "floor_mod": _binary("elementwise_mod"),
+    "floor_divide": _binary("elementwise_floordiv"),
+    "maximum": _binary("elementwise_max"),
+    "minimum": _binary("elementwise_min"),
+    "fmax": _binary("elementwise_fmax"),
+    "fmin": _binary("elementwise_fmin"),
+    "heaviside": _binary("elementwise_heaviside"),
+    "mm": Spec("input, mat2, name=None", "matmul_v2", binds={"input": "X", "mat2": "Y"}),
+    **{kind: _reduction(f"reduce_{kind}") for kind in ("max", "min", "prod", "all", "any", "amax", "amin")},
+    "isnan": Spec("x, name=None", "isnan_v2"),
+    "isinf": Spec("x, name=None", "isinf_v2"),
+    "sgn": Spec("x, name=None", "sign"),
+}
