@@ -43,6 +43,7 @@ def _filled(
     speculatable="extents",
     extents="ShapeTensor ShapeTensorList",
     linear="ValueTensor",
+    fills="value",
     flops=0,
 )
 def fill_constant(

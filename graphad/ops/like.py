@@ -13,7 +13,7 @@ from graphad.ops.definition import OUT_AS_X, DType, Typed, operator
 from graphad.ops.formulas import as_array, filled
 from graphad.ops.inference import aligned, matched, same
 from graphad.ops.summation import summed
-from graphad.ops.traits import FUNCTION
+from graphad.ops.traits import FUNCTION, ZEROS
 from graphad.types import FLOATS, Array, Shape, Tensor, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
 
 
@@ -26,6 +26,7 @@ from graphad.types import FLOATS, Array, Shape, Tensor, TensorType, broadcast_sh
     safe_dtypes="all",
     **FUNCTION,
     cheap=True,
+    fills=ZEROS,
     uniform=True,
     of_shape=True,
     flops=0,
@@ -42,6 +43,7 @@ def fill_zeros_like(X: Array) -> Array:
     safe_dtypes="all",
     **FUNCTION,
     cheap=True,
+    fills="value",
     uniform=True,
     of_shape=True,
     flops=0,

@@ -63,6 +63,7 @@ def _define(
         value = function(X, axis=reduced_axes(X.ndim, dim, reduce_all), keepdims=keep_dim)
         return as_array(value, result or out_dtype or X.dtype)
 
+    traits.setdefault("reduction", "other")
     return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, shapes=shapes, **traits)(kernel)
 
 
@@ -97,8 +98,9 @@ reduce_sum = _define(
     linear="X",
     own=True,
     flops=1,
+    reduction="sum",
 )
-reduce_mean = _define("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents", linear="X", own=True, flops=1)
+reduce_mean = _define("reduce_mean", _mean, _mean_grad, shapes="X", speculatable="extents", linear="X", own=True, flops=1, reduction="mean")
 
 
 @operator(

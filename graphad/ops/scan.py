@@ -68,7 +68,7 @@ def _cumprod_grad(X: Tensor, dOut: Tensor, *, dim: int, exclusive: bool, reverse
     return before * (dOut + linear_recurrence(X, dOut * X, axis=dim, reverse=not reverse))
 
 
-@operator("X -> Out", infer=_cumprod_type, grad={"X": _cumprod_grad}, own=True, flops=1)
+@operator("X -> Out", infer=_cumprod_type, grad={"X": _cumprod_grad}, own=True, costly=True, flops=1)
 def cumprod(X: Array, *, dim: int, exclusive: bool = False, reverse: bool = False) -> Array:
     """The running product along ``dim``."""
     return _accumulated(np.multiply.accumulate, X, dim, exclusive, reverse, 1.0)
@@ -89,6 +89,7 @@ def _recurrence_type(A: TensorType, B: TensorType, *, axis: int, reverse: bool =
         "A": lambda A, Out, dOut, *, axis, reverse: Out * linear_recurrence(A, dOut, axis=axis, reverse=not reverse),
         "B": lambda A, dOut, *, axis, reverse: linear_recurrence(A, dOut, axis=axis, reverse=not reverse),
     },
+    costly=True,
 )
 def linear_recurrence(A: Array, B: Array, *, axis: int, reverse: bool = False) -> Array:
     """``Out[0] = 0`` and ``Out[i + 1] = A[i] * Out[i] + B[i]`` along ``axis``; ``reverse`` runs from the end."""
@@ -119,7 +120,7 @@ def _running_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, flatten: b
     return reshape_like(grad, X) if flatten else grad
 
 
-@operator("X -> Out", infer=_running_type, grad={"X": _running_grad})
+@operator("X -> Out", infer=_running_type, grad={"X": _running_grad}, costly=True)
 def logcumsumexp(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False) -> Array:
     """The logarithm of the running sum of exponentials along ``axis``, or over all elements in a row (``flatten``)."""
     x = X.reshape(-1) if flatten or not X.ndim else np.moveaxis(X, axis, 0)

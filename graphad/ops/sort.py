@@ -39,13 +39,15 @@ def _top_grad(X: Tensor, Indices: Tensor, dOut: Tensor, *, axis: int = -1) -> Te
     return put_along_axis(fill_zeros_like(X), Indices, dOut, Axis=axis)
 
 
-@operator("X -> Out Indices", infer=_top_type, grad={"X": lambda X, Indices, dOut: _top_grad(X, Indices, dOut)}, shapes="X", rows="X")
+@operator(
+    "X -> Out Indices", infer=_top_type, grad={"X": lambda X, Indices, dOut: _top_grad(X, Indices, dOut)}, shapes="X", rows="X", costly=True
+)
 def top_k(X: Array, *, k: int = 1) -> tuple[Array, Array]:
     """The k largest elements along the last axis, in falling order; of equal ones the first."""
     return _top(X, k, X.ndim - 1, largest=True)
 
 
-@operator("X -> Out Indices", infer=_top_type, grad={"X": _top_grad}, shapes="X", rows="X", along="axis", own=True)
+@operator("X -> Out Indices", infer=_top_type, grad={"X": _top_grad}, shapes="X", rows="X", along="axis", own=True, costly=True)
 def top_k_v2(X: Array, *, k: int = 1, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
     """The k largest (or smallest) elements along ``axis``, in order; of equal ones the first."""
     return _top(X, k, normal_axis(axis, X.ndim), largest)
@@ -66,7 +68,7 @@ def _sort_grad(X: Tensor, Indices: Tensor, dOut: Tensor, *, axis: int) -> Tensor
     return put_along_axis(fill_zeros_like(X), Indices, dOut, Axis=axis, Reduce="add") if X.ndim else dOut
 
 
-@operator("X -> Out Indices", infer=_sorted_type, grad={"X": _sort_grad}, shapes="X", rows="X", along="axis")
+@operator("X -> Out Indices", infer=_sorted_type, grad={"X": _sort_grad}, shapes="X", rows="X", along="axis", costly=True)
 def argsort(X: Array, *, axis: int = -1, descending: bool = False) -> tuple[Array, Array]:
     """X sorted along ``axis``, and where the elements were; equal ones keep their order. NaN counts as greater than all numbers."""
     if not X.ndim:
@@ -93,7 +95,7 @@ def _distinct_types(
     return TensorType(shape, X.dtype), index, TensorType((inverse,), index.dtype), index
 
 
-@operator("X -> Out Indices? Index? Counts?", infer=_distinct_types, grad=None)
+@operator("X -> Out Indices? Index? Counts?", infer=_distinct_types, grad=None, costly=True)
 def unique(
     X: Array,
     *,

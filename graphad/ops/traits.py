@@ -3,8 +3,7 @@
     @operator("X -> Out", infer=same_float, grad=..., elementwise=True)
 
 What is not declared is not promised, so a pass leaves an operator alone of which it knows nothing. ``tests/ops/test_traits.py`` holds
-every promise
-against the kernel, and looks for operators that could make one and do not.
+every promise against the kernel, and looks for operators that could make one and do not.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from graphad.errors import InvalidValue
 Speculatable = Literal["", "always", "types", "extents"]
 Narrow = Literal["", "gains", "follows"]
 SafeDtypes = Literal["numbers", "floats", "all"]
+Reduction = Literal["", "sum", "mean", "other"]
 
 
 class State(NamedTuple):
@@ -50,6 +50,9 @@ class Declared(TypedDict, total=False):
     view: str
     own: bool
     cheap: bool
+    costly: bool
+    fills: str
+    reduction: Reduction
     uniform: bool
     of_shape: bool
     lazy: str
@@ -62,7 +65,8 @@ class Declared(TypedDict, total=False):
 
 _NONE: frozenset[str] = frozenset()
 _SLOTS = ("extents", "linear", "passed_on", "bilinear", "rows", "lazy")
-_ATTRIBUTES = ("offset", "along")
+_ATTRIBUTES = ("offset", "along", "fills")
+ZEROS = "0"  # said for ``fills`` of an operator that has no attribute with the number
 _NAMING = frozenset((*_SLOTS, "view", *_ATTRIBUTES))
 
 
@@ -88,7 +92,7 @@ def check(type: str, traits: Declared, inputs: Collection[str], attrs: Collectio
             continue
         known, kind = (attrs, "attribute") if name in _ATTRIBUTES else (inputs, "input slot")
         for word in str(value).split():
-            if word not in known:
+            if word not in known and (name, word) != ("fills", ZEROS):
                 raise InvalidValue(f"operator {type!r} says {name}={word!r}, which is no {kind} of it; it has {', '.join(known)}")
 
 
@@ -144,6 +148,12 @@ class Traits:
         view: the slot of the input in whose memory the outputs lie, or may lie.
         own: whether the outputs lie in memory that nothing else knows of, and nothing of the inputs is kept.
         cheap: whether it is computed again rather than passed into nested graphs, since it only fills; a ``view`` is cheap in any case.
+        costly: whether it takes much longer than to read its inputs and write its outputs, though it multiplies no matrices: it sorts, or
+            loops over an axis.
+        fills: an attribute with the number that all elements of the one output are, or ``ZEROS``. It is not said of calls with optional
+            inputs.
+        reduction: whether it reduces X over the axes ``dim``, or over all where ``reduce_all``, and how: by the ``sum``, the ``mean`` or
+            ``other``.
         uniform: whether elementwise it gives an element the same bits wherever it stands, so that one stands for all: numpy's vector
             loops round exp, tanh and the like by the place in the array.
         of_shape: whether the outputs depend on nothing but the shapes and dtypes of the inputs, and the attributes.
@@ -176,6 +186,9 @@ class Traits:
     view: str = ""
     own: bool = False
     cheap: bool = False
+    costly: bool = False
+    fills: str = ""
+    reduction: Reduction = ""
     uniform: bool = False
     of_shape: bool = False
     lazy: frozenset[str] = _NONE

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 
 from graphad.ir import Op, Value
+from graphad.ops import REGISTRY
+from graphad.ops.traits import ZEROS
 from graphad.types import FLOATS, TENSOR
 
 Number = int | float | bool
-
-
-def _filled(op: Op) -> Number | None:
-    return None if op.inputs else _number(op)
-
-
-def _number(op: Op) -> Number:
-    number: Number = op.attrs.get("value", 0.0)
-    return number
+LISTED = "assign_value"  # writes the numbers in its attributes, which may all be one
 
 
 def _assigned(op: Op) -> Number | None:
@@ -26,13 +18,18 @@ def _assigned(op: Op) -> Number | None:
     return values[0] if values and all(v == values[0] for v in values) else None
 
 
-_NUMBER: Mapping[str, Callable[[Op], Number | None]] = {
-    "fill_constant": _filled,
-    "fill_zeros_like": lambda op: 0.0,
-    "fill_any_like": _number,
-    "assign_value": _assigned,
-}
-UNIFORM = frozenset(_NUMBER)  # the types of operators that may fill a value with one number
+def _filled(op: Op) -> Number | None:
+    """The number that an operator fills its output with, by its trait; None if it does not."""
+    definition = op.definition
+    if definition is None or not definition.fills or any(op.inputs.get(slot.name) for slot in definition.inputs.values() if slot.optional):
+        return None
+    number: Number = 0.0 if definition.fills == ZEROS else definition.attr(definition.fills, op.attrs)
+    return number
+
+
+def fillers() -> frozenset[str]:
+    """The types of operators that may fill a value with one number."""
+    return frozenset({LISTED, *(type for type, definition in REGISTRY.items() if definition.fills)})
 
 
 def uniform_number(value: Value) -> Number | None:
@@ -40,8 +37,7 @@ def uniform_number(value: Value) -> Number | None:
     if not value.writers or value.kind != TENSOR:
         return None
     writer = value.writers[0]
-    read = _NUMBER.get(writer.type)
-    number = None if read is None else read(writer)
+    number = _assigned(writer) if writer.type == LISTED else _filled(writer)
     return None if number is None or value.dtype is None else as_stored(number, value.dtype)
 
 

@@ -12,7 +12,7 @@ from typing import Any, overload
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Op, Value
 from graphad.program.source import SourceLine
-from graphad.rewriting.constants import UNIFORM
+from graphad.rewriting.constants import fillers
 from graphad.rewriting.evaluation import Instance, keeps_types
 from graphad.rewriting.matcher import Choices, Match, Trace, UnknownType, compare_later, match_op, match_roots
 from graphad.rewriting.pattern import (
@@ -314,7 +314,7 @@ def _writers(call: Call) -> Iterator[tuple[Place, frozenset[str]]]:
 
 
 def _types_of(term: Result | Constant) -> frozenset[str]:
-    return UNIFORM if isinstance(term, Constant) else frozenset((term.call.definition.type,))
+    return fillers() if isinstance(term, Constant) else frozenset((term.call.definition.type,))
 
 
 def _below(term: Term, distance: int = 0) -> Iterator[tuple[int, frozenset[str]]]:

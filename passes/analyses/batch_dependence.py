@@ -69,6 +69,8 @@ def _rule(definition: OpDef) -> Rule:
         return _affine if len(definition.inputs) > 1 or definition.inputs["X"].variadic else _scaled
     if definition.elementwise:
         return _product if definition.bilinear else _by_element
+    if definition.reduction:
+        return _reduced
     return _row_by_row if definition.rows else _unknown
 
 
@@ -204,7 +206,8 @@ def _reduced(op: Op, kinds: Kinds) -> str:
     if kinds[value] != ROWS or rank < 1:
         return MIXED
     if not axes or 0 in axes or bool(_attr(op, "reduce_all")):
-        return {"reduce_mean": MEAN, "reduce_sum": TOTAL}.get(op.type, MIXED)
+        reduction = op.definition.reduction if op.definition is not None else ""
+        return MEAN if reduction == "mean" else TOTAL if reduction == "sum" else MIXED
     return ROWS
 
 
@@ -237,11 +240,9 @@ def _transposed(op: Op, kinds: Kinds) -> str:
     return ROWS if kinds[op.input("X")] == ROWS and isinstance(axis, list | tuple) and axis and axis[0] == 0 else MIXED
 
 
-_REDUCTIONS = "reduce_all reduce_any reduce_max reduce_mean reduce_min reduce_prod reduce_sum"
 # Outputs that are the same whatever the batch is, where the first one is row by row.
 STATISTICS: Mapping[str, Collection[str]] = {"batch_norm": ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")}
 RULES: Mapping[str, Rule] = {  # of operators of which more is to be said than their rows do
-    **dict.fromkeys(_REDUCTIONS.split(), _reduced),
     **dict.fromkeys(("mul", "matmul", "matmul_v2", "bmm"), _matrix_product),
     **dict.fromkeys(("reshape", "reshape2"), _reshaped),
     **dict.fromkeys(("transpose", "transpose2"), _transposed),

@@ -95,7 +95,6 @@ class Captures:
 # -- the pass --------------------------------------------------------------------------------------
 
 Table = dict[Graph, dict[Key, Op]]
-_COPIED = frozenset({"assign", "assign_value", "fill_constant"})  # not worth a copy where both are requested
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ def _pairs(op: Op, first: Op) -> list[tuple[Value, Value]] | None:
 def _merged(op: Op, first: Op) -> bool:
     """Put the outputs of one operator in the place of those of a later one; return whether that was done."""
     graph, pairs = op.graph, _pairs(op, first)
-    if pairs is None or (op.type in _COPIED and any(_needs_copy(old, new) for old, new in pairs)):
+    if pairs is None or (_is_like_a_copy(op) and any(_needs_copy(old, new) for old, new in pairs)):
         return False
     if not graph.allows("equal-operators", op, first):
         return False
@@ -226,6 +225,12 @@ def _merged(op: Op, first: Op) -> bool:
     if graph.is_dead(op):
         graph.remove_op(op)
     return True
+
+
+def _is_like_a_copy(op: Op) -> bool:
+    """Whether an operator costs no more than the copy that would take its place: it only fills, or passes its input on."""
+    definition = op.definition
+    return definition is not None and (bool(definition.fills) or definition.in_order or not definition.inputs)
 
 
 def _needs_copy(old: Value, new: Value) -> bool:

@@ -97,10 +97,11 @@ class Training:
 
     def _losses(self) -> Iterator[Value]:
         for op in self.inside:
-            if op.role != BACKWARD or op.type not in ("fill_constant", "fill_any_like") or not op.attrs.get("value"):
+            definition = op.definition
+            if op.role != BACKWARD or definition is None or definition.fills != "value" or not op.attrs.get("value"):
                 continue
             match = _GRADIENT.match(op.output("Out").name)
-            if op.type == "fill_any_like":
+            if "X" in op.inputs:
                 yield op.input("X")
             elif match and match[1] in self.graph.values.by_name:
                 yield self.graph.versions(match[1])[-1]

@@ -76,12 +76,7 @@ def can_repeat(op: Op) -> bool:
 
 def is_cheap(op: Op) -> bool:
     """Whether to run an operator again takes no longer than to read what it wrote, or nearly so: no product of matrices."""
-    return can_repeat(op) and op.definition is not None and op.definition.narrow != "gains" and op.type not in _EXPENSIVE
-
-
-_EXPENSIVE = frozenset(
-    {"cumprod", "linear_recurrence", "top_k", "top_k_v2"}
-)  # loops over an axis, and sorting: expensive for the bytes that they read
+    return can_repeat(op) and op.definition is not None and not (op.definition.narrow == "gains" or op.definition.costly)
 
 
 # -- the smallest cut ----------------------------------------------------------------------------

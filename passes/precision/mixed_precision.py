@@ -66,7 +66,7 @@ def scale_loss(graph: Graph, factor: float) -> bool:
 
 
 def _is_start(op: Op) -> bool:
-    if op.role != BACKWARD or op.type not in ("fill_constant", "fill_any_like") or not op.attrs.get("value"):
+    if op.role != BACKWARD or op.definition is None or op.definition.fills != "value" or not op.attrs.get("value"):
         return False
     return GRADIENT in op.output("Out").name and "@TEMP@" not in op.output("Out").name
 

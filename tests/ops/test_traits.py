@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef, operator
 from graphad.ops.inference import same_float
-from graphad.ops.traits import Declared
+from graphad.ops.traits import ZEROS, Declared
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import type_of
@@ -401,6 +401,44 @@ def test_in_order() -> None:
         if pairs and all(same):
             kept.add(type)
     assert having("in_order") == kept
+
+
+def test_fills() -> None:
+    """All elements are the number in the attribute; what fills at all is what depends on no element, and has one output of equal ones."""
+    assert having("fills") == {"fill_constant", "fill_any_like", "fill_zeros_like"}
+    for type in sorted(having("fills")):
+        definition = REGISTRY[type]
+        for sample in samples_of(type):
+            slots = {slot: values for slot, values in sample.slots().items() if not definition.inputs[slot].optional}
+            filled = result(type, slots, sample.attrs)
+            if filled is not None:
+                number = 0.0 if definition.fills == ZEROS else definition.attr(definition.fills, sample.attrs)
+                assert np.array_equal(filled, np.full_like(filled, number), equal_nan=filled.dtype.kind == "f"), type
+
+
+def test_reduction() -> None:
+    """Over other axes rows stay rows; over the first one, sums of parts add up, and means of parts of one size have the whole's mean."""
+    x = np.random.default_rng(0).normal(size=(4, 3, 2))
+    for type in sorted(having("reduction")):
+        definition = REGISTRY[type]
+        value = x > 0 if definition.safe_dtypes == "all" else x
+        rows = result(type, {"X": [value]}, {"dim": [1]})
+        assert rows is not None
+        assert alike(rows[:1], result(type, {"X": [value[:1]]}, {"dim": [1]})), type
+        if definition.reduction != "other":
+            whole, *halves = (result(type, {"X": [part]}, {"dim": [0]}) for part in (x, x[:2], x[2:]))
+            together = np.asarray(halves).sum(axis=0)
+            assert alike(whole, together if definition.reduction == "sum" else together / 2), type
+    assert {type: REGISTRY[type].reduction for type in having("reduction") if REGISTRY[type].linear} == {
+        "reduce_sum": "sum",
+        "reduce_mean": "mean",
+    }
+
+
+def test_costly() -> None:
+    """Nothing that computes element by element, fills, reduces or only moves elements sorts or loops."""
+    assert {"argsort", "top_k", "linear_recurrence"} <= having("costly")
+    assert not having("costly") & (having("elementwise") | having("cheap") | having("view") | having("reduction") | having("in_order"))
 
 
 def test_what_updates_keep_is_read_and_written_in_its_type() -> None:
