@@ -13,7 +13,7 @@ from graphad.ops.casting import as_mask, assign
 from graphad.ops.comparison import equal, greater_equal, greater_than, isnan_v2, less_equal, less_than, logical_and, logical_not, logical_or
 from graphad.ops.definition import OUT_AS_X, OpDef, operator
 from graphad.ops.formulas import kernel_of, like, over_axis, raised
-from graphad.ops.inference import aligned, arithmetic, broadcast, matched, same, same_dtypes, same_number
+from graphad.ops.inference import aligned, arithmetic, broadcast, matched, same, same_dtypes, same_float, same_number
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
 from graphad.ops.makers import binary, unary
 from graphad.ops.selection import where
@@ -283,7 +283,22 @@ sign: OpDef = unary("sign", np.sign, _zero, infer=same_number, uniform=True)
 floor = unary("floor", np.floor, _zero, uniform=True)
 ceil = unary("ceil", np.ceil, _zero, uniform=True)
 round_ = unary("round", _away_from_zero, _zero, own=True, uniform=True)
-rint = unary("rint", np.rint, _zero, uniform=True)  # halves go to the even neighbour, as IEEE 754 rounds
+
+
+def _rint_grad(dOut: Tensor, *, straight_through: bool) -> Tensor:
+    return dOut if straight_through else _zero(dOut)
+
+
+@operator("X -> Out", name="rint", infer=same_float, grad={"X": _rint_grad}, uniform=True, **FUNCTION)
+def rint(X: Array, *, straight_through: bool = False) -> Tensor:
+    """X rounded, halves to the even neighbour as in IEEE 754.
+
+    With ``straight_through`` gradients pass as if nothing was rounded (Y. Bengio et al., "Estimating or propagating gradients through
+    stochastic neurons", 2013).
+    """
+    return np.rint(X)
+
+
 trunc = unary("trunc", np.trunc, _zero, infer=same, uniform=True)
 
 

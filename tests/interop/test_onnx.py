@@ -12,7 +12,7 @@ import graphad as ga
 from graphad.errors import GraphadError, InvalidValue, ParseError
 from graphad.interop import onnx
 from graphad.interop.onnx.schema import message
-from tests.onnx_models import attribute, graph, info, model, node
+from tests.onnx_models import Infos, attribute, graph, info, model, node
 
 FLOATS = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]], "float32")
 W = np.array([[1.0, -0.5], [0.5, 2.0], [-1.0, 0.25]], "float32")
@@ -140,6 +140,62 @@ def test_if_chooses_at_run_time_or_at_load() -> None:
         assert "if_else" not in operators(onnx.load(choice, bind={"c": np.array(c)}).program)
         gradient = onnx.gradients(found, ["x"]).run({"c": np.array(c), "x": FLOATS[0]})[-1]
         np.testing.assert_allclose(gradient, expected if c else -np.ones(3), rtol=1e-6)
+
+
+def test_branches_of_an_if_may_differ_in_rank() -> None:
+    """The axis of unknown extent is dropped where it is 1; what comes after takes one rank only, or both."""
+    branches = {
+        "then_branch": graph([node("Squeeze", "x last", "r")], {}, ["r"]),
+        "else_branch": graph([node("Identity", "x", "r")], {}, ["r"]),
+    }
+    constants = [node("Constant", "", name, value=np.array([value])) for name, value in (("last", 2), ("one", 1), ("front", 0))]
+    test = [node("Shape", "x", "s"), node("Gather", "s last", "n"), node("Equal", "n one", "c"), node("If", "c", "h", **branches)]
+    x = np.arange(6, dtype="float32").reshape(2, 3, 1)
+    inputs: Infos = {"x": ("float32", ["b", 3, "t"])}
+    one = onnx.load(model([*constants, *test, node("Concat", "h w", "y", axis=0)], inputs, ["y"], {"w": W.T}))
+    np.testing.assert_array_equal(one.run({"x": x})[0], np.concatenate([x[..., 0], W.T]))
+    both = onnx.load(model([*constants, *test, node("ReduceSum", "h", "y", keepdims=0)], inputs, ["y"]))
+    assert "if_else" in [op.type for op in both.program.global_block().ops]
+    for fed in (x, np.ones((2, 3, 4), "float32")):
+        np.testing.assert_allclose(both.run({"x": fed})[0], fed.sum())
+        np.testing.assert_array_equal(onnx.gradients(both, ["x"]).run({"x": fed})[-1], np.ones_like(fed))
+    with pytest.raises(onnx.UnsupportedModel, match="model: node 6, If: the branches of an If give results of different ranks"):
+        onnx.load(model([*constants, *test, node("Tanh", "h", "y")], inputs, ["y"]))
+
+
+def test_gradients_go_straight_through_rounding() -> None:
+    """y = w . dequantize(quantize(x)): in range the slope is w, beyond it is 0; the same through a product of integers."""
+    constants = [node("Constant", "", "scale", value=np.array(0.5, "float32")), node("Constant", "", "zero", value=np.array(10, "uint8"))]
+    around = [node("QuantizeLinear", "x scale zero", "q"), node("DequantizeLinear", "q scale zero", "d"), node("MatMul", "d w", "y")]
+    x = np.array([[0.3, -1.2, 1000.0]], "float32")
+    found = onnx.load(model([*constants, *around], {"x": ("float32", ["n", 3])}, ["y"], {"w": W}))
+    np.testing.assert_allclose(onnx.gradients(found, ["x"]).run({"x": x})[-1], [[0.5, 2.5, 0.0]])
+    weights = np.array([[2, -1], [1, 4], [-2, 3]], "int8")
+    product = [
+        node("DynamicQuantizeLinear", "x", "q s z"),
+        node("MatMulInteger", "q i z", "p"),
+        node("Cast", "p", "f", to=1),
+        node("Mul", "f s", "y"),
+    ]
+    found = onnx.load(model(product, {"x": ("float32", ["n", 3])}, ["y"], {"i": weights}))
+    x = np.array([[0.3, -1.2, 0.9]], "float32")
+    np.testing.assert_allclose(found.run({"x": x})[0], x @ weights, atol=0.05)
+    assert onnx.gradients(found, ["x"]).run({"x": x})[-1][0, 0] == pytest.approx(weights[0].sum(), abs=0.05)
+
+
+def test_fewer_places_than_elements_along_axes_of_unknown_extents() -> None:
+    """Rows added up by an index, as graph networks do."""
+    nodes = [node("ScatterElements", "x i v", "y", axis=0, reduction="add")]
+    types = {"x": ("float32", ["n", "m"]), "i": ("int64", ["k", "l"]), "v": ("float32", ["k", "l"])}
+    x, i = np.zeros((3, 2), "float32"), np.array([[2], [0], [2]])
+    found = onnx.load(model(nodes, types, ["y"])).run({"x": x, "i": i, "v": np.array([[1.0], [2.0], [4.0]], "float32")})[0]
+    np.testing.assert_array_equal(found, [[2, 0], [0, 0], [5, 0]])
+
+
+def test_operators_that_only_shapes_needed_are_dropped() -> None:
+    nodes = [node("Shape", "x", "s"), node("Reshape", "x s", "h"), node("Tanh", "h", "y"), node("Exp", "x", "unused")]
+    found = onnx.load(model(nodes, {"x": ("float32", [2, 3])}, ["y"]))
+    assert operators(found.program) == ["reshape", "tanh", "assign"]
 
 
 def test_scan_runs_along_an_axis() -> None:

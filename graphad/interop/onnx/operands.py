@@ -48,14 +48,16 @@ class Value:
         given: its value at load where it is a parameter, which may be trained: known, but not folded.
         elements: of a small tensor of integers the elements, ``UNKNOWN`` where they are not known.
         items: of a sequence its tensors.
+        real: of integers that floats were rounded to, the whole numbers as floats, which have gradients.
     """
 
-    __slots__ = ("array", "elements", "given", "items", "variable")
+    __slots__ = ("array", "elements", "given", "items", "real", "variable")
 
     def __init__(self, array: Array | None = None, variable: Variable | None = None, given: Array | None = None) -> None:
         self.array, self.variable, self.given = array, variable, given
         self.elements: Array | None = None
         self.items: list[Value] | None = None
+        self.real: Value | None = None
 
     @property
     def shape(self) -> Shape:
@@ -202,6 +204,11 @@ def _write(block: Block, name: str, array: Array) -> None:
 def is_tensor(value: Operand) -> TypeGuard[Value]:
     """Whether it is a tensor: not left out, and not a sequence."""
     return value is not None and value.items is None and (value.variable is None or value.variable.type == TENSOR)
+
+
+def as_float(value: Value) -> Value:
+    """The whole numbers that integers were rounded from, if they were; else the value."""
+    return value if value.real is None else value.real
 
 
 def integers(array: Array) -> list[int]:

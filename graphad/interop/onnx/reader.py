@@ -9,17 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from graphad import layers
 from graphad.errors import GraphadError, ParseError
 from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
-from graphad.interop.onnx.handlers import Handler, Node, handler_of
-from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, UnsupportedModel, Value
+from graphad.interop.onnx.dead import drop_dead
+from graphad.interop.onnx.handlers import Handler, Node, TwoRanks, attempt, handler_of
+from graphad.interop.onnx.operands import UNKNOWN, NotKnown, Operand, Recorder, UnsupportedModel, Value
 from graphad.interop.onnx.schema import FIELD_OF_KIND
 from graphad.interop.protobuf import Desc
-from graphad.program import Program, SourceLine, program_guard
+from graphad.program import Program, SourceLine, Variable, program_guard
 from graphad.types import DTYPES as OURS
 from graphad.types import FLOATS, Array
 
 _DEEPEST = 64  # functions and graphs in one another
+_MOST_SPLITS = 64
 _DOMAINS = {"ai.onnx": ""}
 
 
@@ -30,6 +33,7 @@ class Reader:
         program: what it has read so far.
         parameters: the values of its variables that have any: initializers, and longer constants.
         unknown: operators without a handler, with how often each occurs.
+        splits: how many times the rest of a graph was read in both branches of an If.
     """
 
     def __init__(self, folder: Path | None, file: str, functions: Iterable[Desc] = (), bind: Mapping[str, Array] | None = None) -> None:
@@ -41,7 +45,7 @@ class Reader:
         self.versions: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
         self.feeds: list[str] = []
-        self.depth = 0
+        self.depth = self.splits = 0
 
     def inputs_of(self, value: Value) -> list[str]:
         """The inputs of the model that a value depends on."""
@@ -64,9 +68,12 @@ class Reader:
             self.scopes.append(scope)
             self._initialize(graph, scope)
             self.feeds = [each.name for each in graph.input if each.name not in scope and self._declared(each, scope)]
-            self._nodes(graph.node)
+            self._nodes(graph.node, [each.name for each in graph.output])
             fetches = [self._fetched(each.name) for each in graph.output]
             self.scopes.pop()
+        trained = [name for name in self.parameters if not self.program.global_block().var(name).stop_gradient]
+        drop_dead(self.program, fetches, [*self.feeds, *trained])
+        self.parameters = {name: array for name, array in self.parameters.items() if self.program.global_block().has_var(name)}
         return self.feeds, fetches
 
     def nested(self, graph: Desc, inputs: Sequence[Value]) -> list[Value]:
@@ -78,8 +85,9 @@ class Reader:
             self.scopes.append(scope)
             try:
                 self._initialize(graph, scope)
-                self._nodes(graph.node)
-                return [self._result(each.name) for each in graph.output]
+                wanted = [each.name for each in graph.output]
+                self._nodes(graph.node, wanted)
+                return [self._result(name) for name in wanted]
             finally:
                 self.scopes.pop()
 
@@ -152,13 +160,59 @@ class Reader:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _nodes(self, nodes: Iterable[Desc]) -> None:
-        for i, node in enumerate(nodes):
-            self._node(node, i)
+    def _nodes(self, nodes: Sequence[Desc], wanted: Sequence[str], first: int = 0) -> None:
+        """Read nodes from one on, one after the other; ``wanted`` are the names that are used of them in the end."""
+        for i in range(first, len(nodes)):
+            try:
+                self._node(nodes[i], i)
+            except TwoRanks as split:
+                if self._continued(split, nodes, i, wanted):
+                    return
+
+    def _continued(self, split: TwoRanks, nodes: Sequence[Desc], i: int, wanted: Sequence[str]) -> bool:
+        """Read an If whose branches differ in rank: what comes after it is read in each branch; whether that is done.
+
+        A branch after which the rest cannot be read, as the ranks do not fit, is one that no run takes: the other is read in its place.
+        """
+        self.splits += 1
+        if self.splits > _MOST_SPLITS:
+            raise _located(UnsupportedModel(f"{split}, and there are too many"), label_of(nodes[i], i), self.file) from None
+
+        def read(graph: Desc) -> list[Value]:
+            self.scopes.append(dict(zip(nodes[i].output, self.nested(graph, []), strict=False)))
+            try:
+                self._nodes(nodes, wanted, i + 1)
+                return [self._result(name) for name in wanted]
+            finally:
+                self.scopes.pop()
+
+        errors: dict[int, GraphadError] = {}
+
+        def branch(which: int) -> list[Variable]:
+            try:
+                return [self.ops.variable(value) for value in read(split.graphs[which])]
+            except NotKnown:
+                raise
+            except GraphadError as error:
+                errors[which] = error
+                raise
+
+        try:
+            found = attempt(self.ops, lambda: layers.cond(split.condition, lambda: branch(0), lambda: branch(1)))
+        except NotKnown:
+            raise
+        except GraphadError:
+            if not errors:
+                raise _located(UnsupportedModel(str(split)), label_of(nodes[i], i), self.file) from None
+            taken = self.nested(split.graphs[0 if 1 in errors else 1], [])
+            self.scopes[-1].update(zip(nodes[i].output, taken, strict=False))
+            return False
+        self.scopes[-1].update(zip(wanted, (Value(variable=each) for each in found), strict=True))
+        return True
 
     def _node(self, node: Desc, i: int) -> None:
         domain = _DOMAINS.get(node.domain, node.domain)
-        label = f"node {i}, {node.op_type}" + (f" {node.name!r}" if node.name else "")
+        label = label_of(node, i)
         inputs = [self._found(name) if name else None for name in node.input]
         function = self.functions.get((domain, node.op_type, node.overload)) or self.functions.get((node.domain, node.op_type, ""))
         try:
@@ -166,6 +220,8 @@ class Reader:
                 found: Any = self._called(function, node, inputs)
             else:
                 found = self._handled(domain, node, label, inputs)
+        except TwoRanks:
+            raise
         except NotKnown as error:
             raise NotKnown(f"{self.file}: {label}: {error}" if self.file not in str(error) else str(error), error.value) from None
         except UnsupportedModel as error:
@@ -209,7 +265,7 @@ class Reader:
             self.versions = {**versions, **{_DOMAINS.get(each.domain, each.domain): each.version for each in function.opset_import}}
             self.scopes = [scope]
             try:
-                self._nodes([_instantiated(each, given) for each in function.node])
+                self._nodes([_instantiated(each, given) for each in function.node], list(function.output))
                 return [scope.get(name) for name in function.output]
             finally:
                 self.versions, self.scopes = versions, scopes
@@ -242,6 +298,11 @@ class Reader:
         return value
 
 
+def label_of(node: Desc, i: int) -> str:
+    """What errors call a node."""
+    return f"node {i}, {node.op_type}" + (f" {node.name!r}" if node.name else "")
+
+
 # Operators that only move elements, and the first of their inputs does not; None: of all inputs.
 _MOVING: dict[str, int | None] = {
     **dict.fromkeys(("Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), 1),
@@ -262,7 +323,9 @@ def _move_elements(handler: Handler, node: Node, results: Sequence[Operand]) -> 
     found = handler(replace(node, inputs=[*places, *others]))
     for result, place in zip(results, [found] if isinstance(found, Value) else found, strict=False):
         if result is not None and result.array is None and place is not None and place.array is not None:
-            result.elements = pool[place.array]
+            result.elements = np.asarray(pool[place.array], object)
+            if UNKNOWN not in result.elements.ravel().tolist():
+                result.array = result.elements.astype(result.dtype)
 
 
 _ONE = ("f", "i", "s", "t", "g")

@@ -15,12 +15,15 @@ from graphad.interop.onnx.handlers import (
     subgraphs,
 )
 from graphad.interop.onnx.handlers.handler import HANDLERS, Handler, Node, handler_of
+from graphad.interop.onnx.handlers.subgraphs import TwoRanks, attempt
 
 __all__ = [
     "HANDLERS",
     "Handler",
     "Node",
+    "TwoRanks",
     "arranging",
+    "attempt",
     "convolving",
     "handler_of",
     "learning",

@@ -321,6 +321,8 @@ def cast(node: Node, x: Value, dtype: str) -> Value:
     """A float becomes an integer by cutting; what is known of the elements stays."""
     if x.dtype == dtype:
         return x
+    if x.real is not None and dtype in FLOATS:
+        return x.real if x.real.dtype == dtype else node.ops.cast(x.real, out_dtype=dtype)
     is_truth = dtype == "bool" and x.is_float
     out = node.ops.not_equal(x, node.ops.like(0.0, x)) if is_truth else node.ops.cast(x, out_dtype=dtype)
     if out.array is None and dtype in ("int32", "int64") and x.dtype not in FLOATS:

@@ -7,7 +7,7 @@ import numpy as np
 from graphad.interop.onnx.handlers.convolving import convolved
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
-from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.onnx.operands import UnsupportedModel, Value, as_float
 
 _RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
 
@@ -33,15 +33,24 @@ def _quantize(node: Node) -> Value:
 
 
 def quantized(node: Node, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
+    """Integers; the whole numbers that they are made of have gradients, which go straight through the rounding."""
     if dtype not in _RANGES:
         raise UnsupportedModel(f"numbers quantized to {dtype}")
     ops = node.ops
     x = x if x.is_float else ops.cast(x, out_dtype="float32")
     low, high = _RANGES[dtype]
-    found = ops.rint(ops.elementwise_div(x, cast(node, scale, x.dtype)))
+    found = ops.rint(ops.elementwise_div(x, cast(node, scale, x.dtype)), straight_through=True)
     if zero is not None:
-        found = ops.elementwise_add(found, ops.cast(zero, out_dtype=x.dtype))
-    return ops.cast(ops.clip(found, min=float(low), max=float(high)), out_dtype=dtype)
+        found = ops.elementwise_add(found, ops.cast(as_float(zero), out_dtype=x.dtype))
+    return rounded(node, ops.clip(found, min=float(low), max=float(high)), dtype)
+
+
+def rounded(node: Node, numbers: Value, dtype: str) -> Value:
+    """Whole numbers as integers that remember them."""
+    out = node.ops.cast(numbers, out_dtype=dtype)
+    if out.array is None:
+        out.real = numbers
+    return out
 
 
 @handles("DequantizeLinear")
@@ -52,6 +61,9 @@ def _dequantize(node: Node) -> Value:
 
 def dequantized(node: Node, x: Value, scale: Value, zero: Value | None) -> Value:
     ops = node.ops
+    if x.real is not None:
+        number = ops.cast(x.real, out_dtype=scale.dtype)
+        return ops.elementwise_mul(number if zero is None else ops.elementwise_sub(number, cast(node, zero, scale.dtype)), scale)
     number = ops.cast(x, out_dtype="int32")
     if zero is not None:
         number = ops.elementwise_sub(number, ops.cast(zero, out_dtype="int32"))
@@ -60,26 +72,34 @@ def dequantized(node: Node, x: Value, scale: Value, zero: Value | None) -> Value
 
 @handles("DynamicQuantizeLinear")
 def _dynamic(node: Node) -> list[Value]:
-    x, ops = node[0], node.ops
+    scale, zero = own_range(node, node[0])
+    point = rounded(node, zero, "uint8")
+    return [quantized(node, node[0], scale, point, "uint8"), scale, point]
+
+
+def own_range(node: Node, x: Value) -> tuple[Value, Value]:
+    """The scale and the zero point with which 8 bits hold all elements of x, and zero; as floats."""
+    ops = node.ops
     least = ops.elementwise_min(ops.reduce_min(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
     most = ops.elementwise_max(ops.reduce_max(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
     scale = ops.elementwise_div(ops.elementwise_sub(most, least), ops.like(255.0, x))
-    whole = ops.where(ops.equal(scale, ops.like(0.0, x)), ops.like(1.0, x), scale)
-    zero = ops.clip(ops.rint(ops.scale(ops.elementwise_div(least, whole), scale=-1.0)), min=0.0, max=255.0)
-    point = ops.cast(zero, out_dtype="uint8")
-    return [quantized(node, x, whole, point, "uint8"), scale, point]
+    scale = ops.where(ops.equal(scale, ops.like(0.0, x)), ops.like(1.0, x), scale)
+    zero = ops.rint(ops.scale(ops.elementwise_div(least, scale), scale=-1.0), straight_through=True)
+    return scale, ops.clip(zero, min=0.0, max=255.0)
 
 
 # -- products of integers ------------------------------------------------------------------------
 
+_EXACT = 1 << 24  # whole numbers up to here are float32's
 
-def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None) -> Value:
-    """Integers as float64, which holds their sums exactly, less the zero point."""
+
+def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None, dtype: str = "float64") -> Value:
+    """Integers less the zero point, as floats: by default as float64, which holds sums of their products exactly."""
     ops = node.ops
-    wide = ops.cast(x, out_dtype="float64")
+    wide = ops.cast(as_float(x), out_dtype=dtype)
     if zero is None:
         return wide
-    point = ops.cast(zero, out_dtype="float64")
+    point = ops.cast(as_float(zero), out_dtype=dtype)
     if axis is not None and point.rank == 1 and point.shape[0] != 1:
         point = ops.unsqueeze(point, axes=[i for i in range(x.rank) if i != axis])
     elif point.rank == 1 and point.shape[0] == 1:
@@ -87,18 +107,27 @@ def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None
     return ops.elementwise_sub(wide, point)
 
 
+def less_zero(node: Node, w: Value, zero: Value | None, over: tuple[int, ...], axis: int | None = None) -> Value:
+    """Weights less the zero point: as float32 where sums over axes of products with 8 bits are exact in it, else as float64."""
+    wide = _less_zero(node, w, zero, axis)
+    if wide.array is not None and 255 * np.abs(wide.array).sum(axis=over).max(initial=0.0) < _EXACT:
+        return Value(wide.array.astype("float32"))
+    return wide
+
+
 @handles("MatMulInteger")
 def _matmul_integer(node: Node) -> Value:
     a, b = node[0], node[1]
-    x = _less_zero(node, a, node.get(2), a.rank - 2 if a.rank >= 2 else None)
-    y = _less_zero(node, b, node.get(3), b.rank - 1)
-    return node.ops.cast(node.ops.matmul_v2(x, y), out_dtype="int32")
+    y = less_zero(node, b, node.get(3), (max(b.rank - 2, 0),), b.rank - 1)
+    x = _less_zero(node, a, node.get(2), a.rank - 2 if a.rank >= 2 else None, y.dtype)
+    return rounded(node, node.ops.matmul_v2(x, y), "int32")
 
 
 @handles("ConvInteger")
 def _conv_integer(node: Node) -> Value:
-    x, w = _less_zero(node, node[0], node.get(2)), _less_zero(node, node[1], node.get(3), 0)
-    return node.ops.cast(convolved(node, x, w, None), out_dtype="int32")
+    w = less_zero(node, node[1], node.get(3), tuple(range(1, node[1].rank)), 0)
+    x = _less_zero(node, node[0], node.get(2), None, w.dtype)
+    return rounded(node, convolved(node, x, w, None), "int32")
 
 
 @handles("QLinearMatMul")

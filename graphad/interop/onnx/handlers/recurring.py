@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphad import layers
 from graphad.interop.onnx.handlers.handler import MICROSOFT, Node, handles
+from graphad.interop.onnx.handlers.quantizing import less_zero, own_range
 from graphad.interop.onnx.handlers.reducing import extent
 from graphad.interop.onnx.handlers.selecting import reversed_by_length
 from graphad.interop.onnx.operands import UnsupportedModel, Value
@@ -18,19 +19,42 @@ Step = Callable[[Value, Sequence[Value]], list[Value]]  # the input's share and 
 
 
 @dataclass
+class _Weights:
+    """A matrix that rows are multiplied by, [outputs, inputs]; with a scale it holds whole numbers, and rows become such as they come."""
+
+    node: Node
+    matrix: Value
+    scale: Value | None = None
+
+    def times(self, x: Value) -> Value:
+        """x W'; quantized as onnxruntime does it: the sums of products of whole numbers are exact, then scaled."""
+        ops = self.node.ops
+        if self.scale is None:
+            return ops.matmul_v2(x, self.matrix, trans_y=True)
+        numbers, step = _as_numbers(self.node, x)
+        sums = ops.matmul_v2(ops.cast(numbers, out_dtype=self.matrix.dtype), self.matrix, trans_y=True)
+        return ops.elementwise_mul(ops.cast(sums, out_dtype=x.dtype), ops.elementwise_mul(step, self.scale))
+
+    def part(self, i: int) -> _Weights:
+        """Those of one direction."""
+        scale = None if self.scale is None else self.scale if self.scale.rank == 0 else _part(self.node, self.scale, i)
+        return _Weights(self.node, _part(self.node, self.matrix, i), scale)
+
+
+@dataclass
 class _Direction:
     """One direction of a network: its weights, without the axis of directions."""
 
     node: Node
-    w: Value
-    r: Value
+    w: _Weights
+    r: _Weights
     b: Value | None
     peephole: Value | None
     activations: list[Callable[[Value], Value]]
 
     @property
     def hidden(self) -> int:
-        return self.r.shape[-1]
+        return self.r.matrix.shape[-1]
 
     def gates(self, x: Value, count: int) -> list[Value]:
         ops, size = self.node.ops, self.hidden
@@ -52,11 +76,7 @@ def _activation(node: Node, name: str, alpha: float | None, beta: float | None) 
         "affine": lambda x: ops.scale(x, scale=1.0 if alpha is None else alpha, bias=0.0 if beta is None else beta),
         "leakyrelu": lambda x: ops.leaky_relu(x, alpha=0.01 if alpha is None else alpha),
         "thresholdedrelu": lambda x: ops.thresholded_relu(x, threshold=1.0 if alpha is None else alpha),
-        "scaledtanh": lambda x: (
-            ops.stanh(x, scale_a=beta or 1.0, scale_b=alpha or 1.0)
-            if False
-            else ops.scale(ops.tanh(ops.scale(x, scale=beta or 1.0)), scale=alpha or 1.0)
-        ),
+        "scaledtanh": lambda x: ops.scale(ops.tanh(ops.scale(x, scale=beta or 1.0)), scale=alpha or 1.0),
         "hardsigmoid": lambda x: ops.hard_sigmoid(x, slope=0.2 if alpha is None else alpha, offset=0.5 if beta is None else beta),
         "elu": lambda x: ops.elu(x, alpha=1.0 if alpha is None else alpha),
     }
@@ -65,9 +85,10 @@ def _activation(node: Node, name: str, alpha: float | None, beta: float | None) 
     return known[name.lower()]
 
 
-def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int) -> list[Value | None]:
+def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int, weights: Sequence[_Weights] = ()) -> list[Value | None]:
     """Both directions, one after the other; outputs as ONNX lays them out."""
     ops = node.ops
+    w, r = weights or (_Weights(node, node[1]), _Weights(node, node[2]))
     x, lengths = node[0], node.get(4)
     if node.attr("layout", 0):
         x = ops.transpose(x, axis=[1, 0, 2])
@@ -83,8 +104,8 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
     for i in range(count):
         one = _Direction(
             node,
-            _part(node, node[1], i),
-            _part(node, node[2], i),
+            w.part(i),
+            r.part(i),
             None if node.get(3) is None else _part(node, node[3], i),
             None if kind != "LSTM" or node.get(7) is None else _part(node, node[7], i),
             functions[i * len(defaults) : (i + 1) * len(defaults)],
@@ -127,7 +148,7 @@ def _direction(
     turned = x
     if back:
         turned = ops.flip(x, axis=[0]) if lengths is None else reversed_by_length(node, x, lengths, 1, 0)
-    shares = ops.matmul_v2(_as_quantized(node, turned) if node.attr("quantized") else turned, one.w, trans_y=True)
+    shares = one.w.times(turned)
     if one.b is not None:
         half = one.b.shape[0] // 2
         wb, rb = (ops.slice(one.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
@@ -171,9 +192,8 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
 
 
 def _recurrent(one: _Direction, h: Value, rb: Value | None) -> Value:
-    ops = one.node.ops
-    found = ops.matmul_v2(_as_quantized(one.node, h) if one.node.attr("quantized") else h, one.r, trans_y=True)
-    return found if rb is None else ops.elementwise_add(found, rb)
+    found = one.r.times(h)
+    return found if rb is None else one.node.ops.elementwise_add(found, rb)
 
 
 def _rnn_step(one: _Direction, rb: Value | None, gates: int) -> Step:
@@ -186,7 +206,7 @@ def _gru_step(one: _Direction, rb: Value | None, gates: int) -> Step:
     ops, f, g = one.node.ops, one.activations[0], one.activations[1]
     after = bool(one.node.attr("linear_before_reset", 0))
     size = one.hidden
-    rows = [ops.slice(one.r, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
+    rows = [ops.slice(one.r.matrix, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
     biases = [None] * 3 if rb is None else [ops.slice(rb, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
 
     def product(h: Value, i: int) -> Value:
@@ -249,33 +269,25 @@ def _lstm(node: Node) -> list[Value | None]:
 @handles("DynamicQuantizeLSTM", domain=MICROSOFT)
 def _quantized_lstm(node: Node) -> list[Value | None]:
     """An LSTM whose weights are integers; what they are multiplied by is quantized as it comes."""
-    plain = [node.get(i) for i in range(12)]
-    weights = [_dequantized_weights(node, node[i], node[8 + 2 * k], node.get(9 + 2 * k)) for k, i in enumerate((1, 2))]
-    inputs = [plain[0], *weights, *plain[3:8]]
-    return _run(replace(node, inputs=inputs, attrs={**node.attrs, "quantized": 1}), "LSTM", 4, ["Sigmoid", "Tanh", "Tanh"], 2)
+    weights = [_whole_numbers(node, node[i], node[8 + 2 * k], node.get(9 + 2 * k)) for k, i in enumerate((1, 2))]
+    return _run(node, "LSTM", 4, ["Sigmoid", "Tanh", "Tanh"], 2, weights)
 
 
-def _dequantized_weights(node: Node, w: Value, scale: Value, zero: Value | None) -> Value:
-    """Integers with a scale for all or for each column, as ONNX lays out weights."""
+def _whole_numbers(node: Node, w: Value, scale: Value, zero: Value | None) -> _Weights:
+    """Integers [directions, inputs, outputs] with a scale for all, for each direction, or for each column of each."""
     ops = node.ops
-    wide = ops.cast(w, out_dtype="float32")
-    parts = [scale, None if zero is None else ops.cast(zero, out_dtype="float32")]
-    shaped = [
-        None if part is None else (ops.unsqueeze(part, axes=[1]) if part.rank == 2 else ops.reshape(part, shape=[-1, 1, 1]))
-        for part in parts
-    ]
-    if shaped[1] is not None:
-        wide = ops.elementwise_sub(wide, shaped[1])
-    return ops.transpose(ops.elementwise_mul(wide, shaped[0]), axis=[0, 2, 1])
+    matrix = less_zero(node, w, None if zero is None else _spread(node, zero), (1,))
+    return _Weights(node, ops.transpose(matrix, axis=[0, 2, 1]), ops.squeeze(_spread(node, scale), axes=[1]))
 
 
-def _as_quantized(node: Node, x: Value) -> Value:
-    """What is left of x after it was quantized to 8 bits by its own range."""
+def _spread(node: Node, part: Value) -> Value:
+    """A scale or a zero point as [directions or 1, 1, outputs or 1]."""
+    return node.ops.unsqueeze(part, axes=[1]) if part.rank == 2 else node.ops.reshape(part, shape=[-1, 1, 1])
+
+
+def _as_numbers(node: Node, x: Value) -> tuple[Value, Value]:
+    """x as whole numbers of 8 bits less their zero point, by its own range, and what 1 of them is worth."""
     ops = node.ops
-    least = ops.elementwise_min(ops.reduce_min(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
-    most = ops.elementwise_max(ops.reduce_max(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
-    scale = ops.scale(ops.elementwise_sub(most, least), scale=1.0 / 255.0)
-    scale = ops.where(ops.equal(scale, ops.like(0.0, x)), ops.like(1.0, x), scale)
-    zero = ops.clip(ops.rint(ops.scale(ops.elementwise_div(least, scale), scale=-1.0)), min=0.0, max=255.0)
-    number = ops.clip(ops.elementwise_add(ops.rint(ops.elementwise_div(x, scale)), zero), min=0.0, max=255.0)
-    return ops.elementwise_mul(ops.elementwise_sub(number, zero), scale)
+    scale, zero = own_range(node, x)
+    number = ops.clip(ops.elementwise_add(ops.rint(ops.elementwise_div(x, scale), straight_through=True), zero), min=0.0, max=255.0)
+    return ops.elementwise_sub(number, zero), scale

@@ -195,15 +195,26 @@ def _scatter_elements(node: Node) -> Value:
 
 def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis: int, how: str) -> Value:
     """Where there are fewer places along other axes: as if the tensor were flat."""
-    if -1 in x.shape or -1 in places.shape:
-        raise UnsupportedModel("ScatterElements of unknown extents, with fewer places than elements along other axes")
     ops = node.ops
-    strides = [math.prod(x.shape[i + 1 :]) for i in range(x.rank)]
-    grid = np.indices(places.shape)
-    base = sum((grid[i] * strides[i] for i in range(x.rank) if i != axis), np.zeros(places.shape, "int64"))
-    flat = ops.elementwise_add(ops.scale(ops.cast(places, out_dtype="int64"), scale=float(strides[axis])), Value(np.asarray(base, "int64")))
+    stride, strides = Value(np.asarray(1, "int64")), list[Value]()
+    for i in reversed(range(x.rank)):
+        strides.insert(0, stride)
+        stride = ops.elementwise_mul(stride, ops.reshape(extent(node, x, i), shape=[]))
+    flat = ops.elementwise_mul(ops.cast(places, out_dtype="int64"), strides[axis])
+    for i in range(x.rank):
+        if i != axis:
+            steps = ops.elementwise_mul(_steps(node, places, i), strides[i])
+            flat = ops.elementwise_add(flat, ops.unsqueeze(steps, axes=list(range(1, x.rank - i))) if i + 1 < x.rank else steps)
     out = ops.put_along_axis(*(ops.reshape(each, shape=[-1]) for each in (x, flat, values)), Axis=0, Reduce=how)
-    return ops.reshape(out, shape=list(x.shape))
+    if list(x.shape).count(-1) <= 1:
+        return ops.reshape(out, shape=list(x.shape))
+    return ops.reshape(out, ops.cast(ops.shape(x), out_dtype="int64"), shape=list(x.shape))
+
+
+def _steps(node: Node, x: Value, axis: int) -> Value:
+    """0, 1, ... along an axis."""
+    first, last = Value(np.asarray([0], "int64")), node.ops.reshape(extent(node, x, axis), shape=[1])
+    return node.ops.range(first, last, Value(np.asarray([1], "int64")))
 
 
 @handles("ScatterND")
@@ -307,10 +318,7 @@ def reversed_by_length(node: Node, x: Value, lengths: Value, batch: int, time: i
     if {batch, time} != {0, 1}:
         raise ParseError(f"batch_axis={batch} and time_axis={time}; they are 0 and 1")
     ops = node.ops
-    count = extent(node, x, time)
-    one = Value(np.asarray([1], "int64"))
-    steps = ops.range(Value(np.asarray([0], "int64")), ops.reshape(count, shape=[1]), one)
-    steps = ops.unsqueeze(steps, axes=[1 - time])
+    steps = ops.unsqueeze(_steps(node, x, time), axes=[1 - time])
     last = ops.unsqueeze(ops.cast(lengths, out_dtype="int64"), axes=[1 - batch])
     back = ops.scale(ops.elementwise_sub(last, steps), scale=1.0, bias=-1.0)
     places = ops.where(ops.less_than(steps, last), back, ops.elementwise_add(steps, ops.fill_zeros_like(back)))

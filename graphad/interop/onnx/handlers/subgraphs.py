@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from graphad import layers
 from graphad.errors import GraphadError, ShapeError
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast
-from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.onnx.operands import Recorder, UnsupportedModel, Value
 from graphad.interop.protobuf import Desc
 from graphad.program import Variable
 
@@ -32,20 +32,38 @@ def _if(node: Node) -> list[Value]:
         return lambda: [ops.variable(value) for value in node.reader.nested(graph, [])]
 
     chosen = ops.variable(condition if condition.rank == 0 else ops.reshape(condition, shape=[]))
-    made = attempt(node, lambda: layers.cond(chosen, branch(graphs[0]), branch(graphs[1])))
+    try:
+        made = attempt(ops, lambda: layers.cond(chosen, branch(graphs[0]), branch(graphs[1])))
+    except ShapeError:
+        if len({tuple(len(shape) for shape, _ in node.reader.types_of(graph, [])) for graph in graphs}) == 1:
+            raise
+        raise TwoRanks(chosen, graphs) from None
     return [Value(variable=each) for each in made]
 
 
-def attempt(node: Node, build: Any) -> Any:
+class TwoRanks(UnsupportedModel):
+    """The branches of an If give results of different ranks.
+
+    Attributes:
+        condition: chooses.
+        graphs: what it chooses of.
+    """
+
+    def __init__(self, condition: Variable, graphs: Sequence[Desc]) -> None:
+        super().__init__("the branches of an If give results of different ranks")
+        self.condition, self.graphs = condition, graphs
+
+
+def attempt(ops: Recorder, build: Callable[[], Any]) -> Any:
     """Build a control-flow operator; what a failed attempt made is forgotten, as the program takes it back."""
-    count = len(node.ops.made)
-    parameters = dict(node.ops.parameters)
+    count = len(ops.made)
+    parameters = dict(ops.parameters)
     try:
         return build()
     except GraphadError:
-        node.ops.forget(count)
-        node.ops.parameters.clear()
-        node.ops.parameters.update(parameters)
+        ops.forget(count)
+        ops.parameters.clear()
+        ops.parameters.update(parameters)
         raise
 
 
@@ -96,7 +114,7 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
     invariants = None if exact else [*shapes, *([None] * scanned)]
     try:
         made = attempt(
-            node,
+            ops,
             lambda: layers.while_loop(
                 condition,
                 iteration,

