@@ -35,12 +35,13 @@ def compiled_program(
     stored: Mapping[str, Tensor],
     fetched: Sequence[str],
     unguarded: frozenset[int] = frozenset(),
+    given: bool = False,
 ) -> tuple[Compiled, MemoryPlan]:
-    """What a program does for such feeds and variables, and where its values are in memory."""
+    """What a program does for such feeds and variables, and where its values are in memory, some of them in arrays that are given."""
     compiled = Compiler(run, unguarded).compiled(feeds, stored, fetched)
     without_unread(compiled)
     grouped(compiled)
-    return compiled, planned(compiled)
+    return compiled, planned(compiled, given=given)
 
 
 class Function:
@@ -51,7 +52,7 @@ class Function:
     """
 
     def __init__(self, run: Prepared, feeds: Mapping[str, Tensor], fetched: Sequence[str], unguarded: frozenset[int] = frozenset()) -> None:
-        compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded)
+        compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded, given=True)
         self.source: Source = written(compiled, self.plan, Options(limit=run.max_iterations))
         self.states = [(name, _type_of(value)) for name, value in compiled.states.items()]
         self.seen: list[Tensor] = [MISSING] * len(self.states)  # the variables that it read last, whose types are therefore known

@@ -11,7 +11,7 @@ nothing else reads. What the caller gets, what the scope keeps, and what loops p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,7 @@ from graphad.execution.tracing import Call, Value
 from graphad.types import Tensor
 
 ALIGNED = 64  # bytes
+BIG = 1 << 12  # bytes of an array that is worth a line: it is let go after its last use, or written to again
 LARGE = 1 << 16  # elements from which on elementwise calls go tile by tile
 TILE_BYTES = 1 << 20  # of all arrays of a tile together
 _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
@@ -28,13 +29,17 @@ _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
 
 @dataclass(eq=False)
 class Place:
-    """Bytes of the common block: some values in sequence, the first written at ``start``, the last read at ``end``."""
+    """Bytes of the common block: some values in sequence, the first written at ``start``, the last read at ``end``.
+
+    With an ``owner`` it is instead the array that the caller gives for this value, the last one in it.
+    """
 
     start: int
     end: int
     nbytes: int
     values: list[Value] = field(default_factory=list)
     offset: int = 0
+    owner: Value | None = None
 
 
 @dataclass
@@ -47,6 +52,8 @@ class MemoryPlan:
         most_alive: the bytes of the values in it that are needed at once, at most.
         length: how many moments there are.
         place_of: that of a value, if it has one.
+        spare: the variables whose new values are written into arrays that the caller gives.
+        returned: the fetched values for which it does, by their numbers.
     """
 
     places: list[Place]
@@ -55,11 +62,18 @@ class MemoryPlan:
     length: int
     place_of: dict[Value, Place]
     last: dict[Value, int]
+    spare: dict[str, Value] = field(default_factory=dict)
+    returned: dict[int, Value] = field(default_factory=dict)
+
+    @property
+    def given(self) -> dict[Value, str]:
+        """The values for which the caller gives arrays, and what to call these."""
+        spare = {value: f"new_{name}" for name, value in self.spare.items()}
+        return spare | {value: f"returned_{value.hint}" for value in self.returned.values()}
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.size:,} bytes for {len(self.place_of)} values in {len(self.places)} places; {self.most_alive:,} are needed at once"
-        ]
+        values = sum(len(place.values) for place in self.places)
+        lines = [f"{self.size:,} bytes for {values} values in {len(self.places)} places; {self.most_alive:,} are needed at once"]
         for place in sorted(self.places, key=lambda place: (place.start, place.offset)):
             names = ", ".join(f"{value.hint}{list(value.example.shape)}" for value in place.values)
             lines.append(f"{place.start:5}-{place.end:<5} {place.offset:>12,} +{place.nbytes:<12,} {names}")
@@ -222,16 +236,27 @@ class _Lives:
             self.last[value] = max(self.last.get(value, 0), self.ends[outer[0]] if outer else at)
 
 
-def planned(compiled: Compiled, reuse: bool = True) -> MemoryPlan:
-    """The memory plan of a program; without ``reuse`` every value has a place of its own."""
+def planned(compiled: Compiled, reuse: bool = True, given: bool = False) -> MemoryPlan:
+    """The memory plan of a program.
+
+    Args:
+        reuse: False gives every value a place of its own.
+        given: whether the caller gives arrays for the large results that no two names have: new values of variables, and what is fetched.
+    """
     lives = _Lives()
     lives.go(compiled.body, ())
     lives.finish()
-    lives.kept.update(value.root for value in (*compiled.fetched, *compiled.kept.values()))
+    asked = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
+    lives.kept.update(asked)
+    own = {v for v in made_directly(compiled) if given and asked.count(v) == 1 and v.in_order and v.nbytes >= BIG}
+    spare = {name: v for name, v in compiled.kept.items() if v in own and name in compiled.states and v.alike(compiled.states[name])}
+    returned = {i: v for i, v in enumerate(compiled.fetched) if v in own}
+    owners = {*spare.values(), *returned.values()}
+    kept = lives.kept - owners
     place_of: dict[Value, Place] = {}
     places: list[Place] = []
     for at, node in lives.order:
-        for value in _placed(node, lives.kept):
+        for value in _placed(node, kept):
             end = max(lives.last.get(value, at), at)
             place = _taken_over(node, value, at, lives, place_of) if reuse else None
             if place is None:
@@ -240,8 +265,20 @@ def planned(compiled: Compiled, reuse: bool = True) -> MemoryPlan:
             place.end = max(place.end, end)
             place.values.append(value)
             place_of[value] = place
+            if value in owners:
+                place.owner = value
+    places = [place for place in places if place.owner is None]
     size = _offsets(places) if reuse else _one_after_the_other(places)
-    return MemoryPlan(places, size, _most_alive(places), lives.at, place_of, lives.last)
+    return MemoryPlan(places, size, _most_alive(places), lives.at, place_of, lives.last, spare, returned)
+
+
+def made_directly(compiled: Compiled) -> Iterator[Value]:
+    """The values that are made outside of loops and branches by calls that can write into an array."""
+    for node in compiled.body:
+        if isinstance(node, Group):
+            yield from node.made
+        elif isinstance(node, Call) and node.into and node.results[0].base is None:
+            yield from node.results
 
 
 def _placed(node: Tensor, kept: set[Value]) -> Iterable[Value]:
@@ -261,7 +298,14 @@ def _taken_over(node: Tensor, value: Value, at: int, lives: _Lives, place_of: di
     """The place of an argument that nothing reads later, if an elementwise call may write there."""
     for arg in _free_for(node, value):
         place = place_of.get(arg)
-        if place is not None and arg.base is None and place.values[-1] is arg and lives.last.get(arg) == at and arg.alike(value):
+        if (
+            place is not None
+            and place.owner is None
+            and arg.base is None
+            and place.values[-1] is arg
+            and lives.last.get(arg) == at
+            and arg.alike(value)
+        ):
             return place
     return None
 
@@ -310,4 +354,4 @@ def _most_alive(places: Sequence[Place]) -> int:
     return most
 
 
-__all__ = ["MemoryPlan", "Place", "grouped", "planned", "tile_of", "without_unread"]
+__all__ = ["BIG", "MemoryPlan", "Place", "grouped", "made_directly", "planned", "tile_of", "without_unread"]

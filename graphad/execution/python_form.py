@@ -64,7 +64,7 @@ def to_python(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] |
         return run
     """
     run, compiled, plan = _compiled(program, fetch_list, feed, scope)
-    source = written(compiled, plan, Options(counts_trips=False, spares=False, quick=False))
+    source = written(compiled, plan, Options(counts_trips=False, quick=False))
     parts = [_head(compiled, fetch_names(program.global_block(), fetch_list)), "import numpy as np"]
     helpers = [name for name in HELPERS if re.search(rf"\b{name}\(|raise {name}", source.text)]
     lines, imports = [], {("graphad.execution.runtime", name, name) for name in helpers}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,12 +25,10 @@ from graphad.execution.nodes import (
     reads_of,
     writes_of,
 )
-from graphad.execution.planning import MemoryPlan, tile_of
+from graphad.execution.planning import BIG, MemoryPlan, made_directly, tile_of
 from graphad.execution.runtime import HELPERS
 from graphad.execution.tracing import Call, Value
 from graphad.types import Tensor
-
-BIG = 1 << 12  # bytes of an array that is worth a line: it is let go after its last use, or written to again
 
 HEAD = '''\
 def block(nbytes):
@@ -72,7 +70,6 @@ class Options:
 
     counts_trips: bool = True
     limit: int | None = None
-    spares: bool = True  # whether the caller gives arrays for the new values of variables
     quick: bool = True  # whether numpy's functions are looked up once, and ``out`` is given by its place: 150 ns a call
 
 
@@ -87,7 +84,6 @@ class _Writer:
     taken: set[str] = field(default_factory=set)
     objects: dict[str, Tensor] = field(default_factory=dict)
     at_bind: set[Value] = field(default_factory=set)
-    spare: dict[Value, str] = field(default_factory=dict)
     calls: dict[int, Tensor] = field(default_factory=dict)
     dead: dict[int, list[Value]] = field(default_factory=dict)
 
@@ -136,11 +132,21 @@ class _Writer:
         if node is not None:
             self.calls[len(self.lines)] = node
 
+    def given(self) -> None:
+        """The arrays that the caller gives, and what else they hold before."""
+        for value, hint in self.plan.given.items():
+            self.names[value] = self.fresh(hint)
+        for value, place in self.plan.place_of.items():
+            if place.owner is not None:
+                self.names[value] = self.names[place.owner]
+
     def placed(self) -> None:
         """The arrays of the plan."""
         if self.plan.size:
             self.bound.append(f"memory = block({self.plan.size})")
         for value, place in self.plan.place_of.items():
+            if place.owner is not None:
+                continue
             shape = tuple(map(int, value.example.shape))
             self.bound.append(f"{self.name(value)} = part(memory, {place.offset}, {shape}, {value.example.dtype.name!r})")
             self.at_bind.add(value)
@@ -171,9 +177,6 @@ class _Writer:
             self.at_bind.add(last)
             self.bound.append(f"{self.name(last)} = {node.form.format(*args)}")
             return None
-        if last in self.spare and node.into:
-            self.say(depth, f"{self.name(last)} = {self.spare[last]}")
-            return self.say(depth, self.into(node, args, self.name(last)), node)
         form = node.form.format(*args)
         if last.static and last.base is None and not last.example.ndim and node.into:
             form = f"np.asarray({form})"
@@ -248,9 +251,7 @@ class _Writer:
         total, tile = int(node.calls[0].results[0].example.size), tile_of(node)
         self.say(depth, f"# {len(node.calls)} elementwise operations on {tile} of {total} elements at a time")
         for value in node.made:
-            if value in self.spare:
-                self.say(depth, f"{self.name(value)} = {self.spare[value]}")
-            elif value not in self.plan.place_of:
+            if value not in self.plan.place_of:
                 self.say(depth, f"{self.name(value)} = np.empty({tuple(map(int, value.example.shape))}, {value.example.dtype.name!r})")
         large = [value for value in (*node.reads, *node.made) if not value.constant and value.example.size > 1]
         flats = {value: self.flat(value, depth) for value in large}
@@ -343,23 +344,18 @@ def written(compiled: Compiled, plan: MemoryPlan, options: Options) -> Source:
     writer.taken |= {*_OURS, *compiled.objects}
     writer.objects.update(compiled.objects)
     params = [writer.name(value) for value in (*compiled.feeds.values(), *compiled.states.values())]
-    spare = _spare(compiled) if options.spares else {}
-    for name, value in spare.items():
-        writer.spare[value] = writer.fresh(f"new_{name}")
-    returned = _returned(compiled) if options.spares else {}
-    for value in returned.values():
-        writer.spare[value] = writer.fresh(f"returned_{value.hint}")
+    writer.given()
     writer.placed()
     writer.dead = _last_reads(compiled, plan)
     writer.body(compiled.body, 2)
     result = _results(writer, compiled)
     if options.quick:
         _quicken(writer)
-    params += [writer.spare[value] for value in (*spare.values(), *returned.values())]
+    params += [writer.name(value) for value in plan.given]
     before = [HEAD, "", "def make():", *(f"    {line}" for line in writer.bound), "", f"    def run({', '.join(params)}):"]
     head = "\n".join(before).count("\n") + 1
     text = "\n".join([*before, *writer.lines, f"        return {result}", "", "    return run"]) + "\n"
-    return Source(text, writer.objects, list(spare), list(returned), {line + head: node for line, node in writer.calls.items()})
+    return Source(text, writer.objects, list(plan.spare), list(plan.returned), {line + head: node for line, node in writer.calls.items()})
 
 
 def _quicken(writer: _Writer) -> None:
@@ -387,31 +383,9 @@ def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
     return found
 
 
-def _spare(compiled: Compiled) -> dict[str, Value]:
-    """The large variables whose new values can be written into arrays that are there: each a value of its own, made outside of loops."""
-    made = {v for node in compiled.body for v in _directly(node)}
-    values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
-    own = {name: v for name, v in compiled.kept.items() if v in made and values.count(v) == 1 and v.nbytes >= BIG}
-    return {name: v for name, v in own.items() if name in compiled.states and v.alike(compiled.states[name])}
-
-
-def _returned(compiled: Compiled) -> dict[int, Value]:
-    """The large fetched values that can be written into arrays that are there."""
-    made = {v for node in compiled.body for v in _directly(node)}
-    values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
-    found = {i: v for i, v in enumerate(compiled.fetched) if v in made and values.count(v) == 1}
-    return {i: v for i, v in found.items() if v.in_order and v.nbytes >= BIG}
-
-
-def _directly(node: Tensor) -> Iterable[Value]:
-    if isinstance(node, Group):
-        return node.made
-    return node.results if isinstance(node, Call) and node.into and node.results[0].base is None else ()
-
-
 def _results(writer: _Writer, compiled: Compiled) -> str:
     """The tuple that a run returns: an array of the run's own as it is, any other as a copy."""
-    made = {v for node in compiled.body for v in _directly(node)}
+    made = set(made_directly(compiled))
     values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
     shown, given = [], {*compiled.feeds.values()}
 
