@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from sys import getrefcount
+from time import perf_counter
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from graphad.execution.compiler import Compiler, Unsupported
 from graphad.execution.interpreter import Prepared
 from graphad.execution.nodes import Compiled, values_of
 from graphad.execution.planning import MemoryPlan, grouped, planned, without_unread
+from graphad.execution.profiling import Profile
 from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
 from graphad.execution.source import Options, Source, written
@@ -53,7 +55,9 @@ class Function:
 
     def __init__(self, run: Prepared, feeds: Mapping[str, Tensor], fetched: Sequence[str], unguarded: frozenset[int] = frozenset()) -> None:
         compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded, given=True)
-        self.source: Source = written(compiled, self.plan, Options(limit=run.max_iterations))
+        self.source: Source = written(compiled, self.plan, Options(limit=run.max_iterations, marks=run.profile is not None))
+        self.profile = run.profile
+        self.marked: list[tuple[int, float]] = []
         self.states = [(name, _type_of(value)) for name, value in compiled.states.items()]
         self.seen: list[Tensor] = [MISSING] * len(self.states)  # the variables that it read last, whose types are therefore known
         self.kept = list(compiled.kept)
@@ -93,6 +97,7 @@ class Function:
             "iterations": self.iterations,
             "all_trips": self.trips,
             "count_iteration": count_iteration,
+            "mark": lambda number: self.marked.append((number, perf_counter())),
             **{name: getattr(thing, "call", thing) for name, thing in self.source.objects.items()},
         }
         exec(compile(self.source.text, "<compiled program>", "exec"), names)
@@ -136,6 +141,7 @@ class Function:
         if self.has_loops:
             self.iterations.clear()
             self.trips.clear()
+        start = perf_counter() if self.profile is not None else 0.0
         if self.context is None:
             with np.errstate(all="ignore"):
                 results, kept = self.function(*args)
@@ -143,7 +149,20 @@ class Function:
             results, kept = self.context.run(self.function, *args)
         if self.returned:
             self.results = [results[i] for i, _ in self.returned]
+        if self.profile is not None:
+            self.note(self.profile, start)
         return results, kept
+
+    def note(self, profile: Profile, start: float) -> None:
+        """Tell where the time went; in a loop over tiles an operator runs once for all of them."""
+        calls, tiled, marks = self.source.marks, set[int](), []
+        for number, end in self.marked:
+            call, first = calls[number]
+            marks.append((call.op, end, first and number not in tiled))
+            if call.tiles > 1:
+                tiled.add(number)
+        profile.marked(marks, start)
+        self.marked.clear()
 
     def commit(self, kept: Sequence[Tensor], scope: Scope) -> None:
         """Keep the new values of variables in the scope. The arrays of the old ones may be written to if nothing else refers to them."""

@@ -152,7 +152,7 @@ class Compiler:
 
     def plain(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> None:
         """An operator without blocks."""
-        self.trace.what, self.trace.line = str(op), op.source
+        self.trace.what, self.trace.line, self.trace.op = str(op), op.source, op
         inputs = self.inputs(op, definition, frames, layout)
         places = {
             slot: [None if n == EMPTY else (home(layout, n) if len(layout) > 1 else 0, n) for n in names]
@@ -243,7 +243,7 @@ class Compiler:
         form = f"{name}({', '.join(args)})"
         if definition.partial and any(value.example is None for value in made):
             form = f"settled_or_absent({form})"
-        self.trace.calls.append(Call(form, tuple(values), made, pure=False, what=str(op), line=op.source))
+        self.trace.calls.append(Call(form, tuple(values), made, pure=False, what=str(op), line=op.source, op=op))
         if not all(isinstance(value.example, np.ndarray) for value in made):
             self.trace.calls.append(Keep(tuple(values)))
         self.guard(op, definition, inputs, attrs, wanted, made)

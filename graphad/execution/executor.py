@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from threading import Lock
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.compiled import run_again, run_compiled
 from graphad.execution.interpreter import Prepared
+from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
 from graphad.ops.definition import did_you_mean
@@ -107,11 +109,13 @@ class Executor:
     Args:
         check_finite: raise at the first operator that makes a nan or an infinity; everything is then interpreted.
         mode: ``"compiled"``, or ``"interpreted"`` to have all runs interpreted.
+        profile: whether to note where the time of runs goes: ``executor.profile`` then has it by operator and line.
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
             ``checkpoint-while`` runs again for a gradient is not counted a second time.
 
     Attributes:
         trips: how often the loops of the run that ended last ran, each number once.
+        profile: what the runs so far have taken; None without ``profile=True``.
 
     Raises:
         TypeError: max_iterations is not an integer.
@@ -131,7 +135,9 @@ class Executor:
 
     _keeps = True  # prepared programs, for later runs
 
-    def __init__(self, check_finite: bool = False, max_iterations: int | None = None, mode: str = "compiled") -> None:
+    def __init__(
+        self, check_finite: bool = False, max_iterations: int | None = None, mode: str = "compiled", profile: bool = False
+    ) -> None:
         if mode not in MODES:
             raise InvalidValue(f"mode is one of {', '.join(MODES)}, not {mode!r}")
         if max_iterations is not None and (not isinstance(max_iterations, int) or isinstance(max_iterations, bool)):
@@ -141,6 +147,7 @@ class Executor:
         self.check_finite = check_finite
         self.max_iterations = max_iterations
         self.mode = mode
+        self.profile = Profile() if profile else None
         self.trips: frozenset[int] = frozenset()
         self._known: dict[tuple[int, ...], tuple[Program, list[Any], tuple[str, ...], list[Prepared]]] = {}
         self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
@@ -175,7 +182,7 @@ class Executor:
         """
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
-        if type(fetch_list) is list and type(scope) is Scope and not reinitialize:
+        if type(fetch_list) is list and type(scope) is Scope and not reinitialize and self.profile is None:
             known = self._known.get((id(program), *map(id, fetch_list)))
             results = None if known is None else self._again(known, {} if feed is None else feed, scope)
             if results is not None:
@@ -205,8 +212,10 @@ class Executor:
         fetched = fetch_names(block, fetch_list)
         env = _fed(block, feed or {})
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
-        run = self._taken(key) or Prepared(program, key[1], self.check_finite, reinitialize, self.max_iterations, self._keeps)
+        run = self._taken(key) or Prepared(program, key[1], self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile)
         run.begin(env, scope)
+        batch = batch_of(program, {name: np.shape(value) for name, value in env.items()}) if self.profile is not None else 1
+        start, before = perf_counter(), {} if self.profile is None else self.profile.times()
         try:
             with np.errstate(all="ignore"):
                 results = run_compiled(run, tuple(fetched)) if self.mode == "compiled" and not self.check_finite else None
@@ -215,6 +224,9 @@ class Executor:
                     results = [own(run.fetch((run.env,), (0, name), None)) for name in fetched]
                     run.commit()
             self.trips = frozenset(run.trips)
+            if self.profile is not None:
+                run.costs[batch] = run.costs.get(batch) or costs_of(program, batch)
+                self.profile.ran(program, run.costs[batch], start, before)
             if run.last is not None and type(fetch_list) is list and self._keeps and not reinitialize:
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue, TooManyIterations
 from graphad.execution.blocks import Body, control_step
+from graphad.execution.profiling import Costs, Profile
 from graphad.execution.scope import Scope
 from graphad.execution.steps import (
     Frames,
@@ -56,6 +57,7 @@ class Prepared:
         reinitialize: bool,
         max_iterations: int | None = None,
         lasts: bool = True,
+        profile: Profile | None = None,
     ) -> None:
         self.written = program
         self.facts = facts(program) if lasts else []
@@ -64,6 +66,8 @@ class Prepared:
         self.check_finite = check_finite
         self.reinitialize = reinitialize
         self.max_iterations = max_iterations
+        self.profile = profile
+        self.costs: dict[int, Costs] = {}  # of its operators, by the size of the batch
         self.persistable = {name: None for name, var in self.block.vars.items() if var.persistable}
         self.keep = {*fetched, *self.persistable}
         self.saved = saved_names(program)
@@ -136,9 +140,12 @@ class Prepared:
                 if len(layout) == 1:
                     own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
                 free = [[n for n in names if n in own] for names in free]
-            steps = [(self._step(op, layout, names), names) for op, names in zip(block.ops, free, strict=True)]
+            steps = [(self._timed(op, self._step(op, layout, names)), names) for op, names in zip(block.ops, free, strict=True)]
             found = self.bodies[key] = _body(steps), layout
         return found[0]
+
+    def _timed(self, op: Operator, step: Step) -> Step:
+        return step if self.profile is None else self.profile.timed(op, step)
 
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
         definition = REGISTRY.get(op.type)

@@ -55,6 +55,7 @@ class Source:
         spare: the variables whose new values are written into arrays that the caller gives.
         returned: which of the fetched values are, too.
         calls: what each line of the text does, by its number.
+        marks: the call after which ``mark`` is called with a number, for each number, and whether it is the first of its operator.
     """
 
     text: str
@@ -62,6 +63,7 @@ class Source:
     spare: list[str]
     returned: list[int]
     calls: dict[int, Tensor]
+    marks: list[tuple[Call, bool]]
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Options:
 
     counts_trips: bool = True
     limit: int | None = None
+    marks: bool = False  # whether the time is noted after each call
     quick: bool = True  # whether numpy's functions are looked up once, and ``out`` is given by its place: 150 ns a call
 
 
@@ -86,6 +89,8 @@ class _Writer:
     at_bind: set[Value] = field(default_factory=set)
     calls: dict[int, Tensor] = field(default_factory=dict)
     dead: dict[int, list[Value]] = field(default_factory=dict)
+    marks: list[tuple[Call, bool]] = field(default_factory=list)
+    seen: set[Tensor] = field(default_factory=set)
 
     # -- names --
 
@@ -131,6 +136,10 @@ class _Writer:
         self.lines.append("    " * depth + text)
         if node is not None:
             self.calls[len(self.lines)] = node
+        if self.options.marks and isinstance(node, Call) and node.op is not None:
+            self.lines.append("    " * depth + f"mark({len(self.marks)})")
+            self.marks.append((node, node.op not in self.seen))
+            self.seen.add(node.op)
 
     def given(self) -> None:
         """The arrays that the caller gives, and what else they hold before."""
@@ -268,6 +277,7 @@ class _Writer:
             buffers = {value: short[buffer] for value, buffer in buffers.items()}
         pieces.update(buffers)
         for call in node.calls:
+            call.tiles = -(-total // tile)
             args = [pieces.get(arg) or (f"{self.name(arg)}.reshape(-1)" if _wide(arg) else self.name(arg)) for arg in call.args]
             self.say(depth + 1, self.into(call, args, pieces[call.results[0]]), call)
 
@@ -323,7 +333,7 @@ def _registers(group: Group, inside: set[Value]) -> dict[Value, tuple[str, int]]
 _FUNCTION = re.compile(r"\b(np\.\w+(?:\.reduce)?)(?=\()")
 # Calls of ufuncs and np.dot, whose last argument may be the array to write to; numpy wants it by name of two ufuncs.
 _PLAIN = re.compile(r"(?!np\.m(?:ax|in)imum\()[\w.]+\((\{\d+\}, )+out=\{out\}\)")
-_WORDS = "np block part make run memory generator iterations count_iteration all_trips start tile"
+_WORDS = "mark np block part make run memory generator iterations count_iteration all_trips start tile"
 _OURS = frozenset([*_WORDS.split(), *HELPERS])
 _WRITERS: dict[type, Callable[..., None]] = {
     Call: _Writer.call,
@@ -355,7 +365,14 @@ def written(compiled: Compiled, plan: MemoryPlan, options: Options) -> Source:
     before = [HEAD, "", "def make():", *(f"    {line}" for line in writer.bound), "", f"    def run({', '.join(params)}):"]
     head = "\n".join(before).count("\n") + 1
     text = "\n".join([*before, *writer.lines, f"        return {result}", "", "    return run"]) + "\n"
-    return Source(text, writer.objects, list(plan.spare), list(plan.returned), {line + head: node for line, node in writer.calls.items()})
+    return Source(
+        text,
+        writer.objects,
+        list(plan.spare),
+        list(plan.returned),
+        {line + head: node for line, node in writer.calls.items()},
+        writer.marks,
+    )
 
 
 def _quicken(writer: _Writer) -> None:

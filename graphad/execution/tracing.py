@@ -94,6 +94,8 @@ class Call:
         in_place: whether that array may be an argument of the same type.
         elementwise: whether each element is made of the elements at its place.
         pure: it may be left out where nothing reads its results.
+        op: the operator that it belongs to.
+        tiles: how many times it is made, if it is made for one part of the arrays after the other.
     """
 
     form: str
@@ -105,6 +107,8 @@ class Call:
     pure: bool = True
     what: str = ""
     line: Tensor = None
+    op: Tensor = None
+    tiles: int = 1
 
 
 @dataclass
@@ -118,6 +122,7 @@ class Trace:
     small: dict[tuple[Tensor, ...], Value] = field(default_factory=dict)  # as well
     what: str = ""
     line: Tensor = None
+    op: Tensor = None
 
     def name(self, thing: Tensor, hint: str) -> str:
         """The name of an object in the source."""
@@ -162,7 +167,7 @@ class Trace:
             options = {}
         if base is not None or (example.nbytes <= SMALL and options.get("pure", True)):
             known[key] = made
-        self.calls.append(Call(form, tuple(args), (made,), what=self.what, line=self.line, **options))
+        self.calls.append(Call(form, tuple(args), (made,), what=self.what, line=self.line, op=self.op, **options))
         return made
 
 

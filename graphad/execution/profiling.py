@@ -1,0 +1,266 @@
+"""Where the time of runs goes: by operator, by the user's lines, by type, and as a trace that Perfetto shows.
+
+    executor = ga.Executor(profile=True)
+    executor.run(...)                           operator   at          runs   ms    share  MB moved  GFLOP   GFLOP/s
+    print(executor.profile)              ⇒      mul        train.py:7    10  2.41   0.62       8.3   0.206     85.4
+    executor.profile.save("trace.json")         relu       train.py:8    10  0.35   0.09       ...
+
+The time is measured as the program runs: of compiled programs after each call of numpy that an operator has become, which takes about
+0.1 µs a call; of interpreted ones around each operator. Bytes and floating-point operations are estimated from the shapes, as
+``ga.Cost`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from graphad.errors import GraphadError
+from graphad.ir import lower
+from graphad.passes.analyses import Cost, estimated
+from graphad.program import Operator, Program
+from graphad.showing import Table
+
+MOST_EVENTS = 1 << 18  # of a trace: later ones count in the tables alone
+_NOWHERE = "(not from a line)"
+Costs = dict[Operator, tuple[int, int]]  # floating-point operations and bytes of a run
+
+
+@dataclass
+class Spent:
+    """What an operator, a line or a type has taken.
+
+    Attributes:
+        seconds: without what is in the blocks of an operator.
+        times: how often it ran.
+        moved: bytes read and written, estimated.
+        flops: floating-point operations, estimated.
+    """
+
+    seconds: float = 0.0
+    times: int = 0
+    moved: int = 0
+    flops: int = 0
+
+    def add(self, other: Spent) -> None:
+        """Count something else in."""
+        self.seconds += other.seconds
+        self.times += other.times
+        self.moved += other.moved
+        self.flops += other.flops
+
+
+class Event(NamedTuple):
+    """Something that took time: an operator, or a run (a text)."""
+
+    what: Operator | str
+    start: float
+    seconds: float
+    thread: int
+
+
+@dataclass(eq=False)
+class Profile:
+    """What the runs of an executor have taken so far; ``Executor(profile=True).profile``.
+
+    Attributes:
+        operators: by operator of the programs that have run.
+        runs: how many runs there were.
+        seconds: of the runs, from the first operator to the last.
+
+    ``ga.draw(program, "heat.svg", overlay="time", measured=profile.heat())`` colors a drawing by it.
+    """
+
+    operators: dict[Operator, Spent] = field(default_factory=dict)
+    runs: int = 0
+    seconds: float = 0.0
+    _events: list[Event] = field(default_factory=list)
+    _nested: threading.local = field(default_factory=threading.local)
+    _lock: Any = field(default_factory=threading.Lock)
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def timed(self, op: Operator, step: Callable[..., None]) -> Callable[..., None]:
+        """A step of the interpreter whose time is noted: its own, without the steps in its blocks."""
+
+        def run(*args: Any) -> None:
+            outer = getattr(self._nested, "seconds", 0.0)
+            self._nested.seconds = 0.0
+            start = perf_counter()
+            try:
+                step(*args)
+            finally:
+                seconds = perf_counter() - start
+                self.note(op, start, seconds, seconds - self._nested.seconds)
+                self._nested.seconds = outer + seconds
+
+        return run
+
+    def note(self, op: Operator, start: float, seconds: float, own: float, times: int = 1) -> None:
+        """Note that an operator ran."""
+        with self._lock:
+            spent = self.operators.setdefault(op, Spent())
+            spent.seconds += own
+            spent.times += times
+        self._remember(op, start, seconds)
+
+    def marked(self, marks: Iterable[tuple[Operator | None, float, bool]], start: float) -> None:
+        """Note the calls of a compiled run: whose each is, when it ended, and whether it is the first of its operator."""
+        began, last = start, None
+        for op, end, first in marks:
+            if op is not None:
+                with self._lock:
+                    spent = self.operators.setdefault(op, Spent())
+                    spent.seconds += end - start
+                    spent.times += first
+                if op is last and self._events and len(self._events) < MOST_EVENTS:
+                    self._events[-1] = self._events[-1]._replace(seconds=end - began)
+                else:
+                    began = start
+                    self._remember(op, start, end - start)
+            last, start = op, end
+
+    def ran(self, program: Program, costs: Costs, start: float, before: Mapping[Operator, int]) -> None:
+        """Note that a run has ended, of operators with such costs."""
+        seconds = perf_counter() - start
+        with self._lock:
+            self.runs += 1
+            self.seconds += seconds
+            for op, (flops, moved) in costs.items():
+                spent = self.operators.get(op)
+                if spent is not None:
+                    times = spent.times - before.get(op, 0)
+                    spent.flops += flops * times
+                    spent.moved += moved * times
+        self._remember(f"run of {program.identity}", start, seconds)
+
+    def times(self) -> dict[Operator, int]:
+        """How often each operator has run so far."""
+        with self._lock:
+            return {op: spent.times for op, spent in self.operators.items()}
+
+    def _remember(self, what: Operator | str, start: float, seconds: float) -> None:
+        if len(self._events) < MOST_EVENTS:
+            self._events.append(Event(what, start, seconds, threading.get_ident()))
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def heat(self) -> dict[Operator, float]:
+        """Seconds by operator, as ``measured`` of a drawing."""
+        return {op: spent.seconds for op, spent in self.operators.items()}
+
+    def by_line(self) -> dict[str, Spent]:
+        """What each line of the user's has taken; of gradients the line of what they are the gradients of."""
+        return _summed((_place(op), spent) for op, spent in self.operators.items())
+
+    def by_type(self) -> dict[str, Spent]:
+        """What each type of operator has taken."""
+        return _summed((op.type, spent) for op, spent in self.operators.items())
+
+    def table(self, by: str = "operator", most: int = 30) -> Table:
+        """What took longest first.
+
+        Args:
+            by: "operator", "line" or "type".
+            most: rows; the rest is one more.
+        """
+        whole = sum(spent.seconds for spent in self.operators.values()) or 1.0
+        rows: list[tuple[tuple[str, ...], Spent]]
+        if by == "operator":
+            names: tuple[str, ...] = ("operator", "writes", "at")
+            rows = [((op.type, ", ".join(op.output_names()[:2]), _place(op)), spent) for op, spent in self.operators.items()]
+        else:
+            names = (by,)
+            rows = [((key,), spent) for key, spent in (self.by_line() if by == "line" else self.by_type()).items()]
+        rows.sort(key=lambda row: -row[1].seconds)
+        if len(rows) > most:
+            rest = Spent()
+            for _, spent in rows[most:]:
+                rest.add(spent)
+            rows = [*rows[:most], ((f"{len(rows) - most} more", *("" for _ in names[1:])), rest)]
+        columns = (*names, "times", "ms", "share", "MB moved", "GFLOP", "GB/s", "GFLOP/s")
+        return Table(columns, tuple((*key, *_numbers(spent, whole)) for key, spent in rows), digits=3)
+
+    def trace(self) -> dict[str, Any]:
+        """The runs as Chrome's trace-event format, which https://ui.perfetto.dev opens: complete events with microseconds.
+
+        The format is described in "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+        """
+        first = min((event.start for event in self._events), default=0.0)
+        threads = list(dict.fromkeys(event.thread for event in self._events))
+        names = [{"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "graphad"}}]
+        names += [{"name": "thread_name", "ph": "M", "pid": 1, "tid": i, "args": {"name": f"thread {i}"}} for i in range(len(threads))]
+        events = [
+            {
+                "name": event.what if isinstance(event.what, str) else event.what.type,
+                "cat": "run" if isinstance(event.what, str) else event.what.role,
+                "ph": "X",
+                "ts": round((event.start - first) * 1e6, 3),
+                "dur": round(event.seconds * 1e6, 3),
+                "pid": 1,
+                "tid": threads.index(event.thread),
+                "args": {} if isinstance(event.what, str) else {"operator": str(event.what), "at": _place(event.what)},
+            }
+            for event in sorted(self._events, key=lambda event: (event.start, -event.seconds))
+        ]
+        return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
+
+    def save(self, path: str | Path) -> None:
+        """Write the trace to a ``.json`` file."""
+        Path(path).write_text(json.dumps(self.trace()), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def __repr__(self) -> str:
+        return f"<Profile: {self.runs} runs, {self.seconds * 1e3:.4g} ms, {len(self.operators)} operators>"
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def __rich__(self) -> Any:
+        return self.table()
+
+
+def _numbers(spent: Spent, whole: float) -> tuple[int | float | None, ...]:
+    rates = (spent.moved / spent.seconds / 1e9, spent.flops / spent.seconds / 1e9) if spent.seconds else (None, None)
+    return (spent.times, spent.seconds * 1e3, spent.seconds / whole, spent.moved / 1e6, spent.flops / 1e9, *rates)
+
+
+def _place(op: Operator) -> str:
+    return _NOWHERE if op.source is None else str(op.source)
+
+
+def _summed(pairs: Iterable[tuple[str, Spent]]) -> dict[str, Spent]:
+    found: dict[str, Spent] = {}
+    for key, spent in pairs:
+        found.setdefault(key, Spent()).add(spent)
+    return dict(sorted(found.items(), key=lambda item: -item[1].seconds))
+
+
+def costs_of(program: Program, batch: int) -> Costs:
+    """Floating-point operations and bytes of one run of each operator without blocks; nothing where the program cannot be lowered."""
+    found: Costs = {}
+    with suppress(GraphadError):
+        waiting: list[Cost] = [estimated(lower(program), batch)]
+        while waiting:
+            cost = waiting.pop()
+            waiting += cost.nested.values()
+            found.update({op.operator: (each.flops, each.moved) for op, each in cost.ops.items() if op.operator and not op.graphs})
+    return found
+
+
+def batch_of(program: Program, shapes: Mapping[str, Sequence[int]]) -> int:
+    """The size of the batch that was fed: the first extent of what is declared with -1 there; 1 if nothing is."""
+    variables = program.global_block().vars
+    declared = ((variables[name].declared[0], shape) for name, shape in shapes.items() if name in variables)
+    return next((max(int(shape[0]), 1) for wanted, shape in declared if wanted and wanted[0] == -1 and len(shape)), 1)
+
+
+__all__ = ["Costs", "Event", "Profile", "Spent", "batch_of", "costs_of"]
