@@ -195,7 +195,9 @@ def _is_foreign(thing: Tensor) -> bool:
     """Whether something that a function calls may look at context variables, which have to be those of the run."""
     described = getattr(thing, "described", None)
     if described is not None:
-        return lookup(described[0]).ordered  # who the other ranks are
+        definition = lookup(described[0])
+        kernel = (getattr(definition, "forward", None) or definition).kernel
+        return definition.ordered or _is_foreign(kernel)  # ordered: who the other ranks are
     return callable(thing) and not isinstance(thing, np.ufunc) and not str(getattr(thing, "__module__", "")).startswith("graphad.ops.")
 
 
