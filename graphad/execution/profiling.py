@@ -17,13 +17,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from graphad.errors import GraphadError
 from graphad.ir import lower
-from graphad.passes.analyses import Cost, estimated
 from graphad.program import Operator, Program
 from graphad.showing import Table
 
@@ -247,8 +247,9 @@ def _summed(pairs: Iterable[tuple[str, Spent]]) -> dict[str, Spent]:
 def costs_of(program: Program, batch: int) -> Costs:
     """Floating-point operations and bytes of one run of each operator without blocks; nothing where the program cannot be lowered."""
     found: Costs = {}
+    estimated = import_module("graphad.passes.analyses").estimated  # the passes are not read for programs that are run alone
     with suppress(GraphadError):
-        waiting: list[Cost] = [estimated(lower(program), batch)]
+        waiting = [estimated(lower(program), batch)]
         while waiting:
             cost = waiting.pop()
             waiting += cost.nested.values()
