@@ -226,9 +226,14 @@ class ExpandGradOps(Pass):
         return any([_expand_one(op) for op in path.ops])
 
 
+def expand_all(graph: Graph) -> bool:
+    """Expand every gradient in a graph, on the path or not; whether there was any."""
+    return any([_expand_one(op) for op in list(graph.ops)])
+
+
 def _expand_one(op: Op) -> bool:
     """Expand an operator, if it is a gradient, and everything in its nested graphs."""
-    changed = any([_expand_one(inner) for graph in op.graphs.values() for inner in graph.ops])
+    changed = any([expand_all(graph) for graph in op.graphs.values()])
     if not is_grad_op(op):
         return changed
     if op.graphs:

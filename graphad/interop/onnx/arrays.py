@@ -124,7 +124,6 @@ def _from_bfloat16(bits: Array) -> Array:
 
 def to_tensor(tensor: Desc, name: str, array: Array) -> None:
     """Put a name and an array into a TensorProto."""
-    array = np.ascontiguousarray(array)
     tensor.name, tensor.data_type = name, NUMBER_OF_DTYPE[array.dtype.name]
     tensor.dims.extend(array.shape)
     tensor.raw_data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

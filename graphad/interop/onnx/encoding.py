@@ -1,0 +1,208 @@
+"""Graphs that were written as messages: names, constants, attributes, and the tensors of a model, in the file or beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphad.interop.onnx.arrays import NUMBER_OF_DTYPE, to_tensor
+from graphad.interop.onnx.nodes import Frame, Node, Nodes
+from graphad.interop.onnx.schema import KIND_OF_FIELD, message
+from graphad.interop.onnx.terms import Term
+from graphad.interop.protobuf import Desc
+from graphad.types import Array
+
+IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 11, 25: 12, 26: 13, 27: 13, 28: 13}
+_LARGE = 2**31 - 2**20  # bytes of a message
+_BESIDE = 1024  # bytes from which on a tensor goes into the file beside the model
+_ALIGNED = 4096
+_EXTERNAL = 1
+
+
+class Names:
+    """Names for terms, each of them once."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+        self.counts: dict[str, int] = {}
+
+    def unique(self, stem: str) -> str:
+        """The stem, with a number where it is taken."""
+        name = stem
+        while name in self.taken or not name:
+            count = self.counts[stem] = self.counts.get(stem, 0) + 1
+            name = f"{stem}_{count}"
+        self.taken.add(name)
+        return name
+
+
+class Encoder:
+    """Makes the messages of a model.
+
+    Args:
+        nodes: its nodes.
+        names: those that are taken.
+    """
+
+    def __init__(self, nodes: Nodes, names: Names) -> None:
+        self.nodes, self.names = nodes, names
+
+    def model(self, outputs: Sequence[Term], parameters: Mapping[str, Array]) -> Desc:
+        """The model: its inputs are those of the outermost graph."""
+        made: Desc = message("ModelProto")(ir_version=IR_VERSIONS[self.nodes.opset], producer_name="graphad")
+        made.opset_import.add(domain="", version=self.nodes.opset)
+        frame = self.nodes.frames[0]
+        graph = made.graph
+        graph.name = "main"
+        for term in frame.inputs:
+            _declare(graph.input.add(), term, shaped=True)
+        self._name_nodes(frame)
+        used = _used(frame, outputs)
+        for name, array in parameters.items():
+            to_tensor(graph.initializer.add(), name, array)
+        for constant in self.nodes.constants.values():
+            if id(constant) in used:
+                self._constant(graph, constant)
+        self._nodes(graph, frame)
+        for term in outputs:
+            _declare(graph.output.add(), term, shaped=True)
+        return made
+
+    def _constant(self, graph: Desc, constant: Term) -> None:
+        """Whole numbers are initializers; floats are not, which are taken for parameters where they are read."""
+        assert constant.array is not None
+        constant.name = self.names.unique("constant")
+        if constant.array.dtype.kind != "f":
+            to_tensor(graph.initializer.add(), constant.name, constant.array)
+            return
+        node = graph.node.add(op_type="Constant", output=[constant.name])
+        _attribute(node.attribute.add(), "value", constant.array)
+
+    def _name_nodes(self, frame: Frame) -> None:
+        for term in (*frame.inputs, *(made for node in frame.nodes for made in node.outputs)):
+            if not term.name:
+                term.name = self.names.unique(_stem(term, frame))
+        for node in frame.nodes:
+            for inner in node.attrs.values():
+                if isinstance(inner, Frame):
+                    self._name_nodes(inner)
+
+    def _nodes(self, graph: Desc, frame: Frame) -> None:
+        for node in frame.nodes:
+            made = graph.node.add(op_type=node.type, output=[each.name for each in node.outputs])
+            made.input.extend("" if each is None else each.name for each in node.inputs)
+            for name, value in node.attrs.items():
+                attribute = made.attribute.add()
+                if isinstance(value, Frame):
+                    attribute.name, attribute.type = name, KIND_OF_FIELD["g"]
+                    self._nested(attribute.g, value, f"{made.output[0]}.{name}", 2 if node.type == "Loop" else 0)
+                else:
+                    _attribute(attribute, name, value)
+
+    def _nested(self, graph: Desc, frame: Frame, name: str, scalars: int) -> None:
+        """The number of the iteration and the condition of a loop have no axes; other inputs may change theirs."""
+        graph.name = name
+        for i, term in enumerate(frame.inputs):
+            _declare(graph.input.add(), term, shaped=i < scalars)
+        self._nodes(graph, frame)
+        for term in frame.outputs:
+            _declare(graph.output.add(), term, shaped=False)
+
+
+def _stem(term: Term, frame: Frame) -> str:
+    return "t"
+
+
+def _used(frame: Frame, outputs: Sequence[Term]) -> set[int]:
+    """The terms that are read, in nested graphs too."""
+    found = {id(each) for each in outputs}
+    pending = [frame]
+    while pending:
+        each = pending.pop()
+        for node in each.nodes:
+            found.update(id(term) for term in node.inputs)
+            pending += [inner for inner in node.attrs.values() if isinstance(inner, Frame)]
+    return found
+
+
+def live(frame: Frame, outputs: Sequence[Term]) -> None:
+    """Leave out the nodes whose results nothing reads, from the last one on."""
+    read = {id(each) for each in (*outputs, *frame.outputs)}
+    kept: list[Node] = []
+    for node in reversed(frame.nodes):
+        if not any(id(each) in read for each in node.outputs):
+            continue
+        kept.append(node)
+        read.update(id(each) for each in node.inputs if each is not None)
+        for inner in node.attrs.values():
+            if isinstance(inner, Frame):
+                live(inner, ())
+                read.update(_used(inner, inner.outputs))
+    frame.nodes[:] = kept[::-1]
+
+
+def _declare(info: Desc, term: Term, shaped: bool) -> None:
+    info.name = term.name
+    kind = info.type.sequence_type.elem_type if term.is_sequence else info.type
+    kind.tensor_type.elem_type = NUMBER_OF_DTYPE[term.kind]
+    if not shaped:
+        return
+    kind.tensor_type.shape.SetInParent()
+    for extent in term.shape:
+        dim = kind.tensor_type.shape.dim.add()
+        if extent != -1:
+            dim.dim_value = extent
+
+
+def _attribute(made: Desc, name: str, value: Any) -> None:
+    """An attribute of the kind that a value has."""
+    made.name = name
+    if isinstance(value, np.dtype):
+        value = NUMBER_OF_DTYPE[value.name]
+    if isinstance(value, bool | int):
+        made.i, field = int(value), "i"
+    elif isinstance(value, float):
+        made.f, field = value, "f"
+    elif isinstance(value, str):
+        made.s, field = value.encode(), "s"
+    elif isinstance(value, np.ndarray):
+        to_tensor(made.t, "", value)
+        field = "t"
+    else:
+        field = "floats" if value and isinstance(value[0], float) else "ints"
+        getattr(made, field).extend(value)
+    made.type = KIND_OF_FIELD[field]
+
+
+# -- bytes ---------------------------------------------------------------------------------------
+
+
+def encoded(model: Desc, name: str, external: bool) -> dict[str, bytes]:
+    """The contents of files by their names: the model, and the file with its large tensors where it is asked for, or is needed.
+
+    Args:
+        name: of the model's file.
+        external: whether to write large tensors beside the model in any case.
+    """
+    size = sum(len(each.raw_data) for each in model.graph.initializer)
+    beside = {}
+    if external or size > _LARGE:
+        beside = {f"{name}.data": _moved_out(model.graph.initializer, f"{name}.data")}
+    return {**beside, name: model.SerializeToString(deterministic=True)}
+
+
+def _moved_out(tensors: Sequence[Desc], location: str) -> bytes:
+    data = bytearray()
+    for tensor in tensors:
+        content = tensor.raw_data
+        if len(content) < _BESIDE:
+            continue
+        data += bytes(-len(data) % _ALIGNED)
+        for key, value in (("location", location), ("offset", str(len(data))), ("length", str(len(content)))):
+            tensor.external_data.add(key=key, value=value)
+        data += content
+        tensor.ClearField("raw_data")
+        tensor.data_location = _EXTERNAL
+    return bytes(data)

@@ -1,0 +1,124 @@
+"""What the arrays and tapes of a graph hold: found before it is written, since a sequence is made before anything is put in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from graphad.errors import InvalidValue
+from graphad.interop.onnx.stacks import Layout, Leaf
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import control_definition, region_edges
+from graphad.types import TENSOR, TENSOR_ARRAY
+
+Element = Leaf | Value
+_SAME = ("assign", "sum", "fill_zeros_like", "select_input", "select_output", "clear_in_array", "tensor_array_like")
+
+
+class Layouts:
+    """Values that hold the same array or tape, as they go through operators and nested graphs, are one class; the pushes of a class say what
+    its entries are.
+
+    Args:
+        graph: with those nested in it.
+        sequences: the numbers of the classes that are written as sequences, since their elements differ in shape.
+    """
+
+    def __init__(self, graph: Graph, sequences: Collection[int] = ()) -> None:
+        self.sequences = set(sequences)
+        self.numbers: dict[Value, int] = {}
+        self.parents: dict[Value, Value] = {}
+        self.entries: dict[Value, dict[tuple[Element, ...], None]] = {}
+        self.known: dict[Value, Layout] = {}
+        ops = [op for each in graph.tree() for op in each.ops]
+        for op in ops:
+            for a, b in _same(op):
+                self._join(a, b)
+        for op in ops:
+            if op.type == "push_tape":
+                entry = tuple(_element(value) for value in op.inputs.get("X", ()))
+                self.entries.setdefault(self.root(op.input("Scopes")), {})[entry] = None
+        self._join_popped(ops)
+
+    def root(self, value: Value) -> Value:
+        """What stands for the class of a value."""
+        while value in self.parents:
+            value = self.parents[value]
+        return value
+
+    def _join(self, a: Value, b: Value) -> None:
+        a, b = self.root(a), self.root(b)
+        if a is not b:
+            self.parents[a] = b
+            for entry in self.entries.pop(a, {}):
+                self.entries.setdefault(b, {})[entry] = None
+
+    def _join_popped(self, ops: list[Op]) -> None:
+        """Arrays and tapes that are popped are those that were pushed; that may join others, until nothing changes."""
+        changed = True
+        while changed:
+            before = len(self.parents)
+            for op in ops:
+                if op.type == "pop_tape":
+                    self._join_entry(op)
+            changed = len(self.parents) > before
+
+    def _join_entry(self, op: Op) -> None:
+        popped = op.outputs.get("X", ())
+        for entry in list(self.entries.get(self.root(op.input("Scopes")), {})):
+            if len(entry) == len(popped):
+                for value, pushed in zip(popped, entry, strict=True):
+                    if isinstance(pushed, Value) and value.kind != TENSOR:
+                        self._join(value, pushed)
+
+    def of(self, value: Value) -> Layout:
+        """The layout of an array or a tape."""
+        root = self.root(value)
+        if root not in self.known:
+            is_rows = self.number(value) not in self.sequences
+            if value.kind == TENSOR_ARRAY:
+                leaf = Leaf(value.dtype or "float32", len(value.shape or ()), value.shape or ())
+                self.known[root] = Layout(((leaf,),), is_array=True, is_rows=is_rows)
+            else:
+                entries = tuple(dict.fromkeys(self._entry(each) for each in self.entries.get(root, {})))
+                flat = any(isinstance(each, Layout) and not each.is_rows for entry in entries for each in entry)
+                self.known[root] = Layout(entries, is_rows=is_rows and not flat)
+        return self.known[root]
+
+    def number(self, value: Value) -> int:
+        """The number of the class of a value: they are met in one order."""
+        return self.numbers.setdefault(self.root(value), len(self.numbers))
+
+    def _entry(self, entry: tuple[Element, ...]) -> tuple[Leaf | Layout, ...]:
+        return tuple(each if isinstance(each, Leaf) else self.of(each) for each in entry)
+
+    def kind_of(self, tape: Value, values: tuple[Value, ...]) -> int:
+        """Which kind of entry of a tape the values are."""
+        layout = self.of(tape)
+        for kind, entry in enumerate(layout.entries):
+            if len(entry) == len(values) and all(self._fits(value, what) for value, what in zip(values, entry, strict=True)):
+                return kind
+        raise InvalidValue(f"the tape {tape!r} has no entries of {len(values)} values such as {list(values)}")
+
+    def _fits(self, value: Value, what: Leaf | Layout) -> bool:
+        """Whether a value may be an element; one that nothing reads may be any."""
+        if not value.readers and value not in value.graph.results:
+            return True
+        if isinstance(what, Layout):
+            return value.kind != TENSOR and self.of(value) == what
+        return value.kind == TENSOR and value.dtype in (what.dtype, None) and (value.shape is None or len(value.shape) == what.rank)
+
+
+def _element(value: Value) -> Element:
+    return value if value.kind != TENSOR else Leaf(value.dtype or "float32", len(value.shape or ()), value.shape or ())
+
+
+def _same(op: Op) -> Iterator[tuple[Value, Value]]:
+    """Values of an operator that hold the same array or tape."""
+    if control_definition(op) is not None:
+        yield from ((edge.source, edge.target) for edge in region_edges(op) if edge.source.kind != TENSOR and edge.kind != "kept")
+        return
+    stacks = [value for value in (*op.reads(), *op.writes()) if value.kind != TENSOR]
+    if op.type in ("push_tape", "pop_tape"):
+        yield op.input("Scopes"), op.output("Out")
+    elif op.type in ("write_to_array", *_SAME) and len(stacks) > 1:
+        yield from ((a, b) for a, b in zip(stacks, stacks[1:], strict=False))

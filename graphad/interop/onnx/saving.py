@@ -1,0 +1,190 @@
+"""Models and programs written as ONNX files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue
+from graphad.interop.files import STREAM, PathLike, naming, write_bytes, write_together
+from graphad.interop.onnx.encoding import IR_VERSIONS, Encoder, Names, encoded, live
+from graphad.interop.onnx.model import OnnxModel
+from graphad.interop.onnx.nodes import Nodes
+from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.writers import CannotWrite
+from graphad.interop.onnx.writing import Again, GraphWriter, Guesses, refuse
+from graphad.interop.protobuf import Desc
+from graphad.ir import Graph, Value, lower
+from graphad.ops.definition import did_you_mean
+from graphad.passes.backward.expand_grad_ops import expand_all
+from graphad.program import Program, Variable
+from graphad.rewriting import Pipeline
+from graphad.types import FLOATS, TENSOR, Array
+
+_TIDY = "fixpoint(simplify, cse, dead-code)"
+
+
+def save(
+    model: OnnxModel | Program,
+    path: PathLike,
+    opset: int = 18,
+    *,
+    feed_names: Sequence[str] | None = None,
+    fetch_list: Sequence[str | Variable] | None = None,
+    scope: object = None,
+    external_data: bool = False,
+) -> None:
+    """Write a model or a program as an ONNX file, which other programs run; gradients are ordinary operators in it.
+
+    Loops and branches become ``Loop`` and ``If``, and what a loop keeps for its gradient sequences of tensors. The same model gives the
+    same bytes. The file is written as a whole or not at all.
+
+    Args:
+        model: what ``load``, ``gradients`` or ``from_program`` returned, or a program.
+        path: of the file; ``-`` is standard output.
+        opset: the version of the operator set, from 18 on.
+        feed_names, fetch_list, scope: of a program, as ``from_program`` takes them.
+        external_data: whether tensors from 1 KB on go into a file beside it, ``<name>.data``; beyond 2 GB they always do.
+
+    Raises:
+        CannotWrite: ONNX cannot say some of its operators; the message names them, and the lines that wrote them.
+        ValueError: the version is not known, an input or a parameter is missing.
+        OSError: the file cannot be written.
+    """
+    if isinstance(model, Program):
+        model = from_program(model, feed_names, fetch_list, scope)
+    elif feed_names is not None or fetch_list is not None or scope is not None:
+        raise InvalidType("feed_names, fetch_list and scope are for a program; a model says itself what goes in and out")
+    name = Path(path).name if path != STREAM else "model.onnx"
+    files = encoded(as_message(model, opset), name, external_data)
+    if path == STREAM:
+        return write_bytes(path, files[name])
+    if len(files) == 1:
+        return write_bytes(path, files[name])
+    with naming(path, instead_of=Path(path).parent):
+        write_together(Path(path).parent, files)
+
+
+def from_program(
+    program: Program,
+    feed_names: Sequence[str] | None = None,
+    fetch_list: Sequence[str | Variable] | None = None,
+    scope: object = None,
+) -> OnnxModel:
+    """A program as a model, which ``save`` writes and ``gradients`` differentiates.
+
+    Args:
+        program: what it computes.
+        feed_names: its inputs; what it reads and does not keep, if None.
+        fetch_list: its outputs, by name or themselves; the variables that no operator reads, if None.
+        scope: the values of its parameters by name, or something that has them as its ``arrays``, as ``graphad.Scope`` does.
+
+    Raises:
+        ValueError: it has no variable of a name, or a parameter has no value.
+
+    >>> import graphad as ga
+    >>> program = ga.Program()
+    >>> with ga.program_guard(program, ga.Program()):
+    ...     x = ga.layers.data("x", shape=[2], append_batch_size=False)
+    ...     y = ga.layers.tanh(x)
+    >>> model = from_program(program, fetch_list=[y])
+    >>> model.feed_names, model.run({"x": [0.0, 1.0]})[0].round(3)
+    (['x'], array([0.   , 0.762], dtype=float32))
+    """
+    graph = lower(program, fetch_list)
+    kept = {var.name: var for var in program.list_vars() if var.persistable and var.type == TENSOR}
+    given = [value.name for value in graph.inputs if value.name not in kept]
+    feeds = given if feed_names is None else list(feed_names)
+    missing = [name for name in given if name not in feeds]
+    if missing:
+        raise InvalidValue(f"the program reads {missing[0]!r}, which is not among feed_names")
+    for name in feeds:
+        if not program.global_block().has_var(name):
+            raise InvalidValue(f"the program has no variable {name!r}{did_you_mean(name, list(program.global_block().vars))}")
+    arrays = getattr(scope, "arrays", scope) or {}
+    if not isinstance(arrays, Mapping):
+        raise InvalidType(f"the values of parameters are a dict from name to array, or a Scope, not {scope!r}")
+    read = [value.name for value in graph.inputs if value.name in kept]
+    absent = [name for name in read if name not in arrays and name not in feeds]
+    if absent:
+        raise InvalidValue(f"{kept[absent[0]]!r} has no value among those passed in: run the startup program, or set it")
+    parameters = {name: np.asarray(arrays[name]) for name in read if name not in feeds}
+    return OnnxModel(program, feeds, [value.name for value in graph.targets], parameters)
+
+
+def as_message(model: OnnxModel, opset: int) -> Desc:
+    """The ModelProto of a model."""
+    if opset not in IR_VERSIONS:
+        raise InvalidValue(f"opset={opset}: versions {min(IR_VERSIONS)} to {max(IR_VERSIONS)} are written")
+    graph, guesses = _prepared(model), Guesses()
+    while True:
+        try:
+            return _written(model, graph, opset, guesses)
+        except Again:
+            continue
+
+
+def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> Desc:
+    nodes, names = Nodes(opset), Names()
+    names.taken.update((*model.feed_names, *model.parameters, *model.fetch_names))
+    writer = GraphWriter(graph, nodes, guesses)
+    given = {value.name: value for value in graph.inputs}
+    for name in model.feed_names:
+        var = model.program.global_block().var(name)
+        term = Term(nodes, var.dtype, var.shape)
+        term.name = name
+        nodes.frames[0].inputs.append(term)
+        if name in given:
+            writer.bound[given[name]] = term
+    kept = {name: array for name, array in model.parameters.items() if name in given}
+    for name, array in kept.items():
+        _bind_parameter(writer, given[name], array)
+    unknown = [name for name, value in given.items() if value not in writer.bound]
+    if unknown:
+        raise InvalidValue(f"the model reads {unknown[0]!r}, which is neither an input nor a parameter")
+    writer.write(graph)
+    refuse(writer.failed)
+    outputs = [_output(writer, graph, name, given) for name in model.fetch_names]
+    live(nodes.frames[0], outputs)
+    _name_values(writer, names)
+    return Encoder(nodes, names).model(outputs, kept)
+
+
+def _prepared(model: OnnxModel) -> Graph:
+    """The graph that is written: gradients are expanded, and nothing is computed twice or in vain."""
+    graph = lower(model.program, model.fetch_names)
+    expand_all(graph)
+    Pipeline.parse(_TIDY).run(graph)
+    return graph
+
+
+def _bind_parameter(writer: GraphWriter, value: Value, array: Array) -> None:
+    """Floats are trained; other numbers are constants, which may say shapes and axes."""
+    term = Term(writer.nodes, array.dtype.name, array.shape, None if array.dtype.name in FLOATS else array)
+    term.name = value.name
+    writer.bound[value] = term
+
+
+def _output(writer: GraphWriter, graph: Graph, name: str, given: Mapping[str, Value]) -> Term:
+    """What has the value of an output under its name; one that is an input too gets another."""
+    term = writer.bound[next(value for value in graph.targets if value.name == name)]
+    if not isinstance(term, Term):
+        raise CannotWrite(f"the output {name!r} is an array of tensors")
+    if term.name or term.array is not None:
+        term = writer.nodes.copied(term)
+    term.name = name if name not in given else f"{name}@NEW"
+    return term
+
+
+def _name_values(writer: GraphWriter, names: Names) -> None:
+    """Terms are called after the values that they are."""
+    for value, bound in writer.bound.items():
+        parts = (bound,) if isinstance(bound, Term) else bound.parts
+        for part in parts:
+            if not part.name and part.array is None:
+                part.name = names.unique(value.name)
+
+
+

@@ -1,0 +1,375 @@
+"""The tensors of a file that is written: what arithmetic and numpy's functions do with them becomes nodes.
+
+    t = np.tanh(x * 2.0)        Mul(x, 2.0) -> a;  Tanh(a) -> t
+
+So the function that defines an elementwise operator (``graphad.ops.formulas``) also says how it is written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from graphad.ops.formulas import Tracer, Untraceable, converted, filled, raised
+from graphad.ops.special import error_function
+from graphad.types import Array, Function, Shape, Tensor
+
+if TYPE_CHECKING:
+    from graphad.interop.onnx.nodes import Nodes
+
+
+class Axis(NamedTuple):
+    """An extent that only a run knows: that of an axis of a term."""
+
+    term: Term
+    place: int
+
+
+class Term(Tracer):
+    """A tensor of a file, or a sequence of tensors.
+
+    Attributes:
+        nodes: what makes nodes of what is done with it.
+        dtype: of its elements.
+        shape: its extents, -1 where one is not known before the file runs.
+        sizes: its extents by what they are: a number, a term that has it, or the axis of the term that it was first seen at. Two
+            axes of one size have one extent.
+        array: its value, of a constant.
+        name: in the file; what has none gets one when the file is made.
+        is_sequence: whether it is a sequence of tensors of the dtype; ``shape`` says nothing then.
+        frame: the graph of the file that it is in.
+    """
+
+    __slots__ = ("array", "frame", "is_sequence", "name", "nodes", "shape", "sizes")
+
+    def __init__(self, nodes: Nodes, dtype: str, sizes: Sequence[Size], array: Array | None = None, is_sequence: bool = False) -> None:
+        self.nodes, self.array, self.is_sequence = nodes, array, is_sequence
+        self.frame = nodes.frames[-1 if array is None else 0]
+        self.dtype = np.dtype(dtype)
+        self.name = ""
+        self.sizes: tuple[Size, ...] = tuple(Axis(self, i) if isinstance(each, int) and each == -1 else each for i, each in enumerate(sizes))
+        self.shape: Shape = tuple(each if isinstance(each, int) else -1 for each in self.sizes)
+
+    def refine(self, shape: Sequence[int]) -> None:
+        """Say what else is known of the extents."""
+        if len(shape) == len(self.shape):
+            self.sizes = tuple(old if new == -1 else new for old, new in zip(self.sizes, shape, strict=True))
+        else:
+            self.sizes = tuple(Axis(self, i) if each == -1 else each for i, each in enumerate(shape))
+        self.shape = tuple(each if isinstance(each, int) else -1 for each in self.sizes)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def kind(self) -> str:
+        """The name of the dtype."""
+        return self.dtype.name
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype.kind == "f"
+
+    def reshape(self, *shape: object) -> Term:
+        """As numpy's; the extents have to be known."""
+        dims = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
+        if not all(isinstance(each, int | np.integer) for each in dims):
+            raise Untraceable(f"a reshape to {dims}")
+        return self.nodes.reshape(self, [int(each) for each in dims])  # type: ignore[call-overload]
+
+    def apply(self, function: Function, args: Sequence[object]) -> Term:
+        writer = _FUNCTIONS.get(function)
+        if writer is None:
+            raise Untraceable(f"{getattr(function, '__name__', function)} has no operator in ONNX")
+        return writer(self.nodes, *args)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind}{list(self.shape)} {self.name or 'without a name'}>"
+
+
+Size = int | Term | Axis
+
+
+def terms(nodes: Nodes, *args: object) -> list[Term]:
+    """The arguments of a function as terms of one dtype, as numpy takes them: Python's numbers are of the dtype that stands beside them."""
+    given = [each.dtype for each in args if isinstance(each, Term | np.ndarray | np.generic)]
+    dtype = np.result_type(*given)
+    if any(type(each) is float for each in args) and dtype.kind != "f":
+        dtype = np.dtype("float64")
+    return [nodes.cast(each, dtype.name) if isinstance(each, Term) else nodes.constant(_number(each, dtype)) for each in args]
+
+
+def _number(value: Tensor, dtype: np.dtype[np.generic]) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(value).astype(dtype)
+
+
+Writer = Callable[..., Term]
+
+
+def _floats(nodes: Nodes, x: Term) -> Term:
+    return x if x.is_float else nodes.cast(x, "float64")
+
+
+def _unary(type: str) -> Writer:
+    return lambda nodes, x: nodes.elementwise(type, _floats(nodes, x))
+
+
+def _plain(type: str) -> Writer:
+    return lambda nodes, x: nodes.elementwise(type, x)
+
+
+def _binary(type: str) -> Writer:
+    return lambda nodes, x, y: nodes.elementwise(type, *terms(nodes, x, y))
+
+
+def _compared(type: str) -> Writer:
+    return lambda nodes, x, y: nodes.elementwise(type, *terms(nodes, x, y), dtype="bool")
+
+
+def _logical(type: str) -> Writer:
+    return lambda nodes, *args: nodes.elementwise(type, *(nodes.cast(each, "bool") for each in terms(nodes, *args)), dtype="bool")
+
+
+def _summed(nodes: Nodes, x: object, y: object) -> Term:
+    """Of truth values a sum is the logical or, a product the logical and."""
+    a, b = terms(nodes, x, y)
+    return nodes.elementwise("Or" if a.kind == "bool" else "Add", a, b)
+
+
+def _multiplied(nodes: Nodes, x: object, y: object) -> Term:
+    a, b = terms(nodes, x, y)
+    return nodes.elementwise("And" if a.kind == "bool" else "Mul", a, b)
+
+
+def _extreme(type: str, of_truths: str) -> Writer:
+    def writer(nodes: Nodes, x: object, y: object) -> Term:
+        a, b = terms(nodes, x, y)
+        return nodes.elementwise(of_truths if a.kind == "bool" else type, a, b)
+
+    return writer
+
+
+def _divided(nodes: Nodes, x: object, y: object) -> Term:
+    return nodes.elementwise("Div", *(_floats(nodes, each) for each in terms(nodes, x, y)))
+
+
+def _floor_divided(nodes: Nodes, x: object, y: object) -> Term:
+    """Of integers 0 where the divisor is, as numpy has it; the processor stops there."""
+    a, b = terms(nodes, x, y)
+    if a.is_float:
+        return np.floor(a / b)  # type: ignore[return-value]
+    a, b = (nodes.cast(each, "int64") for each in (a, b))
+    zero = np.equal(b, 0)
+    safe = np.where(zero, 1, b)  # type: ignore[call-overload]
+    return nodes.cast(np.where(zero, 0, nodes.elementwise("Div", a - np.remainder(a, safe), safe)), terms(nodes, x, y)[0].kind)  # type: ignore[call-overload]
+
+
+def _remainder(nodes: Nodes, x: object, y: object) -> Term:
+    """With the sign of the divisor."""
+    a, b = terms(nodes, x, y)
+    if not a.is_float:
+        zero = np.equal(b, 0)
+        return np.where(zero, 0, nodes.elementwise("Mod", a, np.where(zero, 1, b)))  # type: ignore[call-overload]
+    rest = nodes.elementwise("Mod", a, b, fmod=1)
+    turned = np.logical_and(np.not_equal(rest, 0.0), np.not_equal(np.less(rest, 0.0), np.less(b, 0.0)))
+    return np.where(turned, rest + b, rest)  # type: ignore[call-overload,return-value]
+
+
+def _not_equal(nodes: Nodes, x: object, y: object) -> Term:
+    return nodes.elementwise("Not", _compared("Equal")(nodes, x, y))
+
+
+def _truncated(nodes: Nodes, x: Term) -> Term:
+    if not x.is_float:
+        return x
+    return np.where(np.less(x, 0.0), np.ceil(x), np.floor(x))  # type: ignore[call-overload,return-value]
+
+
+def _log1p(nodes: Nodes, x: Term) -> Term:
+    """Without the loss of digits near 0 (W. Kahan's, in N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 1.14.1)."""
+    x = _floats(nodes, x)
+    u = x + 1.0
+    exact = np.logical_or(np.equal(u, 1.0), np.isinf(u))
+    divisor = np.where(exact, 1.0, u - 1.0)  # type: ignore[call-overload]
+    return np.where(np.equal(u, 1.0), x, np.where(np.isinf(u), u, np.log(u) * (x / divisor)))  # type: ignore[call-overload,return-value]
+
+
+def _expm1(nodes: Nodes, x: Term) -> Term:
+    """By a half of the hyperbolic tangent where the difference would lose digits."""
+    x = _floats(nodes, x)
+    t = np.tanh(np.clip(x, -1.0, 1.0) * 0.5)
+    return np.where(np.less(np.abs(x), 1.0), t * 2.0 / (1.0 - t), np.exp(x) - 1.0)  # type: ignore[call-overload,return-value]
+
+
+def _isfinite(nodes: Nodes, x: Term) -> Term:
+    return np.logical_not(np.logical_or(np.isnan(x), np.isinf(x)))  # type: ignore[return-value]
+
+
+def _special(type: str) -> Writer:
+    """A question about floats that are no numbers, which integers answer with no."""
+
+    def writer(nodes: Nodes, x: Term) -> Term:
+        return nodes.elementwise(type, nodes.cast(x, "float32") if x.kind not in ("float32", "float64") else x, dtype="bool")
+
+    return writer
+
+
+def _arctan2(nodes: Nodes, y: object, x: object) -> Term:
+    a, b = terms(nodes, y, x)
+    both = np.logical_and(np.equal(a, 0.0), np.equal(b, 0.0))
+    turn = np.where(np.less(b, 0.0), np.where(np.less(a, 0.0), -math.pi, math.pi), 0.0)  # type: ignore[call-overload]
+    infinite = np.logical_and(np.isinf(a), np.isinf(b))
+    ratio = np.where(infinite, np.sign(a) * np.sign(b), a / np.where(both, 1.0, b))  # type: ignore[call-overload]
+    return np.arctan(ratio) + nodes.cast(turn, a.kind)  # type: ignore[no-any-return]
+
+
+def _copysign(nodes: Nodes, x: object, y: object) -> Term:
+    a, b = terms(nodes, x, y)
+    return np.where(np.less(b, 0.0), -np.abs(a), np.abs(a))  # type: ignore[call-overload,return-value]
+
+
+def _heaviside(nodes: Nodes, x: object, y: object) -> Term:
+    a, b = terms(nodes, x, y)
+    step = np.where(np.equal(a, 0.0), b, nodes.cast(np.greater(a, 0.0), a.kind))  # type: ignore[call-overload]
+    return np.where(np.isnan(a), a, step)  # type: ignore[call-overload,return-value]
+
+
+def _passing_over(choose: Callable[..., Tensor]) -> Writer:
+    """An extremum that passes over what is not a number."""
+
+    def writer(nodes: Nodes, x: object, y: object) -> Term:
+        a, b = terms(nodes, x, y)
+        return np.where(np.isnan(a), b, np.where(np.isnan(b), a, choose(a, b)))  # type: ignore[call-overload,return-value]
+
+    return writer
+
+
+def _where(nodes: Nodes, condition: object, x: object, y: object) -> Term:
+    kept = [each for each in (x, y) if isinstance(each, Term | np.ndarray | np.generic)]
+    if not kept:  # two of Python's numbers
+        dtype = "float64" if float in (type(x), type(y)) else "int64"
+        a, b = (nodes.constant(np.asarray(each, dtype)) for each in (x, y))
+    else:
+        a, b = terms(nodes, x, y)
+    (chosen,) = (nodes.cast(each, "bool") for each in terms(nodes, condition))
+    return nodes.where(chosen, a, b)
+
+
+def _clipped(nodes: Nodes, x: Term, low: object, high: object) -> Term:
+    return np.minimum(np.maximum(x, low), high)  # type: ignore[call-overload,return-value]
+
+
+def _zeros(nodes: Nodes, x: Term) -> Term:
+    return nodes.full(nodes.dims(x), 0, x.kind)
+
+
+def _raised(nodes: Nodes, x: Term, factor: float) -> Term:
+    if factor == 2:
+        return x * x  # type: ignore[no-any-return]
+    if factor == 0.5 and x.is_float:
+        return np.sqrt(x)  # type: ignore[return-value]
+    wide = x if x.kind not in ("int8", "uint8", "int16", "bool") else nodes.cast(x, "int64")
+    return nodes.cast(nodes.elementwise("Pow", wide, nodes.constant(np.asarray(factor, wide.dtype))), x.kind)
+
+
+def _powered(nodes: Nodes, x: object, y: object) -> Term:
+    a, b = terms(nodes, x, y)
+    wide = a.kind if a.kind not in ("int8", "uint8", "int16", "bool") else "int64"
+    return nodes.cast(nodes.elementwise("Pow", nodes.cast(a, wide), nodes.cast(b, wide)), a.kind)
+
+
+def _log_added(nodes: Nodes, x: object, y: object) -> Term:
+    a, b = terms(nodes, x, y)
+    top = np.maximum(a, b)
+    gap = np.where(np.isinf(top), 0.0, -np.abs(a - b))  # type: ignore[call-overload]
+    return np.where(np.isinf(top), top, top + np.log1p(np.exp(gap)))  # type: ignore[call-overload,return-value]
+
+
+_FUNCTIONS: dict[object, Writer] = {
+    np.add: _summed,
+    np.subtract: _binary("Sub"),
+    np.multiply: _multiplied,
+    np.divide: _divided,
+    np.floor_divide: _floor_divided,
+    np.remainder: _remainder,
+    np.fmod: lambda nodes, x, y: nodes.elementwise("Mod", *terms(nodes, x, y), fmod=1),
+    np.power: _powered,
+    np.maximum: _extreme("Max", "Or"),
+    np.minimum: _extreme("Min", "And"),
+    np.fmax: _passing_over(np.maximum),
+    np.fmin: _passing_over(np.minimum),
+    np.negative: _plain("Neg"),
+    np.positive: lambda nodes, x: x,
+    np.absolute: _plain("Abs"),
+    np.sign: _plain("Sign"),
+    np.floor: lambda nodes, x: nodes.elementwise("Floor", x) if x.is_float else x,
+    np.ceil: lambda nodes, x: nodes.elementwise("Ceil", x) if x.is_float else x,
+    np.rint: lambda nodes, x: nodes.elementwise("Round", x) if x.is_float else x,
+    np.trunc: _truncated,
+    np.square: lambda nodes, x: x * x,
+    np.sqrt: _unary("Sqrt"),
+    np.exp: _unary("Exp"),
+    np.exp2: lambda nodes, x: np.exp(_floats(nodes, x) * math.log(2.0)),
+    np.expm1: _expm1,
+    np.log: _unary("Log"),
+    np.log2: lambda nodes, x: np.log(_floats(nodes, x)) * (1 / math.log(2.0)),
+    np.log10: lambda nodes, x: np.log(_floats(nodes, x)) * (1 / math.log(10.0)),
+    np.log1p: _log1p,
+    np.logaddexp: _log_added,
+    np.reciprocal: lambda nodes, x: 1.0 / x,
+    np.sin: _unary("Sin"),
+    np.cos: _unary("Cos"),
+    np.tan: _unary("Tan"),
+    np.arcsin: _unary("Asin"),
+    np.arccos: _unary("Acos"),
+    np.arctan: _unary("Atan"),
+    np.arctan2: _arctan2,
+    np.sinh: _unary("Sinh"),
+    np.cosh: _unary("Cosh"),
+    np.tanh: _unary("Tanh"),
+    np.arcsinh: _unary("Asinh"),
+    np.arccosh: _unary("Acosh"),
+    np.arctanh: _unary("Atanh"),
+    np.copysign: _copysign,
+    np.heaviside: _heaviside,
+    np.signbit: lambda nodes, x: np.less(x, 0),
+    np.equal: _compared("Equal"),
+    np.not_equal: _not_equal,
+    np.less: _compared("Less"),
+    np.less_equal: _compared("LessOrEqual"),
+    np.greater: _compared("Greater"),
+    np.greater_equal: _compared("GreaterOrEqual"),
+    np.logical_and: _logical("And"),
+    np.logical_or: _logical("Or"),
+    np.logical_xor: _logical("Xor"),
+    np.logical_not: _logical("Not"),
+    np.bitwise_and: lambda nodes, x, y: _bits(nodes, "And", x, y),
+    np.bitwise_or: lambda nodes, x, y: _bits(nodes, "Or", x, y),
+    np.bitwise_xor: lambda nodes, x, y: _bits(nodes, "Xor", x, y),
+    np.invert: lambda nodes, x: _bits(nodes, "Not", x),
+    np.isnan: _special("IsNaN"),
+    np.isinf: _special("IsInf"),
+    np.isfinite: _isfinite,
+    np.where: _where,
+    np.clip: _clipped,
+    np.zeros_like: _zeros,
+    converted: lambda nodes, x, dtype: nodes.cast(x, dtype),
+    filled: lambda nodes, x, value, dtype: nodes.full(nodes.dims(x), value, dtype),
+    raised: _raised,
+    error_function: _unary("Erf"),
+}
+
+
+def _bits(nodes: Nodes, name: str, *args: object) -> Term:
+    given = terms(nodes, *args)
+    return nodes.elementwise(name if given[0].kind == "bool" else f"Bitwise{name}", *given)
+
+
+def known(shape: Shape) -> bool:
+    """Whether all extents are known."""
+    return -1 not in shape

@@ -1,0 +1,176 @@
+"""Operators on arrays of tensors and on tapes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.interop.onnx import stacks
+from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.stacks import Leaf, NoRows, Stack
+from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
+
+# -- arrays --------------------------------------------------------------------------------------
+
+
+def _index(call: Call) -> Term:
+    return call.nodes.as_scalar(call.nodes.cast(call["I"], "int64"))
+
+
+def as_items(call: Call, slot: str) -> Term:
+    """An array as a sequence."""
+    array = call.stack(slot)
+    if array.layout.is_rows:
+        raise NoRows(array.layout)
+    return array.parts[0]
+
+
+@writes("create_array")
+def _create(call: Call) -> Result:
+    return stacks.empty(call.nodes, call.layout("Out"))
+
+
+@writes("write_to_array")
+def _write(call: Call) -> Result:
+    x, nodes = call["X"], call.nodes
+    layout = call.layout("Out")
+    array = call.stack("Array") if call.inputs.get("Array") else stacks.empty(nodes, layout)
+    if layout.is_rows and array.collected is None:
+        raise NoRows(layout)
+    leaf = layout.entries[0][0]
+    assert isinstance(leaf, Leaf)
+    return stacks.write(nodes, array, _index(call), nodes.cast(x, leaf.dtype))
+
+
+@writes("clear_in_array")
+def _clear(call: Call) -> Result:
+    """Of rows, one that is zeros is as good as none."""
+    nodes, array, index = call.nodes, call.stack("X"), _index(call)
+    if array.layout.is_rows:
+        if not array.parts or array.collected is not None:
+            raise NoRows(array.layout)
+        (part,) = array.parts
+        zero = nodes.full([1, *nodes.dims(part)[1:]], 0, part.kind)
+        cleared = nodes.scatter(part, nodes.reshape(index, [1, 1]), zero)
+        return Stack(array.layout, (cleared,), array.count)
+    (items,) = array.parts
+    return Stack(array.layout, (stacks.inserted(nodes, stacks.erased(nodes, items, index), stacks.hole(nodes, items.kind), index),))
+
+
+@writes("read_from_array")
+def _read(call: Call) -> Result:
+    nodes, array, index, like = call.nodes, call.stack("X"), _index(call), call.get("Like")
+    shape = call.output("Out").shape
+    if array.layout.is_rows:
+        if not array.parts or array.collected is not None:
+            raise NoRows(array.layout)
+        return nodes.gather(array.parts[0], index, 0)
+    (items,) = array.parts
+    if like is None:
+        return stacks.element(nodes, items, index, shape)
+    found = stacks.filled(nodes, items, index, shape)
+    return nodes.choose(stacks.is_hole(nodes, found), lambda: [nodes.copied(np.zeros_like(like))], lambda: [found])[0]  # type: ignore[arg-type]
+
+
+@writes("lod_array_length")
+def _length(call: Call) -> Result:
+    array = call.stack("X")
+    if array.layout.is_rows:
+        return call.nodes.vector([call.nodes.extent(array.parts[0], 0) if array.parts else 0])
+    return call.nodes.as_vector(stacks.length(call.nodes, array.parts[0]))
+
+
+@writes("tensor_array_to_tensor")
+def _joined(call: Call) -> Result:
+    """Rows are there already; joined they lose their first axis."""
+    array, stacked, nodes = call.stack("X"), int(call.attr("use_stack")), call.nodes
+    axis, out = call.attr("axis"), call.output("Out")
+    if array.layout.is_rows:
+        if not array.parts or array.collected is not None:
+            raise NoRows(array.layout)
+        place = axis % len(out.shape)
+        rows = nodes.moved(array.parts[0], 0, place)
+        if stacked:
+            return rows
+        dims = nodes.dims(rows)
+        return nodes.reshape(rows, [*dims[:place], nodes.product(dims[place : place + 2]), *dims[place + 2 :]])
+    (items,) = array.parts
+    return call.nodes.one("ConcatFromSequence", [items], items.kind, out.shape, axis=axis % len(out.shape), new_axis=stacked)
+
+
+@writes("tensor_to_tensor_array")
+def _taken_apart(call: Call) -> Result:
+    x, nodes, axis, layout = call["X"], call.nodes, call.attr("axis"), call.layout("Out")
+    if layout.is_rows:
+        if not call.attr("use_stack"):
+            raise NoRows(layout)
+        rows = nodes.moved(x, axis % x.ndim, 0)
+        return Stack(layout, (rows,), nodes.extent(rows, 0))
+    if call.attr("use_stack"):
+        made = nodes.one("SplitToSequence", [x], x.kind, [], axis=axis % x.ndim, keepdims=0)
+    else:
+        if not call.inputs.get("Like"):
+            raise CannotWrite("without use_stack, Like says how long the pieces are")
+        sizes = _extents(nodes, as_items(call, "Like"), axis % x.ndim)
+        made = nodes.one("SplitToSequence", [x, sizes], x.kind, [], axis=axis % x.ndim)
+    made.is_sequence = True
+    return Stack(layout, (made,))
+
+
+def _extents(nodes: Nodes, items: Term, axis: int) -> Term:
+    """The extents of the elements of an array along an axis."""
+
+    def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
+        shape = nodes.one("Shape", [stacks.element(nodes, items, step)], "int64", [1], start=axis, end=axis + 1)
+        return None, [], [nodes.as_scalar(shape)]
+
+    return nodes.loop(stacks.length(nodes, items), None, [], body)[0]
+
+
+@writes("tensor_array_like")
+def _like(call: Call) -> Result:
+    """Zeros for the elements that the array has not."""
+    nodes, array, like = call.nodes, call.stack("X"), call["Like"]
+    axis = call.attr("axis") % like.ndim
+    if array.layout.is_rows:
+        if not array.parts or not call.attr("use_stack") or array.collected is not None:
+            raise NoRows(array.layout)
+        return nodes.reshape(nodes.moved(array.parts[0], 0, axis), nodes.dims(like))
+    (items,) = array.parts
+    if not call.attr("use_stack"):
+        return _pieces(call, nodes, items, axis, like)
+    dims = [each for i, each in enumerate(nodes.dims(like)) if i != axis]
+
+    def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
+        return None, [], [_or_zeros(nodes, items, step, dims)]
+
+    stacked = nodes.loop(nodes.extent(like, axis), None, [], body)[0]
+    return nodes.reshape(nodes.moved(stacked, 0, axis), nodes.dims(like))
+
+
+def _or_zeros(nodes: Nodes, items: Term, step: Term, dims: list[Dim]) -> Term:
+    found = stacks.filled(nodes, items, step, [-1] * len(dims))
+    zero = nodes.full(dims, 0, items.kind)
+    return nodes.choose(stacks.is_hole(nodes, found), lambda: [nodes.copied(zero)], lambda: [found])[0]
+
+
+def _pieces(call: Call, nodes: Nodes, items: Term, axis: int, like: Term) -> Term:
+    pieces = as_items(call, "Pieces")
+
+    def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
+        shape = nodes.one("Shape", [stacks.element(nodes, pieces, step)], "int64", [like.ndim])
+        zero = nodes.one("ConstantOfShape", [shape], items.kind, [-1] * like.ndim, value=np.zeros(1, items.dtype))
+        found = stacks.filled(nodes, items, step, zero.shape)
+        whole = nodes.choose(stacks.is_hole(nodes, found), lambda: [nodes.copied(zero)], lambda: [found])[0]
+        return None, [stacks.inserted(nodes, carried[0], whole)], []
+
+    filled = nodes.loop(stacks.length(nodes, pieces), None, [stacks.sequence(nodes, items.kind)], body)[0]
+    return nodes.one("ConcatFromSequence", [filled], items.kind, like.shape, axis=axis)
+
+
+# -- tapes: their layouts come from the graph ----------------------------------------------------
+
+
+@writes("tape_has_more")
+def _more(call: Call) -> Result:
+    return stacks.has_more(call.nodes, call.stack("Scopes"))

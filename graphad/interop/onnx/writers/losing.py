@@ -1,0 +1,212 @@
+"""Losses, and cells of recurrent networks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.interop.onnx.nodes import Nodes
+from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.writers.writer import Call, Result, writes
+
+# -- choices between classes ---------------------------------------------------------------------
+
+
+def _counted(nodes: Nodes, label: Term, ignore: int) -> tuple[Term, Term]:
+    """Where a label counts, and the labels with the others set to 0."""
+    counts = np.not_equal(label, ignore)
+    return counts, nodes.where(counts, label, nodes.like(0, label))  # type: ignore[arg-type,return-value]
+
+
+@writes("nll_loss")
+def _nll(call: Call) -> Result:
+    x, nodes, weight, how = call["X"], call.nodes, call.get("Weight"), call.attr("reduction")
+    label = nodes.unsqueeze(call["Label"], [1])
+    counts, classes = _counted(nodes, label, call.attr("ignore_index"))
+    weights = nodes.cast(counts, x.kind)
+    if weight is not None:
+        weights = nodes.gather(weight, classes, 0) * weights
+    loss = nodes.squeeze(-nodes.take(x, classes, 1) * weights, [1])
+    whole = nodes.reduce("Sum", nodes.squeeze(weights, [1]), range(loss.ndim))
+    if how == "none":
+        return [loss, nodes.like(0.0, x)]
+    total = nodes.reduce("Sum", loss, range(loss.ndim))
+    return [total / np.where(np.equal(whole, 0.0), 1.0, whole) if how == "mean" else total, whole]  # type: ignore[call-overload]
+
+
+@writes("cross_entropy2")
+def _cross_entropy2(call: Call) -> Result:
+    x, nodes = call["X"], call.nodes
+    counts, classes = _counted(nodes, call["Label"], call.attr("ignore_index"))
+    match = nodes.take(x, classes, -1)
+    zero = nodes.like(0.0, x)
+    return [nodes.where(counts, -np.log(match), zero), nodes.where(counts, match, zero), nodes.full([*nodes.dims(x), 0], 0, x.kind)]
+
+
+def _chosen(call: Call, logarithms: Term, axis: int) -> Term:
+    """The logarithm of the label's probability, with its sign changed."""
+    nodes, label = call.nodes, call["Label"]
+    if call.attr("soft_label"):
+        return -nodes.reduce("Sum", label * logarithms, [axis], keep=True)  # type: ignore[no-any-return]
+    counts, classes = _counted(nodes, label, call.attr("ignore_index"))
+    return nodes.where(counts, -nodes.take(logarithms, classes, axis), nodes.like(0.0, logarithms))
+
+
+@writes("cross_entropy")
+def _cross_entropy(call: Call) -> Result:
+    return _chosen(call, np.log(call["X"]), call["X"].ndim - 1)  # type: ignore[arg-type]
+
+
+@writes("softmax_with_cross_entropy")
+def _softmax_loss(call: Call) -> Result:
+    x, nodes = call["Logits"], call.nodes
+    axis = call.attr("axis") % x.ndim
+    if not call.attr("use_softmax"):
+        return [nodes.copied(x), _chosen(call, np.log(x), axis)]  # type: ignore[arg-type]
+    softmax = nodes.one("Softmax", [x], x.kind, x.sizes, axis=axis)
+    return [softmax, _chosen(call, nodes.one("LogSoftmax", [x], x.kind, x.sizes, axis=axis), axis)]
+
+
+@writes("bpr_loss")
+def _bpr(call: Call) -> Result:
+    x, label, nodes = call["X"], call["Label"], call.nodes
+    above = x - nodes.take(x, label, -1)
+    costs = np.maximum(above, 0.0) + np.log1p(np.exp(-np.abs(above)))
+    costs = nodes.put(costs, label, np.zeros_like(nodes.take(costs, label, -1)), -1)  # type: ignore[arg-type]
+    return nodes.reduce("Sum", costs, [-1], keep=True) / float(x.shape[-1] - 1)  # type: ignore[no-any-return]
+
+
+def _log_sigmoid(x: Term) -> Term:
+    return -(np.maximum(-x, 0.0) + np.log1p(np.exp(-np.abs(x))))  # type: ignore[no-any-return]
+
+
+@writes("sigmoid_focal_loss")
+def _focal(call: Call) -> Result:
+    x, nodes, gamma, alpha = call["X"], call.nodes, float(call.attr("gamma")), float(call.attr("alpha"))
+    number = nodes.range(nodes.extent(x, 1)) + 1
+    label = nodes.cast(call["Label"], "int64")
+    share = 1.0 / np.maximum(nodes.cast(nodes.as_scalar(call["FgNum"]), x.kind), 1.0)
+    positive = nodes.cast(np.equal(number, label), x.kind)  # type: ignore[arg-type]
+    negative = (1.0 - positive) * nodes.cast(np.not_equal(label, -1), x.kind)  # type: ignore[arg-type]
+    p, q = (nodes.elementwise("Sigmoid", each) for each in (x, -x))
+    of_class, of_others = np.power(q, gamma) * _log_sigmoid(x), np.power(p, gamma) * _log_sigmoid(-x)
+    return -(positive * share * alpha * of_class) - negative * share * (1.0 - alpha) * of_others  # type: ignore[no-any-return]
+
+
+@writes("label_smooth")
+def _smooth(call: Call) -> Result:
+    x, nodes, epsilon = call["X"], call.nodes, float(call.attr("epsilon"))
+    prior = call.get("PriorDist")
+    if prior is not None:
+        return x * (1 - epsilon) + nodes.flatten(prior) * epsilon  # type: ignore[no-any-return]
+    count = nodes.extent(x, -1)
+    share = epsilon / max(count, 1) if isinstance(count, int) else epsilon / nodes.cast(nodes.as_scalar(count), x.kind)
+    return x * (1 - epsilon) + share  # type: ignore[no-any-return]
+
+
+# -- of two tensors ------------------------------------------------------------------------------
+
+
+@writes("huber_loss")
+def _huber(call: Call) -> Result:
+    residual = call["Y"] - call["X"]
+    near = np.minimum(np.abs(residual), float(call.attr("delta")))
+    return [residual, near * (np.abs(residual) - near * 0.5)]
+
+
+@writes("smooth_l1_loss")
+def _smooth_l1(call: Call) -> Result:
+    x, nodes, bend = call["X"], call.nodes, 1.0 / float(call.attr("sigma")) ** 2
+    inside, outside = call.get("InsideWeight"), call.get("OutsideWeight")
+    diff = x - call["Y"]
+    diff = diff if inside is None else diff * inside
+    size = np.abs(diff)
+    cost = np.where(np.less(size, bend), diff * diff * (0.5 / bend), size - 0.5 * bend)  # type: ignore[call-overload]
+    cost = cost if outside is None else cost * outside
+    total = nodes.reduce("Sum", cost, range(1, x.ndim))
+    return [diff, nodes.unsqueeze(total, [1])]
+
+
+@writes("kldiv_loss")
+def _kl(call: Call) -> Result:
+    x, target, nodes, how = call["X"], call["Target"], call.nodes, call.attr("reduction")
+    positive = np.greater(target, 0.0)
+    loss = np.where(positive, target * (np.log(np.where(positive, target, 1.0)) - x), 0.0)  # type: ignore[call-overload]
+    if how == "none":
+        return loss  # type: ignore[no-any-return]
+    total = nodes.reduce("Sum", loss, range(loss.ndim))
+    if how == "sum" or (how == "batchmean" and not x.ndim):
+        return total
+    count = nodes.size(x) if how == "mean" else nodes.as_scalar(nodes.extent(x, 0))
+    return total / nodes.cast(count, x.kind)  # type: ignore[no-any-return]
+
+
+@writes("sigmoid_cross_entropy_with_logits")
+def _logits(call: Call) -> Result:
+    x, label, nodes = call["X"], call["Label"], call.nodes
+    counted = np.not_equal(label, float(call.attr("ignore_index")))
+    loss = np.where(counted, np.maximum(x, 0.0) - x * label + np.log1p(np.exp(-np.abs(x))), 0.0)  # type: ignore[call-overload]
+    if not call.attr("normalize"):
+        return loss  # type: ignore[no-any-return]
+    number = nodes.cast(counted, x.kind)  # type: ignore[arg-type]
+    return loss / np.maximum(nodes.reduce("Sum", number, range(x.ndim)), 1e-5)  # type: ignore[no-any-return]
+
+
+@writes("modified_huber_loss")
+def _modified(call: Call) -> Result:
+    z = call["X"] * (call["Y"] * 2.0 - 1.0)
+    rest = np.maximum(1.0 - z, 0.0)
+    return [z, np.where(np.less(z, -1.0), z * -4.0, rest * rest)]  # type: ignore[call-overload,list-item]
+
+
+@writes("margin_rank_loss")
+def _margin(call: Call) -> Result:
+    loss = np.maximum(float(call.attr("margin")) - call["Label"] * (call["X1"] - call["X2"]), 0.0)
+    return [call.nodes.cast(np.greater(loss, 0.0), loss.kind), loss]  # type: ignore[arg-type]
+
+
+@writes("cos_sim")
+def _cosine(call: Call) -> Result:
+    x, y, nodes = call["X"], call["Y"], call.nodes
+    axes = list(range(1, x.ndim))
+    lengths = [np.sqrt(nodes.reduce("Sum", each * each, axes, keep=True)) for each in (x, y)]
+    cosine = nodes.reduce("Sum", (x / lengths[0]) * (y / lengths[1]), axes, keep=True)
+    return [nodes.reshape(each, [nodes.extent(each, 0), 1]) for each in (cosine, *lengths)]
+
+
+# -- cells ---------------------------------------------------------------------------------------
+
+
+@writes("lstm_unit")
+def _lstm(call: Call) -> Result:
+    """Gates in the order i, f, o, g."""
+    x, nodes = call["X"], call.nodes
+    width = x.shape[1] // 4
+    i, f, o, g = nodes.split(x, [width] * 4, 1)
+    i, f, o = (nodes.elementwise("Sigmoid", each) for each in (i, f + float(call.attr("forget_bias")), o))
+    cell = f * call["C_prev"] + i * np.tanh(g)
+    return [cell, o * np.tanh(cell)]
+
+
+_ACTIVATIONS = {1: "Sigmoid", 2: "Tanh", 3: "Relu"}
+
+
+def _activated(nodes: Nodes, x: Term, which: int) -> Term:
+    return nodes.elementwise(_ACTIVATIONS[which], x) if which in _ACTIVATIONS else x
+
+
+@writes("gru_unit")
+def _gru(call: Call) -> Result:
+    """The weights of the gates are the first two thirds of the memory of Weight, those of the candidate the rest."""
+    nodes, before, weight, bias = call.nodes, call["HiddenPrev"], call["Weight"], call.get("Bias")
+    width = before.shape[1]
+    flat = nodes.flatten(weight)
+    gates = nodes.reshape(nodes.part(flat, 0, 0, 2 * width * width), [width, 2 * width])
+    candidate = nodes.reshape(nodes.part(flat, 0, 2 * width * width, 3 * width * width), [width, width])
+    x = call["Input"] if bias is None else call["Input"] + bias
+    xs, xc = nodes.split(x, [2 * width, width], 1)
+    both = _activated(nodes, xs + nodes.matmul(before, gates), call.attr("gate_activation"))
+    u, r = nodes.split(both, [width, width], 1)
+    reset = r * before
+    c = _activated(nodes, xc + nodes.matmul(reset, candidate), call.attr("activation"))
+    hidden = u * before + (1.0 - u) * c if call.attr("origin_mode") else (1.0 - u) * before + u * c
+    return [nodes.concat([both, c], 1), reset, hidden]

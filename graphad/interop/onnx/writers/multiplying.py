@@ -1,0 +1,309 @@
+"""Products of matrices and vectors, diagonals, sums over labelled axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.writers.writer import Call, Result, writes
+from graphad.ops.inference import normal_axis
+
+# -- products ------------------------------------------------------------------------------------
+
+
+@writes("mul")
+def _mul(call: Call) -> Result:
+    x, y, nodes = call["X"], call["Y"], call.nodes
+    m, n = call.attr("x_num_col_dims"), call.attr("y_num_col_dims")
+    if x.ndim - m == n == 1 and y.ndim == 2:
+        return nodes.matmul(x, y)
+    rows, inner, columns = nodes.dims(x)[:m], nodes.product(nodes.dims(y)[:n]), nodes.dims(y)[n:]
+    product = nodes.matmul(_as_matrix(nodes, x, m, inner, True), _as_matrix(nodes, y, n, inner, False))
+    return nodes.reshape(product, [*rows, *columns])
+
+
+def _as_matrix(nodes: Nodes, x: Term, axis: int, inner: Dim, left: bool) -> Term:
+    if x.ndim == 2 and axis == 1:
+        return x
+    dims = nodes.dims(x)
+    return nodes.reshape(x, [nodes.product(dims[:axis]), inner] if left else [inner, nodes.product(dims[axis:])])
+
+
+@writes("matmul_v2")
+def _matmul(call: Call) -> Result:
+    nodes = call.nodes
+    x = nodes.swapped(call["X"]) if call.attr("trans_x") else call["X"]
+    return nodes.matmul(x, nodes.swapped(call["Y"]) if call.attr("trans_y") else call["Y"])
+
+
+@writes("matmul")
+def _old_matmul(call: Call) -> Result:
+    nodes = call.nodes
+    x = nodes.swapped(call["X"]) if call.attr("transpose_X") else call["X"]
+    product = nodes.matmul(x, nodes.swapped(call["Y"]) if call.attr("transpose_Y") else call["Y"])
+    scaled = product if call.attr("alpha") == 1.0 else product * float(call.attr("alpha"))
+    return scaled if scaled.ndim else nodes.reshape(scaled, [1])
+
+
+@writes("bmm")
+def _bmm(call: Call) -> Result:
+    return call.nodes.matmul(call["X"], call["Y"])
+
+
+@writes("mv")
+def _mv(call: Call) -> Result:
+    return call.nodes.matmul(call["X"], call["Vec"])
+
+
+@writes("dot")
+def _dot(call: Call) -> Result:
+    product = call["X"] * call["Y"]
+    return call.nodes.reduce("Sum", product, [product.ndim - 1])
+
+
+@writes("addmm")
+def _addmm(call: Call) -> Result:
+    """Scaled where a factor is not one."""
+    product = call.nodes.matmul(call["X"], call["Y"])
+    given, alpha, beta = call["Input"], float(call.attr("Alpha")), float(call.attr("Beta"))
+    return (given if beta == 1.0 else given * beta) + (product if alpha == 1.0 else product * alpha)  # type: ignore[no-any-return]
+
+
+@writes("einsum")
+def _einsum(call: Call) -> Result:
+    given, out = call.all("Operands"), call.output("Out")
+    return call.nodes.one("Einsum", given, given[0].kind, out.shape, equation=str(call.attr("equation")))
+
+
+@writes("kron")
+def _kron(call: Call) -> Result:
+    x, y, nodes = call["X"], call["Y"], call.nodes
+    rank = max(x.ndim, y.ndim)
+    x, y = (nodes.unsqueeze(each, list(range(rank - each.ndim))) for each in (x, y))
+    wide = nodes.unsqueeze(x, list(range(1, 2 * rank, 2))) * nodes.unsqueeze(y, list(range(0, 2 * rank, 2)))
+    pairs = zip(nodes.dims(x), nodes.dims(y), strict=True)
+    return nodes.reshape(wide, [nodes.product([a, b]) for a, b in pairs])
+
+
+@writes("determinant")
+def _determinant(call: Call) -> Result:
+    return call.nodes.one("Det", [call["Input"]], call["Input"].kind, call.output("Out").shape)
+
+
+@writes("matrix_power")
+def _power(call: Call) -> Result:
+    """Of a power that is not negative: the product, the number of factors halved as often as it can be."""
+    x, n, nodes = call["X"], call.attr("n"), call.nodes
+    if n < 0:
+        x, n = inverted(nodes, x), -n
+    found: Term | None = None
+    while n:
+        if n % 2:
+            found = x if found is None else nodes.matmul(found, x)
+        n //= 2
+        x = nodes.matmul(x, x) if n else x
+    if found is not None:
+        return found
+    return nodes.expand(_identity(nodes, nodes.extent(x, -1), x.kind), nodes.dims(x))
+
+
+def _identity(nodes: Nodes, extent: Dim, dtype: str) -> Term:
+    row = nodes.range(extent)
+    return nodes.cast(np.equal(nodes.unsqueeze(row, [1]), row), dtype)  # type: ignore[arg-type]
+
+
+# -- equations -----------------------------------------------------------------------------------
+
+
+def solved(nodes: Nodes, a: Term, b: Term) -> Term:
+    """``a @ x = b`` by Gauss and Jordan's elimination, with the largest element of each column as its pivot; row by row in a loop."""
+    extent = nodes.extent(a, -1)
+    row = nodes.range(extent)
+
+    def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
+        left, right = carried
+        here = np.equal(row, step)  # [n]
+        column = _column(nodes, left, step)  # [..., n]
+        candidates = nodes.where(np.less(row, step), nodes.like(-1.0, column), np.abs(column))  # type: ignore[arg-type]
+        pivot = np.equal(nodes.arg("ArgMax", candidates, -1), row)  # [..., n]
+        left, right = (_exchanged(nodes, each, here, pivot) for each in (left, right))  # type: ignore[arg-type]
+        factors = _column(nodes, left, step)
+        mask = nodes.unsqueeze(nodes.cast(here, left.kind), [1])  # type: ignore[arg-type]
+        divisor = nodes.unsqueeze(nodes.reduce("Sum", factors * nodes.cast(here, left.kind), [factors.ndim - 1], keep=True), [factors.ndim])  # type: ignore[arg-type]
+        others = nodes.unsqueeze(factors, [factors.ndim]) * (1.0 - mask)
+        out = []
+        for each in (left, right):
+            chosen = nodes.reduce("Sum", each * mask, [each.ndim - 2], keep=True) / divisor
+            out.append(each * (1.0 - mask) - others * chosen + mask * chosen)
+        return None, out, []
+
+    wide = b if b.ndim == a.ndim else nodes.expand(b, [*nodes.dims(a)[:-2], *nodes.dims(b)[-2:]])
+    return nodes.loop(extent, None, [a, wide], body)[1]
+
+
+def _column(nodes: Nodes, x: Term, step: Term) -> Term:
+    return nodes.gather(x, step, x.ndim - 1)
+
+
+def _exchanged(nodes: Nodes, x: Term, here: Term, pivot: Term) -> Term:
+    """Two rows exchanged, each of them said by a mask."""
+    a, b = (nodes.cast(each, x.kind) for each in (here, pivot))
+    a, b = nodes.unsqueeze(a, [a.ndim]), nodes.unsqueeze(b, [b.ndim])
+    first, second = (nodes.reduce("Sum", x * each, [x.ndim - 2], keep=True) for each in (a, b))
+    return x + (second - first) * a + (first - second) * b  # type: ignore[no-any-return]
+
+
+def inverted(nodes: Nodes, x: Term) -> Term:
+    """The inverse of each matrix."""
+    identity = _identity(nodes, nodes.extent(x, -1), x.kind)
+    return solved(nodes, x, nodes.expand(identity, nodes.dims(x)))
+
+
+@writes("inverse")
+def _inverse(call: Call) -> Result:
+    return inverted(call.nodes, call["Input"])
+
+
+@writes("solve")
+def _solve(call: Call) -> Result:
+    x, y, nodes = call["X"], call["Y"], call.nodes
+    if y.ndim == x.ndim - 1:
+        return nodes.squeeze(solved(nodes, x, nodes.unsqueeze(y, [y.ndim])), [y.ndim])
+    return solved(nodes, x, y)
+
+
+@writes("triangular_solve")
+def _triangular(call: Call) -> Result:
+    """Only one triangle of the matrix counts."""
+    x, y, nodes = call["X"], call["Y"], call.nodes
+    x = nodes.one("Trilu", [x], x.kind, x.sizes, upper=int(call.attr("upper")))
+    if call.attr("unitriangular"):
+        identity = _identity(nodes, nodes.extent(x, -1), x.kind)
+        x = x * (1.0 - identity) + identity
+    return _broadcast_solved(nodes, nodes.swapped(x) if call.attr("transpose") else x, y)
+
+
+def _broadcast_solved(nodes: Nodes, x: Term, y: Term) -> Term:
+    if x.ndim < y.ndim:
+        x = nodes.expand(x, [*nodes.dims(y)[:-2], *nodes.dims(x)[-2:]])
+    return solved(nodes, x, y)
+
+
+@writes("cholesky_solve")
+def _cholesky_solve(call: Call) -> Result:
+    x, y, nodes = call["X"], call["Y"], call.nodes
+    y = nodes.one("Trilu", [y], y.kind, y.sizes, upper=int(call.attr("upper")))
+    whole = nodes.matmul(nodes.swapped(y), y) if call.attr("upper") else nodes.matmul(y, nodes.swapped(y))
+    return _broadcast_solved(nodes, whole, x)
+
+
+@writes("cholesky")
+def _cholesky(call: Call) -> Result:
+    """Column by column: what is left of the matrix loses the product of each column with itself."""
+    x, nodes = call["X"], call.nodes
+    extent = nodes.extent(x, -1)
+    row = nodes.range(extent)
+
+    def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
+        (rest,) = carried
+        column = _column(nodes, rest, step)
+        below = nodes.cast(np.greater_equal(row, step), x.kind)  # type: ignore[arg-type]
+        corner = nodes.unsqueeze(nodes.gather(column, step, column.ndim - 1), [column.ndim - 1])
+        found = column * below / np.sqrt(corner)
+        product = nodes.unsqueeze(found, [found.ndim]) * nodes.unsqueeze(found, [found.ndim - 1])
+        return None, [rest - product], [found]
+
+    columns = nodes.loop(extent, None, [x], body)[1]  # [n, ..., n]
+    out = nodes.moved(columns, 0, -1)
+    return nodes.swapped(out) if call.attr("upper") else out
+
+
+# -- diagonals -----------------------------------------------------------------------------------
+
+
+def _last_two(nodes: Nodes, x: Term, a: int, b: int) -> Term:
+    a, b = normal_axis(a, x.ndim), normal_axis(b, x.ndim)
+    return nodes.transpose(x, [*(i for i in range(x.ndim) if i not in (a, b)), a, b])
+
+
+def taken_diagonal(nodes: Nodes, x: Term, offset: int, a: int, b: int) -> Term:
+    """The diagonals of the matrices that two axes make, as the last axis: every (columns + 1)-th element of the part that has them."""
+    x = _last_two(nodes, x, a, b)
+    rows, columns = nodes.extent(x, -2), nodes.extent(x, -1)
+    index = nodes.range(_diagonal_length(nodes, rows, columns, offset))
+    width = columns if isinstance(columns, int) else nodes.as_scalar(columns)
+    places = (index + max(-offset, 0)) * width + (index + max(offset, 0))
+    flat = nodes.reshape(x, [*nodes.dims(x)[:-2], nodes.product([rows, columns])])
+    return nodes.gather(flat, places, flat.ndim - 1)
+
+
+def _diagonal_length(nodes: Nodes, rows: Dim, columns: Dim, offset: int) -> Dim:
+    if isinstance(rows, int) and isinstance(columns, int):
+        return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    a: Dim = rows if offset >= 0 else rows + offset
+    b: Dim = columns - offset if offset >= 0 else columns
+    return np.maximum(np.minimum(a, b), 0)  # type: ignore[call-overload,no-any-return]
+
+
+def put_diagonal(nodes: Nodes, x: Term, dims: list[Dim], offset: int, a: int, b: int, filler: float = 0.0) -> Term:
+    """A value in a shape, with x on a diagonal."""
+    rank = len(dims)
+    a, b = a % rank, b % rank
+    rows, columns = nodes.range(dims[a]), nodes.range(dims[b])
+    on = np.equal(nodes.unsqueeze(rows, [1]) + offset, columns)
+    shift = max(offset, 0)
+    at = np.minimum(np.maximum(columns - shift, 0), _less_one(nodes, nodes.extent(x, -1)))
+    wide = nodes.gather(x, at, x.ndim - 1)  # type: ignore[arg-type]
+    found = nodes.where(on, nodes.unsqueeze(wide, [wide.ndim - 1]), nodes.like(filler, x))  # type: ignore[arg-type]
+    order = [i for i in range(rank) if i not in (a, b)] + [a, b]
+    return nodes.transpose(found, [order.index(i) for i in range(rank)])
+
+
+def _less_one(nodes: Nodes, extent: Dim) -> object:
+    return max(extent - 1, 0) if isinstance(extent, int) else np.maximum(nodes.as_scalar(extent) - 1, 0)
+
+
+@writes("diagonal")
+def _diagonal(call: Call) -> Result:
+    return taken_diagonal(call.nodes, call["Input"], call.attr("offset"), call.attr("axis1"), call.attr("axis2"))
+
+
+@writes("undiagonal")
+def _undiagonal(call: Call) -> Result:
+    dims = call.nodes.dims(call["Like"])
+    return put_diagonal(call.nodes, call["X"], dims, call.attr("offset"), call.attr("axis1"), call.attr("axis2"))
+
+
+def _embedded(call: Call, x: Term, a: int, b: int, filler: float = 0.0) -> Term:
+    nodes, offset = call.nodes, int(call.attr("offset")) if "offset" in call.definition.attrs else 0
+    extent: Dim = nodes.extent(x, -1) + abs(offset)
+    rank = x.ndim + 1
+    dims = nodes.dims(x)[:-1]
+    for axis in sorted((a % rank, b % rank)):
+        dims.insert(axis, extent)
+    return put_diagonal(nodes, x, dims, offset, a, b, filler)
+
+
+@writes("diag_embed")
+def _embed(call: Call) -> Result:
+    return _embedded(call, call["Input"], call.attr("dim1"), call.attr("dim2"))
+
+
+@writes("diag_v2")
+def _diag_v2(call: Call) -> Result:
+    x = call["X"]
+    if x.ndim == 2:
+        return taken_diagonal(call.nodes, x, call.attr("offset"), 0, 1)
+    return _embedded(call, x, 0, 1, float(call.attr("padding_value")))
+
+
+@writes("diag")
+def _diag(call: Call) -> Result:
+    return _embedded(call, call["Diagonal"], 0, 1)
+
+
+@writes("trace")
+def _trace(call: Call) -> Result:
+    found = taken_diagonal(call.nodes, call["Input"], call.attr("offset"), call.attr("axis1"), call.attr("axis2"))
+    return call.nodes.reduce("Sum", found, [found.ndim - 1])

@@ -1,0 +1,181 @@
+"""Operators on single elements that ONNX has under a name of its own; all others are written by their formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphad.interop.onnx.stacks import Stack, added, zeros
+from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.writers.writer import Call, Result, Writer, by_formula, writes
+
+_UNARY = {
+    "abs": "Abs",
+    "ceil": "Ceil",
+    "exp": "Exp",
+    "floor": "Floor",
+    "log": "Log",
+    "logical_not": "Not",
+    "reciprocal": "Reciprocal",
+    "relu": "Relu",
+    "rint": "Round",
+    "sigmoid": "Sigmoid",
+    "sign": "Sign",
+    "softsign": "Softsign",
+    "sqrt": "Sqrt",
+    "tanh": "Tanh",
+}
+_FLOATS = ("float16", "float32", "float64")
+
+
+def _unary(type: str) -> Writer:
+    def writer(call: Call) -> Result:
+        x = call["X"]
+        return call.nodes.elementwise(type, x) if x.kind in (*_FLOATS, "bool") else by_formula(call)
+
+    return writer
+
+
+for _type, _name in _UNARY.items():
+    writes(_type)(_unary(_name))
+
+
+def _with(type: str, **renamed: str) -> Writer:
+    """An activation with attributes: its own name -> ONNX's."""
+    return lambda call: call.nodes.elementwise(type, call["X"], **{theirs: float(call.attr(ours)) for ours, theirs in renamed.items()})
+
+
+writes("leaky_relu")(_with("LeakyRelu", alpha="alpha"))
+writes("elu")(_with("Elu", alpha="alpha"))
+writes("thresholded_relu")(_with("ThresholdedRelu", threshold="alpha"))
+writes("hard_sigmoid")(_with("HardSigmoid", slope="alpha", offset="beta"))
+
+
+@writes("selu")
+def _selu(call: Call) -> Result:
+    if not 1.0 < call.attr("scale") or call.attr("alpha") < 0:
+        return by_formula(call)
+    return call.nodes.elementwise("Selu", call["X"], alpha=float(call.attr("alpha")), gamma=float(call.attr("scale")))
+
+
+@writes("assign")
+def _assign(call: Call) -> Result:
+    (x,) = call.inputs["X"]
+    return x if isinstance(x, Stack) else call.nodes.one("Identity", [x], x.kind, x.sizes)
+
+
+@writes("cast")
+def _cast(call: Call) -> Result:
+    return call.nodes.cast(call["X"], call.output("Out").dtype)
+
+
+@writes("where")
+def _where(call: Call) -> Result:
+    return call.nodes.where(call["Condition"], call["X"], call["Y"])
+
+
+@writes("sum")
+def _sum(call: Call) -> Result:
+    total, *others = [each for each in call.inputs["X"] if each is not None]
+    for each in others:
+        total = added(call.nodes, total, each) if isinstance(total, Stack) else total + each
+    return total  # type: ignore[no-any-return]
+
+
+@writes("fill_zeros_like")
+def _zeros(call: Call) -> Result:
+    (x,) = call.inputs["X"]
+    return zeros(call.nodes, x) if isinstance(x, Stack) else np.zeros_like(x)  # type: ignore[arg-type]
+
+
+@writes("scale")
+def _scale(call: Call) -> Result:
+    """Without the factor or the summand that changes nothing."""
+    x, scale, bias = call["X"], float(call.attr("scale")), float(call.attr("bias"))
+    if scale == -1.0 and not bias and x.kind not in ("uint8", "bool"):
+        return call.nodes.elementwise("Neg", x)
+    steps = [("Mul", scale, 1.0), ("Add", bias, 0.0)]
+    for type, number, nothing in steps if call.attr("bias_after_scale") else steps[::-1]:
+        if number != nothing:
+            x = call.nodes.elementwise(type, x, call.nodes.like(number, x))
+    return call.nodes.one("Identity", [x], x.kind, x.sizes) if x is call["X"] else x
+
+
+@writes("pow")
+def _pow(call: Call) -> Result:
+    x, factor = call["X"], float(call.attr("factor"))
+    if not x.is_float:
+        return by_formula(call)
+    return x * x if factor == 2.0 else call.nodes.elementwise("Pow", x, call.nodes.like(factor, x))
+
+
+@writes("clip")
+def _clip(call: Call) -> Result:
+    """Bounds of one element, whatever their axes are."""
+    x, nodes = call["X"], call.nodes
+    bounds = [
+        nodes.like(call.attr(name), x) if (given := call.get(slot)) is None else nodes.as_scalar(given)
+        for slot, name in (("Min", "min"), ("Max", "max"))
+    ]
+    return np.minimum(np.maximum(x, bounds[0]), bounds[1])  # type: ignore[call-overload,no-any-return]
+
+
+_BINARY = {
+    "elementwise_add": np.add,
+    "elementwise_sub": np.subtract,
+    "minus": np.subtract,
+    "elementwise_mul": np.multiply,
+    "elementwise_div": None,
+    "elementwise_max": np.maximum,
+    "elementwise_min": np.minimum,
+    "elementwise_fmax": np.fmax,
+    "elementwise_fmin": np.fmin,
+    "elementwise_heaviside": np.heaviside,
+    "elementwise_floordiv": np.floor_divide,
+    "elementwise_mod": np.remainder,
+    "less_than": np.less,
+    "less_equal": np.less_equal,
+    "greater_than": np.greater,
+    "greater_equal": np.greater_equal,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
+
+
+def aligned(call: Call, x: Term, y: Term, axis: int) -> Term:
+    """The second operand with the axes after its own that it lacks."""
+    if axis == -1 or y.ndim > x.ndim:
+        return y
+    return call.nodes.unsqueeze(y, list(range(y.ndim, x.ndim - axis)))
+
+
+def _over_axis(function: np.ufunc | None) -> Writer:
+    def writer(call: Call) -> Result:
+        x = call["X"]
+        y = aligned(call, x, call["Y"], int(call.attr("axis")))
+        if function is None:
+            return _quotient(x, y)
+        return function(x, y)  # type: ignore[no-any-return]
+
+    return writer
+
+
+def _quotient(x: Term, y: Term) -> Term:
+    """Of integers it is cut towards zero, and 0 where the divisor is."""
+    if x.is_float:
+        return x / y  # type: ignore[no-any-return]
+    down = np.floor_divide(x, y)
+    inexact = np.logical_and(np.not_equal(np.remainder(x, y), 0), np.not_equal(np.less(x, 0), np.less(y, 0)))
+    return down + x.nodes.cast(inexact, x.kind)  # type: ignore[arg-type,no-any-return]
+
+
+for _type, _function in _BINARY.items():
+    writes(_type)(_over_axis(_function))
+
+
+@writes("elementwise_pow")
+def _power(call: Call) -> Result:
+    x = call["X"]
+    return np.power(x, aligned(call, x, call["Y"], int(call.attr("axis"))))  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,262 @@
+"""Reductions, running sums and products, softmax, and what is sorted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from graphad.interop.onnx.nodes import Nodes
+from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.writers.writer import Call, Result, Writer, writes
+from graphad.ops.inference import normal_axis, reduced_axes
+
+_REDUCTIONS = {
+    "reduce_sum": "Sum",
+    "reduce_mean": "Mean",
+    "reduce_max": "Max",
+    "reduce_min": "Min",
+    "reduce_amax": "Max",
+    "reduce_amin": "Min",
+    "reduce_prod": "Prod",
+    "frobenius_norm": "L2",
+}
+
+
+def _reduction(kind: str) -> Writer:
+    def writer(call: Call) -> Result:
+        x = call["X"]
+        axes = reduced_axes(x.ndim, call.attr("dim"), call.attr("reduce_all"))
+        wide = call.nodes.cast(x, "int64") if kind in ("Sum", "Prod") and not x.is_float else x
+        return call.nodes.reduce(kind, wide, axes, bool(call.attr("keep_dim")))
+
+    return writer
+
+
+for _type, _kind in _REDUCTIONS.items():
+    writes(_type)(_reduction(_kind))
+
+
+@writes("reduce_all", "reduce_any")
+def _truth(call: Call) -> Result:
+    """Of truth values as numbers the least, or the largest."""
+    x, nodes = call["X"], call.nodes
+    axes = reduced_axes(x.ndim, call.attr("dim"), call.attr("reduce_all"))
+    number = nodes.cast(nodes.cast(x, "bool"), "int32")
+    return nodes.cast(nodes.reduce("Min" if call.type == "reduce_all" else "Max", number, axes, bool(call.attr("keep_dim"))), "bool")
+
+
+@writes("mean")
+def _mean(call: Call) -> Result:
+    return call.nodes.reduce("Mean", call["X"], range(call["X"].ndim))
+
+
+@writes("squared_l2_norm")
+def _squared(call: Call) -> Result:
+    x = call["X"]
+    flat = call.nodes.flatten(x)
+    return call.nodes.reduce("Sum", flat * flat, [0], keep=True)
+
+
+@writes("logsumexp")
+def _log_sum(call: Call) -> Result:
+    """By the largest element, as the operator does it, since some processors add the exponentials as they are."""
+    x, nodes, keep = call["X"], call.nodes, bool(call.attr("keepdim"))
+    axes = list(reduced_axes(x.ndim, call.attr("axis"), call.attr("reduce_all")))
+    top = nodes.reduce("Max", x, axes, keep=True)
+    top = np.where(np.isfinite(top), top, 0.0)  # type: ignore[call-overload,assignment]
+    found = np.log(nodes.reduce("Sum", np.exp(x - top), axes, keep=True)) + top
+    return found if keep else nodes.squeeze(found, axes)  # type: ignore[no-any-return]
+
+
+@writes("p_norm")
+def _norm(call: Call) -> Result:
+    x, nodes, keep, order = call["X"], call.nodes, bool(call.attr("keepdim")), float(call.attr("porder"))
+    axes = reduced_axes(x.ndim, [call.attr("axis")], call.attr("asvector"))
+    if math.isinf(order):
+        return nodes.reduce("Max" if order > 0 else "Min", np.abs(x), axes, keep)  # type: ignore[arg-type]
+    if order == 0:
+        return nodes.reduce("Sum", nodes.cast(np.not_equal(x, 0), x.kind), axes, keep)  # type: ignore[arg-type]
+    if order == 2:
+        return nodes.reduce("L2", x, axes, keep)
+    if order == 1:
+        return nodes.reduce("L1", x, axes, keep)
+    total = nodes.reduce("Sum", np.power(np.abs(x), order), axes, keep)  # type: ignore[arg-type]
+    return np.power(total, 1 / order)  # type: ignore[call-overload,no-any-return]
+
+
+@writes("arg_max", "arg_min")
+def _arg(call: Call) -> Result:
+    x, nodes = call["X"], call.nodes
+    kind = "ArgMax" if call.type == "arg_max" else "ArgMin"
+    if not x.ndim:
+        return nodes.constant(np.zeros((), "int64"))
+    if not call.attr("flatten"):
+        return nodes.arg(kind, x, call.attr("axis"), bool(call.attr("keepdims")))
+    found = nodes.arg(kind, nodes.flatten(x), 0, keep=False)
+    return nodes.reshape(found, [1] * x.ndim) if call.attr("keepdims") else found
+
+
+@writes("softmax", "log_softmax")
+def _softmax(call: Call) -> Result:
+    x = call["X"]
+    return call.nodes.one("Softmax" if call.type == "softmax" else "LogSoftmax", [x], x.kind, x.sizes, axis=normal_axis(call.attr("axis"), x.ndim))
+
+
+@writes("equal_all", "allclose")
+def _all_equal(call: Call) -> Result:
+    nodes = call.nodes
+    if call.type == "equal_all":
+        same = np.equal(call["X"], call["Y"])
+    else:
+        same = _close(call)
+    number = nodes.cast(same, "int32")  # type: ignore[arg-type]
+    return nodes.cast(nodes.reduce("Min", number, range(number.ndim)), "bool")
+
+
+@writes("isclose")
+def _is_close(call: Call) -> Result:
+    return _close(call)
+
+
+def _close(call: Call) -> Term:
+    x, y, nodes = call["Input"], call["Other"], call.nodes
+    relative, absolute = (
+        float(call.attr(name)) if (given := call.get(slot)) is None else nodes.cast(nodes.as_scalar(given), x.kind)
+        for slot, name in (("Rtol", "rtol"), ("Atol", "atol"))
+    )
+    within = np.less_equal(np.abs(x - y), np.abs(y) * relative + absolute)
+    same = np.logical_or(np.equal(x, y), np.logical_and(within, np.isfinite(y)))
+    if call.attr("equal_nan"):
+        same = np.logical_or(same, np.logical_and(np.isnan(x), np.isnan(y)))
+    return same  # type: ignore[return-value]
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+def _row(call: Call) -> tuple[Term, int]:
+    """What is run over, and its axis."""
+    x = call["X"]
+    if call.attr("flatten") or not x.ndim:
+        return call.nodes.flatten(x), 0
+    return x, call.attr("axis") % x.ndim
+
+
+@writes("cumsum")
+def _cumsum(call: Call) -> Result:
+    nodes, (x, axis) = call.nodes, _row(call)
+    wide = nodes.cast(x, "int64") if not x.is_float else x
+    attrs = {"exclusive": int(call.attr("exclusive")), "reverse": int(call.attr("reverse"))}
+    found = nodes.one("CumSum", [wide, nodes.constant(np.asarray(axis))], wide.kind, wide.sizes, **attrs)
+    found = nodes.cast(found, x.kind)
+    return found if call.attr("flatten") or call["X"].ndim else nodes.reshape(found, [])
+
+
+def running(
+    nodes: Nodes,
+    rows: list[Term],
+    axis: int,
+    step: Callable[..., Term],
+    start: float,
+    backward: bool,
+    exclusive: bool = False,
+) -> Term:
+    """What a function of the result so far and of the next slices gives, at each place along an axis."""
+    if 0 in rows[0].shape:  # some processors stop there
+        return nodes.copied(rows[0])
+    first = nodes.full([each for i, each in enumerate(nodes.dims(rows[0])) if i != axis], start, rows[0].kind)
+
+    def body(carried: list[Term], slices: list[Term]) -> tuple[list[Term], list[Term]]:
+        found = step(carried[0], *slices)
+        return [found], [nodes.copied(carried[0] if exclusive else found)]
+
+    return nodes.scan([first], rows, body, axis, backward)[1]
+
+
+@writes("cumprod")
+def _cumprod(call: Call) -> Result:
+    x, axis = call["X"], call.attr("dim") % call["X"].ndim
+    wide = call.nodes.cast(x, "float64") if x.is_float else call.nodes.cast(x, "int64")
+    found = running(call.nodes, [wide], axis, lambda total, each: total * each, 1.0, call.attr("reverse"), call.attr("exclusive"))
+    return call.nodes.cast(found, x.kind)
+
+
+@writes("linear_recurrence")
+def _recurrence(call: Call) -> Result:
+    """Each element is the one before times the factor there, plus the summand there."""
+    a, b, nodes = call["A"], call["B"], call.nodes
+    if 0 in a.shape:
+        return nodes.copied(b)
+    axis = call.attr("axis") % a.ndim
+    first = nodes.full([each for i, each in enumerate(nodes.dims(a)) if i != axis], 0.0, a.kind)
+
+    def body(carried: list[Term], slices: list[Term]) -> tuple[list[Term], list[Term]]:
+        total, factor = carried
+        found = total * factor + slices[1]
+        return [found, nodes.copied(slices[0])], [nodes.copied(found)]
+
+    return nodes.scan([first, nodes.full([each for i, each in enumerate(nodes.dims(a)) if i != axis], 1.0, a.kind)], [a, b], body, axis, call.attr("reverse"))[2]
+
+
+@writes("logcumsumexp")
+def _log_running(call: Call) -> Result:
+    nodes, (x, axis) = call.nodes, _row(call)
+    return running(nodes, [x], axis, lambda total, each: np.logaddexp(total, each), -math.inf, call.attr("reverse"), call.attr("exclusive"))
+
+
+@writes("window_sum")
+def _windows(call: Call) -> Result:
+    """Sums of the array moved by each step, with zeros beyond its ends."""
+    x, nodes, half = call["X"], call.nodes, call.attr("n") // 2
+    return window_summed(nodes, x, call.attr("axis") % x.ndim, half)
+
+
+def window_summed(nodes: Nodes, x: Term, axis: int, half: int) -> Term:
+    wide = nodes.pad(x, [half], [half], axes=[axis])
+    extent = nodes.extent(x, axis)
+    parts = [nodes.part(wide, axis, i, extent + i) for i in range(2 * half + 1)]
+    total = parts[0]
+    for each in parts[1:]:
+        total = total + each
+    total.sizes, total.shape = x.sizes, x.shape
+    return total
+
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+@writes("top_k", "top_k_v2")
+def _top(call: Call) -> Result:
+    x, k = call["X"], int(call.attr("k"))
+    axis = call.attr("axis") % x.ndim if call.type == "top_k_v2" else x.ndim - 1
+    largest = int(call.attr("largest")) if call.type == "top_k_v2" else 1
+    return list(_best(call.nodes, x, call.nodes.integers(k), axis, largest, call.output("Out").shape))
+
+
+def _best(nodes: Nodes, x: Term, count: Term, axis: int, largest: int, shape: tuple[int, ...]) -> list[Term]:
+    wide = nodes.cast(x, "int32") if x.kind in ("bool", "uint8", "int8", "int16") else x
+    values, places = nodes.node("TopK", [wide, count], [(wide.kind, shape), ("int64", shape)], axis=axis, largest=largest)
+    return [nodes.cast(values, x.kind), places]
+
+
+@writes("argsort")
+def _sort(call: Call) -> Result:
+    x, nodes = call["X"], call.nodes
+    if not x.ndim:
+        return [nodes.copied(x), nodes.constant(np.zeros((), "int64"))]
+    axis = call.attr("axis") % x.ndim
+    return list(_best(nodes, x, nodes.vector([nodes.extent(x, axis)]), axis, int(call.attr("descending")), x.shape))
+
+
+@writes("unique")
+def _unique(call: Call) -> Result:
+    x, nodes, axis = call["X"], call.nodes, call.attr("axis")
+    attrs: dict[str, object] = {"sorted": int(call.attr("is_sorted") or bool(axis))}
+    if axis:
+        attrs["axis"] = axis[0] % x.ndim
+    shape = [-1 if i == axis[0] % x.ndim else e for i, e in enumerate(x.shape)] if axis else [-1]
+    wide = x if x.is_float or x.kind == "int64" else nodes.cast(x, "int64")
+    out, *others = nodes.node("Unique", [wide], [(wide.kind, shape), *[("int64", [-1])] * 3], **attrs)
+    return [nodes.cast(out, x.kind), *others]

@@ -1,0 +1,214 @@
+"""Images resized, sampled, and rearranged between channels and space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.writers.convolving import along, from_front, to_front
+from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
+from graphad.ops.vision import CUBIC, METHODS, FirstInterpolation, Interpolation, Resampling, _homogeneous, _scales
+
+# -- resized -------------------------------------------------------------------------------------
+# Every method is a product with one matrix ``[new, old]`` for each spatial axis: a constant, or made of the extents by a run.
+
+
+def _matrix(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, dtype: Any) -> Term:
+    if isinstance(old, int) and isinstance(new, int):
+        return nodes.constant(how.matrix(old, new, scale, dtype))
+    kind = dtype.name
+    last = nodes.cast(nodes.as_scalar(old), kind) - 1.0
+    columns = nodes.cast(nodes.range(old), kind)
+    found: Term | None = None
+    for place, weight in _picked(nodes, how, old, new, scale, kind, last):
+        at = np.minimum(np.maximum(place, 0.0), last)
+        hit = nodes.cast(np.equal(nodes.unsqueeze(at, [1]), columns), kind)  # type: ignore[arg-type]
+        share = hit if weight is None else hit * nodes.unsqueeze(weight, [1])
+        found = share if found is None else found + share
+    assert found is not None
+    return found
+
+
+def _positions(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, kind: str, shift: float) -> Term:
+    k = nodes.cast(nodes.range(new), kind) + shift
+    a, b = (nodes.cast(nodes.as_scalar(each), kind) for each in (old, new))
+    if how.align_corners:
+        at = k * (a - 1.0) / np.maximum(b - 1.0, 1.0)
+    else:
+        at = k / scale if scale > 0 else k * a / b
+    return np.where(np.greater(b, 1.0), at, 0.0)  # type: ignore[call-overload,no-any-return]
+
+
+def _picked(
+    nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, kind: str, last: Term
+) -> list[tuple[Term, Term | None]]:
+    """The elements of the old axis that each of the new one is made of, and their weights."""
+    at = _positions(nodes, how, old, new, scale, kind, 0.0)
+    if how.interp_method == "nearest":
+        return [(np.floor(at + (0.5 if how.align_corners else 0.0)), None)]  # type: ignore[list-item]
+    centred = _positions(nodes, how, old, new, scale, kind, 0.5) - 0.5
+    if how.interp_method == "bicubic":
+        at = at if how.align_corners else centred
+        base = np.floor(at)
+        t = at - base
+        return [(base - 1.0, _far(t + 1.0)), (base, _near(t)), (base + 1.0, _near(1.0 - t)), (base + 2.0, _far(2.0 - t))]
+    at = np.maximum(centred, 0.0) if how.align_mode == 0 and not how.align_corners else at  # type: ignore[assignment]
+    low = np.minimum(np.floor(at), last)
+    return [(low, 1.0 - (at - low)), (low + 1.0, at - low)]
+
+
+def _near(x: Term) -> Term:
+    return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1.0  # type: ignore[no-any-return]
+
+
+def _far(x: Term) -> Term:
+    return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC  # type: ignore[no-any-return]
+
+
+def _resized(nodes: Nodes, x: Term, how: Resampling, old: list[Dim], new: list[Dim], back: bool) -> Term:
+    """x multiplied along each spatial axis, or by the transposes of the matrices."""
+    scales = _scales(how.scale, len(old))
+    for axis, (a, b, scale) in enumerate(zip(old, new, scales, strict=True), 2):
+        matrix = _matrix(nodes, how, a, b, scale, x.dtype)
+        x = along(nodes, nodes.swapped(matrix) if back else matrix, x, axis)
+    return x
+
+
+def _known_scale(call: Call, scale: list[float]) -> list[float]:
+    given = call.get("Scale")
+    if given is None:
+        return scale
+    if given.array is None:
+        raise CannotWrite("the scale is not known before a run")
+    return [float(each) for each in given.array.ravel()]
+
+
+@writes("resample", "resample_spread")
+def _resample(call: Call) -> Result:
+    nodes, back = call.nodes, call.type == "resample_spread"
+    how = Resampling(**{**call.attrs, "scale": _known_scale(call, call.attr("scale"))})
+    x, like = (to_front(nodes, call[slot], how.data_layout) for slot in ("X", "Like"))
+    sides = (nodes.dims(like)[2:], nodes.dims(x)[2:])
+    old, new = sides if back else sides[::-1]
+    return from_front(nodes, _resized(nodes, x, how, old, new, back), how.data_layout)
+
+
+@writes(*(f"{method}_interp{version}" for method in METHODS for version in ("", "_v2")))
+def _interp(call: Call) -> Result:
+    nodes, second = call.nodes, call.type.endswith("_v2")
+    spec = (Interpolation if second else FirstInterpolation)(**call.attrs)
+    x = to_front(nodes, call["X"], spec.data_layout)
+    scales = [] if call.inputs.get("SizeTensor") else _known_scale(call, spec.scales)
+    new = _new_extents(call, spec, x, scales)
+    how = Resampling(**spec.resampling(scales if second else ()))
+    return from_front(nodes, _resized(nodes, x, how, nodes.dims(x)[2:], new, False), spec.data_layout)
+
+
+def _new_extents(call: Call, spec: Interpolation, x: Term, scales: list[float]) -> list[Dim]:
+    nodes, rank = call.nodes, x.ndim - 2
+    if call.inputs.get("SizeTensor"):
+        return [nodes.as_vector(each) if each.array is None else int(each.array.ravel()[0]) for each in call.all("SizeTensor")]
+    size = call.get("OutSize")
+    if size is not None:
+        if size.array is not None:
+            return [int(each) for each in size.array.ravel()]
+        return [nodes.part(nodes.cast(size, "int64"), 0, i, i + 1) for i in range(rank)]
+    if not scales or -1 not in x.shape[2:]:
+        return list(spec.extents(x.shape[2:], scales))
+    factors = _scales(scales, rank)
+    extents = [nodes.extent(x, i + 2) for i in range(rank)]
+    return [int(e * s) if isinstance(e, int) else nodes.cast(np.floor(nodes.cast(e, "float64") * s), "int64") for e, s in zip(extents, factors, strict=True)]  # type: ignore[arg-type]
+
+
+# -- between channels and space ------------------------------------------------------------------
+
+
+@writes("pixel_shuffle")
+def _shuffle(call: Call) -> Result:
+    nodes, r = call.nodes, int(call.attr("upscale_factor"))
+    x = to_front(nodes, call["X"], call.attr("data_format"))
+    n, c, h, w = x.sizes
+    sizes = [n, *(each if not isinstance(each, int) or each == -1 else each * f if f > 0 else each // (r * r) for each, f in ((c, 0), (h, r), (w, r)))]
+    sizes = [each if isinstance(each, int) else -1 for each in sizes]
+    found = nodes.one("DepthToSpace", [x], x.kind, sizes, blocksize=r, mode="CRD")
+    return from_front(nodes, found, call.attr("data_format"))
+
+
+@writes("pixel_unshuffle")
+def _unshuffle(call: Call) -> Result:
+    nodes, r = call.nodes, int(call.attr("downscale_factor"))
+    x = to_front(nodes, call["X"], call.attr("data_format"))
+    n, c, h, w = nodes.dims(x)
+    rows, columns = (e // r if isinstance(e, int) else np.floor_divide(e, r) for e in (h, w))
+    split = nodes.reshape(x, [n, c, rows, r, columns, r])  # type: ignore[list-item]
+    turned = nodes.transpose(split, [0, 1, 3, 5, 2, 4])
+    found = nodes.reshape(turned, [n, nodes.product([c, r * r]), rows, columns])  # type: ignore[list-item]
+    return from_front(nodes, found, call.attr("data_format"))
+
+
+@writes("shuffle_channel")
+def _shuffle_channel(call: Call) -> Result:
+    x, nodes, group = call["X"], call.nodes, int(call.attr("group"))
+    dims = nodes.dims(x)
+    split = nodes.reshape(x, [dims[0], group, x.shape[1] // group, *dims[2:]])
+    return nodes.reshape(nodes.transpose(split, [0, 2, 1, 3, 4]), dims)
+
+
+@writes("maxout", "maxout_index")
+def _maxout(call: Call) -> Result:
+    x, nodes, groups = call["X"], call.nodes, int(call.attr("groups"))
+    axis = call.attr("axis") % x.ndim
+    dims = nodes.dims(x)
+    extent = dims[axis]
+    count = extent // groups if isinstance(extent, int) else np.floor_divide(extent, groups)
+    parts = nodes.reshape(x, [*dims[:axis], count, groups, *dims[axis + 1 :]])  # type: ignore[list-item]
+    if call.type == "maxout":
+        return nodes.reduce("Max", parts, [axis + 1])
+    place = nodes.arg("ArgMax", parts, axis + 1, keep=False)
+    starts = nodes.unsqueeze(nodes.range(count), list(range(1, x.ndim - axis)))  # type: ignore[arg-type]
+    return place + starts * groups  # type: ignore[no-any-return]
+
+
+# -- grids ---------------------------------------------------------------------------------------
+
+
+@writes("affine_grid")
+def _affine_grid(call: Call) -> Result:
+    theta, nodes, shape = call["Theta"], call.nodes, call.attr("output_shape")
+    points = nodes.constant(_homogeneous(shape, call.attr("align_corners"), theta.dtype))
+    found = nodes.matmul(points, nodes.swapped(theta))
+    return nodes.reshape(found, [nodes.extent(theta, 0), *shape[2:], 2])
+
+
+@writes("affine_grid_spread")
+def _affine_spread(call: Call) -> Result:
+    x, nodes, shape = call["X"], call.nodes, call.attr("output_shape")
+    points = nodes.constant(_homogeneous(shape, call.attr("align_corners"), x.dtype))
+    rows = nodes.reshape(x, [nodes.extent(x, 0), len(points.array) if points.array is not None else -1, 2])
+    return nodes.matmul(nodes.swapped(rows), points)
+
+
+@writes("grid_sampler")
+def _grid_sampler(call: Call) -> Result:
+    """Halves of the nearest are rounded to even there, away from zero here."""
+    x, grid = call["X"], call["Grid"]
+    sizes = [x.sizes[0], x.sizes[1], *grid.sizes[1:3]]
+    attrs = {"mode": call.attr("mode"), "padding_mode": call.attr("padding_mode"), "align_corners": int(call.attr("align_corners"))}
+    attrs["mode"] = {"bilinear": "linear"}.get(attrs["mode"], attrs["mode"]) if call.nodes.opset >= 20 else attrs["mode"]
+    return call.nodes.one("GridSample", [x, grid], x.kind, sizes, **attrs)
+
+
+@writes("non_max_suppression")
+def _suppress(call: Call) -> Result:
+    nodes, boxes, scores = call.nodes, call["Boxes"], call["Scores"]
+    if boxes.kind != "float32":
+        boxes, scores = nodes.cast(boxes, "float32"), nodes.cast(scores, "float32")
+    limits = [nodes.integers(call.attr("most")), *(nodes.constant(np.asarray([call.attr(n)], "float32")) for n in ("iou_threshold", "score_threshold"))]
+    if not np.isfinite(call.attr("score_threshold")):
+        limits = limits[:2]
+    return nodes.one("NonMaxSuppression", [boxes, scores, *limits], "int64", [-1, 3], center_point_box=int(call.attr("center")))
+
+

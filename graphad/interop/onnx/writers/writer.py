@@ -1,0 +1,145 @@
+"""How an operator is written: functions by its type, over terms. What has none is written as the function that defines it says, where
+that is made of numpy's arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.stacks import Layout, Stack
+from graphad.interop.onnx.terms import Term
+from graphad.ir import Op, Value
+from graphad.ops import OpDef
+from graphad.ops.formulas import Untraceable
+from graphad.types import TensorType
+
+Written = Term | Stack
+Result = Written | Sequence["Written | list[Written] | None"]
+Writer = Callable[["Call"], Any]
+
+WRITERS: dict[str, Writer] = {}
+
+
+class CannotWrite(GraphadError, NotImplementedError):
+    """A program has operators that ONNX cannot say; the message names them."""
+
+
+def writes(*types: str) -> Callable[[Writer], Writer]:
+    """Register what writes operators."""
+
+    def register(writer: Writer) -> Writer:
+        for type in types:
+            assert type not in WRITERS, type
+            WRITERS[type] = writer
+        return writer
+
+    return register
+
+
+@dataclass(eq=False)
+class Call:
+    """An operator that is written.
+
+    Attributes:
+        op: it.
+        definition: of its type.
+        nodes: what makes nodes.
+        inputs: what it reads, by slot.
+        layouts: what arrays and tapes are made of.
+    """
+
+    op: Op
+    definition: OpDef
+    nodes: Nodes
+    inputs: Mapping[str, list[Any]]
+    layouts: Callable[[Value], Layout]
+
+    @property
+    def type(self) -> str:
+        return self.op.type
+
+    def __getitem__(self, slot: str) -> Term:
+        found = self.get(slot)
+        assert found is not None, f"{self.type} lacks {slot}"
+        return found
+
+    def get(self, slot: str) -> Term | None:
+        """The one term in a slot; None where there is none."""
+        values = self.inputs.get(slot)
+        return values[0] if values else None
+
+    def all(self, slot: str) -> list[Term]:
+        """The terms in a slot."""
+        return list(self.inputs.get(slot, ()))
+
+    def stack(self, slot: str) -> Stack:
+        """The array or tape in a slot."""
+        (found,) = self.inputs[slot]
+        assert isinstance(found, Stack)
+        return found
+
+    def layout(self, slot: str) -> Layout:
+        """What the array in an output slot is made of."""
+        return self.layouts(self.op.output(slot))
+
+    def attr(self, name: str) -> Any:
+        return self.definition.attr(name, self.op.attrs)
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """All attributes, with their defaults."""
+        return {name: self.attr(name) for name in self.definition.attrs}
+
+    def wants(self, slot: str) -> bool:
+        """Whether an output is there."""
+        return bool(self.op.outputs.get(slot))
+
+    def output(self, slot: str) -> TensorType:
+        """The type of an output."""
+        found = self.op.output(slot).type
+        assert found is not None
+        return found
+
+    def numbers(self, name: str, whole: str = "", each: str = "") -> list[Dim]:
+        """Integers of an attribute, or of the tensors that take its place."""
+        if each and (given := self.all(each)):
+            return [_number(self.nodes, term) for term in given]
+        if whole and (term := self.get(whole)) is not None:
+            return _elements(self.nodes, term)
+        return [int(i) for i in self.attr(name)]
+
+    def cannot(self, why: str) -> CannotWrite:
+        """The error that says why it cannot be written."""
+        return CannotWrite(why)
+
+
+def _number(nodes: Nodes, term: Term) -> Dim:
+    return int(term.array.ravel()[0]) if term.array is not None else nodes.as_vector(term)
+
+
+def _elements(nodes: Nodes, term: Term) -> list[Dim]:
+    if term.array is not None:
+        return [int(i) for i in term.array.ravel()]
+    if term.ndim == 0:
+        return [nodes.as_vector(term)]
+    if term.shape[0] == -1:
+        raise CannotWrite("how many integers a tensor has that takes the place of an attribute is not known")
+    wide = nodes.cast(term, "int64")
+    return [nodes.part(wide, 0, i, i + 1) for i in range(term.shape[0])]
+
+
+def by_formula(call: Call) -> Result:
+    """What the function that defines the operator makes of terms."""
+    slots = call.definition.inputs.values()
+    given = [call.all(s.name) if s.variadic else call.get(s.name) for s in slots]
+    try:
+        with np.errstate(all="ignore"):
+            found: Result = call.definition.function(*given, **call.attrs)
+    except (Untraceable, AttributeError, TypeError, ValueError, IndexError) as error:
+        raise CannotWrite(f"its function is not made of what ONNX has: {error}") from error
+    return found

@@ -1,0 +1,448 @@
+"""Graphs as ONNX graphs: operators in their order, each by its writer; loops, branches and calls with the graphs in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.interop.onnx import stacks
+from graphad.interop.onnx.layouts import Layouts
+from graphad.interop.onnx.nodes import Frame, Nodes, is_same
+from graphad.interop.onnx.stacks import Layout, NoRows, Stack
+from graphad.interop.onnx.terms import Axis, Size, Term
+from graphad.interop.onnx.writers import WRITERS, Call, CannotWrite, by_formula
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import BranchLike, CallLike, LoopLike, control_definition
+from graphad.ops import GradOpDef
+from graphad.types import TENSOR, TENSOR_ARRAY, Array
+
+Bound = Term | Stack
+_TAPES = ("create_tape", "push_tape", "pop_tape")
+
+
+class Again(Exception):
+    """A guess was wrong, and was corrected: the graph has to be written again."""
+
+
+@dataclass
+class Guesses:
+    """What is taken for granted until a graph that is written shows that it is not so.
+
+    Attributes:
+        sequences: numbers of the arrays and tapes whose elements differ in shape: the others are rows.
+        changing: axes of the arguments of loops, by their place, whose extent an iteration may change.
+        carried: arrays and tapes, by their place, whose rows a loop changes: of the others it changes the count alone.
+    """
+
+    sequences: set[int] = field(default_factory=set)
+    changing: set[tuple[int, int, int]] = field(default_factory=set)
+    carried: set[tuple[int, int]] = field(default_factory=set)
+
+
+class GraphWriter:
+    """Writes a graph, all of whose gradients are expanded.
+
+    Args:
+        graph: what to write.
+        nodes: what makes nodes.
+        guesses: what is taken for granted.
+
+    Raises:
+        Again: a guess was wrong.
+    """
+
+    def __init__(self, graph: Graph, nodes: Nodes, guesses: Guesses) -> None:
+        self.nodes, self.guesses = nodes, guesses
+        self.layouts = Layouts(graph, guesses.sequences)
+        self.bound: dict[Value, Bound] = {}
+        self.failed: dict[str, list[Op]] = {}
+        self.loops = 0
+        self.wrong = False
+
+    def write(self, graph: Graph) -> None:
+        """The operators of a graph, in order; those that cannot be written are noted."""
+        for op in graph.ordered_ops():
+            self._write(op)
+
+    def _write(self, op: Op) -> None:
+        try:
+            if op.graphs:
+                self._regions(op)
+            elif op.type in _TAPES:
+                self._tape(op)
+            else:
+                self._plain(op)
+        except NoRows as error:
+            self._no_rows(error.layout, op)
+        except CannotWrite as error:
+            self.failed.setdefault(f"{op.type}: {error}", []).append(op)
+            for value in op.writes():
+                self.bound[value] = self._stand_in(value)
+
+    def _no_rows(self, layout: Layout, op: Op) -> None:
+        """The arrays and tapes of an operator of a layout are sequences from now on."""
+        values = [value for value in (*op.reads(), *op.writes()) if value.kind != TENSOR and self.layouts.of(value) == layout]
+        values = values or [value for value in (*op.reads(), *op.writes()) if value.kind != TENSOR]
+        numbers = {self.layouts.number(value) for value in values}
+        if numbers <= self.guesses.sequences:
+            raise CannotWrite("an array that neither is rows nor a sequence")
+        self.guesses.sequences |= numbers
+        raise Again
+
+    def _stand_in(self, value: Value) -> Bound:
+        """What the operators after one that cannot be written read, so that all of these are found."""
+        if value.kind != TENSOR:
+            return stacks.empty(self.nodes, self.layouts.of(value))
+        return Term(self.nodes, value.dtype or "float32", value.shape or ())
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def _plain(self, op: Op) -> None:
+        definition = op.definition
+        if definition is None or isinstance(definition, GradOpDef):
+            raise CannotWrite("there is no such operator in ONNX")
+        inputs = {slot: [self.bound.get(value) for value in values] for slot, values in op.inputs.items()}
+        call = Call(op, definition, self.nodes, inputs, self.layouts.of)
+        writer = WRITERS.get(op.type, by_formula)
+        found = writer(call)
+        results = list(found) if isinstance(found, list | tuple) else [found]
+        for slot, result in zip(definition.outputs.values(), results, strict=False):
+            made = result if isinstance(result, list) else [result]
+            for value, term in zip(op.outputs.get(slot.name, ()), made, strict=False):
+                if term is not None:
+                    self.bind(value, term)
+
+    def bind(self, value: Value, term: Bound) -> None:
+        """Say what a value is in the file: of its dtype, with what is known of its extents."""
+        if isinstance(term, Term):
+            term = self.nodes.cast(term, value.dtype or term.kind)
+            if value.shape is not None and term.array is None:
+                term.refine(value.shape)
+        self.bound[value] = term
+
+    def _tape(self, op: Op) -> None:
+        nodes = self.nodes
+        if op.type == "create_tape":
+            self.bound[op.output("Out")] = stacks.empty(nodes, self.layouts.of(op.output("Out")))
+            return
+        value = op.input("Scopes")
+        tape = self.bound[value]
+        assert isinstance(tape, Stack)
+        if op.type == "push_tape":
+            values = op.inputs.get("X", ())
+            missing = [each for each in values if each not in self.bound]
+            if missing:
+                raise CannotWrite(f"{missing[0]!r} may have no value when it is kept")
+            kind = self.layouts.kind_of(value, values)
+            self.bound[op.output("Out")] = stacks.push(nodes, tape, kind, [self.bound[each] for each in values])
+            return
+        popped = op.outputs.get("X", ())
+        kind = self.layouts.kind_of(value, popped)
+        rest, found = stacks.pop(nodes, tape, kind, [each.shape or () for each in popped])
+        self.bound[op.output("Out")] = rest
+        for each, term in zip(popped, found, strict=True):
+            self.bind(each, term)
+
+    # -- nested graphs ---------------------------------------------------------------------------
+
+    def _regions(self, op: Op) -> None:
+        loop, branch, call = LoopLike.of(op), BranchLike.of(op), CallLike.of(op)
+        definition = control_definition(op)
+        assert definition is not None
+        if definition.is_grad:
+            raise CannotWrite("a gradient with graphs is expanded before it is written")
+        if loop is not None:
+            self._loop(op, loop)
+        elif branch is not None:
+            self._branches(op, branch)
+        elif call is not None:
+            (graph,) = op.graphs.values()
+            self._enter(graph, [self.bound.get(each) for each in call.operands])
+            for value, result in zip(call.results, graph.results, strict=True):
+                self.bound[value] = self.bound[result]
+
+    def _enter(self, graph: Graph, given: Iterable[Bound | None]) -> None:
+        for argument, term in zip(graph.inputs, given, strict=False):
+            if term is not None:
+                self.bound[argument] = term
+        self.write(graph)
+
+    def _branches(self, op: Op, branch: BranchLike) -> None:
+        if not op.attrs.get("is_scalar_condition", True):
+            raise CannotWrite("a branch that asks whether tensors have elements")
+        given = [self.bound.get(each) for each in branch.operands]
+        outs: list[list[Bound]] = []
+
+        def build(graph: Graph) -> Callable[[], list[Term]]:
+            def run() -> list[Term]:
+                self._enter(graph, given)
+                outs.append([self._result(value, out) for value, out in zip(graph.results, branch.results, strict=True)])
+                return _flat(outs[-1])
+
+            return run
+
+        yes, no = (build(graph) for graph in op.graphs.values())
+        condition = self.bound[branch.condition[0]]
+        assert isinstance(condition, Term)
+        found = self.nodes.choose(condition, yes, no)
+        for value, made, other in zip(branch.results, _like(outs[0], found), outs[1], strict=True):
+            if isinstance(made, Stack) and made.layout.is_rows:
+                made = self._merged(made, other)
+            self.bind(value, made)
+
+    def _merged(self, made: Stack, other: Bound) -> Stack:
+        """Rows from one of two branches: as many as the first tensor has, or one."""
+        assert isinstance(other, Stack)
+        if len(made.parts) != len(other.parts):
+            raise NoRows(made.layout)
+        if len(made.layout.entries) > 1:
+            return Stack(made.layout, made.parts, 1)
+        return Stack(made.layout, made.parts, self.nodes.extent(made.parts[0], 0) if made.parts else 0)
+
+    def _result(self, value: Value, out: Value) -> Bound:
+        """What a branch yields: something of the type where it leaves a value as it was, which had none."""
+        found = self.bound.get(value)
+        if found is None:
+            found = self._nothing(out)
+        return self.nodes.cast(found, out.dtype or found.kind) if isinstance(found, Term) else found
+
+    def _nothing(self, value: Value) -> Bound:
+        if value.kind != TENSOR:
+            return stacks.empty(self.nodes, self.layouts.of(value))
+        return self.nodes.full([max(each, 0) for each in value.shape or ()], 0, value.dtype or "float32")
+
+    def _loop(self, op: Op, loop: LoopLike) -> None:
+        """Values that iterations leave as they are are read from around; the condition is what the file's loop has of its own."""
+        (body,) = op.graphs.values()
+        given = [self._operand(each) for each in loop.operands]
+        at = loop.carried_at
+        changed = [i for i in at if body.results[i] is not body.inputs[i] and i != at[-1]]
+        for i, argument in enumerate(body.inputs):
+            if i not in changed:
+                self.bound[argument] = given[i]
+        number = self.loops = self.loops + 1
+        carried = [_Carried(self, body, i, given[i], number) for i in changed]
+
+        def run(step: Term, terms: list[Term]) -> tuple[Term, list[Term], list[Term]]:
+            rest = list(terms)
+            for each in carried:
+                self.bound[each.argument] = each.enter([rest.pop(0) for _ in each.first])
+            condition = self.bound.get(body.inputs[at[-1]])
+            assert isinstance(condition, Term)
+            self.write(body)
+            outs = [each.leave(self._result(each.result, each.argument)) for each in carried]
+            if self.wrong:
+                raise Again
+            goes_on = self.bound[body.results[-1]]
+            assert isinstance(goes_on, Term)
+            return goes_on, [term for out in outs for term in out], [row for each in carried for row in each.rows]
+
+        condition = given[at[-1]]
+        assert isinstance(condition, Term)
+        found = list(self.nodes.loop(None, condition, [term for each in carried for term in each.first], run))
+        results: dict[int, Bound] = {}
+        ends = [[found.pop(0) for _ in each.first] for each in carried]
+        for each, end in zip(carried, ends, strict=True):
+            results[each.place] = each.end(end, [found.pop(0) for _ in each.rows])
+        for i, value in enumerate(loop.results):
+            if i == at[-1]:
+                self.bound[value] = self.nodes.reshape(self.nodes.constant(np.asarray(False)), [1] * len(value.shape or ()))
+            else:
+                self.bind(value, results.get(i, given[i]))
+
+    def _operand(self, value: Value) -> Bound:
+        found = self.bound.get(value)
+        return self._nothing(value) if found is None else found
+
+
+class _Carried:
+    """A value that is carried round a loop, and how: a tensor, the rows or the count of a tape, what iterations push, or sequences."""
+
+    def __init__(self, writer: GraphWriter, body: Graph, place: int, given: Bound, number: int) -> None:
+        self.writer, self.nodes, self.place, self.given, self.number = writer, writer.nodes, place, given, number
+        self.argument, self.result = body.inputs[place], body.results[place]
+        self.rows: list[Term] = []
+        self.entered: Bound = given
+        self.collects = isinstance(given, Stack) and given.layout.is_rows and _is_pushed_once(body, place)
+        self.whole = (number, place) in writer.guesses.carried
+        self.first = self._first()
+
+    def _first(self) -> list[Term]:
+        given = self.given
+        if isinstance(given, Term):
+            return [given]
+        if not given.layout.is_rows:
+            return list(given.parts)
+        if self.collects:
+            return []
+        if not given.parts:
+            self._no_rows()
+        return [self.nodes.as_scalar(given.count), *(given.parts if self.whole else ())]
+
+    def _no_rows(self) -> NoReturn:
+        """From now on sequences."""
+        self.writer.guesses.sequences.add(self.writer.layouts.number(self.argument))
+        raise Again
+
+    def enter(self, terms: list[Term]) -> Bound:
+        """What the argument is in the body."""
+        given = self.given
+        if isinstance(given, Term):
+            self._extents(terms[0])
+            self.entered = terms[0]
+        elif not given.layout.is_rows:
+            self.entered = Stack(given.layout, tuple(terms))
+        elif self.collects:
+            self.entered = Stack(given.layout, (), 0, [])
+        else:
+            self.entered = Stack(given.layout, tuple(terms[1:]) if self.whole else given.parts, terms[0])
+        return self.entered
+
+    def _extents(self, term: Term) -> None:
+        """Those that iterations change are the argument's own."""
+        shape = self.argument.shape
+        if shape is None:
+            return
+        open_ = [axis for axis in range(term.ndim) if (self.number, self.place, axis) in self.writer.guesses.changing]
+        if len(shape) != term.ndim or open_:
+            sizes = [-1 if axis in open_ or len(shape) != term.ndim else size for axis, size in enumerate(term.sizes)]
+            _widen(term, [each if each != -1 else size for each, size in zip(shape, sizes, strict=True)] if sizes else shape)
+        else:
+            term.refine(shape)
+
+    def leave(self, found: Bound) -> list[Term]:
+        """What goes into the next iteration."""
+        if isinstance(found, Term):
+            self._compare(found)
+            return [found]
+        if not found.layout.is_rows:
+            return list(found.parts)
+        assert isinstance(self.entered, Stack)
+        if self.collects:
+            return self._stacked(found)
+        same = len(found.parts) == len(self.entered.parts) and all(a is b for a, b in zip(found.parts, self.entered.parts, strict=True))
+        if not same and not self.whole:
+            self.writer.guesses.carried.add((self.number, self.place))
+            raise Again
+        if not all(is_same(x, y) for a, b in zip(found.parts, self.entered.parts, strict=True) for x, y in zip(a.sizes, b.sizes, strict=True)):
+            self._no_rows()
+        return [self.nodes.as_scalar(found.count), *(found.parts if self.whole else ())]
+
+    def _compare(self, found: Term) -> None:
+        assert isinstance(self.entered, Term)
+        if found.ndim != self.entered.ndim:
+            return
+        for axis, (a, b) in enumerate(zip(found.sizes, self.entered.sizes, strict=True)):
+            mine = isinstance(b, Axis) and b.term is self.entered
+            if not mine and not is_same(a, b):
+                self.writer.guesses.changing.add((self.number, self.place, axis))
+                self.writer.wrong = True
+
+    def _stacked(self, found: Stack) -> list[Term]:
+        """What an iteration pushed is of one shape in all of them, or there are no rows."""
+        pushed = found.collected
+        outer = self.nodes.frames[:-1]
+        if pushed is None or not pushed or not all(_is_outside(size, outer) for each in pushed for size in each.sizes):
+            self._no_rows()
+        self.rows = list(pushed)
+        return []
+
+    def end(self, terms: list[Term], rows: list[Term]) -> Bound:
+        """What it is after the loop."""
+        given = self.given
+        if isinstance(given, Term):
+            return terms[0]
+        if not given.layout.is_rows:
+            return Stack(given.layout, tuple(terms))
+        if not self.collects:
+            return Stack(given.layout, tuple(terms[1:]) if self.whole else given.parts, terms[0])
+        if given.parts:
+            front = [self.nodes.part(part, 0, 0, given.count) for part in given.parts]
+            rows = [self.nodes.concat(list(pair), 0) for pair in zip(front, rows, strict=True)]
+        return Stack(given.layout, tuple(rows), self.nodes.extent(rows[0], 0))
+
+
+def _is_outside(size: Size, frames: Sequence[Frame]) -> bool:
+    """Whether an extent is a number, or is known before the loop."""
+    owner = size.term.frame if isinstance(size, Axis) else size.frame if isinstance(size, Term) else frames[0]
+    return any(owner is frame for frame in frames)
+
+
+def _is_pushed_once(body: Graph, place: int) -> bool:
+    """Whether all that a body does with a tape is to push an entry, or with an array to write the next element."""
+    argument, result = body.inputs[place], body.results[place]
+    writer = result.writer
+    if writer is None or list(argument.readers) != [writer] or result.readers:
+        return False
+    if writer.type == "push_tape":
+        return writer.inputs["Scopes"] == (argument,)
+    return writer.type == "write_to_array" and writer.inputs.get("Array") == (argument,) and _is_counter(body, writer.input("I"))
+
+
+def _is_counter(body: Graph, index: Value) -> bool:
+    """Whether a value counts the iterations: it starts at 0, and each adds 1."""
+    owner = body.owner
+    if owner is None or index not in body.inputs:
+        return False
+    place = body.inputs.index(index)
+    loop = LoopLike.of(owner)
+    if loop is None or place >= len(loop.results):
+        return False
+    start, step = loop.operands[place].writer, body.results[place].writer
+    return _is_zero(start) and step is not None and index in step.reads() and _adds_one(step)
+
+
+def _is_zero(op: Op | None) -> bool:
+    if op is None:
+        return False
+    values = {name: each for name, each in op.attrs.items() if name.endswith("values") and each}
+    if op.type == "assign_value":
+        return [0] in [list(each) for each in values.values()] or not values
+    return op.type == "fill_constant" and not op.inputs and float(op.attrs.get("value", 0.0)) == 0.0
+
+
+def _adds_one(op: Op) -> bool:
+    if op.type == "increment":
+        return float(op.attrs.get("step", 1.0)) == 1.0
+    return op.type == "scale" and float(op.attrs.get("scale", 1.0)) == 1.0 and float(op.attrs.get("bias", 0.0)) == 1.0
+
+
+def _widen(term: Term, shape: Sequence[Size]) -> None:
+    """An argument of a loop has extents of its own where they may change."""
+    term.sizes = tuple(Axis(term, i) if isinstance(each, int) and each == -1 else each for i, each in enumerate(shape))
+    term.shape = tuple(each if isinstance(each, int) else -1 for each in term.sizes)
+
+
+def _flat(bound: Iterable[Bound]) -> list[Term]:
+    return [part for each in bound for part in (each.parts if isinstance(each, Stack) else (each,))]
+
+
+def _like(bound: Sequence[Bound], found: Sequence[Term]) -> list[Bound]:
+    """Terms put together as those are of which they are the newer values."""
+    made: list[Bound] = []
+    rest = list(found)
+    for each in bound:
+        if isinstance(each, Stack):
+            made.append(Stack(each.layout, tuple(rest[: len(each.parts)]), each.count))
+            del rest[: len(each.parts)]
+        else:
+            made.append(rest.pop(0))
+    return made
+
+
+def refuse(failed: Mapping[str, list[Op]]) -> None:
+    """The error that names all operators that could not be written, with the lines that wrote them."""
+    if not failed:
+        return
+    lines = []
+    for what, ops in failed.items():
+        places = dict.fromkeys(str(op.source) for op in ops if op.source is not None)
+        where = f" (written at {', '.join(list(places)[:3])}{' ...' if len(places) > 3 else ''})" if places else ""
+        lines.append(f"  {len(ops)} × {what}{where}")
+    raise CannotWrite("\n".join(["ONNX cannot say these operators:", *lines]))
+
+
