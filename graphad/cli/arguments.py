@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -107,20 +107,36 @@ def arrays(path: Path | None) -> dict[str, Any]:
 
 def read(args: argparse.Namespace) -> Program:
     """The program that the command line names."""
-    return read_with_parameters(args)[0]
+    return source(args).program
 
 
-def read_with_parameters(args: argparse.Namespace) -> tuple[Program, dict[str, Array]]:
-    """The program that the command line names, and the values that its file has: ONNX models have their parameters."""
+class Source(NamedTuple):
+    """A program that was read.
+
+    Attributes:
+        program: it.
+        parameters: the values that its file has: ONNX models have those of their parameters.
+        fetch: the requested variables: those of ``--fetch``, else the outputs of an ONNX model, else None.
+    """
+
+    program: Program
+    parameters: dict[str, Array]
+    fetch: list[str] | None
+
+
+def source(args: argparse.Namespace) -> Source:
+    """The program that the command line names."""
+    fetch = getattr(args, "fetch", None)
     if args.program.endswith(ONNX):
         model = onnx.load(args.program)
-        return model.program, model.parameters
-    return read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown), {}
+        return Source(model.program, model.parameters, fetch or model.fetch_names)
+    return Source(read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown), {}, fetch)
 
 
 def lowered(args: argparse.Namespace) -> Graph:
     """The graph of the program that the command line names, with the requested variables as targets."""
-    return lower(read(args), args.fetch)
+    found = source(args)
+    return lower(found.program, found.fetch)
 
 
 # -- trial -----------------------------------------------------------------------------------------

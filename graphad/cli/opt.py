@@ -8,10 +8,11 @@ import sys
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, count, lowered
+from graphad.cli.arguments import ONNX, add_fetch, add_format, add_pipeline, add_program, count, source
 from graphad.drawing import draw_steps
+from graphad.interop import onnx
 from graphad.interop.formats import FORMATS, write_program
-from graphad.ir import Graph, schedule
+from graphad.ir import Graph, lower, schedule
 from graphad.rewriting import Pass, Step, Timings, observing, timing_rules, verification
 
 
@@ -20,7 +21,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("opt", help="run passes on a program", description="Run passes on a program, and write what comes out.")
     add_program(parser)
     add_pipeline(parser, required=True)
-    parser.add_argument("-o", "--output", default="-", metavar="OUT", help=".txt, .json or .pdmodel; - is standard output (default)")
+    parser.add_argument("-o", "--output", default="-", metavar="OUT", help=".txt, .json, .pdmodel or .onnx; - is standard output (default)")
     add_format(parser)
     parser.add_argument("--to", choices=sorted(FORMATS), metavar="FORMAT", help="write text, json or protobuf")
     add_fetch(parser)
@@ -35,7 +36,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    graph = lowered(args)
+    program, parameters, fetch = source(args)
+    graph = lower(program, fetch)
     graph.journal.limit = args.stop_after
     timings = Timings()
     with ExitStack() as observers:
@@ -53,7 +55,11 @@ def run(args: argparse.Namespace) -> int:
         _say(f"{timings}\n\n{rules}" if rules else str(timings))
     if args.stop_after is not None:
         _say(last_rewrite(graph))
-    write_program(schedule(graph), args.output, args.to)
+    if args.output.endswith(ONNX):
+        names = [value.name for value in graph.targets]
+        onnx.save(schedule(graph), args.output, fetch_list=names, scope=parameters)
+    else:
+        write_program(schedule(graph), args.output, args.to)
     return 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, read_with_parameters
+from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, source
 from graphad.execution import Executor, Scope
 from graphad.ir import lower
 
@@ -27,8 +27,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    program, parameters = read_with_parameters(args)
-    names = args.fetch or [value.name for value in lower(program).targets]
+    program, parameters, fetch = source(args)
+    names = fetch or [value.name for value in lower(program).targets]
     scope = Scope()
     for name, array in {**parameters, **arrays(args.params)}.items():
         scope.set(name, array)

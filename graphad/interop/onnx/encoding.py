@@ -91,7 +91,8 @@ class Encoder:
 
     def _nodes(self, graph: Desc, frame: Frame) -> None:
         for node in frame.nodes:
-            made = graph.node.add(op_type=node.type, output=[each.name for each in node.outputs])
+            names = [each.name for each in node.outputs]
+            made = graph.node.add(name=names[0], op_type=node.type, output=names)
             made.input.extend("" if each is None else each.name for each in node.inputs)
             for name, value in node.attrs.items():
                 attribute = made.attribute.add()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator
 
 from graphad.errors import InvalidValue
@@ -15,8 +16,8 @@ _SAME = ("assign", "sum", "fill_zeros_like", "select_input", "select_output", "c
 
 
 class Layouts:
-    """Values that hold the same array or tape, as they go through operators and nested graphs, are one class; the pushes of a class say what
-    its entries are.
+    """Values that hold the same array or tape, as they go through operators and nested graphs, are one class; the pushes of a class
+    say what its entries are.
 
     Args:
         graph: with those nested in it.
@@ -121,4 +122,4 @@ def _same(op: Op) -> Iterator[tuple[Value, Value]]:
     if op.type in ("push_tape", "pop_tape"):
         yield op.input("Scopes"), op.output("Out")
     elif op.type in ("write_to_array", *_SAME) and len(stacks) > 1:
-        yield from ((a, b) for a, b in zip(stacks, stacks[1:], strict=False))
+        yield from ((a, b) for a, b in itertools.pairwise(stacks))

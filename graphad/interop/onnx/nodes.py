@@ -12,17 +12,41 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphad.errors import InvalidValue
-from graphad.interop.onnx.terms import Axis, Size, Term, known
+from graphad.interop.onnx.terms import Axis, Size, Term, known, on
 from graphad.types import Array, Shape
 
 Dim = int | Term
 Type = tuple[str, Sequence[Size]]
 TO_THE_END = np.iinfo("int64").max
+_SMALL = 64  # elements of a vector of extents
 _NARROW = ("bool", "uint8", "int8", "int16")
 # Operators that are not defined for narrow integers, or run nowhere: they are computed in int32.
 _WIDENED = frozenset(
-    "Pow Max Min Neg MatMul ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd CumSum ArgMax ArgMin TopK Trilu Range Where Sub Mod "
-    "NonZero Unique Einsum Sum".split()
+    [
+        "Pow",
+        "Max",
+        "Min",
+        "Neg",
+        "MatMul",
+        "ReduceSum",
+        "ReduceMean",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "CumSum",
+        "ArgMax",
+        "ArgMin",
+        "TopK",
+        "Trilu",
+        "Range",
+        "Where",
+        "Sub",
+        "Mod",
+        "NonZero",
+        "Unique",
+        "Einsum",
+        "Sum",
+    ]
 )
 
 
@@ -112,7 +136,10 @@ class Nodes:
         if x.array is not None and x.array.size <= 64:
             with np.errstate(all="ignore"):
                 return self.constant(x.array.astype(dtype))
-        return self.one("Cast", [x], dtype, x.sizes, to=np.dtype(dtype))
+        found = self.one("Cast", [x], dtype, x.sizes, to=np.dtype(dtype))
+        if dtype in ("int32", "int64"):
+            found.elements = x.elements
+        return found
 
     def where(self, condition: Term, x: Term, y: Term) -> Term:
         """x where the condition holds, else y."""
@@ -134,7 +161,7 @@ class Nodes:
         found = term.frame.found.get(key)
         if found is None:
             found = term.frame.found[key] = [Term(self, "int64", [1])]
-            found[0].frame = term.frame
+            found[0].frame, found[0].is_extent = term.frame, True
             term.frame.nodes.append(Node("Shape", [term], found, {"start": place, "end": place + 1}))
         return found[0]
 
@@ -144,7 +171,11 @@ class Nodes:
 
     def shape_of(self, x: Term) -> Term:
         """The extents as a vector."""
-        return self.one("Shape", [x], "int64", [x.ndim]) if -1 in x.shape else self.integers(*x.shape)
+        if -1 not in x.shape:
+            return self.integers(*x.shape)
+        found = self.one("Shape", [x], "int64", [x.ndim])
+        found.elements = tuple(self.dims(x))
+        return found
 
     def vector(self, dims: Sequence[Dim]) -> Term:
         """Extents as a vector."""
@@ -163,6 +194,14 @@ class Nodes:
         if isinstance(x, int):
             return self.constant(np.asarray(x, "int64"))
         return self.squeeze(x, range(x.ndim))
+
+    def elements(self, x: Term) -> tuple[Dim, ...] | None:
+        """The extents that are in a vector, or in a term of one element; None where they are not known to be extents."""
+        if x.elements is not None:
+            return x.elements
+        if x.array is not None and x.array.dtype.kind in "iu" and x.array.size <= _SMALL:
+            return tuple(int(each) for each in x.array.ravel())
+        return (x,) if x.is_extent else None
 
     def product(self, dims: Sequence[Dim]) -> Dim:
         """The product of extents."""
@@ -189,7 +228,9 @@ class Nodes:
             dims = [-1 if i in unknown else each for i, each in enumerate(dims)]
             if known(x.shape):
                 sizes[unknown[0]] = math.prod(x.shape) // max(1, -math.prod(shape))
-        return self.one("Reshape", [x, self.vector(dims)], x.kind, sizes, **({"allowzero": 1} if 0 in shape else {}))
+        found = self.one("Reshape", [x, self.vector(dims)], x.kind, sizes, **({"allowzero": 1} if 0 in shape else {}))
+        found.elements = x.elements
+        return found
 
     def flatten(self, x: Term) -> Term:
         """All elements in a row."""
@@ -215,13 +256,17 @@ class Nodes:
         shape = list(x.sizes)
         for axis in sorted(axes):
             shape.insert(axis, 1)
-        return self.one("Unsqueeze", [x, self.integers(*axes)], x.kind, shape)
+        found = self.one("Unsqueeze", [x, self.integers(*axes)], x.kind, shape)
+        found.elements = x.elements
+        return found
 
     def squeeze(self, x: Term, axes: Sequence[int]) -> Term:
         """Without axes of one element."""
         if not axes:
             return x
-        return self.one("Squeeze", [x, self.integers(*axes)], x.kind, [e for i, e in enumerate(x.sizes) if i not in axes])
+        found = self.one("Squeeze", [x, self.integers(*axes)], x.kind, [e for i, e in enumerate(x.sizes) if i not in axes])
+        found.elements = x.elements
+        return found
 
     def expand(self, x: Term, dims: Sequence[Dim]) -> Term:
         """Broadcast to extents."""
@@ -237,7 +282,12 @@ class Nodes:
         extents = [each.shape[axis] for each in parts]
         sizes = list(parts[0].sizes)
         sizes[axis] = -1 if -1 in extents else sum(extents)
-        return self.one("Concat", parts, parts[0].kind, sizes, axis=axis)
+        found = self.one("Concat", parts, parts[0].kind, sizes, axis=axis)
+        if found.ndim == 1 and found.dtype.kind == "i":
+            known_parts = [self.elements(each) for each in parts]
+            if all(each is not None for each in known_parts):
+                found.elements = tuple(e for each in known_parts for e in each or ())
+        return found
 
     def split(self, x: Term, sizes: Sequence[Dim], axis: int) -> list[Term]:
         """Parts along an axis, by their extents."""
@@ -247,9 +297,7 @@ class Nodes:
         types = [(x.kind, (*x.sizes[:axis], each, *x.sizes[axis + 1 :])) for each in sizes]
         return self.node("Split", [x, self.vector(sizes)], types, axis=axis)
 
-    def slice(
-        self, x: Term, axes: Sequence[int], starts: Sequence[Dim], ends: Sequence[Dim], steps: Sequence[Dim] | None = None
-    ) -> Term:
+    def slice(self, x: Term, axes: Sequence[int], starts: Sequence[Dim], ends: Sequence[Dim], steps: Sequence[Dim] | None = None) -> Term:
         """Slices with Python's meaning of bounds."""
         if not axes:
             return x
@@ -260,7 +308,11 @@ class Nodes:
         bounds = [self.vector(starts), self.vector(ends), self.integers(*axes)]
         if any(not isinstance(each, int) or each != 1 for each in strides):
             bounds.append(self.vector(strides))
-        return self.one("Slice", [x, *bounds], x.kind, shape)
+        found = self.one("Slice", [x, *bounds], x.kind, shape)
+        start, end, step = starts[0], ends[0], strides[0]
+        if x.elements is not None and x.ndim == 1 and isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+            found.elements = x.elements[slice(start, end, step)]
+        return found
 
     def part(self, x: Term, axis: int, start: Dim, end: Dim) -> Term:
         """A slice of one axis."""
@@ -344,7 +396,10 @@ class Nodes:
     def gather(self, x: Term, index: Term, axis: int) -> Term:
         """Slices by index along an axis."""
         axis %= x.ndim
-        return self.one("Gather", [x, self.index(index)], x.kind, [*x.sizes[:axis], *index.sizes, *x.sizes[axis + 1 :]], axis=axis)
+        found = self.one("Gather", [x, self.index(index)], x.kind, [*x.sizes[:axis], *index.sizes, *x.sizes[axis + 1 :]], axis=axis)
+        if x.elements is not None and x.ndim == 1 and index.array is not None:
+            found.elements = tuple(x.elements[int(i)] for i in index.array.ravel())
+        return found
 
     def index(self, index: Term) -> Term:
         """Indices as int64."""
@@ -370,13 +425,13 @@ class Nodes:
         """Indices that may count from the end, counted from the front."""
         index = self.cast(index, "int64")
         more = index + (extent if isinstance(extent, int) else self.as_scalar(extent))
-        return self.where(np.less(index, 0), more, index)  # type: ignore[arg-type]
+        return self.where(on.less(index, 0), more, index)
 
     def one_hot(self, index: Term, depth: Dim, dtype: str, axis: int = -1) -> Term:
         """1 at each index along a new axis, else 0; an index beyond gives zeros."""
         index = self.unsqueeze(self.cast(index, "int64"), [axis % (index.ndim + 1)])
         places = self.reshape(self.range(depth), [depth, *[1] * (index.ndim - 1 - axis % index.ndim)])
-        return self.cast(np.equal(index, places), dtype)  # type: ignore[arg-type]
+        return self.cast(on.equal(index, places), dtype)
 
     # -- nested graphs ---------------------------------------------------------------------------
 
@@ -406,7 +461,7 @@ class Nodes:
 
     def choose(self, condition: Term, yes: Callable[[], Sequence[Term]], no: Callable[[], Sequence[Term]]) -> list[Term]:
         """The results of one of two graphs."""
-        branches = [self.graph([], lambda _, build=build: build()) for build in (yes, no)]  # type: ignore[misc]
+        branches = [self.graph([], _without_inputs(build)) for build in (yes, no)]
         outputs = []
         for a, b in zip(*(each.outputs for each in branches), strict=True):
             sizes = [self.outside(x) if is_same(x, y) else -1 for x, y in zip(a.sizes, b.sizes, strict=False)]
@@ -422,7 +477,7 @@ class Nodes:
         first: Sequence[Term],
         body: Callable[[Term, list[Term]], tuple[Term | None, Sequence[Term], Sequence[Term]]],
     ) -> list[Term]:
-        """A loop: ``body`` gets the number of the iteration and what is carried, and returns the condition, what is carried and what is stacked.
+        """A loop: ``body`` gets the number of the iteration and what is carried, and returns the condition, that, and what is stacked.
 
         Returns:
             What is carried at the end, and then the stacks.
@@ -451,7 +506,7 @@ class Nodes:
         axis: int = 0,
         backward: bool = False,
     ) -> list[Term]:
-        """A loop over the slices along an axis: ``body`` gets what is carried and the slices, and returns what is carried and new slices."""
+        """A loop over the slices along an axis: ``body`` gets what is carried and the slices, and returns both anew."""
         slices = [Term(self, each.kind, [e for i, e in enumerate(each.sizes) if i != axis]) for each in rows]
         made: list[Term] = []
 
@@ -472,6 +527,10 @@ class Nodes:
             attrs |= {"scan_input_directions": [1] * len(rows), "scan_output_directions": [1] * len(made)}
         self.frames[-1].nodes.append(Node("Scan", [*first, *rows], outputs, attrs))
         return outputs
+
+
+def _without_inputs(build: Callable[[], Sequence[Term]]) -> Callable[[list[Term]], Sequence[Term]]:
+    return lambda _: build()
 
 
 def static(dims: Sequence[Dim]) -> Shape:
@@ -526,5 +585,3 @@ def _sliced(extent: int, start: Dim, end: Dim, step: Dim) -> int:
     if extent == -1:
         return max(end - start, 0) if step == 1 and 0 <= start < end and end < 0 else -1
     return len(range(*slice(start, None if end <= -TO_THE_END else end, step).indices(extent)))
-
-

@@ -185,6 +185,3 @@ def _name_values(writer: GraphWriter, names: Names) -> None:
         for part in parts:
             if not part.name and part.array is None:
                 part.name = names.unique(value.name)
-
-
-

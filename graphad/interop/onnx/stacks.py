@@ -9,13 +9,13 @@ one sequence, and how many elements each push appended is kept in another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from graphad.interop.onnx.nodes import Dim, Nodes
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 
 
 @dataclass(frozen=True)
@@ -265,13 +265,13 @@ def has_more(nodes: Nodes, tape: Stack) -> Term:
     if tape.layout.is_rows:
         if isinstance(tape.count, int):
             return nodes.constant(np.asarray([tape.count > 0]))
-        return nodes.reshape(np.greater(tape.count, 0), [1])  # type: ignore[arg-type]
+        return nodes.reshape(on.greater(tape.count, 0), [1])
     if not tape.parts:
         return nodes.constant(np.asarray([False]))
     first = tape.layout.entries[0][0]
     flat = isinstance(first, Layout) and not first.is_rows and len(tape.layout.entries) == 1
     counted = tape.parts[1] if flat else tape.parts[0]
-    return nodes.reshape(np.greater(length(nodes, counted), 0), [1])  # type: ignore[arg-type]
+    return nodes.reshape(on.greater(length(nodes, counted), 0), [1])
 
 
 def _appended(nodes: Nodes, items: Term, more: Term) -> Term:
@@ -301,24 +301,22 @@ def _split(nodes: Nodes, items: Term, count: Term) -> tuple[Term, Term]:
 def zeros(nodes: Nodes, stack: Stack) -> Stack:
     """Zeros for each tensor; of an array its length, with nothing in it."""
     if stack.layout.is_rows:
-        return Stack(stack.layout, tuple(np.zeros_like(part) for part in stack.parts), stack.count)  # type: ignore[call-overload]
+        return Stack(stack.layout, tuple(on.zeros_like(part) for part in stack.parts), stack.count)
 
     def zero(x: Term) -> Term:
-        return nodes.constant(np.zeros(0, x.dtype)) if stack.layout.is_array else nodes.full([_shape(nodes, x)], 0, x.kind)
+        if stack.layout.is_array:
+            return hole(nodes, x.kind)
+        return nodes.one("ConstantOfShape", [nodes.one("Shape", [x], "int64", [-1])], x.kind, [], value=np.zeros(1, x.dtype))
 
     return Stack(stack.layout, tuple(_mapped(nodes, x, zero, part) for x, part in zip(stack.parts, stack.layout.parts(), strict=True)))
 
 
-def _shape(nodes: Nodes, x: Term) -> Term:
-    return nodes.one("Shape", [x], "int64", [-1])
-
-
-def _mapped(nodes: Nodes, items: Term, function: object, part: Part) -> Term:
+def _mapped(nodes: Nodes, items: Term, function: Callable[[Term], Term], part: Part) -> Term:
     if part.counts:
         return items
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
-        return None, [inserted(nodes, carried[0], function(element(nodes, items, step)))], []  # type: ignore[operator]
+        return None, [inserted(nodes, carried[0], function(element(nodes, items, step)))], []
 
     return nodes.loop(length(nodes, items), None, [sequence(nodes, items.kind)], body)[0]
 
@@ -327,7 +325,7 @@ def added(nodes: Nodes, a: Stack, b: Stack) -> Stack:
     """The sum of two arrays or tapes, element by element."""
     if a.layout.is_rows:
         if not a.parts or not b.parts:
-            raise NoRows(a.layout)
+            return a if a.parts else b
         return Stack(a.layout, tuple(x + y for x, y in zip(a.parts, b.parts, strict=True)), a.count)
     pairs = zip(a.parts, b.parts, a.layout.parts(), strict=True)
     return Stack(a.layout, tuple(x if part.counts else _added(nodes, x, y, a.layout.is_array) for x, y, part in pairs))
@@ -335,21 +333,19 @@ def added(nodes: Nodes, a: Stack, b: Stack) -> Stack:
 
 def _added(nodes: Nodes, x: Term, y: Term, holes: bool) -> Term:
     def total(step: Term) -> Term:
-        return element(nodes, x, step) + element(nodes, y, step)  # type: ignore[no-any-return]
+        return element(nodes, x, step) + element(nodes, y, step)
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         return None, [inserted(nodes, carried[0], _either(nodes, x, y, step) if holes else total(step))], []
 
-    count = np.maximum(length(nodes, x), length(nodes, y))
-    return nodes.loop(count, None, [sequence(nodes, x.kind)], body)[0]  # type: ignore[arg-type]
+    count = on.maximum(length(nodes, x), length(nodes, y))
+    return nodes.loop(count, None, [sequence(nodes, x.kind)], body)[0]
 
 
 def _either(nodes: Nodes, x: Term, y: Term, step: Term) -> Term:
     """The sum of the elements of two arrays, of which each may have none."""
     a, b = filled(nodes, x, step), filled(nodes, y, step)
-    return nodes.choose(
-        is_hole(nodes, a), lambda: [b], lambda: nodes.choose(is_hole(nodes, b), lambda: [a], lambda: [a + b])
-    )[0]
+    return nodes.choose(is_hole(nodes, a), lambda: [b], lambda: nodes.choose(is_hole(nodes, b), lambda: [a], lambda: [a + b]))[0]
 
 
 # -- arrays --------------------------------------------------------------------------------------
@@ -362,13 +358,13 @@ def hole(nodes: Nodes, dtype: str) -> Term:
 
 def is_hole(nodes: Nodes, x: Term) -> Term:
     """Whether there is nothing in a slot."""
-    return np.equal(nodes.one("Size", [x], "int64", []), 0)  # type: ignore[return-value]
+    return on.equal(nodes.one("Size", [x], "int64", []), 0)
 
 
 def filled(nodes: Nodes, items: Term, index: Term, shape: Sequence[int] | None = None) -> Term:
     """The element at an index, nothing beyond the end."""
     found = nodes.choose(
-        np.less(index, length(nodes, items)),  # type: ignore[arg-type]
+        on.less(index, length(nodes, items)),
         lambda: [element(nodes, items, index)],
         lambda: [nodes.copied(hole(nodes, items.kind))],
     )[0]
@@ -382,7 +378,7 @@ def write(nodes: Nodes, array: Stack, index: Term, tensor: Term) -> Stack:
         return push_row(nodes, array, 0, [tensor])
     (items,) = array.parts
     count = length(nodes, items)
-    empties = np.maximum(index - count, 0)
+    empties = on.maximum(index - count, 0)
 
     def pad(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         return None, [inserted(nodes, carried[0], hole(nodes, items.kind))], []
@@ -391,6 +387,6 @@ def write(nodes: Nodes, array: Stack, index: Term, tensor: Term) -> Stack:
         return [inserted(nodes, erased(nodes, items, index), tensor, index)]
 
     def beyond() -> list[Term]:
-        return [inserted(nodes, nodes.loop(empties, None, [items], pad)[0], tensor)]  # type: ignore[arg-type]
+        return [inserted(nodes, nodes.loop(empties, None, [items], pad)[0], tensor)]
 
-    return Stack(array.layout, (nodes.choose(np.less(index, count), within, beyond)[0],))  # type: ignore[arg-type]
+    return Stack(array.layout, (nodes.choose(on.less(index, count), within, beyond)[0],))

@@ -1,6 +1,6 @@
 """The tensors of a file that is written: what arithmetic and numpy's functions do with them becomes nodes.
 
-    t = np.tanh(x * 2.0)        Mul(x, 2.0) -> a;  Tanh(a) -> t
+    t = on.tanh(x * 2.0)        Mul(x, 2.0) -> a;  Tanh(a) -> t
 
 So the function that defines an elementwise operator (``graphad.ops.formulas``) also says how it is written.
 """
@@ -19,6 +19,17 @@ from graphad.types import Array, Function, Shape, Tensor
 
 if TYPE_CHECKING:
     from graphad.interop.onnx.nodes import Nodes
+
+
+class _OnTerms:
+    """numpy's functions, as they are of terms: ``on.tanh(x)``."""
+
+    def __getattr__(self, name: str) -> Callable[..., Term]:
+        function: Callable[..., Term] = getattr(np, name)
+        return function
+
+
+on = _OnTerms()
 
 
 class Axis(NamedTuple):
@@ -41,16 +52,22 @@ class Term(Tracer):
         name: in the file; what has none gets one when the file is made.
         is_sequence: whether it is a sequence of tensors of the dtype; ``shape`` says nothing then.
         frame: the graph of the file that it is in.
+        elements: of a vector of extents what each of them is.
+        is_extent: whether it has an extent of a tensor, so that it is not negative.
     """
 
-    __slots__ = ("array", "frame", "is_sequence", "name", "nodes", "shape", "sizes")
+    __slots__ = ("array", "elements", "frame", "is_extent", "is_sequence", "name", "nodes", "shape", "sizes")
 
     def __init__(self, nodes: Nodes, dtype: str, sizes: Sequence[Size], array: Array | None = None, is_sequence: bool = False) -> None:
         self.nodes, self.array, self.is_sequence = nodes, array, is_sequence
         self.frame = nodes.frames[-1 if array is None else 0]
         self.dtype = np.dtype(dtype)
         self.name = ""
-        self.sizes: tuple[Size, ...] = tuple(Axis(self, i) if isinstance(each, int) and each == -1 else each for i, each in enumerate(sizes))
+        self.elements: tuple[int | Term, ...] | None = None
+        self.is_extent = False
+        self.sizes: tuple[Size, ...] = tuple(
+            Axis(self, i) if isinstance(each, int) and each == -1 else each for i, each in enumerate(sizes)
+        )
         self.shape: Shape = tuple(each if isinstance(each, int) else -1 for each in self.sizes)
 
     def refine(self, shape: Sequence[int]) -> None:
@@ -60,6 +77,18 @@ class Term(Tracer):
         else:
             self.sizes = tuple(Axis(self, i) if each == -1 else each for i, each in enumerate(shape))
         self.shape = tuple(each if isinstance(each, int) else -1 for each in self.sizes)
+
+    if TYPE_CHECKING:
+
+        def __add__(self, other: object) -> Term: ...
+        def __radd__(self, other: object) -> Term: ...
+        def __sub__(self, other: object) -> Term: ...
+        def __rsub__(self, other: object) -> Term: ...
+        def __mul__(self, other: object) -> Term: ...
+        def __rmul__(self, other: object) -> Term: ...
+        def __truediv__(self, other: object) -> Term: ...
+        def __rtruediv__(self, other: object) -> Term: ...
+        def __neg__(self) -> Term: ...
 
     @property
     def ndim(self) -> int:
@@ -77,9 +106,17 @@ class Term(Tracer):
     def reshape(self, *shape: object) -> Term:
         """As numpy's; the extents have to be known."""
         dims = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
+        if tuple(dims) == (-1,):
+            return self.nodes.flatten(self)
         if not all(isinstance(each, int | np.integer) for each in dims):
             raise Untraceable(f"a reshape to {dims}")
-        return self.nodes.reshape(self, [int(each) for each in dims])  # type: ignore[call-overload]
+        return self.nodes.reshape(self, [int(str(each)) for each in dims])
+
+    def __getitem__(self, index: int) -> Term:
+        """An element of a vector."""
+        if self.ndim != 1 or not isinstance(index, int):
+            raise Untraceable(f"{index} of a tensor with {self.ndim} axes")
+        return self.nodes.gather(self, self.nodes.constant(np.asarray(index)), 0)
 
     def apply(self, function: Function, args: Sequence[object]) -> Term:
         writer = _FUNCTIONS.get(function)
@@ -162,22 +199,22 @@ def _floor_divided(nodes: Nodes, x: object, y: object) -> Term:
     """Of integers 0 where the divisor is, as numpy has it; the processor stops there."""
     a, b = terms(nodes, x, y)
     if a.is_float:
-        return np.floor(a / b)  # type: ignore[return-value]
+        return on.floor(a / b)
     a, b = (nodes.cast(each, "int64") for each in (a, b))
-    zero = np.equal(b, 0)
-    safe = np.where(zero, 1, b)  # type: ignore[call-overload]
-    return nodes.cast(np.where(zero, 0, nodes.elementwise("Div", a - np.remainder(a, safe), safe)), terms(nodes, x, y)[0].kind)  # type: ignore[call-overload]
+    zero = on.equal(b, 0)
+    safe = on.where(zero, 1, b)
+    return nodes.cast(on.where(zero, 0, nodes.elementwise("Div", a - on.remainder(a, safe), safe)), terms(nodes, x, y)[0].kind)
 
 
 def _remainder(nodes: Nodes, x: object, y: object) -> Term:
     """With the sign of the divisor."""
     a, b = terms(nodes, x, y)
     if not a.is_float:
-        zero = np.equal(b, 0)
-        return np.where(zero, 0, nodes.elementwise("Mod", a, np.where(zero, 1, b)))  # type: ignore[call-overload]
+        zero = on.equal(b, 0)
+        return on.where(zero, 0, nodes.elementwise("Mod", a, on.where(zero, 1, b)))
     rest = nodes.elementwise("Mod", a, b, fmod=1)
-    turned = np.logical_and(np.not_equal(rest, 0.0), np.not_equal(np.less(rest, 0.0), np.less(b, 0.0)))
-    return np.where(turned, rest + b, rest)  # type: ignore[call-overload,return-value]
+    turned = on.logical_and(on.not_equal(rest, 0.0), on.not_equal(on.less(rest, 0.0), on.less(b, 0.0)))
+    return on.where(turned, rest + b, rest)
 
 
 def _not_equal(nodes: Nodes, x: object, y: object) -> Term:
@@ -187,27 +224,27 @@ def _not_equal(nodes: Nodes, x: object, y: object) -> Term:
 def _truncated(nodes: Nodes, x: Term) -> Term:
     if not x.is_float:
         return x
-    return np.where(np.less(x, 0.0), np.ceil(x), np.floor(x))  # type: ignore[call-overload,return-value]
+    return on.where(on.less(x, 0.0), on.ceil(x), on.floor(x))
 
 
 def _log1p(nodes: Nodes, x: Term) -> Term:
     """Without the loss of digits near 0 (W. Kahan's, in N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 1.14.1)."""
     x = _floats(nodes, x)
     u = x + 1.0
-    exact = np.logical_or(np.equal(u, 1.0), np.isinf(u))
-    divisor = np.where(exact, 1.0, u - 1.0)  # type: ignore[call-overload]
-    return np.where(np.equal(u, 1.0), x, np.where(np.isinf(u), u, np.log(u) * (x / divisor)))  # type: ignore[call-overload,return-value]
+    exact = on.logical_or(on.equal(u, 1.0), on.isinf(u))
+    divisor = on.where(exact, 1.0, u - 1.0)
+    return on.where(on.equal(u, 1.0), x, on.where(on.isinf(u), u, on.log(u) * (x / divisor)))
 
 
 def _expm1(nodes: Nodes, x: Term) -> Term:
     """By a half of the hyperbolic tangent where the difference would lose digits."""
     x = _floats(nodes, x)
-    t = np.tanh(np.clip(x, -1.0, 1.0) * 0.5)
-    return np.where(np.less(np.abs(x), 1.0), t * 2.0 / (1.0 - t), np.exp(x) - 1.0)  # type: ignore[call-overload,return-value]
+    t = on.tanh(on.clip(x, -1.0, 1.0) * 0.5)
+    return on.where(on.less(on.abs(x), 1.0), t * 2.0 / (1.0 - t), on.exp(x) - 1.0)
 
 
 def _isfinite(nodes: Nodes, x: Term) -> Term:
-    return np.logical_not(np.logical_or(np.isnan(x), np.isinf(x)))  # type: ignore[return-value]
+    return on.logical_not(on.logical_or(on.isnan(x), on.isinf(x)))
 
 
 def _special(type: str) -> Writer:
@@ -221,22 +258,22 @@ def _special(type: str) -> Writer:
 
 def _arctan2(nodes: Nodes, y: object, x: object) -> Term:
     a, b = terms(nodes, y, x)
-    both = np.logical_and(np.equal(a, 0.0), np.equal(b, 0.0))
-    turn = np.where(np.less(b, 0.0), np.where(np.less(a, 0.0), -math.pi, math.pi), 0.0)  # type: ignore[call-overload]
-    infinite = np.logical_and(np.isinf(a), np.isinf(b))
-    ratio = np.where(infinite, np.sign(a) * np.sign(b), a / np.where(both, 1.0, b))  # type: ignore[call-overload]
-    return np.arctan(ratio) + nodes.cast(turn, a.kind)  # type: ignore[no-any-return]
+    both = on.logical_and(on.equal(a, 0.0), on.equal(b, 0.0))
+    turn = on.where(on.less(b, 0.0), on.where(on.less(a, 0.0), -math.pi, math.pi), 0.0)
+    infinite = on.logical_and(on.isinf(a), on.isinf(b))
+    ratio = on.where(infinite, on.sign(a) * on.sign(b), a / on.where(both, 1.0, b))
+    return on.arctan(ratio) + nodes.cast(turn, a.kind)
 
 
 def _copysign(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
-    return np.where(np.less(b, 0.0), -np.abs(a), np.abs(a))  # type: ignore[call-overload,return-value]
+    return on.where(on.less(b, 0.0), -on.abs(a), on.abs(a))
 
 
 def _heaviside(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
-    step = np.where(np.equal(a, 0.0), b, nodes.cast(np.greater(a, 0.0), a.kind))  # type: ignore[call-overload]
-    return np.where(np.isnan(a), a, step)  # type: ignore[call-overload,return-value]
+    step = on.where(on.equal(a, 0.0), b, nodes.cast(on.greater(a, 0.0), a.kind))
+    return on.where(on.isnan(a), a, step)
 
 
 def _passing_over(choose: Callable[..., Tensor]) -> Writer:
@@ -244,7 +281,7 @@ def _passing_over(choose: Callable[..., Tensor]) -> Writer:
 
     def writer(nodes: Nodes, x: object, y: object) -> Term:
         a, b = terms(nodes, x, y)
-        return np.where(np.isnan(a), b, np.where(np.isnan(b), a, choose(a, b)))  # type: ignore[call-overload,return-value]
+        return on.where(on.isnan(a), b, on.where(on.isnan(b), a, choose(a, b)))
 
     return writer
 
@@ -261,7 +298,7 @@ def _where(nodes: Nodes, condition: object, x: object, y: object) -> Term:
 
 
 def _clipped(nodes: Nodes, x: Term, low: object, high: object) -> Term:
-    return np.minimum(np.maximum(x, low), high)  # type: ignore[call-overload,return-value]
+    return on.minimum(on.maximum(x, low), high)
 
 
 def _zeros(nodes: Nodes, x: Term) -> Term:
@@ -270,9 +307,9 @@ def _zeros(nodes: Nodes, x: Term) -> Term:
 
 def _raised(nodes: Nodes, x: Term, factor: float) -> Term:
     if factor == 2:
-        return x * x  # type: ignore[no-any-return]
+        return x * x
     if factor == 0.5 and x.is_float:
-        return np.sqrt(x)  # type: ignore[return-value]
+        return on.sqrt(x)
     wide = x if x.kind not in ("int8", "uint8", "int16", "bool") else nodes.cast(x, "int64")
     return nodes.cast(nodes.elementwise("Pow", wide, nodes.constant(np.asarray(factor, wide.dtype))), x.kind)
 
@@ -285,9 +322,9 @@ def _powered(nodes: Nodes, x: object, y: object) -> Term:
 
 def _log_added(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
-    top = np.maximum(a, b)
-    gap = np.where(np.isinf(top), 0.0, -np.abs(a - b))  # type: ignore[call-overload]
-    return np.where(np.isinf(top), top, top + np.log1p(np.exp(gap)))  # type: ignore[call-overload,return-value]
+    top = on.maximum(a, b)
+    gap = on.where(on.isinf(top), 0.0, -on.abs(a - b))
+    return on.where(on.isinf(top), top, top + on.log1p(on.exp(gap)))
 
 
 _FUNCTIONS: dict[object, Writer] = {
@@ -314,11 +351,11 @@ _FUNCTIONS: dict[object, Writer] = {
     np.square: lambda nodes, x: x * x,
     np.sqrt: _unary("Sqrt"),
     np.exp: _unary("Exp"),
-    np.exp2: lambda nodes, x: np.exp(_floats(nodes, x) * math.log(2.0)),
+    np.exp2: lambda nodes, x: on.exp(_floats(nodes, x) * math.log(2.0)),
     np.expm1: _expm1,
     np.log: _unary("Log"),
-    np.log2: lambda nodes, x: np.log(_floats(nodes, x)) * (1 / math.log(2.0)),
-    np.log10: lambda nodes, x: np.log(_floats(nodes, x)) * (1 / math.log(10.0)),
+    np.log2: lambda nodes, x: on.log(_floats(nodes, x)) * (1 / math.log(2.0)),
+    np.log10: lambda nodes, x: on.log(_floats(nodes, x)) * (1 / math.log(10.0)),
     np.log1p: _log1p,
     np.logaddexp: _log_added,
     np.reciprocal: lambda nodes, x: 1.0 / x,
@@ -337,7 +374,7 @@ _FUNCTIONS: dict[object, Writer] = {
     np.arctanh: _unary("Atanh"),
     np.copysign: _copysign,
     np.heaviside: _heaviside,
-    np.signbit: lambda nodes, x: np.less(x, 0),
+    np.signbit: lambda nodes, x: on.less(x, 0),
     np.equal: _compared("Equal"),
     np.not_equal: _not_equal,
     np.less: _compared("Less"),

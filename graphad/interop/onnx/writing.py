@@ -8,7 +8,6 @@ from typing import NoReturn
 
 import numpy as np
 
-from graphad.errors import GraphadError
 from graphad.interop.onnx import stacks
 from graphad.interop.onnx.layouts import Layouts
 from graphad.interop.onnx.nodes import Frame, Nodes, is_same
@@ -18,7 +17,7 @@ from graphad.interop.onnx.writers import WRITERS, Call, CannotWrite, by_formula
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import BranchLike, CallLike, LoopLike, control_definition
 from graphad.ops import GradOpDef
-from graphad.types import TENSOR, TENSOR_ARRAY, Array
+from graphad.types import TENSOR
 
 Bound = Term | Stack
 _TAPES = ("create_tape", "push_tape", "pop_tape")
@@ -111,7 +110,7 @@ class GraphWriter:
         found = writer(call)
         results = list(found) if isinstance(found, list | tuple) else [found]
         for slot, result in zip(definition.outputs.values(), results, strict=False):
-            made = result if isinstance(result, list) else [result]
+            made = list(result) if isinstance(result, list | tuple) else [result]
             for value, term in zip(op.outputs.get(slot.name, ()), made, strict=False):
                 if term is not None:
                     self.bind(value, term)
@@ -328,7 +327,9 @@ class _Carried:
         if not same and not self.whole:
             self.writer.guesses.carried.add((self.number, self.place))
             raise Again
-        if not all(is_same(x, y) for a, b in zip(found.parts, self.entered.parts, strict=True) for x, y in zip(a.sizes, b.sizes, strict=True)):
+        if not all(
+            is_same(x, y) for a, b in zip(found.parts, self.entered.parts, strict=True) for x, y in zip(a.sizes, b.sizes, strict=True)
+        ):
             self._no_rows()
         return [self.nodes.as_scalar(found.count), *(found.parts if self.whole else ())]
 
@@ -442,7 +443,5 @@ def refuse(failed: Mapping[str, list[Op]]) -> None:
     for what, ops in failed.items():
         places = dict.fromkeys(str(op.source) for op in ops if op.source is not None)
         where = f" (written at {', '.join(list(places)[:3])}{' ...' if len(places) > 3 else ''})" if places else ""
-        lines.append(f"  {len(ops)} × {what}{where}")
+        lines.append(f"  {what}; {len(ops)} of them{where}" if len(ops) > 1 else f"  {what}{where}")
     raise CannotWrite("\n".join(["ONNX cannot say these operators:", *lines]))
-
-

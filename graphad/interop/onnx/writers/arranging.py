@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from graphad.interop.onnx.nodes import TO_THE_END, Dim, Nodes, is_same
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.pointwise import aligned
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
 from graphad.ops.inference import normal_axis
@@ -40,15 +41,19 @@ def _reshape(call: Call) -> Result:
     x = call["X"]
     dims = call.numbers("shape", "Shape", "ShapeTensor")
     dims = [call.nodes.extent(x, i) if isinstance(each, int) and not each and i < x.ndim else each for i, each in enumerate(dims)]
+    if any(isinstance(each, Term) and not each.is_extent for each in dims):  # they may be 0 or -1, which mean the same in ONNX
+        sizes = [-1 if isinstance(each, Term) and not each.is_extent else each for each in dims]
+        return with_shape(call, call.nodes.one("Reshape", [x, call.nodes.vector(dims)], x.kind, sizes))
     return with_shape(call, call.nodes.reshape(x, _remaining(call.nodes, x, dims)))
 
 
 def _remaining(nodes: Nodes, x: Term, dims: list[Dim]) -> list[Dim]:
     """Extents that are all known, -1 among them as a number."""
-    if any(not isinstance(each, int) for each in dims) or -1 not in dims or -1 in x.shape or 0 in dims:
+    numbers = [each for each in dims if isinstance(each, int)]
+    if len(numbers) < len(dims) or -1 not in numbers or -1 in x.shape or 0 in numbers:
         return dims
-    rest = int(np.prod(x.shape)) // max(1, -int(np.prod(dims)))  # type: ignore[arg-type]
-    return [rest if each == -1 else each for each in dims]
+    rest = prod(x.shape) // max(1, -prod(numbers))
+    return [rest if each == -1 else each for each in numbers]
 
 
 @writes("transpose", "transpose2")
@@ -128,8 +133,8 @@ def summed_like(nodes: Nodes, x: Term, like: Term, wide: Sequence[int]) -> Term:
 def _summed_if(nodes: Nodes, x: Term, axis: int, extent: Dim) -> Term:
     """x summed over an axis if that has another extent in what it is the gradient of."""
     own = nodes.extent(x, axis)
-    same = np.equal(extent, own)
-    return nodes.choose(same, lambda: [nodes.copied(x)], lambda: [nodes.reduce("Sum", x, [axis], keep=True)])[0]  # type: ignore[arg-type]
+    same = on.equal(extent, own)
+    return nodes.choose(same, lambda: [nodes.copied(x)], lambda: [nodes.reduce("Sum", x, [axis], keep=True)])[0]
 
 
 @writes("expand_v2")
@@ -138,7 +143,7 @@ def _expand(call: Call) -> Result:
     dims = call.numbers("shape", "Shape", "expand_shapes_tensor")
     lead = len(dims) - x.ndim
     kept: list[Dim] = [nodes.extent(x, i - lead) if isinstance(e, int) and e == -1 else e for i, e in enumerate(dims)]
-    kept = [np.where(np.equal(e, -1), nodes.extent(x, i - lead), e) if isinstance(e, Term) and i >= lead else e for i, e in enumerate(kept)]  # type: ignore[call-overload,misc]
+    kept = [on.where(on.equal(e, -1), nodes.extent(x, i - lead), e) if isinstance(e, Term) and i >= lead else e for i, e in enumerate(kept)]
     return nodes.expand(x, kept)
 
 
@@ -207,7 +212,7 @@ def _rolled(nodes: Nodes, x: Term, shift: int, axis: int) -> Term:
     if isinstance(extent, int):
         at: Dim = -shift % extent if extent else 0
     else:
-        at = np.remainder(-shift, extent)  # type: ignore[assignment,call-overload]
+        at = on.remainder(-shift, extent)
     return nodes.concat([nodes.part(x, axis, at, TO_THE_END), nodes.part(x, axis, 0, at)], axis)
 
 
@@ -233,9 +238,9 @@ def _split(call: Call) -> Result:
     sections = list(call.attr("sections"))
     count = call.attr("num") or len(sections)
     if not sections and not isinstance(extent, int):
-        whole = np.floor_divide(extent, count)
-        return [nodes.split(x, [whole] * count, axis)]  # type: ignore[list-item]
-    sizes: list[Dim] = sections or [extent // count] * count  # type: ignore[list-item,operator]
+        whole = on.floor_divide(extent, count)
+        return [nodes.split(x, [whole] * count, axis)]
+    sizes: list[Dim] = sections or [extent // count] * count
     rest = sum(each for each in sizes if isinstance(each, int) and each != -1)
     return [nodes.split(x, [extent - rest if isinstance(e, int) and e == -1 else e for e in sizes], axis)]
 
@@ -314,7 +319,7 @@ def _put_back(nodes: Nodes, x: Term, like: Term, axis: int, start: Dim, end: Dim
 
 
 def _not_below_zero(x: Dim) -> Dim:
-    return max(x, 0) if isinstance(x, int) else np.maximum(x, 0)  # type: ignore[call-overload,no-any-return]
+    return max(x, 0) if isinstance(x, int) else on.maximum(x, 0)
 
 
 def _at_most(x: Dim, limit: Dim) -> Dim:
@@ -322,7 +327,7 @@ def _at_most(x: Dim, limit: Dim) -> Dim:
         return min(x, limit)
     if isinstance(x, int) and not x:
         return 0
-    return np.minimum(x, limit)  # type: ignore[call-overload,no-any-return]
+    return on.minimum(x, limit)
 
 
 @writes("set_value")
@@ -331,10 +336,10 @@ def _set_value(call: Call) -> Result:
     x, nodes = call["Input"], call.nodes
     setting = Setting(**call.attrs)
     axes = [normal_axis(a, x.ndim) for a in setting.axes]
-    bounds = [call.numbers(*each) for each in (("starts", "", "StartsTensorList"), ("ends", "", "EndsTensorList"))]
+    starts, ends = call.numbers("starts", "", "StartsTensorList"), call.numbers("ends", "", "EndsTensorList")
     steps = call.numbers("steps", "", "StepsTensorList") or [1] * len(axes)
     size = nodes.product(nodes.dims(x))
-    places = nodes.slice(nodes.reshape(nodes.range(size), nodes.dims(x)), axes, *bounds, steps)
+    places = nodes.slice(nodes.reshape(nodes.range(size), nodes.dims(x)), axes, starts, ends, steps)
     value = call.get("ValueTensor")
     if value is None:
         value = nodes.constant(np.array(setting.given, x.dtype).reshape(setting.shape))

@@ -7,7 +7,7 @@ import numpy as np
 from graphad.interop.onnx import stacks
 from graphad.interop.onnx.nodes import Dim, Nodes
 from graphad.interop.onnx.stacks import Leaf, NoRows, Stack
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
 
 # -- arrays --------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def _read(call: Call) -> Result:
     if like is None:
         return stacks.element(nodes, items, index, shape)
     found = stacks.filled(nodes, items, index, shape)
-    return nodes.choose(stacks.is_hole(nodes, found), lambda: [nodes.copied(np.zeros_like(like))], lambda: [found])[0]  # type: ignore[arg-type]
+    return nodes.choose(stacks.is_hole(nodes, found), lambda: [nodes.copied(on.zeros_like(like))], lambda: [found])[0]
 
 
 @writes("lod_array_length")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphad.interop.onnx.nodes import TO_THE_END, Dim, Nodes
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
 from graphad.ops.conv import Convolution, Convolution3d, TransposedConvolution, TransposedConvolution3d
 from graphad.ops.pooling import Pooling, Pooling3d, averaging
@@ -50,30 +50,30 @@ class Window:
 def windows(nodes: Nodes, image: Term, kernel: Sequence[int], how: Any) -> list[Window]:
     """The windows of a kernel in an image ``[N, C, ...]``."""
     found = []
-    dilations = getattr(how, "dilations", [1])
-    for i, axis in enumerate(how.axes(image.shape, (1, 1, *kernel)) if hasattr(how, "dilations") else how.sliding(image.shape)):
+    for i, axis in enumerate(how.axes(image.shape, (1, 1, *kernel)) if hasattr(how, "dilations") else how.axes(image.shape) or ()):
         dilation = 1 if how.padding_algorithm == "SAME" else axis.dilation
         before, after = axis.before, axis.after
         if how.padding_algorithm == "SAME" and axis.size == -1:
             before, after = _same(nodes, image, i + 2, axis.stride, (axis.kernel - 1) * dilation + 1)
         found.append(Window(axis.kernel, axis.stride, dilation, before, after))
-    del dilations
     return found
 
 
 def _same(nodes: Nodes, image: Term, axis: int, stride: int, reach: int) -> tuple[Dim, Dim]:
     """The padding for which the extent divided by the stride, rounded up, is the number of windows."""
     extent = nodes.extent(image, axis)
-    count = np.floor_divide(extent + (stride - 1), stride)
-    total = np.maximum((count - 1) * stride + reach - extent, 0)  # type: ignore[operator]
-    before = np.floor_divide(total, 2)
+    count = on.floor_divide(extent + (stride - 1), stride)
+    total = on.maximum((count - 1) * stride + reach - extent, 0)
+    before = on.floor_divide(total, 2)
     return before, total - before
 
 
 def _explicit(nodes: Nodes, x: Term, found: Sequence[Window], value: float = 0.0) -> tuple[Term, list[int]]:
     """The image, padded where only a run knows how much, and the padding that is left to do: ``[before..., after...]``."""
-    if all(isinstance(each, int) for w in found for each in (w.before, w.after)):
-        return x, [*(int(w.before) for w in found), *(int(w.after) for w in found)]  # type: ignore[call-overload]
+    pads = [*(w.before for w in found), *(w.after for w in found)]
+    known = [each for each in pads if isinstance(each, int)]
+    if len(known) == len(pads):
+        return x, known
     axes = list(range(2, 2 + len(found)))
     return nodes.pad(x, [w.before for w in found], [w.after for w in found], value, axes=axes), [0] * 2 * len(found)
 
@@ -201,7 +201,7 @@ def _transposed(call: Call) -> Result:
     sizes: list[Dim] = list(how.output_size)
     if not sizes:
         counts = nodes.dims(x)[2:]
-        sizes = [(n - 1) * w.stride + (w.reach - w.before - w.after + e) for n, w, e in zip(counts, found, extra, strict=True)]  # type: ignore[misc]
+        sizes = [(n - 1) * w.stride + (w.reach - w.before - w.after + e) for n, w, e in zip(counts, found, extra, strict=True)]
     out = spread(nodes, x, filter_, found, sizes, how.groups)
     bias = call.get("Bias") if "Bias" in call.definition.inputs else None
     if bias is not None:
@@ -250,7 +250,7 @@ def _folded(call: Call, columns: Term, image: list[Dim], found: list[Window], li
 
 def _windows_in(extent: Dim, w: Window) -> Dim:
     room = extent + w.before + w.after - w.reach
-    return room // w.stride + 1 if isinstance(room, int) else np.floor_divide(room, w.stride) + 1  # type: ignore[no-any-return]
+    return room // w.stride + 1 if isinstance(room, int) else on.floor_divide(room, w.stride) + 1
 
 
 @writes("fold_like")
@@ -293,7 +293,7 @@ def _is_global(how: Any) -> bool:
 
 def _max_attrs(nodes: Nodes, x: Term, how: Any) -> tuple[Term, dict[str, object]]:
     found = windows(nodes, x, how.ksize, how)
-    x, pads = _explicit(nodes, x, found, float("-inf") if x.is_float else float(np.iinfo(x.dtype).min))  # type: ignore[type-var]
+    x, pads = _explicit(nodes, x, found, float("-inf") if x.is_float else float(np.iinfo(x.kind).min))
     attrs: dict[str, object] = {"kernel_shape": [w.kernel for w in found], "strides": [w.stride for w in found], "pads": pads}
     return x, attrs | ({"ceil_mode": 1} if how.ceil_mode else {})
 
@@ -302,8 +302,8 @@ def _counts(how: Any, x: Term) -> list[int]:
     return list(how.counts(x.shape))
 
 
-def _flat_places(nodes: Nodes, x: Term, how: Any) -> tuple[Term, Term]:
-    """The maxima of windows, and where the first one of each is: its number among all elements."""
+def _flat_places(nodes: Nodes, x: Term, how: Any) -> tuple[Term, Term, Term]:
+    """The maxima of windows, where the first one of each is, its number among all elements, and the padded image that these are of."""
     if _is_global(how):
         dims = nodes.dims(x)
         rows = nodes.reshape(x, [nodes.product(dims[:2]), nodes.product(dims[2:])])
@@ -312,16 +312,22 @@ def _flat_places(nodes: Nodes, x: Term, how: Any) -> tuple[Term, Term]:
         width = nodes.extent(rows, 1)
         starts = nodes.unsqueeze(nodes.range(nodes.extent(rows, 0)), [1]) * (width if isinstance(width, int) else nodes.as_scalar(width))
         shape = [*dims[:2], *[1] * (x.ndim - 2)]
-        return nodes.reshape(top, shape), nodes.reshape(place + starts, shape)
-    if how.adaptive:
-        raise CannotWrite("an adaptive maximum pooling with more than one window")
+        return nodes.reshape(top, shape), nodes.reshape(place + starts, shape), x
+    if how.adaptive and (-1 in x.shape[2:] or how.axes(x.shape) is None):
+        raise CannotWrite("an adaptive maximum pooling whose windows differ in extent")
     wide, attrs = _max_attrs(nodes, x, how)
-    if wide is not x or (attrs.get("ceil_mode") and any(attrs["pads"])):  # type: ignore[arg-type]
-        raise CannotWrite("the places of maxima in an image that is padded by a run")
     sizes = [*x.sizes[:2], *_counts(how, x)]
-    given = x if x.kind != "float16" else nodes.cast(x, "float32")
+    given = wide if x.kind != "float16" else nodes.cast(wide, "float32")
     top, places = nodes.node("MaxPool", [given], [(given.kind, sizes), ("int64", sizes)], **attrs)
-    return nodes.cast(top, x.kind), places
+    return nodes.cast(top, x.kind), places, wide
+
+
+def _cropped(nodes: Nodes, wide: Term, x: Term, how: Any) -> Term:
+    """What is left of a padded image without its padding."""
+    found = windows(nodes, x, how.ksize, how)
+    axes = list(range(2, x.ndim))
+    out = nodes.slice(wide, axes, [w.before for w in found], [w.before + e for w, e in zip(found, nodes.dims(x)[2:], strict=True)])
+    return _sized(out, x.sizes)
 
 
 @writes("pool2d", "pool3d")
@@ -335,7 +341,7 @@ def _pooled(nodes: Nodes, x: Term, how: Any) -> Term:
     if _is_global(how):
         return nodes.reduce("Max" if how.pooling_type == "max" else "Mean", x, range(2, x.ndim), keep=True)
     sizes = [*x.sizes[:2], *_counts(how, x)]
-    if how.pooling_type == "max" and not how.adaptive:
+    if how.pooling_type == "max" and (not how.adaptive or (-1 not in x.shape[2:] and how.axes(x.shape) is not None)):
         wide, attrs = _max_attrs(nodes, x, how)
         return nodes.one("MaxPool", [wide], x.kind, sizes, **attrs)
     if how.pooling_type == "max":
@@ -352,7 +358,7 @@ def _pooled(nodes: Nodes, x: Term, how: Any) -> Term:
         raise CannotWrite("an average over windows of extents that only a run knows")
     total = convolved(nodes, *_planes(nodes, x, found), None, found, 1)
     out = nodes.reshape(total, [*nodes.dims(x)[:2], *nodes.dims(total)[2:]])
-    return out / _divisors(nodes, x, how, found)  # type: ignore[no-any-return]
+    return out / _divisors(nodes, x, how, found)
 
 
 def _planes(nodes: Nodes, x: Term, found: Sequence[Window]) -> tuple[Term, Term]:
@@ -420,17 +426,21 @@ def _scatter_max(call: Call) -> Result:
     """What was pooled, put where the maxima are."""
     nodes, how = call.nodes, _pooling(call)
     x, pooled = (to_front(nodes, call[slot], how.data_format) for slot in ("X", "Pooled"))
-    _, places = _flat_places(nodes, x, how)
-    zeros = nodes.full([nodes.product(nodes.dims(x))], 0, pooled.kind)
+    _, places, wide = _flat_places(nodes, x, how)
+    zeros = nodes.full([nodes.product(nodes.dims(wide))], 0, pooled.kind)
     out = nodes.put(zeros, nodes.flatten(places), nodes.flatten(pooled), 0, "add")
-    return from_front(nodes, nodes.reshape(out, nodes.dims(x)), how.data_format)
+    image = nodes.reshape(out, nodes.dims(wide))
+    return from_front(nodes, image if wide is x else _cropped(nodes, image, x, how), how.data_format)
 
 
 @writes("pool2d_gather_max", "pool3d_gather_max")
 def _gather_max(call: Call) -> Result:
     nodes, how = call.nodes, _pooling(call)
     x, image = (to_front(nodes, call[slot], how.data_format) for slot in ("X", "Image"))
-    _, places = _flat_places(nodes, x, how)
+    _, places, wide = _flat_places(nodes, x, how)
+    if wide is not x:
+        found = windows(nodes, x, how.ksize, how)
+        image = nodes.pad(image, [w.before for w in found], [w.after for w in found], axes=list(range(2, x.ndim)))
     return from_front(nodes, nodes.gather(nodes.flatten(image), places, 0), how.data_format)
 
 
@@ -438,9 +448,11 @@ def _gather_max(call: Call) -> Result:
 def _with_index(call: Call) -> Result:
     """Places count from the beginning of the channel."""
     nodes, how, x = call.nodes, _pooling(call), call["X"]
-    top, places = _flat_places(nodes, x, how)
+    top, places, wide = _flat_places(nodes, x, how)
+    if wide is not x:
+        raise CannotWrite("the places of maxima in an image whose padding only a run knows")
     size = nodes.product(nodes.dims(x)[2:])
-    return [top, np.remainder(places, size if isinstance(size, int) else nodes.as_scalar(size))]  # type: ignore[list-item]
+    return [top, on.remainder(places, size if isinstance(size, int) else nodes.as_scalar(size))]
 
 
 __all__ = ["TO_THE_END", "along", "from_front", "to_front"]

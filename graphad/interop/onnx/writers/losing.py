@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from graphad.interop.onnx.nodes import Nodes
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, Result, writes
 
 # -- choices between classes ---------------------------------------------------------------------
@@ -13,8 +11,8 @@ from graphad.interop.onnx.writers.writer import Call, Result, writes
 
 def _counted(nodes: Nodes, label: Term, ignore: int) -> tuple[Term, Term]:
     """Where a label counts, and the labels with the others set to 0."""
-    counts = np.not_equal(label, ignore)
-    return counts, nodes.where(counts, label, nodes.like(0, label))  # type: ignore[arg-type,return-value]
+    counts = on.not_equal(label, ignore)
+    return counts, nodes.where(counts, label, nodes.like(0, label))
 
 
 @writes("nll_loss")
@@ -30,7 +28,7 @@ def _nll(call: Call) -> Result:
     if how == "none":
         return [loss, nodes.like(0.0, x)]
     total = nodes.reduce("Sum", loss, range(loss.ndim))
-    return [total / np.where(np.equal(whole, 0.0), 1.0, whole) if how == "mean" else total, whole]  # type: ignore[call-overload]
+    return [total / on.where(on.equal(whole, 0.0), 1.0, whole) if how == "mean" else total, whole]
 
 
 @writes("cross_entropy2")
@@ -39,21 +37,21 @@ def _cross_entropy2(call: Call) -> Result:
     counts, classes = _counted(nodes, call["Label"], call.attr("ignore_index"))
     match = nodes.take(x, classes, -1)
     zero = nodes.like(0.0, x)
-    return [nodes.where(counts, -np.log(match), zero), nodes.where(counts, match, zero), nodes.full([*nodes.dims(x), 0], 0, x.kind)]
+    return [nodes.where(counts, -on.log(match), zero), nodes.where(counts, match, zero), nodes.full([*nodes.dims(x), 0], 0, x.kind)]
 
 
 def _chosen(call: Call, logarithms: Term, axis: int) -> Term:
     """The logarithm of the label's probability, with its sign changed."""
     nodes, label = call.nodes, call["Label"]
     if call.attr("soft_label"):
-        return -nodes.reduce("Sum", label * logarithms, [axis], keep=True)  # type: ignore[no-any-return]
+        return -nodes.reduce("Sum", label * logarithms, [axis], keep=True)
     counts, classes = _counted(nodes, label, call.attr("ignore_index"))
     return nodes.where(counts, -nodes.take(logarithms, classes, axis), nodes.like(0.0, logarithms))
 
 
 @writes("cross_entropy")
 def _cross_entropy(call: Call) -> Result:
-    return _chosen(call, np.log(call["X"]), call["X"].ndim - 1)  # type: ignore[arg-type]
+    return _chosen(call, on.log(call["X"]), call["X"].ndim - 1)
 
 
 @writes("softmax_with_cross_entropy")
@@ -61,7 +59,7 @@ def _softmax_loss(call: Call) -> Result:
     x, nodes = call["Logits"], call.nodes
     axis = call.attr("axis") % x.ndim
     if not call.attr("use_softmax"):
-        return [nodes.copied(x), _chosen(call, np.log(x), axis)]  # type: ignore[arg-type]
+        return [nodes.copied(x), _chosen(call, on.log(x), axis)]
     softmax = nodes.one("Softmax", [x], x.kind, x.sizes, axis=axis)
     return [softmax, _chosen(call, nodes.one("LogSoftmax", [x], x.kind, x.sizes, axis=axis), axis)]
 
@@ -70,13 +68,13 @@ def _softmax_loss(call: Call) -> Result:
 def _bpr(call: Call) -> Result:
     x, label, nodes = call["X"], call["Label"], call.nodes
     above = x - nodes.take(x, label, -1)
-    costs = np.maximum(above, 0.0) + np.log1p(np.exp(-np.abs(above)))
-    costs = nodes.put(costs, label, np.zeros_like(nodes.take(costs, label, -1)), -1)  # type: ignore[arg-type]
-    return nodes.reduce("Sum", costs, [-1], keep=True) / float(x.shape[-1] - 1)  # type: ignore[no-any-return]
+    costs = on.maximum(above, 0.0) + on.log1p(on.exp(-on.abs(above)))
+    costs = nodes.put(costs, label, on.zeros_like(nodes.take(costs, label, -1)), -1)
+    return nodes.reduce("Sum", costs, [-1], keep=True) / float(x.shape[-1] - 1)
 
 
 def _log_sigmoid(x: Term) -> Term:
-    return -(np.maximum(-x, 0.0) + np.log1p(np.exp(-np.abs(x))))  # type: ignore[no-any-return]
+    return -(on.maximum(-x, 0.0) + on.log1p(on.exp(-on.abs(x))))
 
 
 @writes("sigmoid_focal_loss")
@@ -84,12 +82,12 @@ def _focal(call: Call) -> Result:
     x, nodes, gamma, alpha = call["X"], call.nodes, float(call.attr("gamma")), float(call.attr("alpha"))
     number = nodes.range(nodes.extent(x, 1)) + 1
     label = nodes.cast(call["Label"], "int64")
-    share = 1.0 / np.maximum(nodes.cast(nodes.as_scalar(call["FgNum"]), x.kind), 1.0)
-    positive = nodes.cast(np.equal(number, label), x.kind)  # type: ignore[arg-type]
-    negative = (1.0 - positive) * nodes.cast(np.not_equal(label, -1), x.kind)  # type: ignore[arg-type]
+    share = 1.0 / on.maximum(nodes.cast(nodes.as_scalar(call["FgNum"]), x.kind), 1.0)
+    positive = nodes.cast(on.equal(number, label), x.kind)
+    negative = (1.0 - positive) * nodes.cast(on.not_equal(label, -1), x.kind)
     p, q = (nodes.elementwise("Sigmoid", each) for each in (x, -x))
-    of_class, of_others = np.power(q, gamma) * _log_sigmoid(x), np.power(p, gamma) * _log_sigmoid(-x)
-    return -(positive * share * alpha * of_class) - negative * share * (1.0 - alpha) * of_others  # type: ignore[no-any-return]
+    of_class, of_others = on.power(q, gamma) * _log_sigmoid(x), on.power(p, gamma) * _log_sigmoid(-x)
+    return -(positive * share * alpha * of_class) - negative * share * (1.0 - alpha) * of_others
 
 
 @writes("label_smooth")
@@ -97,10 +95,10 @@ def _smooth(call: Call) -> Result:
     x, nodes, epsilon = call["X"], call.nodes, float(call.attr("epsilon"))
     prior = call.get("PriorDist")
     if prior is not None:
-        return x * (1 - epsilon) + nodes.flatten(prior) * epsilon  # type: ignore[no-any-return]
+        return x * (1 - epsilon) + nodes.flatten(prior) * epsilon
     count = nodes.extent(x, -1)
     share = epsilon / max(count, 1) if isinstance(count, int) else epsilon / nodes.cast(nodes.as_scalar(count), x.kind)
-    return x * (1 - epsilon) + share  # type: ignore[no-any-return]
+    return x * (1 - epsilon) + share
 
 
 # -- of two tensors ------------------------------------------------------------------------------
@@ -109,8 +107,8 @@ def _smooth(call: Call) -> Result:
 @writes("huber_loss")
 def _huber(call: Call) -> Result:
     residual = call["Y"] - call["X"]
-    near = np.minimum(np.abs(residual), float(call.attr("delta")))
-    return [residual, near * (np.abs(residual) - near * 0.5)]
+    near = on.minimum(on.abs(residual), float(call.attr("delta")))
+    return [residual, near * (on.abs(residual) - near * 0.5)]
 
 
 @writes("smooth_l1_loss")
@@ -119,8 +117,8 @@ def _smooth_l1(call: Call) -> Result:
     inside, outside = call.get("InsideWeight"), call.get("OutsideWeight")
     diff = x - call["Y"]
     diff = diff if inside is None else diff * inside
-    size = np.abs(diff)
-    cost = np.where(np.less(size, bend), diff * diff * (0.5 / bend), size - 0.5 * bend)  # type: ignore[call-overload]
+    size = on.abs(diff)
+    cost = on.where(on.less(size, bend), diff * diff * (0.5 / bend), size - 0.5 * bend)
     cost = cost if outside is None else cost * outside
     total = nodes.reduce("Sum", cost, range(1, x.ndim))
     return [diff, nodes.unsqueeze(total, [1])]
@@ -129,46 +127,46 @@ def _smooth_l1(call: Call) -> Result:
 @writes("kldiv_loss")
 def _kl(call: Call) -> Result:
     x, target, nodes, how = call["X"], call["Target"], call.nodes, call.attr("reduction")
-    positive = np.greater(target, 0.0)
-    loss = np.where(positive, target * (np.log(np.where(positive, target, 1.0)) - x), 0.0)  # type: ignore[call-overload]
+    positive = on.greater(target, 0.0)
+    loss = on.where(positive, target * (on.log(on.where(positive, target, 1.0)) - x), 0.0)
     if how == "none":
-        return loss  # type: ignore[no-any-return]
+        return loss
     total = nodes.reduce("Sum", loss, range(loss.ndim))
     if how == "sum" or (how == "batchmean" and not x.ndim):
         return total
     count = nodes.size(x) if how == "mean" else nodes.as_scalar(nodes.extent(x, 0))
-    return total / nodes.cast(count, x.kind)  # type: ignore[no-any-return]
+    return total / nodes.cast(count, x.kind)
 
 
 @writes("sigmoid_cross_entropy_with_logits")
 def _logits(call: Call) -> Result:
     x, label, nodes = call["X"], call["Label"], call.nodes
-    counted = np.not_equal(label, float(call.attr("ignore_index")))
-    loss = np.where(counted, np.maximum(x, 0.0) - x * label + np.log1p(np.exp(-np.abs(x))), 0.0)  # type: ignore[call-overload]
+    counted = on.not_equal(label, float(call.attr("ignore_index")))
+    loss = on.where(counted, on.maximum(x, 0.0) - x * label + on.log1p(on.exp(-on.abs(x))), 0.0)
     if not call.attr("normalize"):
-        return loss  # type: ignore[no-any-return]
-    number = nodes.cast(counted, x.kind)  # type: ignore[arg-type]
-    return loss / np.maximum(nodes.reduce("Sum", number, range(x.ndim)), 1e-5)  # type: ignore[no-any-return]
+        return loss
+    number = nodes.cast(counted, x.kind)
+    return loss / on.maximum(nodes.reduce("Sum", number, range(x.ndim)), 1e-5)
 
 
 @writes("modified_huber_loss")
 def _modified(call: Call) -> Result:
     z = call["X"] * (call["Y"] * 2.0 - 1.0)
-    rest = np.maximum(1.0 - z, 0.0)
-    return [z, np.where(np.less(z, -1.0), z * -4.0, rest * rest)]  # type: ignore[call-overload,list-item]
+    rest = on.maximum(1.0 - z, 0.0)
+    return [z, on.where(on.less(z, -1.0), z * -4.0, rest * rest)]
 
 
 @writes("margin_rank_loss")
 def _margin(call: Call) -> Result:
-    loss = np.maximum(float(call.attr("margin")) - call["Label"] * (call["X1"] - call["X2"]), 0.0)
-    return [call.nodes.cast(np.greater(loss, 0.0), loss.kind), loss]  # type: ignore[arg-type]
+    loss = on.maximum(float(call.attr("margin")) - call["Label"] * (call["X1"] - call["X2"]), 0.0)
+    return [call.nodes.cast(on.greater(loss, 0.0), loss.kind), loss]
 
 
 @writes("cos_sim")
 def _cosine(call: Call) -> Result:
     x, y, nodes = call["X"], call["Y"], call.nodes
     axes = list(range(1, x.ndim))
-    lengths = [np.sqrt(nodes.reduce("Sum", each * each, axes, keep=True)) for each in (x, y)]
+    lengths = [on.sqrt(nodes.reduce("Sum", each * each, axes, keep=True)) for each in (x, y)]
     cosine = nodes.reduce("Sum", (x / lengths[0]) * (y / lengths[1]), axes, keep=True)
     return [nodes.reshape(each, [nodes.extent(each, 0), 1]) for each in (cosine, *lengths)]
 
@@ -183,8 +181,8 @@ def _lstm(call: Call) -> Result:
     width = x.shape[1] // 4
     i, f, o, g = nodes.split(x, [width] * 4, 1)
     i, f, o = (nodes.elementwise("Sigmoid", each) for each in (i, f + float(call.attr("forget_bias")), o))
-    cell = f * call["C_prev"] + i * np.tanh(g)
-    return [cell, o * np.tanh(cell)]
+    cell = f * call["C_prev"] + i * on.tanh(g)
+    return [cell, o * on.tanh(cell)]
 
 
 _ACTIVATIONS = {1: "Sigmoid", 2: "Tanh", 3: "Relu"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.interop.onnx.nodes import Dim, Nodes
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.nodes import Dim, Nodes, broadcast
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, Result, writes
 from graphad.ops.inference import normal_axis
 
@@ -67,7 +67,7 @@ def _addmm(call: Call) -> Result:
     """Scaled where a factor is not one."""
     product = call.nodes.matmul(call["X"], call["Y"])
     given, alpha, beta = call["Input"], float(call.attr("Alpha")), float(call.attr("Beta"))
-    return (given if beta == 1.0 else given * beta) + (product if alpha == 1.0 else product * alpha)  # type: ignore[no-any-return]
+    return (given if beta == 1.0 else given * beta) + (product if alpha == 1.0 else product * alpha)
 
 
 @writes("einsum")
@@ -110,7 +110,7 @@ def _power(call: Call) -> Result:
 
 def _identity(nodes: Nodes, extent: Dim, dtype: str) -> Term:
     row = nodes.range(extent)
-    return nodes.cast(np.equal(nodes.unsqueeze(row, [1]), row), dtype)  # type: ignore[arg-type]
+    return nodes.cast(on.equal(nodes.unsqueeze(row, [1]), row), dtype)
 
 
 # -- equations -----------------------------------------------------------------------------------
@@ -123,14 +123,14 @@ def solved(nodes: Nodes, a: Term, b: Term) -> Term:
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         left, right = carried
-        here = np.equal(row, step)  # [n]
+        here = on.equal(row, step)  # [n]
         column = _column(nodes, left, step)  # [..., n]
-        candidates = nodes.where(np.less(row, step), nodes.like(-1.0, column), np.abs(column))  # type: ignore[arg-type]
-        pivot = np.equal(nodes.arg("ArgMax", candidates, -1), row)  # [..., n]
-        left, right = (_exchanged(nodes, each, here, pivot) for each in (left, right))  # type: ignore[arg-type]
+        candidates = nodes.where(on.less(row, step), nodes.like(-1.0, column), on.abs(column))
+        pivot = on.equal(nodes.arg("ArgMax", candidates, -1), row)  # [..., n]
+        left, right = (_exchanged(nodes, each, here, pivot) for each in (left, right))
         factors = _column(nodes, left, step)
-        mask = nodes.unsqueeze(nodes.cast(here, left.kind), [1])  # type: ignore[arg-type]
-        divisor = nodes.unsqueeze(nodes.reduce("Sum", factors * nodes.cast(here, left.kind), [factors.ndim - 1], keep=True), [factors.ndim])  # type: ignore[arg-type]
+        mask = nodes.unsqueeze(nodes.cast(here, left.kind), [1])
+        divisor = nodes.unsqueeze(nodes.reduce("Sum", factors * nodes.cast(here, left.kind), [factors.ndim - 1], keep=True), [factors.ndim])
         others = nodes.unsqueeze(factors, [factors.ndim]) * (1.0 - mask)
         out = []
         for each in (left, right):
@@ -138,8 +138,7 @@ def solved(nodes: Nodes, a: Term, b: Term) -> Term:
             out.append(each * (1.0 - mask) - others * chosen + mask * chosen)
         return None, out, []
 
-    wide = b if b.ndim == a.ndim else nodes.expand(b, [*nodes.dims(a)[:-2], *nodes.dims(b)[-2:]])
-    return nodes.loop(extent, None, [a, wide], body)[1]
+    return nodes.loop(extent, None, [a, b], body)[1]
 
 
 def _column(nodes: Nodes, x: Term, step: Term) -> Term:
@@ -151,7 +150,7 @@ def _exchanged(nodes: Nodes, x: Term, here: Term, pivot: Term) -> Term:
     a, b = (nodes.cast(each, x.kind) for each in (here, pivot))
     a, b = nodes.unsqueeze(a, [a.ndim]), nodes.unsqueeze(b, [b.ndim])
     first, second = (nodes.reduce("Sum", x * each, [x.ndim - 2], keep=True) for each in (a, b))
-    return x + (second - first) * a + (first - second) * b  # type: ignore[no-any-return]
+    return x + (second - first) * a + (first - second) * b
 
 
 def inverted(nodes: Nodes, x: Term) -> Term:
@@ -167,10 +166,12 @@ def _inverse(call: Call) -> Result:
 
 @writes("solve")
 def _solve(call: Call) -> Result:
+    """A vector is one column."""
     x, y, nodes = call["X"], call["Y"], call.nodes
-    if y.ndim == x.ndim - 1:
-        return nodes.squeeze(solved(nodes, x, nodes.unsqueeze(y, [y.ndim])), [y.ndim])
-    return solved(nodes, x, y)
+    if y.ndim == 1:
+        found = _broadcast_solved(nodes, x, nodes.unsqueeze(y, [1]))
+        return nodes.squeeze(found, [found.ndim - 1])
+    return _broadcast_solved(nodes, x, y)
 
 
 @writes("triangular_solve")
@@ -185,9 +186,13 @@ def _triangular(call: Call) -> Result:
 
 
 def _broadcast_solved(nodes: Nodes, x: Term, y: Term) -> Term:
-    if x.ndim < y.ndim:
-        x = nodes.expand(x, [*nodes.dims(y)[:-2], *nodes.dims(x)[-2:]])
-    return solved(nodes, x, y)
+    """The axes before the last two of both are those of their broadcast."""
+    lead = broadcast(x.sizes[:-2], y.sizes[:-2])
+    if any(not isinstance(each, int) for each in lead):
+        return solved(nodes, x, y)
+    dims = [int(each) for each in lead if isinstance(each, int)]
+    wide = [nodes.expand(each, [*dims, *nodes.dims(each)[-2:]]) for each in (x, y)]
+    return solved(nodes, *wide)
 
 
 @writes("cholesky_solve")
@@ -200,17 +205,19 @@ def _cholesky_solve(call: Call) -> Result:
 
 @writes("cholesky")
 def _cholesky(call: Call) -> Result:
-    """Column by column: what is left of the matrix loses the product of each column with itself."""
+    """Column by column: what is left of the matrix loses the product of each column with itself. One triangle counts."""
     x, nodes = call["X"], call.nodes
+    half = nodes.one("Trilu", [nodes.swapped(x) if call.attr("upper") else x], x.kind, x.sizes, upper=0)
+    x = half + nodes.swapped(nodes.one("Trilu", [half, nodes.constant(np.asarray(-1))], x.kind, x.sizes, upper=0))
     extent = nodes.extent(x, -1)
     row = nodes.range(extent)
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         (rest,) = carried
         column = _column(nodes, rest, step)
-        below = nodes.cast(np.greater_equal(row, step), x.kind)  # type: ignore[arg-type]
+        below = nodes.cast(on.greater_equal(row, step), x.kind)
         corner = nodes.unsqueeze(nodes.gather(column, step, column.ndim - 1), [column.ndim - 1])
-        found = column * below / np.sqrt(corner)
+        found = column * below / on.sqrt(corner)
         product = nodes.unsqueeze(found, [found.ndim]) * nodes.unsqueeze(found, [found.ndim - 1])
         return None, [rest - product], [found]
 
@@ -243,7 +250,7 @@ def _diagonal_length(nodes: Nodes, rows: Dim, columns: Dim, offset: int) -> Dim:
         return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
     a: Dim = rows if offset >= 0 else rows + offset
     b: Dim = columns - offset if offset >= 0 else columns
-    return np.maximum(np.minimum(a, b), 0)  # type: ignore[call-overload,no-any-return]
+    return on.maximum(on.minimum(a, b), 0)
 
 
 def put_diagonal(nodes: Nodes, x: Term, dims: list[Dim], offset: int, a: int, b: int, filler: float = 0.0) -> Term:
@@ -251,17 +258,17 @@ def put_diagonal(nodes: Nodes, x: Term, dims: list[Dim], offset: int, a: int, b:
     rank = len(dims)
     a, b = a % rank, b % rank
     rows, columns = nodes.range(dims[a]), nodes.range(dims[b])
-    on = np.equal(nodes.unsqueeze(rows, [1]) + offset, columns)
+    here = on.equal(nodes.unsqueeze(rows, [1]) + offset, columns)
     shift = max(offset, 0)
-    at = np.minimum(np.maximum(columns - shift, 0), _less_one(nodes, nodes.extent(x, -1)))
-    wide = nodes.gather(x, at, x.ndim - 1)  # type: ignore[arg-type]
-    found = nodes.where(on, nodes.unsqueeze(wide, [wide.ndim - 1]), nodes.like(filler, x))  # type: ignore[arg-type]
+    at = on.minimum(on.maximum(columns - shift, 0), _less_one(nodes, nodes.extent(x, -1)))
+    wide = nodes.gather(x, at, x.ndim - 1)
+    found = nodes.where(here, nodes.unsqueeze(wide, [wide.ndim - 1]), nodes.like(filler, x))
     order = [i for i in range(rank) if i not in (a, b)] + [a, b]
     return nodes.transpose(found, [order.index(i) for i in range(rank)])
 
 
 def _less_one(nodes: Nodes, extent: Dim) -> object:
-    return max(extent - 1, 0) if isinstance(extent, int) else np.maximum(nodes.as_scalar(extent) - 1, 0)
+    return max(extent - 1, 0) if isinstance(extent, int) else on.maximum(nodes.as_scalar(extent) - 1, 0)
 
 
 @writes("diagonal")
@@ -279,6 +286,8 @@ def _embedded(call: Call, x: Term, a: int, b: int, filler: float = 0.0) -> Term:
     nodes, offset = call.nodes, int(call.attr("offset")) if "offset" in call.definition.attrs else 0
     extent: Dim = nodes.extent(x, -1) + abs(offset)
     rank = x.ndim + 1
+    if x.shape[-1] == 0:
+        x = nodes.full([*nodes.dims(x)[:-1], 1], filler, x.kind)
     dims = nodes.dims(x)[:-1]
     for axis in sorted((a % rank, b % rank)):
         dims.insert(axis, extent)

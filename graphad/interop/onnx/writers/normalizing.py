@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphad.interop.onnx.nodes import Nodes
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.reducing import window_summed
 from graphad.interop.onnx.writers.writer import Call, Result, writes
 from graphad.ops.conv import channel_axis
@@ -19,7 +19,7 @@ def moments(nodes: Nodes, x: Term, axes: Sequence[int], epsilon: float) -> tuple
     mean = nodes.reduce("Mean", x, axes, keep=True)
     centered = x - mean
     variance = nodes.reduce("Mean", centered * centered, axes, keep=True)
-    return centered, mean, variance, 1.0 / np.sqrt(variance + epsilon)
+    return centered, mean, variance, 1.0 / on.sqrt(variance + epsilon)
 
 
 def _along(nodes: Nodes, x: Term, vector: Term, axis: int) -> Term:
@@ -43,9 +43,9 @@ def _batch_norm(call: Call) -> Result:
         if axis == 1:
             y = nodes.one("BatchNormalization", [x, scale, bias, mean, variance], x.kind, x.sizes, epsilon=epsilon)
         else:
-            hat = (x - _along(nodes, x, mean, axis)) / np.sqrt(_along(nodes, x, variance, axis) + epsilon)
+            hat = (x - _along(nodes, x, mean, axis)) / on.sqrt(_along(nodes, x, variance, axis) + epsilon)
             y = _affine(nodes, hat, scale, bias, axis)
-        return [y, mean, variance, mean, 1.0 / np.sqrt(variance + epsilon), reserve]
+        return [y, mean, variance, mean, 1.0 / on.sqrt(variance + epsilon), reserve]
     centered, own, spread, inverse = moments(nodes, x, norm.dim(x.ndim), epsilon)
     y = _affine(nodes, centered * inverse, scale, bias, axis)
     flat = [nodes.reshape(each, nodes.dims(scale)) for each in (own, spread, inverse)]
@@ -84,8 +84,8 @@ def _group_norm(call: Call) -> Result:
     x, nodes, groups = call["X"], call.nodes, int(call.attr("groups"))
     dims = nodes.dims(x)
     rest = nodes.product(dims[1:])
-    width = rest // groups if isinstance(rest, int) else np.floor_divide(rest, groups)
-    grouped = nodes.reshape(x, [dims[0], groups, width])  # type: ignore[list-item]
+    width = rest // groups if isinstance(rest, int) else on.floor_divide(rest, groups)
+    grouped = nodes.reshape(x, [dims[0], groups, width])
     centered, mean, variance, inverse = moments(nodes, grouped, [2], float(call.attr("epsilon")))
     y = _affine(nodes, nodes.reshape(centered * inverse, dims), call.get("Scale"), call.get("Bias"), 1)
     return [y, nodes.squeeze(mean, [2]), nodes.squeeze(variance, [2])]
@@ -96,14 +96,14 @@ def _lrn(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     axis = channel_axis(call.attr("data_format")) % 4
     middle = window_summed(nodes, x * x, axis, call.attr("n") // 2) * float(call.attr("alpha")) + float(call.attr("k"))
-    return [x * np.power(middle, -float(call.attr("beta"))), middle]
+    return [x * on.power(middle, -float(call.attr("beta"))), middle]
 
 
 @writes("norm")
 def _norm(call: Call) -> Result:
     """Slices divided by their lengths."""
     x, nodes, axis = call["X"], call.nodes, call.attr("axis") % call["X"].ndim
-    length = np.sqrt(nodes.reduce("Sum", x * x, [axis], keep=True) + float(call.attr("epsilon")))
+    length = on.sqrt(nodes.reduce("Sum", x * x, [axis], keep=True) + float(call.attr("epsilon")))
     return [x / length, length]
 
 
@@ -117,7 +117,7 @@ def _affine_channel(call: Call) -> Result:
 def _clip_by_norm(call: Call) -> Result:
     """Scaled down to a length where it is longer."""
     x, nodes, most = call["X"], call.nodes, float(call.attr("max_norm"))
-    length = np.sqrt(nodes.reduce("Sum", x * x, range(x.ndim)))
-    longer = np.greater(length, most)
-    factor = np.where(longer, most / np.where(longer, length, 1.0), 1.0)  # type: ignore[call-overload]
-    return x * nodes.cast(factor, x.kind)  # type: ignore[no-any-return]
+    length = on.sqrt(nodes.reduce("Sum", x * x, range(x.ndim)))
+    longer = on.greater(length, most)
+    factor = on.where(longer, most / on.where(longer, length, 1.0), 1.0)
+    return x * nodes.cast(factor, x.kind)

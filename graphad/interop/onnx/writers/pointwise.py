@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphad.interop.onnx.stacks import Stack, added, zeros
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, Result, Writer, by_formula, writes
 
 _UNARY = {
@@ -41,7 +41,13 @@ for _type, _name in _UNARY.items():
 
 def _with(type: str, **renamed: str) -> Writer:
     """An activation with attributes: its own name -> ONNX's."""
-    return lambda call: call.nodes.elementwise(type, call["X"], **{theirs: float(call.attr(ours)) for ours, theirs in renamed.items()})
+
+    def writer(call: Call) -> Result:
+        attrs = {theirs: float(call.attr(ours)) for ours, theirs in renamed.items()}
+        x = call["X"]
+        return call.nodes.one(type, [x], x.kind, x.sizes, **attrs)
+
+    return writer
 
 
 writes("leaky_relu")(_with("LeakyRelu", alpha="alpha"))
@@ -75,16 +81,17 @@ def _where(call: Call) -> Result:
 
 @writes("sum")
 def _sum(call: Call) -> Result:
-    total, *others = [each for each in call.inputs["X"] if each is not None]
+    first, *others = [each for each in call.inputs["X"] if each is not None]
+    total: Term | Stack = first
     for each in others:
         total = added(call.nodes, total, each) if isinstance(total, Stack) else total + each
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 @writes("fill_zeros_like")
 def _zeros(call: Call) -> Result:
     (x,) = call.inputs["X"]
-    return zeros(call.nodes, x) if isinstance(x, Stack) else np.zeros_like(x)  # type: ignore[arg-type]
+    return zeros(call.nodes, x) if isinstance(x, Stack) else on.zeros_like(x)
 
 
 @writes("scale")
@@ -116,7 +123,7 @@ def _clip(call: Call) -> Result:
         nodes.like(call.attr(name), x) if (given := call.get(slot)) is None else nodes.as_scalar(given)
         for slot, name in (("Min", "min"), ("Max", "max"))
     ]
-    return np.minimum(np.maximum(x, bounds[0]), bounds[1])  # type: ignore[call-overload,no-any-return]
+    return on.minimum(on.maximum(x, bounds[0]), bounds[1])
 
 
 _BINARY = {
@@ -157,7 +164,8 @@ def _over_axis(function: np.ufunc | None) -> Writer:
         y = aligned(call, x, call["Y"], int(call.attr("axis")))
         if function is None:
             return _quotient(x, y)
-        return function(x, y)  # type: ignore[no-any-return]
+        found: Term = function(x, y)
+        return found
 
     return writer
 
@@ -165,10 +173,10 @@ def _over_axis(function: np.ufunc | None) -> Writer:
 def _quotient(x: Term, y: Term) -> Term:
     """Of integers it is cut towards zero, and 0 where the divisor is."""
     if x.is_float:
-        return x / y  # type: ignore[no-any-return]
-    down = np.floor_divide(x, y)
-    inexact = np.logical_and(np.not_equal(np.remainder(x, y), 0), np.not_equal(np.less(x, 0), np.less(y, 0)))
-    return down + x.nodes.cast(inexact, x.kind)  # type: ignore[arg-type,no-any-return]
+        return x / y
+    down = on.floor_divide(x, y)
+    inexact = on.logical_and(on.not_equal(on.remainder(x, y), 0), on.not_equal(on.less(x, 0), on.less(y, 0)))
+    return down + x.nodes.cast(inexact, x.kind)
 
 
 for _type, _function in _BINARY.items():
@@ -178,4 +186,4 @@ for _type, _function in _BINARY.items():
 @writes("elementwise_pow")
 def _power(call: Call) -> Result:
     x = call["X"]
-    return np.power(x, aligned(call, x, call["Y"], int(call.attr("axis"))))  # type: ignore[call-overload,no-any-return]
+    return on.power(x, aligned(call, x, call["Y"], int(call.attr("axis"))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphad.interop.onnx.nodes import Dim, Nodes
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.selecting import batch_dims
 from graphad.interop.onnx.writers.writer import Call, Result, writes
 from graphad.ops.random import _kept_scale
@@ -22,7 +22,9 @@ def _uniform(call: Call, dims: list[Dim], low: float, high: float, dtype: str) -
 
 
 def _normal(call: Call, dims: list[Dim], dtype: str) -> Term:
-    return _drawn(call.nodes, "RandomNormal", dims, dtype, {"mean": float(call.attr("mean")), "scale": float(call.attr("std")), **_seed(call)})
+    return _drawn(
+        call.nodes, "RandomNormal", dims, dtype, {"mean": float(call.attr("mean")), "scale": float(call.attr("std")), **_seed(call)}
+    )
 
 
 def _drawn(nodes: Nodes, type: str, dims: list[Dim], dtype: str, attrs: dict[str, object]) -> Term:
@@ -56,8 +58,8 @@ def _gaussian_like(call: Call) -> Result:
 def _integers(call: Call) -> Result:
     """Whole numbers from the lower bound up to the upper one, which is left out."""
     low, high = call.attr("low"), call.attr("high")
-    drawn = np.floor(_uniform(call, list(call.attr("shape")), low, high, "float64"))
-    return call.nodes.cast(np.minimum(drawn, float(high - 1)), call.output("Out").dtype)  # type: ignore[call-overload]
+    drawn = on.floor(_uniform(call, list(call.attr("shape")), low, high, "float64"))
+    return call.nodes.cast(on.minimum(drawn, float(high - 1)), call.output("Out").dtype)
 
 
 @writes("bernoulli")
@@ -75,5 +77,5 @@ def _dropout(call: Call) -> Result:
         kept = nodes.full(nodes.dims(x), 1, "uint8")
         return [nodes.one("Identity", [x], x.kind, x.sizes) if scale == 1.0 else x * scale, kept]
     drawn = nodes.one("RandomUniformLike", [x], "float32", x.sizes, dtype=np.dtype("float32"), low=0.0, high=1.0, **_seed(call))
-    mask = nodes.cast(np.greater_equal(drawn, p), "uint8")  # type: ignore[arg-type]
+    mask = nodes.cast(on.greater_equal(drawn, p), "uint8")
     return [x * (nodes.cast(mask, x.kind) * scale), mask]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graphad.interop.onnx.nodes import Nodes
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, Result, Writer, writes
 from graphad.ops.inference import normal_axis, reduced_axes
 
@@ -65,9 +65,9 @@ def _log_sum(call: Call) -> Result:
     x, nodes, keep = call["X"], call.nodes, bool(call.attr("keepdim"))
     axes = list(reduced_axes(x.ndim, call.attr("axis"), call.attr("reduce_all")))
     top = nodes.reduce("Max", x, axes, keep=True)
-    top = np.where(np.isfinite(top), top, 0.0)  # type: ignore[call-overload,assignment]
-    found = np.log(nodes.reduce("Sum", np.exp(x - top), axes, keep=True)) + top
-    return found if keep else nodes.squeeze(found, axes)  # type: ignore[no-any-return]
+    top = on.where(on.isfinite(top), top, 0.0)
+    found = on.log(nodes.reduce("Sum", on.exp(x - top), axes, keep=True)) + top
+    return found if keep else nodes.squeeze(found, axes)
 
 
 @writes("p_norm")
@@ -75,15 +75,15 @@ def _norm(call: Call) -> Result:
     x, nodes, keep, order = call["X"], call.nodes, bool(call.attr("keepdim")), float(call.attr("porder"))
     axes = reduced_axes(x.ndim, [call.attr("axis")], call.attr("asvector"))
     if math.isinf(order):
-        return nodes.reduce("Max" if order > 0 else "Min", np.abs(x), axes, keep)  # type: ignore[arg-type]
+        return nodes.reduce("Max" if order > 0 else "Min", on.abs(x), axes, keep)
     if order == 0:
-        return nodes.reduce("Sum", nodes.cast(np.not_equal(x, 0), x.kind), axes, keep)  # type: ignore[arg-type]
+        return nodes.reduce("Sum", nodes.cast(on.not_equal(x, 0), x.kind), axes, keep)
     if order == 2:
         return nodes.reduce("L2", x, axes, keep)
     if order == 1:
         return nodes.reduce("L1", x, axes, keep)
-    total = nodes.reduce("Sum", np.power(np.abs(x), order), axes, keep)  # type: ignore[arg-type]
-    return np.power(total, 1 / order)  # type: ignore[call-overload,no-any-return]
+    total = nodes.reduce("Sum", on.power(on.abs(x), order), axes, keep)
+    return on.power(total, 1 / order)
 
 
 @writes("arg_max", "arg_min")
@@ -101,17 +101,18 @@ def _arg(call: Call) -> Result:
 @writes("softmax", "log_softmax")
 def _softmax(call: Call) -> Result:
     x = call["X"]
-    return call.nodes.one("Softmax" if call.type == "softmax" else "LogSoftmax", [x], x.kind, x.sizes, axis=normal_axis(call.attr("axis"), x.ndim))
+    if not x.ndim:
+        return on.zeros_like(x) + (1.0 if call.type == "softmax" else 0.0)
+    return call.nodes.one(
+        "Softmax" if call.type == "softmax" else "LogSoftmax", [x], x.kind, x.sizes, axis=normal_axis(call.attr("axis"), x.ndim)
+    )
 
 
 @writes("equal_all", "allclose")
 def _all_equal(call: Call) -> Result:
     nodes = call.nodes
-    if call.type == "equal_all":
-        same = np.equal(call["X"], call["Y"])
-    else:
-        same = _close(call)
-    number = nodes.cast(same, "int32")  # type: ignore[arg-type]
+    same = on.equal(call["X"], call["Y"]) if call.type == "equal_all" else _close(call)
+    number = nodes.cast(same, "int32")
     return nodes.cast(nodes.reduce("Min", number, range(number.ndim)), "bool")
 
 
@@ -126,11 +127,11 @@ def _close(call: Call) -> Term:
         float(call.attr(name)) if (given := call.get(slot)) is None else nodes.cast(nodes.as_scalar(given), x.kind)
         for slot, name in (("Rtol", "rtol"), ("Atol", "atol"))
     )
-    within = np.less_equal(np.abs(x - y), np.abs(y) * relative + absolute)
-    same = np.logical_or(np.equal(x, y), np.logical_and(within, np.isfinite(y)))
+    within = on.less_equal(on.abs(x - y), on.abs(y) * relative + absolute)
+    same = on.logical_or(on.equal(x, y), on.logical_and(within, on.isfinite(y)))
     if call.attr("equal_nan"):
-        same = np.logical_or(same, np.logical_and(np.isnan(x), np.isnan(y)))
-    return same  # type: ignore[return-value]
+        same = on.logical_or(same, on.logical_and(on.isnan(x), on.isnan(y)))
+    return same
 
 
 # -- running -------------------------------------------------------------------------------------
@@ -197,13 +198,19 @@ def _recurrence(call: Call) -> Result:
         found = total * factor + slices[1]
         return [found, nodes.copied(slices[0])], [nodes.copied(found)]
 
-    return nodes.scan([first, nodes.full([each for i, each in enumerate(nodes.dims(a)) if i != axis], 1.0, a.kind)], [a, b], body, axis, call.attr("reverse"))[2]
+    return nodes.scan(
+        [first, nodes.full([each for i, each in enumerate(nodes.dims(a)) if i != axis], 1.0, a.kind)],
+        [a, b],
+        body,
+        axis,
+        call.attr("reverse"),
+    )[2]
 
 
 @writes("logcumsumexp")
 def _log_running(call: Call) -> Result:
     nodes, (x, axis) = call.nodes, _row(call)
-    return running(nodes, [x], axis, lambda total, each: np.logaddexp(total, each), -math.inf, call.attr("reverse"), call.attr("exclusive"))
+    return running(nodes, [x], axis, lambda total, each: on.logaddexp(total, each), -math.inf, call.attr("reverse"), call.attr("exclusive"))
 
 
 @writes("window_sum")

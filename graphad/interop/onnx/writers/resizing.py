@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphad.interop.onnx.nodes import Dim, Nodes
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.convolving import along, from_front, to_front
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
 from graphad.ops.vision import CUBIC, METHODS, FirstInterpolation, Interpolation, Resampling, _homogeneous, _scales
@@ -24,8 +24,8 @@ def _matrix(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, dty
     columns = nodes.cast(nodes.range(old), kind)
     found: Term | None = None
     for place, weight in _picked(nodes, how, old, new, scale, kind, last):
-        at = np.minimum(np.maximum(place, 0.0), last)
-        hit = nodes.cast(np.equal(nodes.unsqueeze(at, [1]), columns), kind)  # type: ignore[arg-type]
+        at = on.minimum(on.maximum(place, 0.0), last)
+        hit = nodes.cast(on.equal(nodes.unsqueeze(at, [1]), columns), kind)
         share = hit if weight is None else hit * nodes.unsqueeze(weight, [1])
         found = share if found is None else found + share
     assert found is not None
@@ -35,37 +35,32 @@ def _matrix(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, dty
 def _positions(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, kind: str, shift: float) -> Term:
     k = nodes.cast(nodes.range(new), kind) + shift
     a, b = (nodes.cast(nodes.as_scalar(each), kind) for each in (old, new))
-    if how.align_corners:
-        at = k * (a - 1.0) / np.maximum(b - 1.0, 1.0)
-    else:
-        at = k / scale if scale > 0 else k * a / b
-    return np.where(np.greater(b, 1.0), at, 0.0)  # type: ignore[call-overload,no-any-return]
+    at = k * (a - 1.0) / on.maximum(b - 1.0, 1.0) if how.align_corners else k / scale if scale > 0 else k * a / b
+    return on.where(on.greater(b, 1.0), at, 0.0)
 
 
-def _picked(
-    nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, kind: str, last: Term
-) -> list[tuple[Term, Term | None]]:
+def _picked(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, kind: str, last: Term) -> list[tuple[Term, Term | None]]:
     """The elements of the old axis that each of the new one is made of, and their weights."""
     at = _positions(nodes, how, old, new, scale, kind, 0.0)
     if how.interp_method == "nearest":
-        return [(np.floor(at + (0.5 if how.align_corners else 0.0)), None)]  # type: ignore[list-item]
+        return [(on.floor(at + (0.5 if how.align_corners else 0.0)), None)]
     centred = _positions(nodes, how, old, new, scale, kind, 0.5) - 0.5
     if how.interp_method == "bicubic":
         at = at if how.align_corners else centred
-        base = np.floor(at)
+        base = on.floor(at)
         t = at - base
         return [(base - 1.0, _far(t + 1.0)), (base, _near(t)), (base + 1.0, _near(1.0 - t)), (base + 2.0, _far(2.0 - t))]
-    at = np.maximum(centred, 0.0) if how.align_mode == 0 and not how.align_corners else at  # type: ignore[assignment]
-    low = np.minimum(np.floor(at), last)
+    at = on.maximum(centred, 0.0) if how.align_mode == 0 and not how.align_corners else at
+    low = on.minimum(on.floor(at), last)
     return [(low, 1.0 - (at - low)), (low + 1.0, at - low)]
 
 
 def _near(x: Term) -> Term:
-    return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1.0  # type: ignore[no-any-return]
+    return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1.0
 
 
 def _far(x: Term) -> Term:
-    return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC  # type: ignore[no-any-return]
+    return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
 
 
 def _resized(nodes: Nodes, x: Term, how: Resampling, old: list[Dim], new: list[Dim], back: bool) -> Term:
@@ -120,7 +115,10 @@ def _new_extents(call: Call, spec: Interpolation, x: Term, scales: list[float]) 
         return list(spec.extents(x.shape[2:], scales))
     factors = _scales(scales, rank)
     extents = [nodes.extent(x, i + 2) for i in range(rank)]
-    return [int(e * s) if isinstance(e, int) else nodes.cast(np.floor(nodes.cast(e, "float64") * s), "int64") for e, s in zip(extents, factors, strict=True)]  # type: ignore[arg-type]
+    return [
+        int(e * s) if isinstance(e, int) else nodes.cast(on.floor(nodes.cast(e, "float64") * s), "int64")
+        for e, s in zip(extents, factors, strict=True)
+    ]
 
 
 # -- between channels and space ------------------------------------------------------------------
@@ -131,7 +129,13 @@ def _shuffle(call: Call) -> Result:
     nodes, r = call.nodes, int(call.attr("upscale_factor"))
     x = to_front(nodes, call["X"], call.attr("data_format"))
     n, c, h, w = x.sizes
-    sizes = [n, *(each if not isinstance(each, int) or each == -1 else each * f if f > 0 else each // (r * r) for each, f in ((c, 0), (h, r), (w, r)))]
+    sizes = [
+        n,
+        *(
+            each if not isinstance(each, int) or each == -1 else each * f if f > 0 else each // (r * r)
+            for each, f in ((c, 0), (h, r), (w, r))
+        ),
+    ]
     sizes = [each if isinstance(each, int) else -1 for each in sizes]
     found = nodes.one("DepthToSpace", [x], x.kind, sizes, blocksize=r, mode="CRD")
     return from_front(nodes, found, call.attr("data_format"))
@@ -142,10 +146,10 @@ def _unshuffle(call: Call) -> Result:
     nodes, r = call.nodes, int(call.attr("downscale_factor"))
     x = to_front(nodes, call["X"], call.attr("data_format"))
     n, c, h, w = nodes.dims(x)
-    rows, columns = (e // r if isinstance(e, int) else np.floor_divide(e, r) for e in (h, w))
-    split = nodes.reshape(x, [n, c, rows, r, columns, r])  # type: ignore[list-item]
+    rows, columns = (e // r if isinstance(e, int) else on.floor_divide(e, r) for e in (h, w))
+    split = nodes.reshape(x, [n, c, rows, r, columns, r])
     turned = nodes.transpose(split, [0, 1, 3, 5, 2, 4])
-    found = nodes.reshape(turned, [n, nodes.product([c, r * r]), rows, columns])  # type: ignore[list-item]
+    found = nodes.reshape(turned, [n, nodes.product([c, r * r]), rows, columns])
     return from_front(nodes, found, call.attr("data_format"))
 
 
@@ -163,13 +167,13 @@ def _maxout(call: Call) -> Result:
     axis = call.attr("axis") % x.ndim
     dims = nodes.dims(x)
     extent = dims[axis]
-    count = extent // groups if isinstance(extent, int) else np.floor_divide(extent, groups)
-    parts = nodes.reshape(x, [*dims[:axis], count, groups, *dims[axis + 1 :]])  # type: ignore[list-item]
+    count = extent // groups if isinstance(extent, int) else on.floor_divide(extent, groups)
+    parts = nodes.reshape(x, [*dims[:axis], count, groups, *dims[axis + 1 :]])
     if call.type == "maxout":
         return nodes.reduce("Max", parts, [axis + 1])
     place = nodes.arg("ArgMax", parts, axis + 1, keep=False)
-    starts = nodes.unsqueeze(nodes.range(count), list(range(1, x.ndim - axis)))  # type: ignore[arg-type]
-    return place + starts * groups  # type: ignore[no-any-return]
+    starts = nodes.unsqueeze(nodes.range(count), list(range(1, x.ndim - axis)))
+    return place + starts * groups
 
 
 # -- grids ---------------------------------------------------------------------------------------
@@ -206,9 +210,10 @@ def _suppress(call: Call) -> Result:
     nodes, boxes, scores = call.nodes, call["Boxes"], call["Scores"]
     if boxes.kind != "float32":
         boxes, scores = nodes.cast(boxes, "float32"), nodes.cast(scores, "float32")
-    limits = [nodes.integers(call.attr("most")), *(nodes.constant(np.asarray([call.attr(n)], "float32")) for n in ("iou_threshold", "score_threshold"))]
-    if not np.isfinite(call.attr("score_threshold")):
+    limits = [
+        nodes.integers(call.attr("most")),
+        *(nodes.constant(np.asarray([call.attr(n)], "float32")) for n in ("iou_threshold", "score_threshold")),
+    ]
+    if not on.isfinite(call.attr("score_threshold")):
         limits = limits[:2]
     return nodes.one("NonMaxSuppression", [boxes, scores, *limits], "int64", [-1, 3], center_point_box=int(call.attr("center")))
-
-

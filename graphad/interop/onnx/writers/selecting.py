@@ -8,7 +8,7 @@ import numpy as np
 
 from graphad.interop.onnx.nodes import Dim, Nodes
 from graphad.interop.onnx.stacks import Stack
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
 
 # -- slices by index -----------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def _scatter(call: Call) -> Result:
     places = nodes.reshape(nodes.cast(ids, "int64"), [nodes.extent(ids, 0), 1])
     if call.attr("overwrite"):
         return nodes.scatter(x, places, call["Updates"])
-    cleared = nodes.scatter(x, places, np.zeros_like(call["Updates"]))  # type: ignore[arg-type]
+    cleared = nodes.scatter(x, places, on.zeros_like(call["Updates"]))
     return nodes.scatter(cleared, places, call["Updates"], "add")
 
 
@@ -83,7 +83,7 @@ def _gather_nd(call: Call) -> Result:
 def _scatter_nd(call: Call) -> Result:
     x, index, nodes = call["X"], call["Index"], call.nodes
     if not index.shape[-1]:
-        return x + nodes.reduce("Sum", call["Updates"], range(index.ndim - 1))  # type: ignore[no-any-return]
+        return x + nodes.reduce("Sum", call["Updates"], range(index.ndim - 1))
     return nodes.scatter(x, index, call["Updates"], "add")
 
 
@@ -115,15 +115,15 @@ def _put(call: Call) -> Result:
         return found
     ones = nodes.full(nodes.dims(index), 1, "int64")
     hits = nodes.put(nodes.full(nodes.dims(x), 0, "int64"), index, ones, axis, "add")
-    count = nodes.cast(np.where(np.greater(hits, 0), hits + int(own), 1), x.kind)  # type: ignore[call-overload]
-    return found / count if x.is_float else np.floor_divide(found, count)  # type: ignore[no-any-return]
+    count = nodes.cast(on.where(on.greater(hits, 0), hits + int(own), 1), x.kind)
+    return found / count if x.is_float else on.floor_divide(found, count)
 
 
 def _neutral(how: str, x: Term) -> float:
     if how in ("amin", "amax"):
         if x.is_float:
             return float("inf") if how == "amin" else float("-inf")
-        limits = np.iinfo(x.dtype)  # type: ignore[type-var]
+        limits = np.iinfo(x.kind)
         return int(limits.max if how == "amin" else limits.min)
     return 1 if how in ("mul", "multiply") else 0
 
@@ -134,17 +134,21 @@ def _last(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     axis = call.attr("axis") % x.ndim
     lines = nodes.moved(x, axis, -1)
-    same = nodes.cast(np.equal(nodes.unsqueeze(lines, [lines.ndim]), nodes.unsqueeze(lines, [lines.ndim - 1])), "int32")  # type: ignore[arg-type]
+    same = nodes.cast(on.equal(nodes.unsqueeze(lines, [lines.ndim]), nodes.unsqueeze(lines, [lines.ndim - 1])), "int32")
     later = nodes.one("Trilu", [same, nodes.constant(np.asarray(1))], "int32", same.shape, upper=1)
-    found = np.equal(nodes.reduce("Sum", later, [later.ndim - 1]), 0)
-    return nodes.moved(found, -1, axis)  # type: ignore[arg-type]
+    found = on.equal(nodes.reduce("Sum", later, [later.ndim - 1]), 0)
+    return nodes.moved(found, -1, axis)
 
 
 # -- masks ---------------------------------------------------------------------------------------
 
 
 def _places(nodes: Nodes, mask: Term) -> Term:
-    found = nodes.one("NonZero", [nodes.cast(mask, "bool")], "int64", [mask.ndim, -1])
+    flags = nodes.cast(mask, "bool")
+    if not mask.ndim:
+        found = nodes.one("NonZero", [nodes.reshape(flags, [1])], "int64", [1, -1])
+        return nodes.reshape(nodes.part(found, 0, 0, 0), [nodes.extent(found, 1), 0])
+    found = nodes.one("NonZero", [flags], "int64", [mask.ndim, -1])
     return nodes.transpose(found, [1, 0])
 
 
@@ -157,9 +161,11 @@ def _where_index(call: Call) -> Result:
 def _masked(call: Call) -> Result:
     x, mask, nodes = call["X"], call["Mask"], call.nodes
     if x.shape != mask.shape or -1 in x.shape:
-        both = np.logical_and(mask, np.equal(x, x)) if x.is_float else np.logical_and(mask, np.less_equal(x, x))
-        ones = np.logical_or(both, np.logical_not(both))
-        x, mask = nodes.where(ones, x, x), nodes.where(ones, mask, mask)  # type: ignore[arg-type]
+        both = on.logical_and(mask, on.equal(x, x)) if x.is_float else on.logical_and(mask, on.less_equal(x, x))
+        ones = on.logical_or(both, on.logical_not(both))
+        x, mask = nodes.where(ones, x, x), nodes.where(ones, mask, mask)
+    if not x.ndim:
+        x, mask = nodes.reshape(x, [1]), nodes.reshape(mask, [1])
     return nodes.one("GatherND", [x, _places(nodes, mask)], x.kind, [-1])
 
 
@@ -168,7 +174,7 @@ def _multiplex(call: Call) -> Result:
     given, nodes = call.all("X"), call.nodes
     ids = nodes.reshape(call["Ids"], [nodes.extent(call["Ids"], 0), *[1] * (given[0].ndim - 1)])
     pairs = list(enumerate(given))
-    return reduce(lambda found, pair: nodes.where(np.equal(ids, pair[0]), pair[1], found), pairs[1:], given[0])  # type: ignore[arg-type]
+    return reduce(lambda found, pair: nodes.where(on.equal(ids, pair[0]), pair[1], found), pairs[1:], given[0])
 
 
 @writes("select_input")
@@ -178,10 +184,14 @@ def _select_input(call: Call) -> Result:
     if any(isinstance(each, Stack) or each is None for each in given):
         raise CannotWrite("it chooses between what has no value, or is an array")
     mask = nodes.as_scalar(nodes.cast(call["Mask"], "int64"))
-    found = given[0]
+    found: Term = given[0]
     for number, each in list(enumerate(given))[1:]:
-        found = nodes.choose(np.equal(mask, number), lambda each=each: [each], lambda found=found: [found])[0]  # type: ignore[arg-type,misc]
-    return found  # type: ignore[no-any-return]
+        found = _either(nodes, on.equal(mask, number), each, found)
+    return found
+
+
+def _either(nodes: Nodes, condition: Term, x: Term, y: Term) -> Term:
+    return nodes.choose(condition, lambda: [x], lambda: [y])[0]
 
 
 @writes("select_output")
@@ -189,13 +199,8 @@ def _select_output(call: Call) -> Result:
     """The value where it is chosen, zeros in the shapes of the others."""
     x, nodes = call["X"], call.nodes
     mask = nodes.as_scalar(nodes.cast(call["Mask"], "int64"))
-    likes = call.all("Like")
-    return [
-        [
-            nodes.choose(np.equal(mask, i), lambda: [x], lambda like=like: [nodes.copied(nodes.full(nodes.dims(like), 0, x.kind))])[0]  # type: ignore[arg-type,misc]
-            for i, like in enumerate(likes)
-        ]
-    ]
+    zeros = [nodes.full(nodes.dims(like), 0, x.kind) for like in call.all("Like")]
+    return [[_either(nodes, on.equal(mask, i), x, zero) for i, zero in enumerate(zeros)]]
 
 
 @writes("split_lod_tensor")
@@ -236,9 +241,9 @@ def _look_up(call: Call) -> Result:
     w, nodes, ids, padding = call["W"], call.nodes, _ids(call), int(call.attr("padding_idx"))
     if padding == -1:
         return nodes.gather(w, ids, 0)
-    is_padding = np.equal(ids, padding)
-    rows = nodes.gather(w, nodes.where(is_padding, nodes.like(0, ids), ids), 0)  # type: ignore[arg-type]
-    return nodes.where(nodes.unsqueeze(is_padding, [ids.ndim]), nodes.like(0.0, rows), rows)  # type: ignore[arg-type]
+    is_padding = on.equal(ids, padding)
+    rows = nodes.gather(w, nodes.where(is_padding, nodes.like(0, ids), ids), 0)
+    return nodes.where(nodes.unsqueeze(is_padding, [ids.ndim]), nodes.like(0.0, rows), rows)
 
 
 @writes("embedding_scatter")
@@ -247,9 +252,9 @@ def _scatter_rows(call: Call) -> Result:
     flat = nodes.reshape(nodes.cast(ids, "int64"), [nodes.product(nodes.dims(ids)), 1])
     rows = nodes.reshape(x, [nodes.product(nodes.dims(ids)), nodes.extent(like, 1)])
     if padding != -1:
-        is_padding = np.equal(flat, padding)
-        rows = nodes.where(is_padding, nodes.like(0.0, rows), rows)  # type: ignore[arg-type]
-        flat = nodes.where(is_padding, nodes.like(0, flat), flat)  # type: ignore[arg-type]
+        is_padding = on.equal(flat, padding)
+        rows = nodes.where(is_padding, nodes.like(0.0, rows), rows)
+        flat = nodes.where(is_padding, nodes.like(0, flat), flat)
     return nodes.scatter(nodes.full(nodes.dims(like), 0, x.kind), flat, rows, "add")
 
 
@@ -325,17 +330,19 @@ def _linspace(call: Call) -> Result:
     start, stop = (nodes.cast(nodes.as_scalar(call[slot]), "float64") for slot in ("Start", "Stop"))
     count = nodes.as_scalar(nodes.cast(call["Num"], "int64"))
     steps = nodes.cast(nodes.one("Range", [nodes.constant(np.asarray(0)), count, nodes.constant(np.asarray(1))], "int64", [-1]), "float64")
-    gaps = nodes.cast(np.maximum(count - 1, 1), "float64")  # type: ignore[arg-type]
+    gaps = nodes.cast(on.maximum(count - 1, 1), "float64")
     row = start + steps * ((stop - start) / gaps)
-    last = np.equal(steps, nodes.cast(np.maximum(count - 1, 1), "float64"))  # type: ignore[arg-type]
-    return nodes.cast(nodes.where(last, nodes.expand(stop, [nodes.extent(steps, 0)]), row), dtype)  # type: ignore[arg-type]
+    last = on.equal(steps, nodes.cast(on.maximum(count - 1, 1), "float64"))
+    return nodes.cast(nodes.where(last, nodes.expand(stop, [nodes.extent(steps, 0)]), row), dtype)
 
 
 @writes("tril_triu")
 def _triangle(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     wide = nodes.cast(x, "int32") if x.kind in ("uint8", "int8", "int16") else x
-    found = nodes.one("Trilu", [wide, nodes.constant(np.asarray(int(call.attr("diagonal"))))], wide.kind, x.sizes, upper=int(not call.attr("lower")))
+    found = nodes.one(
+        "Trilu", [wide, nodes.constant(np.asarray(int(call.attr("diagonal"))))], wide.kind, x.sizes, upper=int(not call.attr("lower"))
+    )
     return nodes.cast(found, x.kind)
 
 
@@ -343,9 +350,9 @@ def _triangle(call: Call) -> Result:
 def _accuracy(call: Call) -> Result:
     """How many rows have their label among the indices."""
     nodes, index, label = call.nodes, call["Indices"], call["Label"]
-    hits = nodes.cast(np.equal(index, nodes.cast(label, index.kind)), "int32")  # type: ignore[arg-type]
+    hits = nodes.cast(on.equal(index, nodes.cast(label, index.kind)), "int32")
     correct = nodes.reduce("Sum", nodes.reduce("Max", hits, [1]), [0], keep=True)
     total = nodes.cast(nodes.vector([nodes.extent(index, 0)]), "int32")
-    share = nodes.cast(correct, "float32") / nodes.cast(total, "float32")
+    share = nodes.cast(correct, "float32") / on.maximum(nodes.cast(total, "float32"), 1.0)
     types = [call.output(slot) for slot in ("Accuracy", "Correct", "Total")]
     return [nodes.reshape(each, [1] * len(type.shape)) for each, type in zip((share, correct, total), types, strict=True)]

@@ -19,7 +19,7 @@ from graphad.ops.formulas import Untraceable
 from graphad.types import TensorType
 
 Written = Term | Stack
-Result = Written | Sequence["Written | list[Written] | None"]
+Result = Written | Sequence["Written | Sequence[Written] | None"]
 Writer = Callable[["Call"], Any]
 
 WRITERS: dict[str, Writer] = {}
@@ -119,12 +119,16 @@ class Call:
 
 
 def _number(nodes: Nodes, term: Term) -> Dim:
+    known = nodes.elements(term)
+    if known is not None:
+        return known[0]
     return int(term.array.ravel()[0]) if term.array is not None else nodes.as_vector(term)
 
 
 def _elements(nodes: Nodes, term: Term) -> list[Dim]:
-    if term.array is not None:
-        return [int(i) for i in term.array.ravel()]
+    known = nodes.elements(term)
+    if known is not None:
+        return list(known)
     if term.ndim == 0:
         return [nodes.as_vector(term)]
     if term.shape[0] == -1:

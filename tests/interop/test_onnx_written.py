@@ -1,0 +1,235 @@
+"""ONNX models, written: what onnxruntime computes of them is what graphad computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.cli import main
+from graphad.interop import onnx
+from graphad.interop.onnx.schema import message
+from graphad.types import Array
+from tests.interop.test_onnx import COUNT, DENSE, FLOATS, W, lstm
+from tests.onnx_models import graph, model, node
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'graphad[onnx-tests]'")
+checker = pytest.importorskip("onnx.checker", reason="the onnx package is not installed: pip install 'graphad[onnx-tests]'")
+
+
+def ran(path: Path, feeds: Mapping[str, Array]) -> list[Array]:
+    """What onnxruntime computes of a file that the format's checker accepts, shapes included."""
+    checker.check_model(str(path), full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    found: list[Array] = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, dict(feeds))
+    return found
+
+
+def same(model: onnx.OnnxModel, feeds: Mapping[str, Array], folder: Path, tolerance: float = 1e-5) -> list[Array]:
+    """Write a model, and compare what onnxruntime makes of it with what graphad does; the results."""
+    onnx.save(model, folder / "m.onnx")
+    expected = model.run(feeds)
+    for name, got, wanted in zip(model.fetch_names, ran(folder / "m.onnx", feeds), expected, strict=True):
+        assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype), name
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance, err_msg=name)
+    return expected
+
+
+def types_in(path: Path) -> set[str]:
+    """The operators of a file, those of nested graphs included."""
+    proto = message("ModelProto")()
+    proto.ParseFromString(path.read_bytes())
+    pending, found = [proto.graph], set[str]()
+    while pending:
+        for each in pending.pop().node:
+            found.add(each.op_type)
+            pending += [attribute.g for attribute in each.attribute if attribute.HasField("g")]
+    return found
+
+
+def test_a_model_and_its_gradients_of_two_orders(tmp_path: Path) -> None:
+    found = onnx.load(DENSE)
+    once = onnx.gradients(found)
+    for each in (found, once, onnx.gradients(once, ["w"], ["x@GRAD"])):
+        same(each, {"x": FLOATS}, tmp_path)
+        same(each, {"x": FLOATS[:1]}, tmp_path)
+        back = onnx.load(tmp_path / "m.onnx")
+        assert (back.feed_names, back.fetch_names, list(back.parameters)) == (each.feed_names, each.fetch_names, ["w"])
+        for got, wanted in zip(back.run({"x": FLOATS}), each.run({"x": FLOATS}), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    assert types_in(tmp_path / "m.onnx") <= {
+        "MatMul",
+        "Tanh",
+        "Mul",
+        "Add",
+        "Shape",
+        "Concat",
+        "ConstantOfShape",
+        "Transpose",
+        "Constant",
+        "Neg",
+        "Identity",
+    }
+
+
+def test_the_same_program_is_read_back(tmp_path: Path) -> None:
+    found = onnx.load(DENSE)
+    onnx.save(found, tmp_path / "m.onnx")
+    assert str(onnx.load(tmp_path / "m.onnx").program) == str(found.program)
+
+
+def test_the_same_bytes_every_time_and_nothing_left_behind(tmp_path: Path) -> None:
+    gradients = onnx.gradients(onnx.load(DENSE))
+    for name in ("a.onnx", "b.onnx"):
+        onnx.save(gradients, tmp_path / name)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.onnx", "b.onnx"]
+
+
+def test_large_tensors_beside_the_model(tmp_path: Path) -> None:
+    w = np.arange(3 * 200, dtype="float32").reshape(3, 200) / 100
+    found = onnx.load(model([node("MatMul", "x w", "y")], {"x": ("float32", ["n", 3])}, ["y"], {"w": w}))
+    onnx.save(found, tmp_path / "m.onnx", external_data=True)
+    assert (tmp_path / "m.onnx.data").read_bytes() == w.tobytes()
+    np.testing.assert_allclose(ran(tmp_path / "m.onnx", {"x": FLOATS})[0], FLOATS @ w, rtol=1e-5)
+    np.testing.assert_array_equal(onnx.load(tmp_path / "m.onnx").parameters["w"], w)
+
+
+LOOP = model(
+    [node("Constant", "", "step", value=np.array([1.0, 2.0], "float32")), node("Loop", "n - x", "last all", body=COUNT)],
+    {"n": ("int64", []), "x": ("float32", [2])},
+    ["last", "all"],
+    {"w": np.array([2.0, 3.0], "float32")},
+)
+
+
+@pytest.mark.parametrize("trips", [1, 4])
+def test_loops_with_their_gradients(trips: int, tmp_path: Path) -> None:
+    found = onnx.load(LOOP)
+    feeds = {"n": np.array(trips), "x": np.array([1.0, -1.0], "float32")}
+    once = onnx.gradients(found, ["w", "x"], ["all"])
+    for each in (found, once, onnx.gradients(once, ["w"], ["w@GRAD"])):
+        same(each, feeds, tmp_path)
+        assert "Loop" in types_in(tmp_path / "m.onnx")
+        assert "SequenceInsert" not in types_in(tmp_path / "m.onnx")  # what iterations keep is stacked by the loop
+        for got, wanted in zip(onnx.load(tmp_path / "m.onnx").run(feeds), each.run(feeds), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_branches_with_their_gradients(chosen: bool, tmp_path: Path) -> None:
+    branches = {f"{name}_branch": graph([node(type, "x", "r")], {}, ["r"]) for name, type in (("then", "Exp"), ("else", "Neg"))}
+    found = onnx.load(model([node("If", "c", "y", **branches)], {"c": ("bool", []), "x": ("float32", [3])}, ["y"]))
+    once = onnx.gradients(found, ["x"])
+    for each in (found, once, onnx.gradients(once, ["x"], ["x@GRAD"])):
+        same(each, {"c": np.array(chosen), "x": FLOATS[0]}, tmp_path)
+    assert "If" in types_in(tmp_path / "m.onnx")
+
+
+def test_an_lstm_with_its_gradients(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    x, w, r, b = (rng.normal(size=shape).astype("float32") for shape in ((4, 2, 3), (1, 8, 3), (1, 8, 2), (1, 16)))
+    nodes = [node("LSTM", "x w r b", "y", hidden_size=2)]
+    found = onnx.load(model(nodes, {"x": ("float32", ["time", "batch", 3])}, ["y"], {"w": w, "r": r, "b": b}))
+    y, *_ = same(onnx.gradients(found), {"x": x}, tmp_path)
+    np.testing.assert_allclose(y[:, 0], lstm(x, w[0], r[0], b[0]), rtol=1e-4)
+    same(onnx.gradients(found), {"x": x[:1, :1]}, tmp_path)
+
+
+def growing() -> ga.Program:
+    """A loop whose iterations keep tensors of different extents."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = ga.layers.data("x", shape=[2], append_batch_size=False)
+        n = ga.layers.data("n", shape=[1], dtype="int64", append_batch_size=False)
+        x.stop_gradient = False
+        i = ga.layers.fill_constant([1], "int64", 0)
+
+        def body(i: ga.Variable, h: ga.Variable) -> list[ga.Variable]:
+            return [i + 1, ga.layers.concat([ga.layers.tanh(h), x], axis=0)]
+
+        start = ga.layers.reshape(x * 1.0, shape=[-1])
+        _, h = ga.layers.while_loop(lambda i, h: ga.layers.less_than(i, n), body, [i, start], shape_invariants=[[1], [-1]])
+        ga.layers.mean(h * h, name="loss")
+        loss = ga.layers.reduce_sum(h * h)
+        ga.layers.assign(loss, output=program.global_block().create_var(name="y", shape=[], dtype="float32"))
+    return program
+
+
+def test_what_iterations_keep_may_differ_in_extent(tmp_path: Path) -> None:
+    found = onnx.gradients(onnx.from_program(growing(), ["x", "n"], ["y"]), ["x"], ["y"])
+    same(found, {"x": FLOATS[0, :2], "n": np.array([3])}, tmp_path)
+    assert {"SequenceInsert", "SequenceAt"} <= types_in(tmp_path / "m.onnx")
+
+
+def trained() -> tuple[ga.Program, ga.Scope, list[str]]:
+    """A step of training, with the gradients in it."""
+    program, startup = ga.Program(), ga.Program()
+    with ga.program_guard(program, startup):
+        x = ga.layers.data("x", shape=[1, 6, 6])
+        label = ga.layers.data("label", shape=[1], dtype="int64")
+        h = ga.layers.conv2d(x, num_filters=2, filter_size=3, act="relu", padding=1)
+        h = ga.layers.pool2d(h, pool_size=2, pool_stride=2)
+        loss = ga.layers.mean(ga.layers.softmax_with_cross_entropy(ga.layers.fc(h, size=3), label))
+        ga.optimizer.Adam(learning_rate=0.1).minimize(loss)
+    scope = ga.Scope()
+    ga.Executor().run(startup, scope=scope)
+    return program, scope, [loss.name, *(p.name for p in program.all_parameters())]
+
+
+def test_a_step_of_training(tmp_path: Path) -> None:
+    """Adam is written as arithmetic. A parameter that is fetched is an output beside the input of its name."""
+    program, scope, fetches = trained()
+    feeds = {"x": np.random.default_rng(0).normal(size=(2, 1, 6, 6)).astype("float32"), "label": np.array([[0], [2]])}
+    before = {name: array.copy() for name, array in scope.arrays.items()}
+    onnx.save(program, tmp_path / "m.onnx", feed_names=["x", "label"], fetch_list=fetches, scope=before)
+    expected = ga.Executor().run(program, feeds, fetches, scope)
+    for name, got, wanted in zip(fetches, ran(tmp_path / "m.onnx", feeds), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_what_cannot_be_said_is_named_with_its_line(tmp_path: Path) -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = ga.layers.data("x", shape=[2], append_batch_size=False)
+        y = ga.ops.view_dtype(x, dtype="int32") + ga.ops.cast(ga.ops.lgamma(x), out_dtype="int32")
+    with pytest.raises(onnx.CannotWrite, match=r"ONNX cannot say these operators:\n  .*view_dtype.*test_onnx_written(.|\n)*lgamma"):
+        onnx.save(program, tmp_path / "m.onnx", fetch_list=[y])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"opset": 12}, "opset=12: versions 18 to 28 are written"),
+        ({"feed_names": ["x"]}, "a model says itself what goes in and out"),
+    ],
+)
+def test_options_that_do_not_fit(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        onnx.save(onnx.load(DENSE), tmp_path / "m.onnx", **options)
+
+
+@pytest.mark.parametrize("opset", [18, 20, 22])
+def test_newer_operator_sets(opset: int, tmp_path: Path) -> None:
+    onnx.save(onnx.gradients(onnx.load(DENSE)), tmp_path / "m.onnx", opset)
+    np.testing.assert_allclose(ran(tmp_path / "m.onnx", {"x": FLOATS})[0], np.tanh(FLOATS @ W), rtol=1e-5)
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, result, tidied = (tmp_path / name for name in ("m.onnx", "g.onnx", "t.onnx"))
+    source.write_bytes(DENSE)
+    assert main(["grad", str(source), "--wrt", "w", "-o", str(result)]) == 0
+    assert capsys.readouterr().out == "w@GRAD\n"
+    slope = 1 - np.tanh(FLOATS @ W) ** 2
+    np.testing.assert_allclose(ran(result, {"x": FLOATS})[-1], FLOATS.T @ slope, rtol=1e-5)
+    assert main(["opt", str(result), "-p", "cse, dead-code", "-o", str(tidied)]) == 0
+    np.testing.assert_allclose(ran(tidied, {"x": FLOATS})[-1], FLOATS.T @ slope, rtol=1e-5)
+    assert main(["grad", str(source), "--wrt", "v", "-o", str(result)]) == 1
+    assert "'v' is no input or parameter with floats of the model" in capsys.readouterr().err
