@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphad.interop.onnx.arrays import NUMBER_OF_DTYPE, to_tensor
-from graphad.interop.onnx.nodes import Frame, Node, Nodes
+from graphad.interop.onnx.emitting import Frame, Node, Nodes
 from graphad.interop.onnx.schema import KIND_OF_FIELD, message
 from graphad.interop.onnx.terms import Term
 from graphad.interop.protobuf import Desc

@@ -9,9 +9,9 @@ import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.interop.files import STREAM, PathLike, naming, write_bytes, write_together
+from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.encoding import IR_VERSIONS, Encoder, Names, encoded, live
 from graphad.interop.onnx.model import OnnxModel
-from graphad.interop.onnx.nodes import Nodes
 from graphad.interop.onnx.terms import Term
 from graphad.interop.onnx.writers import CannotWrite
 from graphad.interop.onnx.writing import Again, GraphWriter, Guesses, refuse

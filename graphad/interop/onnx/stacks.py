@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.emitting import Dim, Nodes
 from graphad.interop.onnx.terms import Term, on
 
 

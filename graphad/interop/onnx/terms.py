@@ -18,7 +18,7 @@ from graphad.ops.special import error_function
 from graphad.types import Array, Function, Shape, Tensor
 
 if TYPE_CHECKING:
-    from graphad.interop.onnx.nodes import Nodes
+    from graphad.interop.onnx.emitting import Nodes
 
 
 class _OnTerms:

@@ -9,8 +9,8 @@ from typing import NoReturn
 import numpy as np
 
 from graphad.interop.onnx import stacks
+from graphad.interop.onnx.emitting import Frame, Nodes, is_same
 from graphad.interop.onnx.layouts import Layouts
-from graphad.interop.onnx.nodes import Frame, Nodes, is_same
 from graphad.interop.onnx.stacks import Layout, NoRows, Stack
 from graphad.interop.onnx.terms import Axis, Size, Term
 from graphad.interop.onnx.writers import WRITERS, Call, CannotWrite, by_formula

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from graphad.interop.onnx.nodes import TO_THE_END, Dim, Nodes, is_same
+from graphad.interop.onnx.emitting import TO_THE_END, Dim, Nodes, is_same
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.pointwise import aligned
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphad.interop.onnx import stacks
-from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.emitting import Dim, Nodes
 from graphad.interop.onnx.stacks import Leaf, NoRows, Stack
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes

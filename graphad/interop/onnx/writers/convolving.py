@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.interop.onnx.nodes import TO_THE_END, Dim, Nodes
+from graphad.interop.onnx.emitting import TO_THE_END, Dim, Nodes
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
 from graphad.ops.conv import Convolution, Convolution3d, TransposedConvolution, TransposedConvolution3d

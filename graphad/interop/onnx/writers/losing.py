@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphad.interop.onnx.nodes import Nodes
+from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, Result, writes
 

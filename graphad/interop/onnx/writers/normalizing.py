@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphad.interop.onnx.nodes import Nodes
+from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.reducing import window_summed
 from graphad.interop.onnx.writers.writer import Call, Result, writes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.emitting import Dim, Nodes
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.selecting import batch_dims
 from graphad.interop.onnx.writers.writer import Call, Result, writes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from graphad.interop.onnx.nodes import Nodes
+from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, Result, Writer, writes
 from graphad.ops.inference import normal_axis, reduced_axes

@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.emitting import Dim, Nodes
 from graphad.interop.onnx.stacks import Stack
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.interop.onnx.nodes import Dim, Nodes
+from graphad.interop.onnx.emitting import Dim, Nodes
 from graphad.interop.onnx.stacks import Layout, Stack
 from graphad.interop.onnx.terms import Term
 from graphad.ir import Op, Value
