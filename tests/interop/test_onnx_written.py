@@ -233,3 +233,16 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     np.testing.assert_allclose(ran(tidied, {"x": FLOATS})[-1], FLOATS.T @ slope, rtol=1e-5)
     assert main(["grad", str(source), "--wrt", "v", "-o", str(result)]) == 1
     assert "'v' is no input or parameter with floats of the model" in capsys.readouterr().err
+
+
+def test_parameters_of_a_program_come_from_the_global_scope() -> None:
+    program, startup = ga.Program(), ga.Program()
+    with ga.program_guard(program, startup):
+        y = ga.layers.fc(ga.layers.data("x", shape=[3]), 2, param_attr=ga.ParamAttr(name="w_of_the_global_scope"), bias_attr=False)
+    with pytest.raises(InvalidValue, match="no value in the scope: run the startup program"):
+        onnx.from_program(program, fetch_list=[y])
+    executor, x = ga.Executor(), np.ones((2, 3), "float32")
+    executor.run(startup)
+    (expected,) = executor.run(program, {"x": x}, [y])
+    (got,) = onnx.from_program(program, fetch_list=[y]).run({"x": x})
+    np.testing.assert_array_equal(got, expected)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.execution import global_scope
 from graphad.interop.files import STREAM, PathLike, naming, write_bytes, write_together
 from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.encoding import IR_VERSIONS, Encoder, Names, encoded, live
@@ -79,7 +80,8 @@ def from_program(
         program: what it computes.
         feed_names: its inputs; what it reads and does not keep, if None.
         fetch_list: its outputs, by name or themselves; the variables that no operator reads, if None.
-        scope: the values of its parameters by name, or something that has them as its ``arrays``, as ``graphad.Scope`` does.
+        scope: the values of its parameters by name, or something that has them as its ``arrays``, as ``graphad.Scope`` does; the global
+            scope if None.
 
     Raises:
         ValueError: it has no variable of a name, or a parameter has no value.
@@ -103,13 +105,13 @@ def from_program(
     for name in feeds:
         if not program.global_block().has_var(name):
             raise InvalidValue(f"the program has no variable {name!r}{did_you_mean(name, list(program.global_block().vars))}")
-    arrays = getattr(scope, "arrays", scope) or {}
+    arrays = global_scope().arrays if scope is None else getattr(scope, "arrays", scope)
     if not isinstance(arrays, Mapping):
         raise InvalidType(f"the values of parameters are a dict from name to array, or a Scope, not {scope!r}")
     read = [value.name for value in graph.inputs if value.name in kept]
     absent = [name for name in read if name not in arrays and name not in feeds]
     if absent:
-        raise InvalidValue(f"{kept[absent[0]]!r} has no value among those passed in: run the startup program, or set it")
+        raise InvalidValue(f"{kept[absent[0]]!r} has no value in the scope: run the startup program, or set it")
     parameters = {name: np.asarray(arrays[name]) for name in read if name not in feeds}
     return OnnxModel(program, feeds, [value.name for value in graph.targets], parameters)
 
